@@ -6,7 +6,6 @@ touched: nothing was written to it while this store was used, so that its jobs m
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -30,13 +29,13 @@ class NullStore:
     records = False
     wants_compaction = False
 
-    def __init__(self, path: Path, *, clock: Clock, enqueue_once: bool = False, disk: Disk | None = None) -> None:
-        """Take the settings appendfilename and aof-enqueue-jobs-once."""
+    def __init__(self, config: Settings, *, clock: Clock) -> None:
+        """Take the settings appendfilename and aof-enqueue-jobs-once.  Raises StoreError."""
         self.attention: Callable[[], None] = nobody
         self.restores_queues: bool = False
         self._clock = clock
-        self._enqueue_once = enqueue_once
-        self._files = JournalFiles(path, disk or Disk())
+        self._enqueue_once = config.aof_enqueue_jobs_once
+        self._files = JournalFiles(journal_path(config), Disk())
         self._reader: JournalReader | None = None
 
     @property
@@ -142,4 +141,4 @@ class NullFactory:
         raise StoreError("nothing is stored: `persistence` is none")
 
     def create(self, config: Settings, reactor: IReactorTime, clock: Clock) -> NullStore:
-        return NullStore(journal_path(config), clock=clock, enqueue_once=config.aof_enqueue_jobs_once)
+        return NullStore(config, clock=clock)

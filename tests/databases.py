@@ -9,6 +9,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock as Reactor
 from twisted.python.failure import Failure
@@ -80,14 +81,25 @@ def added(number: int, body: bytes = b"body", **facts: Any) -> Record:
     return (JOB_ADDED, make_job(number, body, **facts))
 
 
+@attrs.define
+class Settings:
+    """Settings of a database."""
+
+    appendfsync: str
+    sqlite_history: int = WEEK_S
+    aof_load_truncated: bool = True
+    aof_enqueue_jobs_once: bool = False
+
+
 class Store(SqliteStore):
     """A store that the test waits for."""
 
     def __init__(self, directory: Path, *, fsync: str = "no", clock: Clock | None = None, **options: Any) -> None:
         self.loop = Loop()
         self.clock = clock or Clock()
-        options.setdefault("history_s", WEEK_S)
-        super().__init__(directory / NAME, clock=self.clock, reactor=self.loop, fsync=fsync, **options)
+        disk = options.pop("disk", None)
+        settings: Any = Settings(fsync, **options)
+        super().__init__(directory / NAME, settings, clock=self.clock, reactor=self.loop, disk=disk)
 
     def loaded(self) -> list[Record]:
         records: list[Record] = []

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import attrs
 from twisted.internet.task import Clock as Reactor
 
 from disqued.core.model.job import Job, JobOptions
@@ -46,10 +47,25 @@ def added(number: int, body: bytes = b"body") -> Record:
     return (JOB_ADDED, Job(job_id(number), b"queue", body, 1_700_000_000_000_000_000 + number, options))
 
 
+@attrs.define
+class Settings:
+    """Settings of a journal that is not compacted by itself."""
+
+    appendfilename: Path
+    appendfsync: str = "no"
+    aof_load_truncated: bool = True
+    aof_enqueue_jobs_once: bool = False
+    auto_aof_rewrite_percentage: int = 0
+    auto_aof_rewrite_min_size: int = 0
+    aof_rewrite_incremental_fsync: bool = True
+    no_appendfsync_on_rewrite: bool = False
+
+
 def make(
     directory: Path, *, fsync: str = "no", disk: Disk | None = None, reactor: Reactor | None = None, **options: Any
 ) -> AofStore:
-    return AofStore(directory / NAME, clock=Clock(), reactor=reactor or Reactor(), fsync=fsync, disk=disk, **options)
+    settings: Any = Settings(directory / NAME, fsync, **options)
+    return AofStore(settings, clock=Clock(), reactor=reactor or Reactor(), disk=disk)
 
 
 def opened(directory: Path, **options: Any) -> tuple[AofStore, list[Record]]:

@@ -17,7 +17,6 @@ Source: Redis and Disque, src/aof.c, for the settings and their effect.
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Final
 
 import attrs
@@ -55,39 +54,15 @@ class AofStore:
     log = Logger()
     records = True
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        clock: Clock,
-        reactor: IReactorTime,
-        fsync: str,
-        cut_torn: bool = True,
-        enqueue_once: bool = False,
-        growth_percent: int = 0,
-        min_size: int = 0,
-        incremental_fsync: bool = True,
-        hold_syncs: bool = False,
-        disk: Disk | None = None,
-    ) -> None:
-        """Take the settings appendfilename, appendfsync, aof-load-truncated and aof-enqueue-jobs-once.
-
-        Those of compaction are auto-aof-rewrite-percentage, auto-aof-rewrite-min-size, aof-rewrite-incremental-fsync
-        and no-appendfsync-on-rewrite.
-        """
+    def __init__(self, config: Settings, *, clock: Clock, reactor: IReactorTime, disk: Disk | None = None) -> None:
+        """Take the settings whose names have to do with appending and rewriting.  Raises StoreError."""
         self.attention: Callable[[], None] = nobody
         self.restores_queues: bool = False
+        self._config = config
         self._clock = clock
         self._reactor = reactor
-        self._fsync = fsync
-        self._cut_torn = cut_torn
-        self._enqueue_once = enqueue_once
-        self._growth_percent = growth_percent
-        self._min_size = min_size
-        self._incremental_fsync = incremental_fsync
-        self._hold_syncs = hold_syncs
         self._disk = disk or Disk()
-        self._files = JournalFiles(path, self._disk)
+        self._files = JournalFiles(journal_path(config), self._disk)
         self._manifest = Manifest()
         self._reader: JournalReader | None = None
         self._appender: Appender | None = None
@@ -125,12 +100,13 @@ class AofStore:
         self._files.lock.take()
         try:
             self._manifest = self._files.read_manifest()
-            self._reader = JournalReader(self._files, self._manifest, cut_torn=self._cut_torn)
+            self._reader = JournalReader(self._files, self._manifest, cut_torn=self._config.aof_load_truncated)
         except StoreError:
             self._files.lock.release()
             raise
-        self.restores_queues = self._enqueue_once and self._manifest.has_queues
-        if self._enqueue_once and not self._manifest.has_queues:
+        enqueue_once = self._config.aof_enqueue_jobs_once
+        self.restores_queues = enqueue_once and self._manifest.has_queues
+        if enqueue_once and not self._manifest.has_queues:
             self.log.warn(
                 "aof-enqueue-jobs-once: {path} was not written by SHUTDOWN REWRITE-AOF; queues are not restored",
                 path=str(self._files.path),
@@ -211,7 +187,9 @@ class AofStore:
 
     def _use(self, increment: Increment, fd: int, size: int) -> None:
         if self._appender is None:
-            self._appender = Appender(self._disk, fd, size, self._fsync, self._reactor, first=self._committed)
+            self._appender = Appender(
+                self._disk, fd, size, self._config.appendfsync, self._reactor, first=self._committed
+            )
         else:
             self._appender.move(fd, size)
         self._in_use = increment
@@ -236,8 +214,9 @@ class AofStore:
         return self._size_before + (self._appender.size if self._appender else 0)
 
     def _set_threshold(self) -> None:
-        grown = self._base_size + self._base_size * self._growth_percent // 100
-        self._threshold = max(self._min_size, grown) if self._growth_percent else sys.maxsize
+        percent = self._config.auto_aof_rewrite_percentage
+        grown = self._base_size + self._base_size * percent // 100
+        self._threshold = max(self._config.auto_aof_rewrite_min_size, grown) if percent else sys.maxsize
 
     @property
     def wants_compaction(self) -> bool:
@@ -283,7 +262,7 @@ class AofStore:
             raise StoreFailed(f"{self._failure}; the journal is being written anew", final=False)
 
     def secure(self) -> "Deferred[None] | None":
-        if self._fsync == ALWAYS:
+        if self._config.appendfsync == ALWAYS:
             return None
         answer: Deferred[None] = Deferred()
         self._await_disk(self._committed, answer)
@@ -382,21 +361,17 @@ class AofStore:
         is_time = now - self._looked_at >= LOOK_MS
         if is_time:
             self._looked_at = now
-        if is_time or self._fsync == ALWAYS:
+        if is_time or self._config.appendfsync == ALWAYS:
             self._look_for_files(all_of_them=is_time)
 
     def configure(self, config: Settings) -> None:
-        self._fsync = config.appendfsync
-        self._growth_percent = config.auto_aof_rewrite_percentage
-        self._min_size = config.auto_aof_rewrite_min_size
-        self._incremental_fsync = config.aof_rewrite_incremental_fsync
-        self._hold_syncs = config.no_appendfsync_on_rewrite
+        self._config = config
         self._set_threshold()
         if self._appender is not None:
-            self._appender.set_fsync(self._fsync)
-            self._appender.hold_syncs(self._hold_syncs and self._compaction is not None)
+            self._appender.set_fsync(self._config.appendfsync)
+            self._appender.hold_syncs(self._config.no_appendfsync_on_rewrite and self._compaction is not None)
         if self._compaction is not None:
-            self._compaction.incremental_fsync = self._incremental_fsync
+            self._compaction.incremental_fsync = self._config.aof_rewrite_incremental_fsync
 
     # Getting smaller.
 
@@ -419,9 +394,9 @@ class AofStore:
             self._note_failure()
             why = reason(error) if isinstance(error, OSError) else str(error)
             raise StoreError(f"no new part of the journal can be begun: {why}") from error
-        self._compaction.incremental_fsync = self._incremental_fsync
+        self._compaction.incremental_fsync = self._config.aof_rewrite_incremental_fsync
         if self._appender is not None:
-            self._appender.hold_syncs(self._hold_syncs)
+            self._appender.hold_syncs(self._config.no_appendfsync_on_rewrite)
         self._keep_files_that_are_there()
         self.log.info("Compaction begun of {size} bytes", size=self._size)
 
@@ -587,13 +562,4 @@ class AofFactory:
             yield from journal.read()
 
     def create(self, config: Settings, reactor: IReactorTime, clock: Clock) -> AofStore:
-        store = AofStore(
-            journal_path(config),
-            clock=clock,
-            reactor=reactor,
-            fsync=config.appendfsync,
-            cut_torn=config.aof_load_truncated,
-            enqueue_once=config.aof_enqueue_jobs_once,
-        )
-        store.configure(config)
-        return store
+        return AofStore(config, clock=clock, reactor=reactor)

@@ -29,15 +29,7 @@ class RedisStoreFactory:
             from disqued.persistence.redis.store import RedisStore
         except ModuleNotFoundError as error:
             raise _not_installed(error) from None
-        return RedisStore(
-            _address(config),
-            Keys(config.redis_prefix),
-            clock=clock,
-            reactor=reactor,
-            fsync=config.appendfsync,
-            backlog_limit=config.redis_backlog,
-            enqueue_once=config.aof_enqueue_jobs_once,
-        )
+        return RedisStore(_address(config), config, clock=clock, reactor=reactor)
 
     def holds(self, config: Settings) -> bool:
         return True

@@ -52,25 +52,14 @@ class RedisStore:
     log = Logger()
     records = True
 
-    def __init__(
-        self,
-        address: RedisAddress,
-        keys: Keys,
-        *,
-        clock: Clock,
-        reactor: IReactorTime,
-        fsync: str,
-        backlog_limit: int,
-        enqueue_once: bool,
-    ) -> None:
+    def __init__(self, address: RedisAddress, config: Settings, *, clock: Clock, reactor: IReactorTime) -> None:
         """Take a server, and the settings redis-prefix, appendfsync, redis-backlog and aof-enqueue-jobs-once."""
         self.attention: Callable[[], None] = nobody
         self.restores_queues: bool = False
+        self._config = config
         self._clock = clock
         self._reactor = reactor
-        self._fsync = fsync
-        self._limit = backlog_limit
-        self._enqueue_once = enqueue_once
+        keys = Keys(config.redis_prefix)
         self._server = Server(
             address, keys, reactor, synced=self._synced, full=self._relieve, up=self._is_up, down=self._is_down
         )
@@ -89,8 +78,7 @@ class RedisStore:
         self._server.start()
 
     def configure(self, config: Settings) -> None:
-        self._fsync = config.appendfsync
-        self._limit = config.redis_backlog
+        self._config = config
 
     # Coming back.
 
@@ -110,8 +98,9 @@ class RedisStore:
         yield self._server.when_ready()
         found = self._server.possession
         assert found is not None
-        self.restores_queues = self._enqueue_once and found.has_queues
-        if self._enqueue_once and not found.has_queues:
+        enqueue_once = self._config.aof_enqueue_jobs_once
+        self.restores_queues = enqueue_once and found.has_queues
+        if enqueue_once and not found.has_queues:
             self.log.warn(
                 "aof-enqueue-jobs-once: {where} was not written by SHUTDOWN REWRITE-AOF; queues are not restored",
                 where=self._server.where,
@@ -173,7 +162,7 @@ class RedisStore:
             raise StoreFailed(final)
         self._backlog.seal()
         self._pump()
-        if self._fsync != "always":
+        if self._config.appendfsync != "always":
             self._check_room()
             return None
         if not self._backlog.count:
@@ -203,9 +192,10 @@ class RedisStore:
     def _check_room(self) -> None:
         """Refuse while too much waits, until half of it has gone.  Raises StoreFailed."""
         size = self._backlog.size
-        self._is_crowded = size > (self._limit // 2 if self._is_crowded else self._limit)
+        limit = self._config.redis_backlog
+        self._is_crowded = size > (limit // 2 if self._is_crowded else limit)
         if self._is_crowded:
-            raise StoreFailed(f"{self._failed()} ({size} bytes; redis-backlog is {self._limit})", final=False)
+            raise StoreFailed(f"{self._failed()} ({size} bytes; redis-backlog is {limit})", final=False)
 
     def _pump(self) -> None:
         server = self._server
@@ -396,7 +386,7 @@ class RedisStore:
             "redis_connected": int(server.connection is not None),
             "redis_backlog_records": self._backlog.count,
             "redis_backlog_bytes": self._backlog.size,
-            "redis_backlog_limit": self._limit,
+            "redis_backlog_limit": self._config.redis_backlog,
             "redis_last_error": server.last_error or "none",
         }
 

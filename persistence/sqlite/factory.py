@@ -30,15 +30,7 @@ class SqliteFactory:
             )
         from disqued.persistence.sqlite.store import SqliteStore
 
-        return SqliteStore(
-            database_path(config),
-            clock=clock,
-            reactor=reactor,
-            fsync=config.appendfsync,
-            history_s=config.sqlite_history,
-            cut_torn=config.aof_load_truncated,
-            enqueue_once=config.aof_enqueue_jobs_once,
-        )
+        return SqliteStore(database_path(config), config, clock=clock, reactor=reactor)
 
     def holds(self, config: Settings) -> bool:
         return database_path(config).exists()

@@ -58,27 +58,15 @@ class SqliteStore:
     records = True
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        clock: Clock,
-        reactor: IReactorTime,
-        fsync: str,
-        history_s: int,
-        cut_torn: bool = True,
-        enqueue_once: bool = False,
-        disk: Disk | None = None,
+        self, path: Path, config: Settings, *, clock: Clock, reactor: IReactorTime, disk: Disk | None = None
     ) -> None:
-        """Take sqlite-file, appendfsync, sqlite-history, aof-load-truncated and aof-enqueue-jobs-once."""
+        """Take the settings appendfsync, sqlite-history, aof-load-truncated and aof-enqueue-jobs-once."""
         self.attention: Callable[[], None] = nobody
         self.restores_queues: bool = False
+        self._config = config
         self._path = path
         self._clock = clock
         self._reactor = reactor
-        self._fsync = fsync
-        self._history_ms = history_s * 1_000
-        self._cut_torn = cut_torn
-        self._enqueue_once = enqueue_once
         self._disk = disk or Disk()
         self._lock = FileLock(path, self._disk, "database")  #: the log watches the other files
         self._reader: DatabaseReader | None = None
@@ -106,11 +94,17 @@ class SqliteStore:
         """Bytes loaded so far."""
         return self._reader.bytes_loaded if self._reader else 0
 
+    @property
+    def _history_ms(self) -> int:
+        return self._config.sqlite_history * 1_000
+
     def open(self) -> None:
         self._lock.take()
         try:
             if find_database(self._path):
-                check_tail(self._path, synced=self._fsync == ALWAYS, cut_torn=self._cut_torn)
+                check_tail(
+                    self._path, synced=self._config.appendfsync == ALWAYS, cut_torn=self._config.aof_load_truncated
+                )
                 self._forget_synced()
             prepare(self._path, self._disk)
             self._reader = DatabaseReader(self._path)
@@ -118,8 +112,9 @@ class SqliteStore:
             self._lock.release()
             raise
         self._has_queues = self._reader.has_queues
-        self.restores_queues = self._enqueue_once and self._has_queues
-        if self._enqueue_once and not self._has_queues:
+        enqueue_once = self._config.aof_enqueue_jobs_once
+        self.restores_queues = enqueue_once and self._has_queues
+        if enqueue_once and not self._has_queues:
             self.log.warn(
                 "aof-enqueue-jobs-once: {path} was not written by SHUTDOWN REWRITE-AOF; queues are not restored",
                 path=str(self._path),
@@ -170,7 +165,7 @@ class SqliteStore:
 
     def _begin(self) -> "Deferred[None]":
         self._worker = Worker(cast(FromThreads, self._reactor), "sqlite-write")
-        return self._ask(partial(self._writer.open, self._fsync))
+        return self._ask(partial(self._writer.open, self._config.appendfsync))
 
     def _ask(self, function: Callable[[], T]) -> "Deferred[T]":
         assert self._worker is not None
@@ -218,7 +213,7 @@ class SqliteStore:
             raise StoreFailed(failure)
 
     def secure(self) -> "Deferred[None] | None":
-        return None if self._fsync == ALWAYS else self._ask(self._writer.log.sync)
+        return None if self._config.appendfsync == ALWAYS else self._ask(self._writer.log.sync)
 
     @property
     def _keeps_history(self) -> bool:
@@ -238,10 +233,9 @@ class SqliteStore:
         return failure
 
     def configure(self, config: Settings) -> None:
-        self._fsync = config.appendfsync
-        self._history_ms = config.sqlite_history * 1_000
+        self._config = config
         if self._is_loaded:
-            self._writer.log.set_fsync(self._fsync)
+            self._writer.log.set_fsync(self._config.appendfsync)
 
     # Everything anew.
 

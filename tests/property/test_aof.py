@@ -22,7 +22,6 @@ from disqued.persistence.aof.manifest import Manifest
 from disqued.persistence.aof.store import AofStore
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed, StoreLocked
-from disqued.testing.clock import Clock
 from disqued.wire.jobdump import encode_event
 from tests.journals import (
     NAME,
@@ -74,10 +73,10 @@ def test_a_torn_end_stops_the_start_when_the_operator_wants_so(tmp_path: Path) -
     for length in range(len(data) + 1):
         increment.write_bytes(data[:length])
         if length in ends:
-            loaded(tmp_path, cut_torn=False)
+            loaded(tmp_path, aof_load_truncated=False)
         else:
             with pytest.raises(StoreDamaged, match="aof-load-truncated yes"):
-                loaded(tmp_path, cut_torn=False)
+                loaded(tmp_path, aof_load_truncated=False)
             assert increment.stat().st_size == length
 
 
@@ -175,7 +174,7 @@ def test_damage_in_a_long_journal_is_told_with_its_place(tmp_path: Path, data: s
 
 def test_a_journal_of_disque_is_not_overlooked(tmp_path: Path) -> None:
     (tmp_path / "disque.aof").write_bytes(b"*2\r\n$7\r\nLOADJOB\r\n")
-    store = AofStore(tmp_path / "disque.aof", clock=Clock(), reactor=Reactor(), fsync="no")
+    store = make(tmp_path)
     with pytest.raises(StoreError, match="a journal of Disque; move it away"):
         store.open()
     assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == ["disque.aof"]
@@ -468,7 +467,7 @@ class GatedDisk(Disk):
 def gated(tmp_path: Path) -> Iterator[tuple[AofStore, GatedDisk, Reactor]]:
     """A store under everysec whose thread is within a sync."""
     disk, reactor = GatedDisk(), Reactor()
-    store = AofStore(tmp_path / NAME, clock=Clock(), reactor=reactor, fsync="everysec", disk=disk)
+    store = make(tmp_path, reactor=reactor, fsync="everysec", disk=disk)
     store.open()
     list(store.load())
     gate = disk.sync_gate = Gate()

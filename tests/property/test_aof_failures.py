@@ -239,7 +239,7 @@ def test_a_compaction_that_fails_says_so_and_the_journal_goes_on(tmp_path: Path,
 
     def run(disk: FaultyDisk, place: Path) -> None:
         reactor = Reactor()
-        store, _ = opened(place, reactor=reactor, growth_percent=1)
+        store, _ = opened(place, reactor=reactor, auto_aof_rewrite_percentage=1)
         put(store, *(b"%d" % number for number in range(10)))
         assert store.wants_compaction
         store._disk = store._files.disk = disk
@@ -350,7 +350,7 @@ def test_a_walk_that_breaks_leaves_the_journal_as_it_was(tmp_path: Path) -> None
 
 def test_a_journal_wants_to_be_compacted_when_it_has_grown(tmp_path: Path) -> None:
     reactor = Reactor()
-    store, _ = opened(tmp_path, reactor=reactor, growth_percent=100, min_size=3_000)
+    store, _ = opened(tmp_path, reactor=reactor, auto_aof_rewrite_percentage=100, auto_aof_rewrite_min_size=3_000)
     while not store.wants_compaction:
         put(store, b"x" * 100)
     assert 3_000 < store.status()["aof_current_size"] < 3_500
@@ -366,7 +366,7 @@ def test_a_journal_wants_to_be_compacted_when_it_has_grown(tmp_path: Path) -> No
     assert 2 * size < store.status()["aof_current_size"] < 2 * size + 500
     store.close()
     # What has grown before a start does not count.
-    store, _ = opened(tmp_path, growth_percent=100)
+    store, _ = opened(tmp_path, auto_aof_rewrite_percentage=100)
     assert not store.wants_compaction
     store.configure(Settings(tmp_path / NAME, auto_aof_rewrite_percentage=0))
     put(store, *[b"x" * 100] * 200)
@@ -395,7 +395,7 @@ def test_a_base_is_synced_as_it_grows_when_the_operator_wants_so(
     monkeypatch.setattr(compaction, "SYNC_BYTES", 10_000)
     monkeypatch.setattr(compaction, "SLICE_RECORDS", 16)
     disk, reactor = FullDisk(), Reactor()
-    store, _ = opened(tmp_path, disk=disk, reactor=reactor, incremental_fsync=incremental)
+    store, _ = opened(tmp_path, disk=disk, reactor=reactor, aof_rewrite_incremental_fsync=incremental)
     store.compact(added(number, b"x" * 500) for number in range(200))
     settle(store, reactor)
     store.close()
@@ -405,7 +405,7 @@ def test_a_base_is_synced_as_it_grows_when_the_operator_wants_so(
 
 def test_the_journal_goes_unsynced_during_a_compaction_when_the_operator_wants_so(tmp_path: Path) -> None:
     disk, reactor = FullDisk(), Reactor()
-    store, _ = opened(tmp_path, fsync="everysec", disk=disk, reactor=reactor, hold_syncs=True)
+    store, _ = opened(tmp_path, fsync="everysec", disk=disk, reactor=reactor, no_appendfsync_on_rewrite=True)
     turn = threading.Event()
 
     def walk() -> Iterator[Record]:
@@ -722,7 +722,7 @@ def test_the_status_tells_sizes_times_and_what_waits(tmp_path: Path) -> None:
 
 def test_a_journal_that_cannot_be_compacted_is_left_alone_for_longer_each_time(tmp_path: Path) -> None:
     reactor = Reactor()
-    store, _ = opened(tmp_path, reactor=reactor, growth_percent=1)
+    store, _ = opened(tmp_path, reactor=reactor, auto_aof_rewrite_percentage=1)
     clock: Any = store._clock
     put(store, *[b"x" * 100] * 10)
 

@@ -21,9 +21,8 @@ from disqued.persistence.aof import compaction
 from disqued.persistence.aof.segments import HEADER_SIZE, framed, header
 from disqued.persistence.aof.store import AofStore
 from disqued.persistence.interface import StoreError, StoreFailed
-from disqued.testing.clock import Clock
 from tests.crashfs import Operation, RecordingDisk, crash_states
-from tests.journals import NAME, QuickDisk, added, job_id, opened, put, replayed, small_journal
+from tests.journals import NAME, QuickDisk, added, job_id, make, opened, put, replayed, small_journal
 
 GO_ON = 4  #: the store goes on in every fourth state, and is started once more
 
@@ -237,7 +236,7 @@ def anew(run: Run) -> None:
     (run.directory / f"{NAME}.lock").unlink()
     run.disk.adopt(run.directory)
     run.promises.history[0] = {job_id(2): b"base", job_id(7): b"incr"}
-    store = AofStore(run.directory / NAME, clock=Clock(), reactor=run.reactor, fsync="always", disk=run.disk)
+    store = make(run.directory, reactor=run.reactor, fsync="always", disk=run.disk)
     store.open()
     run.promises._step({})
     store.renew()

@@ -141,7 +141,7 @@ steps = st.lists(
 def test_what_is_loaded_is_what_a_dictionary_would_hold(tmp_path: Path, steps: list[Any], history_s: int) -> None:
     shutil.rmtree(tmp_path)
     tmp_path.mkdir()
-    store, _ = opened(tmp_path, history_s=history_s)
+    store, _ = opened(tmp_path, sqlite_history=history_s)
     told: list[Record] = []
 
     def tell(record: Record) -> None:
@@ -179,7 +179,7 @@ def test_what_is_loaded_is_what_a_dictionary_would_hold(tmp_path: Path, steps: l
             if word == "crash":
                 for path, data in left.items():
                     path.write_bytes(data)
-            store, records = opened(tmp_path, history_s=history_s, clock=store.clock)
+            store, records = opened(tmp_path, sqlite_history=history_s, clock=store.clock)
             assert replayed(records) == (jobs, pauses)
             assert said(records) == said(told)
             assert beginnings(records) == beginnings(told)
@@ -197,7 +197,7 @@ def test_what_is_loaded_is_what_a_dictionary_would_hold(tmp_path: Path, steps: l
             store.put_all(told)
         else:
             store.end()
-            store = Store(tmp_path, history_s=history_s, clock=store.clock)
+            store = Store(tmp_path, sqlite_history=history_s, clock=store.clock)
             store.open()
             store.loop.wait(store.renew())
             told = []
@@ -239,7 +239,7 @@ def beginnings(records: list[Record]) -> dict[tuple[bytes, bytes], tuple[Any, ..
 
 
 def test_where_groups_begin_can_be_read_and_only_the_last_word_counts(tmp_path: Path) -> None:
-    store, _ = opened(tmp_path, history_s=60)
+    store, _ = opened(tmp_path, sqlite_history=60)
     stamp = 1_700_000_000_123_456_789
     floor = ((b"0123abcd", stamp), (b"89abcdef", 0))
     store.put((GROUP, b"mail", b"1:senders", floor[:1]), (GROUP, b"mail", b"", floor), (GROUP, b"\xfe", b"3:\xff", ()))
@@ -401,7 +401,7 @@ def test_many_records_in_one_transaction_are_all_written(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_without_history_only_what_is_left_is_written(tmp_path: Path, at_once: bool) -> None:
-    store, _ = opened(tmp_path, history_s=0)
+    store, _ = opened(tmp_path, sqlite_history=0)
     records = [
         *map(added, range(1, 6)),
         (UNIT_DONE, job_id(1), b""),
@@ -415,16 +415,16 @@ def test_without_history_only_what_is_left_is_written(tmp_path: Path, at_once: b
     assert rows(tmp_path, "SELECT id, scope FROM done") == [(job_id(3).decode(), "group")]
     assert rows(tmp_path, "SELECT count(*) FROM evictions") == [(0,)]
     store.end()
-    kinds = [record[0] for record in loaded(tmp_path, history_s=0)]
+    kinds = [record[0] for record in loaded(tmp_path, sqlite_history=0)]
     assert kinds == [JOB_ADDED, JOB_ADDED, UNIT_DONE]
-    store, _ = opened(tmp_path, history_s=0)
+    store, _ = opened(tmp_path, sqlite_history=0)
     store.put((FLUSHED,))
     assert rows(tmp_path, "SELECT count(*) FROM done") == [(0,)]
     store.end()
 
 
 def test_compaction_removes_what_is_over_for_longer_than_is_wanted(tmp_path: Path) -> None:
-    store, _ = opened(tmp_path, history_s=60)
+    store, _ = opened(tmp_path, sqlite_history=60)
     store.put(*(added(number, b"x" * 500) for number in range(1_000)))
     store.put(*((UNIT_DONE, job_id(number), b"") for number in range(700)), (QUEUE_PAUSED, b"queue", PAUSE_IN))
     store.put(*((JOB_GONE, job_id(number), GONE_DELETED) for number in range(700, 900)), (FLUSHED,), added(7))
@@ -455,7 +455,7 @@ def test_a_big_queue_that_has_become_empty_is_worth_a_compaction(
 ) -> None:
     monkeypatch.setattr("disqued.persistence.sqlite.compaction.MUCH_FREE_BYTES", 1 << 20)
     monkeypatch.setattr(sqlite_writer, "ROWS_PER_LOOK", 1)
-    store, _ = opened(tmp_path, history_s=0)
+    store, _ = opened(tmp_path, sqlite_history=0)
     store.put(*(added(number, b"x" * 3_000) for number in range(1_000)))
     assert not store.wants_compaction
     store.put((FLUSHED,))
@@ -469,7 +469,7 @@ def test_a_big_queue_that_has_become_empty_is_worth_a_compaction(
 
 
 def test_what_groups_have_done_for_long_is_no_reason_to_compact_all_the_time(tmp_path: Path) -> None:
-    store, _ = opened(tmp_path, history_s=3_600)
+    store, _ = opened(tmp_path, sqlite_history=3_600)
     store.put(added(1), (UNIT_DONE, job_id(1), b"group"))
     store.clock.advance(3_970_000)
     assert store.wants_compaction
@@ -483,7 +483,7 @@ def test_what_groups_have_done_for_long_is_no_reason_to_compact_all_the_time(tmp
 
 
 def test_a_compaction_waits_for_its_turn(tmp_path: Path) -> None:
-    store, _ = opened(tmp_path, history_s=60)
+    store, _ = opened(tmp_path, sqlite_history=60)
     store.put(*(added(number) for number in range(2_000)))
     store.put(*((UNIT_DONE, job_id(number), b"") for number in range(2_000)))
     store.clock.advance(120_000)
@@ -499,7 +499,7 @@ def test_a_compaction_waits_for_its_turn(tmp_path: Path) -> None:
 
 
 def test_a_compaction_may_be_cut_short_by_the_end(tmp_path: Path) -> None:
-    store, _ = opened(tmp_path, history_s=60)
+    store, _ = opened(tmp_path, sqlite_history=60)
     store.put(*(added(number) for number in range(3_000)))
     store.put(*((UNIT_DONE, job_id(number), b"") for number in range(2_990)))
     store.clock.advance(120_000)

@@ -94,7 +94,7 @@ def test_other_policies_leave_it_to_the_operator(crashed: Path, policy: str) -> 
     flip(log_of(crashed), commits(crashed)[2] + 2_000)
     for _ in range(2):
         with pytest.raises(StoreDamaged, match="`aof-load-truncated yes` starts without them"):
-            bodies(crashed, fsync=policy, cut_torn=False)
+            bodies(crashed, fsync=policy, aof_load_truncated=False)
     assert bodies(crashed, fsync=policy) == [b"0", b"1"]
 
 
@@ -122,13 +122,13 @@ def test_a_log_that_has_begun_anew_holds_older_frames_and_that_is_no_damage(tmp_
     shutil.copytree(running, place)
     store.end()
     assert len(commits(place)) == 5
-    assert bodies(place, fsync="always", cut_torn=False) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    assert bodies(place, fsync="always", aof_load_truncated=False) == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
 @pytest.mark.parametrize("place", [0, 6, 12, 20, 24, 4_000])
 def test_a_torn_last_frame_was_never_promised(crashed: Path, place: int) -> None:
     flip(log_of(crashed), commits(crashed)[-1] + place)
-    assert bodies(crashed, fsync="always", cut_torn=False) == [b"0", b"1", b"2", b"3"]
+    assert bodies(crashed, fsync="always", aof_load_truncated=False) == [b"0", b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Stores of other packages: one that lacks something of this version is refused by what it lacks."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, cast
 from unittest import mock
 
@@ -41,9 +40,9 @@ def make(store: Callable[[], object]) -> IStore:
 
 
 def test_a_store_that_has_everything_is_made() -> None:
-    assert isinstance(make(lambda: NullStore(Path("unused"), clock=Clock())), NullStore)
+    assert isinstance(make(lambda: NullStore(Config(), clock=Clock())), NullStore)
 
 
 def test_a_store_of_another_version_is_refused_by_what_it_lacks() -> None:
     with pytest.raises(StoreError, match=r"the store 'old' is not for this version of disqued: .*look"):
-        make(lambda: OldStore(Path("unused"), clock=Clock()))
+        make(lambda: OldStore(Config(), clock=Clock()))
