@@ -716,7 +716,6 @@ def test_a_word_that_names_a_store_that_is_not_installed_ends_an_export_that_wou
 
 PLUGIN = """
 import os
-from pathlib import Path
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import deferLater
@@ -756,7 +755,7 @@ class Factory:
         self.name = name
 
     def create(self, config, reactor, clock):
-        store = Slow(Path("unused"), clock=clock)
+        store = Slow(config, clock=clock)
         store.kind = self.name
         return store
 
