@@ -19,7 +19,7 @@ from disqued.tools.connecting import Failed, NoAnswer, Node, Target, node_option
 from disqued.tools.misuse import Words, explain
 from disqued.tools.nagios import Range, Report, State, Threshold
 from disqued.tools.program import is_extra, missing
-from disqued.tools.shown import short
+from disqued.tools.rendering import short
 from disqued.tools.stdio import silence
 
 RANGE: Final = Threshold()

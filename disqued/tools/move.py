@@ -19,7 +19,7 @@ from disqued.tools.connecting import Failed, Target, node_options, password_of
 from disqued.tools.members import Member, members
 from disqued.tools.moving import Mover, Pace, Refused
 from disqued.tools.program import INTERRUPTED
-from disqued.tools.shown import short
+from disqued.tools.rendering import short
 from disqued.tools.values import Number
 from disqued.tools.waiting import Bar, Interrupt, bar, interruptible
 

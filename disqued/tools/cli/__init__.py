@@ -3,5 +3,5 @@
 command        the options
 batch          one command, or those of a file or a pipe          interactive    the prompt
 link           the connection        replies    RESP              documents      COMMAND DOCS: completion, hints, help
-words          lines into words      printing   replies into lines  history      what was typed, without passwords
+tokens         lines into words      printing   replies into lines  history      what was typed, without passwords
 """

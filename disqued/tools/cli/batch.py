@@ -19,7 +19,7 @@ from disqued.tools.cli.documents import Documents
 from disqued.tools.cli.link import Link
 from disqued.tools.cli.printing import Form
 from disqued.tools.cli.replies import Kind, Reply
-from disqued.tools.cli.words import BadLine, split
+from disqued.tools.cli.tokens import BadLine, split
 from disqued.tools.program import DONE, FAILED
 
 #: Commands behind which a connection tells what happens elsewhere.

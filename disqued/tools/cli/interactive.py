@@ -27,7 +27,7 @@ from disqued.tools.cli.batch import HELP, LEAVING, Runner, repetition
 from disqued.tools.cli.documents import Documents
 from disqued.tools.cli.history import open_history
 from disqued.tools.cli.link import Link
-from disqued.tools.cli.words import BadLine, split
+from disqued.tools.cli.tokens import BadLine, split
 
 _STYLE: Final = Style.from_dict({"hint": "fg:ansibrightblack"})
 LONG_S: Final = 0.5  #: how long a command takes that is told so

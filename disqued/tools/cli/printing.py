@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from disqued.tools.cli.replies import Kind, Reply
-from disqued.tools.cli.words import quoted
+from disqued.tools.cli.tokens import quoted
 
 Form: TypeAlias = Callable[[Reply], bytes]
 

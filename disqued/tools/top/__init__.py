@@ -1,8 +1,8 @@
 """`disqued top`: the nodes and queues of a cluster, as they are now, again and again.
 
-looks.py    what is asked of the nodes
-rows.py     what two looks tell: states, rates, order
-screen.py   how that is drawn, and keys
+node_views.py   what the nodes are asked
+table_rows.py   states, rates and order, from two views
+screen.py       drawing, and keys
 """
 
 import contextlib
@@ -16,8 +16,8 @@ import attrs
 import click
 
 from disqued.tools.connecting import Target, node_options
-from disqued.tools.top.looks import NodeLook, Watch, queues_in_all
-from disqued.tools.top.rows import ORDERS, node_rows, queue_rows
+from disqued.tools.top.node_views import NodeLook, Watch, queues_in_all
+from disqued.tools.top.table_rows import ORDERS, node_rows, queue_rows
 from disqued.tools.values import Number
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Shown:
             if as_json:
                 click.echo(json.dumps(self._object()))
             else:
-                from disqued.tools.shown import console
+                from disqued.tools.rendering import console
                 from disqued.tools.top.screen import draw
 
                 console().print(draw(self._view(), str(self.target), self.limit or LINES, keys=False))

@@ -23,8 +23,8 @@ from rich.table import Table
 from rich.text import Text
 
 from disqued.tools.members import ID_SHOWN
-from disqued.tools.shown import count, short, size, span
-from disqued.tools.top.rows import ORDERS, NodeRow, QueueRow
+from disqued.tools.rendering import count, short, size, span
+from disqued.tools.top.table_rows import ORDERS, NodeRow, QueueRow
 from disqued.wire.texts import shown
 
 OTHER_LINES = 6  #: of the screen: heading, two headings of columns, blank lines and keys

@@ -11,7 +11,7 @@ from disqued.tools.cli.documents import Documents, follow
 from disqued.tools.cli.history import is_secret
 from disqued.tools.cli.interactive import hint_of
 from disqued.tools.cli.replies import BadProtocol, Closed, Kind, Reply, read_reply
-from disqued.tools.cli.words import BadLine, quoted, split
+from disqued.tools.cli.tokens import BadLine, quoted, split
 from disqued.wire.replies import encode
 from tests.fakes import Client, Daemon
 

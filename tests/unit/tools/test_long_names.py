@@ -7,9 +7,9 @@ from rich.console import Console
 
 from disqued.tools.bench.crew import Figures, Tally
 from disqued.tools.bench.report import as_table
-from disqued.tools.shown import NAME_SHOWN, short
-from disqued.tools.top.rows import NodeRow, QueueRow
+from disqued.tools.rendering import NAME_SHOWN, short
 from disqued.tools.top.screen import View, draw
+from disqued.tools.top.table_rows import NodeRow, QueueRow
 
 LONG = 65_000  #: bytes that a name of a queue may have
 

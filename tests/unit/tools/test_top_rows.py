@@ -8,9 +8,9 @@ from rich.console import Console
 
 from disqued.tools.connecting import Target
 from disqued.tools.members import Member
-from disqued.tools.top.looks import NodeLook, QueueLook
-from disqued.tools.top.rows import ORDERS, QueueRow, node_rows, queue_rows, rate
+from disqued.tools.top.node_views import NodeLook, QueueLook
 from disqued.tools.top.screen import View, draw
+from disqued.tools.top.table_rows import ORDERS, QueueRow, node_rows, queue_rows, rate
 
 FACTS = {"used_memory": "10", "maxmemory": "100", "registered_jobs": "7", "cluster_known_nodes": "3"}
 

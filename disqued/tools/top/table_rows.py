@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from disqued.tools.top.looks import NodeLook, QueueLook
+from disqued.tools.top.node_views import NodeLook, QueueLook
 
 
 @attrs.frozen
