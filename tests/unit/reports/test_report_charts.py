@@ -114,7 +114,8 @@ def test_a_small_line_has_its_highest_value_at_the_top() -> None:
     ("us", "text"),
     [
         (None, rendering.NONE), (0, "0"), (850, "850 µs"), (1_500, "1.5 ms"), (999_700, "1000 ms"),
-        (2_354_000, "2.35 s"), (59_990_000, "60 s"), (250_000_000, "4 min 10 s"), (3_600_000_000, "1 h"), (183_600_000_000, "2 d 3 h"),
+        (2_354_000, "2.35 s"), (59_990_000, "60 s"), (250_000_000, "4 min 10 s"), (3_600_000_000, "1 h"),
+        (183_600_000_000, "2 d 3 h"),
     ],
 )  # fmt: skip
 def test_spans_are_short_to_read(us: int | None, text: str) -> None:
