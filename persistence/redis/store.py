@@ -16,6 +16,7 @@ Times are seconds where the name ends in `_S`, else integer milliseconds.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -36,6 +37,7 @@ from disqued.persistence.redis.layout import APPLY, HISTORY, RELIEVE, RENEW, STA
 from disqued.persistence.redis.link import RedisConnection, RedisError
 from disqued.persistence.redis.reading import JobReader, Records, reply
 from disqued.persistence.redis.server import Server, explain
+from disqued.persistence.redis.waiters import Waiters
 from disqued.persistence.rewrites import Rewrites
 
 WINDOW: Final = 1 << 20  #: bytes that are on their way at most, one batch more
@@ -68,8 +70,7 @@ class RedisStore:
         self._is_loaded = False
         self._is_closed = False
         self._is_crowded = False  #: more waits than may, or did and has not gone yet
-        #: Who waits for the batch with a number, and whether an attempt in vain to reach the server leaves it waiting.
-        self._applied: list[tuple[int, Deferred[None], bool]] = []
+        self._applied = Waiters()
         self._rewriting: Deferred[None] | None = None
         self._rewrites = Rewrites(clock)
 
@@ -169,7 +170,7 @@ class RedisStore:
             return None
         if self._server.away is not None and not self._server.is_hopeful:
             raise self._failed()
-        return self._when_applied(self._backlog.last)
+        return self._applied.wait(self._backlog.last)
 
     def look(self) -> None:
         """Nothing: with every beat of the lease the server says what it has (`server`)."""
@@ -179,7 +180,7 @@ class RedisStore:
         if final is not None:
             raise StoreFailed(final)
         # What was committed under `always` has been answered.
-        return self._when_applied(self._backlog.last, is_patient=True) if self._backlog.count else None
+        return self._applied.wait(self._backlog.last, is_patient=True) if self._backlog.count else None
 
     def _final(self) -> str | None:
         """Why nothing that is appended now can be acknowledged, until somebody does something about it."""
@@ -217,7 +218,7 @@ class RedisStore:
         self._backlog.answered()
         self._server.confirm()
         self._pump()
-        self._tell_applied()
+        self._applied.reached(self._backlog.applied)
 
     def _refused(self, failure: Failure, connection: RedisConnection) -> None:
         if not isinstance(failure.value, RedisError):
@@ -241,7 +242,7 @@ class RedisStore:
             self._has_lost(answer[1].decode())
         elif self._backlog.resume(int(answer[1])):
             server.loss = None
-            self._tell_applied()
+            self._applied.reached(self._backlog.applied)
         else:
             self._has_lost(f"is at batch {int(answer[1])}, and had acknowledged {self._backlog.applied}")
 
@@ -275,27 +276,13 @@ class RedisStore:
         if not hopeful:
             self._fail_waiting()
 
-    def _when_applied(self, number: int, *, is_patient: bool = False) -> "Deferred[None]":
-        """Fires when the server has answered for a batch; fails with StoreFailed: when patient, only for good."""
-        waiter: Deferred[None] = Deferred()
-        self._applied.append((number, waiter, is_patient))
-        return waiter
-
-    def _tell_applied(self) -> None:
-        applied = self._backlog.applied
-        while self._applied and self._applied[0][0] <= applied:
-            self._applied.pop(0)[1].callback(None)
-
     def _fail_waiting(self) -> None:
-        """Tell those who wait that they wait in vain; the patient ones only of what waiting does not help against."""
-        waiting = self._applied
+        """Fail those who wait in vain."""
         final = self._final()
-        self._applied = [entry for entry in waiting if entry[2] and final is None]
-        for _, waiter, is_patient in waiting:
-            if final is not None:
-                waiter.errback(StoreFailed(final))
-            elif not is_patient:
-                waiter.errback(self._failed())
+        if final is None:
+            self._applied.fail(self._failed, all_of_them=False)
+        else:
+            self._applied.fail(partial(StoreFailed, final), all_of_them=True)
 
     # All written anew.
 
@@ -416,12 +403,12 @@ class RedisStore:
         self._pump()
         if not self._backlog.count:
             return
-        drained = self._when_applied(self._backlog.last, is_patient=True)
+        drained = self._applied.wait(self._backlog.last, is_patient=True)
         limit = self._reactor.callLater(LAST_WAIT_S, drained.cancel)
         try:
             await drained
         except CancelledError:
-            self._applied = [entry for entry in self._applied if entry[1] is not drained]
+            self._applied.forget(drained)
             raise self._failed() from None
         finally:
             if limit.active():
