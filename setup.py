@@ -38,7 +38,7 @@ WANTED = os.environ.get("DISQUED_COMPILE", "")
 #: request passes between the poller and the core.
 COMPILED = (
     "core/**/*.py",
-    *(f"commands/{name}.py" for name in ("recalled", "runnable")),
+    *(f"commands/{name}.py" for name in ("dispatch", "parse_cache", "runnable")),
     *(
         f"wire/{name}.py"
         for name in ("brief", "eventlines", "fields", "frames", "jobdump", "logmessages", "messages", "requests")

@@ -189,8 +189,8 @@ def stages(subject: Subject, folder: Path, count: int, pipeline: int) -> dict[st
     bed.node.begin()
     # The commands again: these name the jobs of this node.
     lists = [args for chunk in subject.prepare(bed, count) for args in RequestParser().feed(chunk)]
-    found["dispatch"] = _timed(lambda args: PLAIN[args[0]].recall(args), lists)
-    calls = [entry.recall(args) for args in lists]
+    found["dispatch"] = _timed(lambda args: PLAIN[args[0]].parse_cached(args), lists)
+    calls = [entry.parse_cached(args) for args in lists]
     values: list[Any] = []
     keep = values.append
     command, client = bed.node.command, bed.client

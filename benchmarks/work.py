@@ -49,11 +49,11 @@ from twisted.internet.defer import Deferred
 
 from benchmarks.profile import SUBJECTS, Bed, Subject
 from benchmarks.together import Together
-from disqued.net.clients import connection
 from disqued.net.cluster import linkinbox, links
 from disqued.net.loop import clock
 from disqued.net.loop.rounds import Rounds
 from disqued.net.loop.transport import EagerServer
+from disqued.net.process import daemon
 from disqued.persistence.eventlog import log as eventlog
 from disqued.testing.clock import WALL_MS
 
@@ -111,7 +111,7 @@ def even_time() -> Iterator[SimpleNamespace]:
         time_ns=ticks(WALL_MS * _MS, _MS).__next__,
     )
     with mock.patch.object(clock, "time", steady), ExitStack() as stack:
-        for module in (connection, linkinbox, links):
+        for module in (daemon, linkinbox, links):
             stack.enter_context(mock.patch.object(module, "perf_counter", repeat(0.0).__next__))
         yield steady
 

@@ -16,8 +16,10 @@ from random import Random
 from typing import Any
 
 import disqued.commands.catalogue  # enters the commands into the table
-from disqued.commands import table
-from disqued.commands.table import BLOCKED
+from disqued.commands.dispatch import Dispatch, Outcome
+from disqued.commands.latency import LatencyMonitor
+from disqued.commands.slowlog import SlowLog
+from disqued.commands.table import BLOCKED, Command
 from disqued.core.model import marks
 from disqued.core.model.groups import (
     EARLY_COST,
@@ -80,6 +82,46 @@ def words(args: Iterable[Word]) -> list[bytes]:
 SETTLED_AT_MOST = 10_000
 
 
+def make_dispatch(node: Node) -> Dispatch:
+    """A dispatch without clock, slow log and permissions, which lets bugs escape."""
+    return Dispatch(
+        node, seconds=lambda: 0.0, microseconds=lambda: node.clock.wall() * 1_000, on_crash=reraise,
+        failure=lambda: "planted", slowlog=SlowLog(-1, 0), latency=LatencyMonitor(0),
+    )  # fmt: skip
+
+
+def reraise(client: object, args: list[bytes]) -> None:
+    """Let a bug in a command fail the test."""
+    raise  # noqa: PLE0704 - it is called while the exception is being handled
+
+
+class Session:
+    """A client as dispatch sees it, equal to what the test calls the client, so that both find it in the node."""
+
+    name = b""
+
+    def __init__(self, client: Client, *, limited: bool) -> None:
+        self.client = client
+        self.limited = limited
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.client == (other.client if isinstance(other, Session) else other))
+
+    def __hash__(self) -> int:
+        return hash(self.client)
+
+    def __str__(self) -> str:
+        return str(self.client)
+
+    @property
+    def address(self) -> str:
+        """What the client calls itself, or is called by the test."""
+        return str(getattr(self.client, "address", self.client))
+
+    def check(self, entry: Command) -> None:
+        """It may run every command."""
+
+
 class Server:
     """A node, its clock, and what it has answered and written so far."""
 
@@ -96,8 +138,7 @@ class Server:
         reads_all: bool = False,
     ) -> None:
         self.clock = clock or Clock(now=now)
-        #: Every command is read by the parser of its grammar; otherwise as clients are served that may do everything.
-        self._parse = table.parse if reads_all else table.recall
+        self._parses_all = reads_all  #: no command comes from a parse cache
         self.node = Node(NODE_ID, self.clock, Random(seed), maxmemory=maxmemory, evicts=evicts)
         self.state = self.node.state
         self.state.journaling = True
@@ -109,6 +150,7 @@ class Server:
         #: Clients whose connection is found broken when they are to be answered.
         self.vanished: set[Client] = set()
         self.ticks = 0  #: times that the node asked to be looked at
+        self._dispatch = make_dispatch(self.node)
 
     # Commands.
 
@@ -120,9 +162,16 @@ class Server:
     def run(self, *args: Word, client: Client = "client") -> Any:
         """Run a command within the step that has begun.  Raises CommandError."""
         line = words(args)
-        entry = table.find(line)
         before = len(self.node.outbox.journal)
-        value = self.node.command(client, self._parse(entry, line))
+        if self._dispatch.node is not self.node:
+            self._dispatch = make_dispatch(self.node)
+        outcome = self._dispatch.execute(
+            Session(client, limited=self._parses_all), line, Outcome(checked=self._parses_all)
+        )
+        value, entry = outcome.value, outcome.entry
+        if outcome.failed:
+            raise value
+        assert entry is not None
         if value is not BLOCKED:
             assert entry.reply.matches(value), (line, value)
             assert all(entry.encoder(protocol)(value) for protocol in (2, 3))
@@ -130,7 +179,7 @@ class Server:
         self.settle()
         return value
 
-    def _check_promised(self, entry: table.Command, line: list[bytes], value: Any, before: int) -> None:
+    def _check_promised(self, entry: Command, line: list[bytes], value: Any, before: int) -> None:
         """Hold what a command that may add jobs has journaled against what the turn may take back of its reply."""
         if entry.promised is None or isinstance(value, int) or b"NOBLOCK" in map(bytes.upper, line):
             return  # it tells of no new job; what is added in the background is promised to nobody
@@ -218,7 +267,7 @@ class Server:
                 if units and client in self.vanished:
                     self.node.delivery.give_back(units)
                 else:
-                    self.answers[client].append(value)
+                    self.answers[client.client if isinstance(client, Session) else client].append(value)
             if self.state.ready:
                 self.node.delivery.serve()
         self.journal += outbox.journal

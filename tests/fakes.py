@@ -15,7 +15,8 @@ import attrs
 
 from disqued.acl.user import DEFAULT, User
 from disqued.acl.users import Users
-from disqued.commands import catalogue, table
+from disqued.commands import catalogue
+from disqued.commands.dispatch import Dispatch, Outcome
 from disqued.commands.latency import LatencyMonitor
 from disqued.commands.slowlog import SlowLog
 from disqued.commands.table import BLOCKED, NO_REPLY, Command
@@ -23,6 +24,7 @@ from disqued.core.model import glob
 from disqued.core.node import Node
 from disqued.errors import CommandError
 from disqued.testing.clock import Clock
+from tests.core_fixtures import make_dispatch
 
 assert catalogue.MODULES  # every command is in the table
 
@@ -57,10 +59,12 @@ class Daemon:
     slowlog: SlowLog = attrs.field(factory=lambda: SlowLog(0, 128))
     latency: LatencyMonitor = attrs.field(factory=lambda: LatencyMonitor(1))
     node: Node = attrs.field(init=False)
+    dispatch: Dispatch = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.node = Node(NODE_ID, self.clock, Random(1), maxmemory=self.maxmemory)
         self.node.membership.announce("", 7711, 17711)
+        self.dispatch = make_dispatch(self.node)
 
     def sessions(self) -> Iterable["Client"]:
         return list(self.clients)
@@ -155,6 +159,7 @@ class Client:
     name: bytes = b""
     lib: dict[bytes, bytes] = attrs.field(factory=dict)
     protocol: int = 2
+    limited: bool = True  #: no command comes from a parse cache
     authenticated: bool = True
     user: User | None = None
     monitors: bool = False
@@ -195,10 +200,15 @@ class Client:
         """Run a command as one step; returns its value, or raises its CommandError."""
         args = [word.encode() if isinstance(word, str) else word for word in words]
         self.host.node.begin()
-        entry = table.find(args)
-        value = self.host.node.command(self, table.parse(entry, args))
-        check_reply(entry, value)
-        return value
+        outcome = self.host.dispatch.execute(self, args, Outcome(checked=True))
+        if outcome.failed:
+            raise outcome.value
+        assert outcome.entry is not None
+        check_reply(outcome.entry, outcome.value)
+        return outcome.value
+
+    def check(self, entry: Command) -> None:
+        """It may run every command."""
 
     def is_refused(self, *words: bytes | str) -> bytes:
         """Run a command that must fail; returns the error line without its dash."""

@@ -37,8 +37,11 @@ class Gateway(Protocol):
 
     config: Config
     reactor: Any
-    loading: bool  #: the store's records are being read; commands hear LOADING
     ending: bool  #: the daemon stops
+
+    @property
+    def loading(self) -> bool:
+        """True while the store's records are being read: commands are answered LOADING."""
 
     @property
     def view(self) -> NodeView:

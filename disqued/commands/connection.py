@@ -67,7 +67,6 @@ def _log_in(client: Session, user: bytes, password: bytes, wrong: CommandError) 
     reply=OK,
     cost="O(1)",
     errors=(_BAD_PASSWORD, _NO_PASSWORD, WrongPassword, TooManyPasswords),
-    own_path=True,
     is_of_connection=True,
 )
 @attrs.define
@@ -167,7 +166,6 @@ _TOPOLOGY = attrs.evolve(
     reply=either(_TOPOLOGY, mapping("server, version, proto, id, mode, role, modules")),
     cost="O(N) in the nodes",
     errors=(NotAuthenticated, _VERSION_FIRST, _NO_PASSWORD, WrongPassword, TooManyPasswords),
-    own_path=True,
 )
 @attrs.define
 class Hello:
@@ -245,7 +243,7 @@ class Select:
         return DONE
 
 
-@command("QUIT", group="connection", flags=_SETUP, reply=OK, cost="O(1)", own_path=True, is_of_connection=True)
+@command("QUIT", group="connection", flags=_SETUP, reply=OK, cost="O(1)", is_of_connection=True)
 @attrs.define
 class Quit:
     """End this connection once the replies that are due are sent."""
@@ -264,7 +262,6 @@ class Quit:
     flags=Flag.ADMIN | Flag.READ,
     reply=or_silence(OK),
     cost="O(1) per command",
-    own_path=True,
     shows_bodies=True,
     is_of_connection=True,
 )

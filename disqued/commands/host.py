@@ -22,13 +22,16 @@ class Session(Protocol):
     id: int  #: counts up over the life of the daemon
     name: bytes  #: CLIENT SETNAME; empty for none
     lib: dict[bytes, bytes]  #: CLIENT SETINFO: lib-name, lib-ver
-    protocol: int  #: RESP version, 2 or 3
     authenticated: bool
     user: User | None  #: whose it is; None for a stranger, and for what comes from within the process
     monitors: bool  #: sees every command
     reply_mode: str  #: on, off or skip (off for the next command alone): CLIENT REPLY
     connected_at: int  #: monotonic milliseconds
     active_at: int  #: monotonic milliseconds of the last command
+
+    @property
+    def protocol(self) -> int:
+        """RESP version, 2 or 3."""
 
     @property
     def host(self) -> "Host":

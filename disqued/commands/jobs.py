@@ -11,9 +11,18 @@ from typing import Any
 
 import attrs
 
-from disqued.commands.names import note_emptied, with_new
+from disqued.commands.parse_cache import (
+    NEVER_DELIVERED,
+    ONCE,
+    Acknowledgement,
+    Addition,
+    CachedOptions,
+    Fetch,
+    cached_fetches,
+    cached_options,
+    checked_ids,
+)
 from disqued.commands.parts import in_parts, spelt
-from disqued.commands.recalled import Addition, acknowledgements, additions, fetches
 from disqued.commands.shapes import JOBS, bulk, either, integer, null_or, pairs, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
 from disqued.commands.values import (
@@ -31,14 +40,11 @@ from disqued.commands.values import (
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model import marks
 from disqued.core.model.groups import Group, units_of
-from disqued.core.model.job import ACKED, ACTIVE, KEYED, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Event, Job, NamedJob
-from disqued.core.model.queues import Client, Form, Queue
+from disqued.core.model.job import ACKED, ACTIVE, KEYED, RETRY_NEVER_MS, STATE_NAMES, Event, Job, NamedJob
+from disqued.core.model.queues import Client
 from disqued.core.model.unfinished import Parts
-from disqued.core.model.worker import Worker
 from disqued.core.node import Node
-from disqued.core.work.delivery import COUNTED, PLAIN, requeue_within
-from disqued.core.work.terms import NEVER_DELIVERED, ONCE, Terms
-from disqued.core.workers.workers import WorkerForm
+from disqued.core.work.delivery import requeue_within
 from disqued.errors import (
     CommandError,
     NodeLeaving,
@@ -97,7 +103,7 @@ GET_COUNT = attrs.evolve(
     reply=status("the id of the job"),
     cost="O(log N) in the jobs of the queue at worst, O(1) as a rule",
     errors=(ONCE, NEVER_DELIVERED, NotReplicated, QueueTooLong, QueuePaused, WrongType),
-    recall=additions,
+    cache=cached_options,
     is_large=True,
 )
 @attrs.define
@@ -129,25 +135,25 @@ class AddJob:
     asynchronous: bool = flag("ASYNC", "Reply at once and copy in the background.")
     key: bytes | None = option("KEY", "Add nothing while a job of the queue has this key: answer its id.", KEY)
 
-    def terms(self) -> Terms:
+    def cached_options(self) -> CachedOptions:
         """All but the queue, the body and the key."""
-        return Terms(
+        return CachedOptions(
             ttl=self.ttl, retry=self.retry, delay=self.delay, replicate=self.replicate,
             maxlen=self.maxlen, timeout_ms=self.timeout, asynchronous=self.asynchronous,
         )  # fmt: skip
 
     def run(self, node: Node, client: Client) -> Any:
         """Add the job, unless one of its queue has the key; returns the id of whichever it is, or BLOCKED."""
-        terms = self.terms()
-        addition = Addition(self.queue, self.body, terms)
+        options = self.cached_options()
         if self.key is None:
-            return addition.run(node, client)
-        terms.options(node.replication, node.state)  # what no job may wish is refused, though there is one already
+            return Addition(self.queue, self.body, options, self.timeout).run(node, client)
+        options.options(node.replication, node.state)  # wrong options are refused, though there is a job already
         alias = KEYED + self.key
 
         def add(producer: Client) -> bytes | None:
-            # How long a producer waits is seen to by those who wait with it.
-            return addition.add(node, producer, 0, lambda _: alias)
+            # Those who wait together have timeouts of their own.
+            job_id: bytes | object = Addition(self.queue, self.body, options, 0, lambda _: alias).run(node, producer)
+            return job_id if isinstance(job_id, bytes) else None
 
         job_id = node.keys.add(client, self.queue, alias, self.timeout, add)
         return BLOCKED if job_id is None else job_id
@@ -161,7 +167,7 @@ class AddJob:
     cost="O(1) per job",
     arity=-2,
     errors=(NodeLeaving, OutOfMemory, NoWorker, WrongType),
-    recall=fetches,
+    cache=cached_fetches,
     shows_bodies=True,
 )
 @attrs.frozen
@@ -185,51 +191,15 @@ class GetJob:
     worker: bytes | None = option("WORKER", "Who takes them: if it dies they are queued again, in front.", TAKER)
     queues: list[bytes] = rest("Queues to take from.", QUEUE, word="FROM")
 
+    def fetch(self) -> Fetch:
+        """The compiled call."""
+        return Fetch(
+            self.queues, self.count, self.timeout, self.worker, nohang=self.nohang, with_counters=self.with_counters
+        )
+
     def run(self, node: Node, client: Client) -> Any:
         """Take the jobs; returns rows as `JOBS` describes them, None, or BLOCKED."""
-        state, delivery = node.state, node.delivery
-        by_name = state.queues.by_name
-        worker = None if self.worker is None else node.workers.named(self.worker)
-        try:
-            queues = [by_name[name] for name in self.queues]
-        except KeyError:
-            queues = with_new(node, self.queues)
-        units = delivery.fetch(queues, self.count)
-        if units:
-            if state.peers.linked:
-                note_emptied(node, queues)
-            if worker is not None:
-                node.workers.bind(worker, units)
-            if self.with_counters:
-                return [COUNTED.row(unit) for unit in units]
-            return [(unit.queue, unit.id, unit.body) for unit in units]
-        return self.wait(node, client, queues, worker)
-
-    def wait(self, node: Node, client: Client, queues: list[Queue], worker: Worker | None) -> Any:
-        """Wait for the first job, since there is none in these queues; returns BLOCKED, or None with NOHANG."""
-        state, delivery = node.state, node.delivery
-        _check_kinds(queues)
-        if self.nohang and not (state.behind and delivery.is_behind(queues)):
-            if state.peers.linked:
-                node.federation.need(queues)
-            return None
-        if state.leaving and not self.nohang:
-            raise NodeLeaving
-        if len(queues) < len(self.queues) and not self.nohang:
-            raise OutOfMemory
-        form: Form = COUNTED if self.with_counters else PLAIN
-        if worker is not None:
-            form = WorkerForm(node.workers, worker, form)
-        delivery.wait(client, queues, self.timeout, form, nohang=self.nohang)
-        if state.peers.linked:
-            node.federation.need(queues)
-        return BLOCKED
-
-
-def _check_kinds(queues: list[Queue]) -> None:
-    """See to it that none of these has events.  Raises WrongType (WRONGTYPE)."""
-    for queue in queues:
-        queue.check_kind(KIND_WORK)
+        return self.fetch().run(node, client)
 
 
 @attrs.define
@@ -317,7 +287,7 @@ def _on_known(node: Node, change: Callable[[Job], bool]) -> Callable[[bytes], bo
     reply=integer("jobs that were known here and not acknowledged before"),
     cost="O(1) per job",
     arity=-1,
-    recall=acknowledgements,
+    cache=checked_ids,
 )
 @attrs.define
 class AckJob(_OnEachJob):
@@ -333,6 +303,10 @@ class AckJob(_OnEachJob):
     def change(node: Node) -> Callable[[bytes], bool]:
         """Acknowledge a job; True when it was known and not done."""
         return node.acks.acknowledge
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Acknowledge each; returns how many were known and not done."""
+        return Acknowledgement(self.ids).run(node, client)
 
 
 @command(

@@ -112,10 +112,10 @@ class QAdd:
         if self.noblock and background.is_full:
             raise Busy
         replicate = self.replicate or node.replication.default_copies
-        event_id = logs.add(
+        event_id = node.replication.add(
             background if self.noblock else client, self.queue, self.contents,
-            state.options(ttl_ms, RETRY_NEVER_MS, delay_ms, replicate, KIND_LOG), node.replication,
-            maxlen=self.maxlen, timeout_ms=logs.add_timeout_ms, by_default=self.replicate is None,
+            state.options(ttl_ms, RETRY_NEVER_MS, delay_ms, replicate, KIND_LOG),
+            maxlen=self.maxlen, timeout_ms=logs.add_timeout_ms, asynchronous=False, by_default=self.replicate is None,
         )  # fmt: skip
         if not self.noblock:
             return BLOCKED if event_id is None else event_id

@@ -1,9 +1,12 @@
-"""What the path of every request reads of a command, compiled: how it is read and answered, how often it was run."""
+"""The part of a command that dispatch reads, compiled: how to parse and answer it, and its counters."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
+
+#: Returned by a command whose client is now blocked: its reply comes in a later step.
+BLOCKED: Final = object()
 
 
 class Tally:
@@ -15,27 +18,27 @@ class Tally:
         self.calls: int = 0
         self.usec: float = 0.0
 
-    def count(self, seconds: float) -> None:
-        """Count a call that is over."""
-        self.calls += 1
-        self.usec += seconds * 1e6
-
     def reset(self) -> None:
-        """Begin anew."""
+        """Count from zero again."""
         self.calls = 0
         self.usec = 0.0
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Runnable:
-    """A command of which nothing has to be looked up by name to run it; `commands/table.py` says the rest of it."""
+    """A command as dispatch runs it, with no look-up by name; `commands/table.py` has the rest of it."""
 
-    __slots__ = ("encode2", "encode3", "handed", "hands_out", "promised", "recall", "tally")
+    __slots__ = (
+        "adds_data", "encode2", "encode3", "handed", "hands_out", "needs_journal", "parse_cached", "promised", "tally",
+    )  # fmt: skip
 
-    #: Its words, with its name -> what is to be run; the short way, where there is one.
-    recall: Callable[[list[bytes]], Any]
+    parse_cached: Callable[
+        [list[bytes]], Any
+    ]  #: its words, with its name -> the call; from a parse cache if it has one
     encode2: Callable[[Any], bytes]  #: of its replies, for RESP2
     encode3: Callable[[Any], bytes]  #: for RESP3
+    adds_data: bool  #: it is refused when memory is full
+    needs_journal: bool  #: it is refused while nothing can be made durable
     hands_out: bool  #: its reply is jobs that are now with the client
     handed: Callable[[Any], list[bytes]]  #: ids of the jobs that a reply, not empty, hands out
     #: Names the jobs, and units as ``id:scope``, that a reply promises: it must not be sent when they could not be made
@@ -44,11 +47,13 @@ class Runnable:
     tally: Tally
 
     def prepare(
-        self, recall: Callable[[list[bytes]], Any], encode2: Callable[[Any], bytes], encode3: Callable[[Any], bytes],
-        handed: Callable[[Any], list[bytes]], promised: Callable[[Any], Iterable[bytes]] | None, *, hands_out: bool,
+        self, parse_cached: Callable[[list[bytes]], Any], encode2: Callable[[Any], bytes],
+        encode3: Callable[[Any], bytes], handed: Callable[[Any], list[bytes]],
+        promised: Callable[[Any], Iterable[bytes]] | None, *, adds_data: bool, needs_journal: bool, hands_out: bool,
     ) -> None:  # fmt: skip
         """Take what it is run by, and count from zero."""
-        self.recall, self.encode2, self.encode3 = recall, encode2, encode3
+        self.parse_cached, self.encode2, self.encode3 = parse_cached, encode2, encode3
         self.handed, self.hands_out = handed, hands_out
         self.promised = promised
+        self.adds_data, self.needs_journal = adds_data, needs_journal
         self.tally = Tally()

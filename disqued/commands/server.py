@@ -397,7 +397,6 @@ class ConfigRewrite:
     reply=SILENCE,
     cost="O(1), O(N) in the jobs with REWRITE-AOF",
     errors=("Errors trying to SHUTDOWN. Check logs.",),
-    own_path=True,
 )
 @attrs.define
 class Shutdown:

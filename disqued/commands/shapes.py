@@ -115,13 +115,13 @@ def or_silence(shape: Shape) -> Shape:
     return Shape(
         f"{shape.text}; or no reply",
         lambda value: value is NO_REPLY or shape.matches(value),
-        shape.encode2,
-        shape.encode3,
+        lambda value: b"" if value is NO_REPLY else shape.encode2(value),
+        lambda value: b"" if value is NO_REPLY else shape.encode3(value),
     )
 
 
 #: Never answered: the connection, or the daemon, ends.
-SILENCE = Shape("no reply", lambda value: value is NO_REPLY)
+SILENCE = Shape("no reply", lambda value: value is NO_REPLY, lambda _: b"", lambda _: b"")
 
 OK = Shape("status: OK", lambda value: value == b"OK" and isinstance(value, Status))
 

@@ -25,7 +25,6 @@ _REPLY = pushes("[the command in lower case, the channel or pattern, how many of
     flags=_FLAGS,
     reply=_REPLY,
     cost="O(1) per channel",
-    own_path=True,
     is_of_connection=True,
 )
 @attrs.define
@@ -48,7 +47,6 @@ class Subscribe:
     flags=_FLAGS,
     reply=_REPLY,
     cost="O(1) per pattern",
-    own_path=True,
     is_of_connection=True,
 )
 @attrs.define
@@ -68,7 +66,6 @@ class PSubscribe:
     flags=_FLAGS,
     reply=_REPLY,
     cost="O(1) per channel",
-    own_path=True,
     is_of_connection=True,
 )
 @attrs.define
@@ -88,7 +85,6 @@ class Unsubscribe:
     flags=_FLAGS,
     reply=_REPLY,
     cost="O(1) per pattern",
-    own_path=True,
     is_of_connection=True,
 )
 @attrs.define
@@ -108,7 +104,6 @@ class PUnsubscribe:
     flags=_FLAGS,
     reply=status("RESET"),
     cost="O(N) in the subscriptions",
-    own_path=True,
     is_of_connection=True,
 )
 @attrs.define

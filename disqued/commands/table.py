@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from disqued.commands import shapes
+from disqued.commands import runnable, shapes
 from disqued.commands.runnable import Runnable
 from disqued.commands.shapes import Shape
 from disqued.commands.values import BYTES, Kind
@@ -38,7 +38,7 @@ WORDS_MAX = 1_024  #: words of a command at most, but for those that take very m
 LONG = 500  #: words of a command on many job ids that are dealt with in one step
 
 #: Returned by a command whose client is now blocked: its reply comes in a later step.
-BLOCKED: Final = object()
+BLOCKED: Final = runnable.BLOCKED
 Parser = Callable[[list[bytes]], Call]  #: the words of a command, with its name -> what is to be run
 
 #: Returned by a command that has no reply at all.
@@ -229,7 +229,7 @@ def _readable(word: bytes) -> str:
 
 #: Name in upper case: command or container.
 TABLE: dict[bytes, Command | Container] = {}
-#: Commands without subcommands that mind only the node, by upper-case and lower-case name: the look-up of the hot path.
+#: Commands without subcommands by upper-case and lower-case name: the look-up of the hot path.
 PLAIN: dict[bytes, Command] = {}
 
 #: Every command by its name, whatever `rename-command` does.
@@ -249,17 +249,15 @@ def command(
     arity: int | None = None,
     most: int | None = None,
     errors: tuple[type[CommandError] | str, ...] = (),
-    own_path: bool = False,
-    recall: Callable[[Parser], Parser] | None = None,
+    cache: Callable[[Parser], Parser] | None = None,
     **nature: Any,
 ) -> Callable[[C], C]:
     """Enter an attrs class into the table.
 
     `arity` and `most`, the number of words at most, are given where they differ from what the fields say.  `errors`
-    are classes whose docstring is their text, or texts of plain ERR lines.  A command with `own_path` acts on its own
-    connection or may leave its caller without a reply, so it stays out of `PLAIN`.  `recall`
-    makes a short way of its parser, for clients that may do everything (`commands/recalled.py`).  `nature` is what else
-    `Command` knows of it: shows_bodies, bodies_field, is_of_connection, is_large.
+    are classes whose docstring is their text, or texts of plain ERR lines.  `cache` puts a parse
+    cache before its parser (`commands/parse_cache.py`).  `nature` is what else `Command` knows of it: shows_bodies,
+    bodies_field, is_of_connection, is_large.
     """
 
     def enter(cls: C) -> C:
@@ -287,12 +285,14 @@ def command(
             make=cls,
             **nature,
         )
+        adds_data = Flag.DENY_OOM in flags
         entry.prepare(
-            parse if recall is None else recall(parse), reply.encode2, reply.encode3, reply.handed or _nothing,
-            reply.promised or (_told if Flag.DENY_OOM in flags else None),
+            parse if cache is None else cache(parse), reply.encode2, reply.encode3, reply.handed or _nothing,
+            reply.promised or (_told if adds_data else None),
+            adds_data=adds_data, needs_journal=adds_data or name == "PING",
             hands_out=reply.handed is not None and Flag.WRITE in flags,
         )  # fmt: skip
-        _enter(words, entry, plain=not own_path)
+        _enter(words, entry)
         return cls
 
     return enter
@@ -311,7 +311,7 @@ def _error_line(error: type[CommandError] | str) -> str:
     return error.code if error is EmptyKey else f"{error.code} {error.__doc__}"
 
 
-def _enter(words: list[str], entry: Command, *, plain: bool) -> None:
+def _enter(words: list[str], entry: Command) -> None:
     key = words[0].encode()
     MANUAL[entry.name] = entry
     if len(words) == 1:
@@ -319,9 +319,7 @@ def _enter(words: list[str], entry: Command, *, plain: bool) -> None:
         if isinstance(parent, Container):
             parent.alone = entry
             return
-        TABLE[key] = entry
-        if plain:
-            PLAIN[key] = PLAIN[key.lower()] = entry
+        TABLE[key] = PLAIN[key] = PLAIN[key.lower()] = entry
     else:
         parent = TABLE[key]
         assert isinstance(parent, Container)
@@ -376,11 +374,6 @@ def parse(entry: Command, args: list[bytes]) -> Call:
     if isinstance(parent, Container) and parent.alone is not entry:
         return parent.parse(args)
     return entry.parse(args)
-
-
-def recall(entry: Command, args: list[bytes]) -> Call:
-    """As `parse`, but the short way where there is one: what is run for clients that may do everything."""
-    return entry.recall(args) if PLAIN.get(args[0]) is entry else parse(entry, args)
 
 
 def every_command() -> Iterator[Command]:

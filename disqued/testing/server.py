@@ -16,15 +16,17 @@ import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
-from disqued.commands import table
 from disqued.commands.catalogue import MODULES  # enters the commands into the table
-from disqued.commands.table import BLOCKED, Command, Flag
+from disqued.commands.dispatch import Dispatch, Outcome
+from disqued.commands.latency import LatencyMonitor
+from disqued.commands.slowlog import SlowLog
+from disqued.commands.table import BLOCKED, Command
 from disqued.core.model.messages import Greeting, Message, Target
 from disqued.core.model.peers import FAIL, PFAIL, KnownNode
 from disqued.core.node import Node
 from disqued.core.recovery import Recovery, snapshot, walk
 from disqued.core.turn import RETRY_MS, Messages, Turn
-from disqued.errors import CommandError, JournalFailed, OutOfMemory
+from disqued.errors import CommandError
 from disqued.persistence.interface import StoreFailed
 from disqued.testing.clock import WALL_MS, NodeClock
 from disqued.testing.disk import SimDisk
@@ -62,15 +64,22 @@ class SimClient(Protocol):
 
 
 class SimRecipient:
-    """The replies of one client that have not left yet, as values; a `Recipient` to the turn."""
+    """The replies of one client that have not left yet; it issues commands, and is a `Recipient` to the turn."""
+
+    name = b""
+    address = ""
+    limited = False
 
     def __init__(self, server: "SimServer", client: SimClient) -> None:
         self._server = server
         self.client = client
-        self.blocked: Command | None = None  #: the command that it waits in
-        self.due: list[tuple[Any, Command | None]] = []  #: values with their commands: they wait for the next commit
-        self.held: list[tuple[Any, Command | None]] = []  #: they wait for the commit that is under way
-        self.leaving: list[tuple[Any, Command | None]] = []  #: they leave when the step that runs is over
+        self.blocked: Outcome | None = None  #: of the command that it waits in
+        self.due: list[Outcome] = []  #: they wait for the next commit
+        self.held: list[Outcome] = []  #: they wait for the commit that is under way
+        self.leaving: list[Outcome] = []  #: they leave when the step that runs is over
+
+    def check(self, entry: Command) -> None:
+        """It may run every command."""
 
     @property
     def is_held(self) -> bool:
@@ -83,7 +92,9 @@ class SimRecipient:
 
     def unblock(self, value: Any) -> None:
         """Take the value of the command that blocked."""
-        self.due.append((value, self.blocked))
+        assert self.blocked is not None
+        self.blocked.answer(value)
+        self.due.append(self.blocked)
         self.blocked = None
 
     def flush(self) -> None:
@@ -101,7 +112,7 @@ class SimRecipient:
         held, self.held = self.held, []
         self._leave(held)
 
-    def _leave(self, replies: list[tuple[Any, Command | None]]) -> None:
+    def _leave(self, replies: list[Outcome]) -> None:
         if replies:
             self.leaving += replies
             self._server.answer_soon(self)
@@ -109,28 +120,21 @@ class SimRecipient:
     def take_back(self, unkept: set[bytes], error: CommandError) -> list[bytes]:
         """Replace each reply that tells of one of these jobs or units by an error; returns their ids."""
         taken: list[bytes] = []
-        for replies in (self.held, self.due):
-            for at, (value, entry) in enumerate(replies):
-                told = [name for name in _promised(value, entry) if name in unkept]
-                if told:
-                    taken += told
-                    replies[at] = (error, entry)
+        for outcome in (*self.held, *self.due):
+            told = [name for name in outcome.promised() if name in unkept]
+            if told:
+                taken += told
+                outcome.fail(error)
         return taken
 
     def handed(self) -> list[bytes]:
         """Ids of the jobs in replies that did not leave."""
-        return [
-            name
-            for value, entry in (*self.leaving, *self.held, *self.due)
-            if entry is not None and entry.hands_out and value and not isinstance(value, CommandError)
-            for name in entry.handed(value)
-        ]
+        return [name for outcome in (*self.leaving, *self.held, *self.due) for name in outcome.handed()]
 
 
-def _promised(value: Any, entry: Command | None) -> Iterable[bytes]:
-    if entry is None or entry.promised is None or isinstance(value, CommandError):
-        return ()
-    return entry.promised(value)
+def _fail(client: SimRecipient, words: list[bytes]) -> None:
+    """Let a bug in a command end the simulation."""
+    raise  # noqa: PLE0704 - it is called while the exception is being handled
 
 
 class SimServer:
@@ -212,6 +216,10 @@ class SimServer:
         for record in self.journal.load():
             recovery.apply(record)
         self.turn = turn = Turn(node, self)
+        self._dispatch = Dispatch(
+            node, seconds=lambda: 0.0, microseconds=lambda: self.clock.wall() * 1_000, on_crash=_fail,
+            failure=lambda: self.failure, slowlog=SlowLog(-1, 0), latency=LatencyMonitor(0),
+        )  # fmt: skip
         turn.journals = [self.journal]
         self.state.journaling = self.journal.records
         node.note_expired(recovery.expired)
@@ -326,29 +334,14 @@ class SimServer:
         recipient = self._recipients.get(client)
         if recipient is None:
             recipient = self._recipients[client] = SimRecipient(self, client)
-        node = self.node
-        node.begin()
-        entry: Command | None = None
-        try:
-            entry = table.find(words)
-            call = table.recall(entry, words)
-            if entry.flags & Flag.DENY_OOM:
-                self._admit()
-            value = node.command(recipient, call)
-        except CommandError as error:
-            value = error
-        if value is BLOCKED:
-            recipient.blocked = entry
+        self.node.begin()
+        outcome = self._dispatch.execute(recipient, words, Outcome())
+        if outcome.value is BLOCKED:
+            recipient.blocked = outcome
             self._finish(None)
         else:
-            recipient.due.append((value, entry))
+            recipient.due.append(outcome)
             self._finish(recipient)
-
-    def _admit(self) -> None:
-        if self.state.memory.level > 1 and not self.node.make_room():
-            raise OutOfMemory
-        if self.failure is not None:
-            raise JournalFailed(f"{JournalFailed.__doc__}: {self.failure}")
 
     @property
     def failure(self) -> str | None:
@@ -489,11 +482,11 @@ class SimServer:
         leaving, self._leaving = self._leaving, []
         for recipient in leaving:
             replies, recipient.leaving = recipient.leaving, []
-            for value, _ in replies:
+            for outcome in replies:
                 client = recipient.client
                 if boot == self.boot and not client.is_gone:
                     self._clients.pop(client, None)
-                    client.answered(value)
+                    client.answered(outcome.value)
 
     # The end of a turn.
 

@@ -58,24 +58,18 @@ def said(reply: Any) -> str:
 async def test_who_may_do_everything_is_never_asked(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
     running = launch(settings=PASSWORD)
     admin, limited = await user(running, "root", *EVERYTHING), await user(running, "ann", *EVERYTHING, "-debug")
-    guarded: list[str] = []
     asked: list[str] = []
-    carry_out, admit = running.daemon.carry_out, running.daemon.access.admit
-
-    def carrying_out(who: Any, entry: Command, words: list[bytes]) -> Any:
-        guarded.append(entry.name)
-        return carry_out(who, entry, words)
+    admit = running.daemon.access.admit
 
     def admitting(who: Any, entry: Command) -> None:
         asked.append(entry.name)
         admit(who, entry)
 
-    monkeypatch.setattr(running.daemon, "carry_out", carrying_out)
     monkeypatch.setattr(running.daemon.access, "admit", admitting)
     assert (await admin.call("ADDJOB", "q", "x", 0)).startswith(b"DI")
-    assert guarded == asked == []
+    assert asked == []
     assert await limited.call("QLEN", "q") == 1
-    assert guarded == asked == ["QLEN"]
+    assert asked == ["QLEN"]
 
 
 # Changes.
@@ -715,7 +709,7 @@ async def test_a_connection_that_gives_a_wrong_password_watches_and_hears_nothin
     while not str((await watcher.replies(1))[0]).startswith("ERR invalid password"):
         pass
     assert await admin.call("ADDJOB", "q", "the body", 0)
-    assert not running.daemon.monitors
+    assert not running.daemon.dispatch.monitors
     assert not running.daemon.pubsub.patterns
     assert not running.daemon.node.consumers.names()
     assert watcher.unread_replies == listener.unread_replies == 0
@@ -737,7 +731,7 @@ async def test_a_connection_that_becomes_another_users_goes_on_with_what_that_on
         await client.replies(1)
     assert await watcher.call("MONITOR") == b"OK"
     watcher.send("AUTH", "ann", "pw")
-    await wait_until(lambda: not running.daemon.monitors)
+    await wait_until(lambda: not running.daemon.dispatch.monitors)
     assert list(running.daemon.pubsub.patterns) == [b"wq:mine:*"]
     assert await allowed.call("QREGISTER", "mine") == b"OK"
     assert await allowed.call("AUTH", "ann", "pw") == b"OK"

@@ -43,7 +43,7 @@ async def test_a_caller_hears_the_value_of_its_command(launch: Launch) -> None:
     assert await call(running, "QLEN", "q") == 1
     assert (await call(running, "GETJOB", "FROM", "q"))[0][:3] == (b"q", job_id, b"\xff")
     assert await call(running, "ACKJOB", job_id) == 1
-    assert running.daemon.traffic.commands_run == 4
+    assert running.daemon.dispatch.commands_run == 4
 
 
 @async_test
@@ -159,15 +159,15 @@ async def test_nothing_goes_back_while_the_node_stops(launch: Launch) -> None:
 @async_test
 async def test_what_may_not_run_now_says_so(launch: Launch) -> None:
     running = await ready(launch)
-    running.daemon.loading = True
+    running.daemon.dispatch.set_loading(loading=True)
     assert isinstance(await error_of(call(running, "QLEN", "q")), Loading)
-    running.daemon.loading = False
+    running.daemon.dispatch.set_loading(loading=False)
     running.daemon.pause_clients(60_000)
     assert isinstance(await error_of(call(running, "QLEN", "q")), NotNow)
     running.daemon._end_pause()
     assert isinstance(await error_of(call(running, "NOPE")), UnknownCommand)
     assert "MONITOR needs a connection of its own" in (await error_of(call(running, "MONITOR"))).text
-    assert not running.daemon.monitors
+    assert not running.daemon.dispatch.monitors
 
 
 @async_test

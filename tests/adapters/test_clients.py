@@ -686,12 +686,14 @@ async def test_what_fails_beside_a_command_leaves_no_client_running(launch: Laun
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("planted")
 
-    running.daemon.note_slow = fail  # type: ignore[method-assign]
-    running.daemon.traffic.slow_s = -1.0
+    running.daemon.latency.note = fail  # type: ignore[method-assign]
+    running.daemon.slowlog.threshold_us = 0
+    running.daemon.dispatch.find_slow()
     client.send("QLEN", "q")
     await client.closed()
     assert running.daemon.traffic.running is None
-    running.daemon.traffic.slow_s = float("inf")
+    running.daemon.slowlog.threshold_us = -1
+    running.daemon.dispatch.find_slow()
     assert await other.call("QLEN", "q") == 0
 
 

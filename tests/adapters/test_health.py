@@ -35,12 +35,12 @@ async def test_a_node_that_loads_is_alive_and_neither_started_nor_ready(launch: 
     running = launch()
     await _loaded(running)
     client = admin(running)
-    running.daemon.loading = True
+    running.daemon.dispatch.set_loading(loading=True)
     assert (await client.get("/healthz")).status == 200
     for path in ("/startupz", "/readyz"):
         answer = await client.get(path)
         assert (answer.status, answer.body) == (503, {"status": "not ready", "reasons": ["loading"]}), path
-    running.daemon.loading = False
+    running.daemon.dispatch.set_loading(loading=False)
     await client.stop()
 
 

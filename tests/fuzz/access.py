@@ -58,7 +58,7 @@ def users(data: bytes) -> None:
         if who is None:
             assert len(node.daemon.node.state.jobs) == before[1]
         assert client.user is None or client.user.name == who
-        assert not node.daemon.monitors
+        assert not node.daemon.dispatch.monitors
         assert not node.daemon.paused
 
 

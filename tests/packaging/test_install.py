@@ -59,7 +59,7 @@ def machine_code() -> set[str]:
     core = {str(file.relative_to(ROOT).with_suffix("")) for file in (ROOT / "disqued" / "core").rglob("*.py")}
     return (
         core
-        | {f"disqued/commands/{name}" for name in ("recalled", "runnable")}
+        | {f"disqued/commands/{name}" for name in ("dispatch", "parse_cache", "runnable")}
         | {
             f"disqued/wire/{name}"
             for name in ("brief", "eventlines", "fields", "frames", "jobdump", "logmessages", "messages", "requests")

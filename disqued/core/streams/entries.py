@@ -31,10 +31,10 @@ Times are integer milliseconds.
 from collections.abc import Callable
 
 from disqued.core.model.groups import Behind, Group, Log, note_early, read_scope
-from disqued.core.model.job import ACTIVE, KIND_LOG, QUEUED, Event, Job, JobOptions, Unit
+from disqued.core.model.job import ACTIVE, QUEUED, Event, Job, Unit
 from disqued.core.model.messages import DELIVERED, SETACK, Lease
 from disqued.core.model.outbox import GONE_DELETED, UNIT_DONE, UNIT_LEASED, Record
-from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT, Client, Form, Queue
+from disqued.core.model.queues import PAUSE_OUT, Client, Form, Queue
 from disqued.core.model.state import State
 from disqued.core.model.trace import ACK, DELIVER, NACK, ONCE, PEER, REQUEUE, UNSEEN, OfGroup
 from disqued.core.model.unfinished import Parts
@@ -45,8 +45,7 @@ from disqued.core.streams.owners import Arbiters
 from disqued.core.streams.starts import Beginnings
 from disqued.core.work.background import Background
 from disqued.core.work.delivery import FETCHED_BYTES, SERVED_AT_ONCE, Delivery
-from disqued.core.work.replication import Replication
-from disqued.errors import JournalFailed, QueuePaused, QueueTooLong
+from disqued.errors import JournalFailed
 
 ADD_TIMEOUT_MS = 5_000
 UNTIL_DIGITS = 20  #: of an end of a lease, at most
@@ -105,23 +104,6 @@ class Logs:
         return len(group.waiters) + self.members.count(group.log.queue, group.name)
 
     # Events come.
-
-    def add(
-        self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, replication: Replication, *,
-        maxlen: int, timeout_ms: int, by_default: bool = False,
-    ) -> bytes | None:  # fmt: skip
-        """Create an event and return its id; None when the producer is to wait for copies.
-
-        Raises WrongType (WRONGTYPE), NotReplicated (NOREPL), QueueTooLong (MAXLEN), QueuePaused (PAUSED).
-        """
-        queue = self._state.queues.by_name.get(queue_name)
-        if queue is not None:
-            queue.check_kind(KIND_LOG)
-            if maxlen and queue.log is not None and len(queue.log) >= maxlen:
-                raise QueueTooLong
-            if queue.pause & PAUSE_IN:
-                raise QueuePaused
-        return replication.add_event(client, queue_name, body, options, timeout_ms=timeout_ms, by_default=by_default)
 
     def publish(self, job: Job) -> None:
         """Put an event into its log, where groups can have it: its delay is over, and so is the wait for copies."""

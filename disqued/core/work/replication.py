@@ -50,7 +50,6 @@ from disqued.core.model.job import (
     FLAG_DELIVERED,
     FLAG_GIVEN_UP,
     FLAG_QUEUED_BEFORE,
-    KIND_WORK,
     WAIT_REPL,
     WORK_SCOPE,
     Job,
@@ -62,7 +61,7 @@ from disqued.core.model.memory import JOB_COST, NAME_COST, PENDING_COST
 from disqued.core.model.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, Message
 from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.model.peers import FULL, LEAVING
-from disqued.core.model.queues import NAME_MAX, PAUSE_IN, Client, Queue, check_name
+from disqued.core.model.queues import NAME_MAX, PAUSE_IN, Client, Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.trace import ADD, ELSEWHERE, NOREPL, REFUSE, REPLICATE
@@ -243,19 +242,9 @@ class Replication:
         OutOfMemory (OOM).
         """
         state = self._state
-        check_name(queue_name)
         self._check_room(sum(map(len, bodies)) + len(bodies) * (JOB_COST + NAME_COST))
+        queue = self._admit(queue_name, options, len(bodies), maxlen=maxlen, waits=not asynchronous)
         several = options.replicate > 1 or self.takes_no_copy
-        if several:
-            self._check_copies(options.replicate, waits=not asynchronous)
-        queue = state.queues.by_name.get(queue_name)
-        if queue is not None:
-            if maxlen and len(queue.units) + len(bodies) > maxlen:
-                raise QueueTooLong
-            if queue.pause & PAUSE_IN:
-                raise QueuePaused
-            if queue.log is not None:
-                queue.check_kind(KIND_WORK)
         jobs: list[Job] = []
         for body in bodies:
             job = self._make(queue_name, queue, body, options, alias_of)
@@ -294,35 +283,27 @@ class Replication:
         self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, *,
         maxlen: int, timeout_ms: int, asynchronous: bool, by_default: bool = False, alias_of: AliasOf | None = None,
     ) -> bytes | None:  # fmt: skip
-        """Create a job and return its id; None when the producer, `client`, is to wait for copies.
+        """Create a job, or an event of a log that takes it, and return its id; None when `client` waits for copies.
 
         `maxlen` 0 = no limit, `timeout_ms` 0 = for ever.  `by_default`: the producer did not say how many copies, so
         that fewer are enough when nodes turn out to take none.  `alias_of` as in `add_together`; None = no alias.
-        Raises NotReplicated (NOREPL), QueueTooLong (MAXLEN), QueuePaused (PAUSED), NameTooLong (ERR).
+        Raises what `_admit` raises.
         """
         state = self._state
-        memory = state.memory
-        several = options.replicate > 1 or memory.used > memory.low_mark or state.leaving
-        if several:
-            self._check_copies(options.replicate, waits=not asynchronous)
-        queue = state.queues.by_name.get(queue_name)
-        if queue is not None:
-            if maxlen and len(queue.units) >= maxlen:
-                raise QueueTooLong
-            if queue.pause & PAUSE_IN:
-                raise QueuePaused
-            if queue.log is not None:
-                queue.check_kind(KIND_WORK)
-        elif queue_name[NAME_MAX:]:
-            raise NameTooLong
-        if several:
+        queue = self._admit(queue_name, options, 1, maxlen=maxlen, waits=not asynchronous)
+        if options.replicate > 1 or state.memory.used > state.memory.low_mark or state.leaving:
             return self._add_several(
                 client, queue_name, body, options, timeout_ms,
                 asynchronous=asynchronous, by_default=by_default, alias_of=alias_of,
             )  # fmt: skip
-        if queue is None and not options.delay_ms:
+        if queue is None and not options.delay_ms and not options.kind:
             queue = state.queue(queue_name)
         job = self._make(queue_name, queue, body, options, alias_of)
+        if options.kind:
+            state.note(ADD, job, who=client)
+            state.enter(job)
+            self._begin(job)
+            return job.id
         state.register(job)
         state.schedule.add(job, options.first_at)
         if queue is not None and not options.delay_ms:
@@ -331,25 +312,27 @@ class Replication:
             state.trail.add(job)
         return job.id
 
-    def add_event(
-        self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, *, timeout_ms: int, by_default: bool
-    ) -> bytes | None:
-        """Create an event of a log that takes it, and return its id; None when the producer is to wait for copies.
+    def _admit(self, queue_name: bytes, options: JobOptions, added: int, *, maxlen: int, waits: bool) -> Queue | None:
+        """Refuse jobs, so many, that may not be added now; returns their queue, None when there is none yet.
 
-        Raises NotReplicated (NOREPL).
+        `waits`: their producer waits for the copies.
+        Raises NotReplicated (NOREPL), WrongType (WRONGTYPE), QueueTooLong (MAXLEN), QueuePaused (PAUSED), NameTooLong
+        (ERR).
         """
         state = self._state
-        check_name(queue_name)
-        if options.replicate > 1 or self.takes_no_copy:
-            self._check_copies(options.replicate, waits=True)
-            return self._add_several(
-                client, queue_name, body, options, timeout_ms, asynchronous=False, by_default=by_default
-            )
-        event = self._make(queue_name, state.queues.by_name.get(queue_name), body, options)
-        state.note(ADD, event, who=client)
-        state.enter(event)
-        self._begin(event)
-        return event.id
+        if options.replicate > 1 or state.memory.used > state.memory.low_mark or state.leaving:
+            self._check_copies(options.replicate, waits=waits)
+        queue = state.queues.by_name.get(queue_name)
+        if queue is not None:
+            if options.kind or queue.log is not None:
+                queue.check_kind(options.kind)
+            if maxlen and (len(queue.units) if queue.log is None else len(queue.log)) + added > maxlen:
+                raise QueueTooLong
+            if queue.pause & PAUSE_IN:
+                raise QueuePaused
+        elif queue_name[NAME_MAX:]:
+            raise NameTooLong
+        return queue
 
     def _make(
         self, queue_name: bytes, queue: Queue | None, body: bytes, options: JobOptions, alias_of: AliasOf | None = None

@@ -10,31 +10,28 @@ as one, CLIENT LIST does not show it, and MONITOR is not for it.
 """
 
 from collections.abc import Callable, Sequence
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
 
 from disqued.acl.user import User
-from disqued.commands import table
+from disqued.commands.dispatch import Outcome
 from disqued.commands.table import BLOCKED, NO_REPLY, Command
-from disqued.errors import CommandError, InternalError, NotNow
+from disqued.errors import CommandError, NotNow
 from disqued.net.clients.connection import CLOSED, ClientConnection
 
 if TYPE_CHECKING:
     from disqued.net.process.daemon import Daemon
-
-_NOTHING: Any = object()
 
 
 class Caller:
     """Runs one command; a `Session` to it, and a `Recipient` to the turn."""
 
     name = b""
-    protocol = 3
+    protocol = 0  #: it takes values
     authenticated = True
     user: User | None = None
-    limited = False  #: who may run what is decided elsewhere for it
+    limited = False  #: its permissions are decided elsewhere
     monitors = False
     subscriptions = 0
     reply_mode = "on"
@@ -53,9 +50,7 @@ class Caller:
         self.host = daemon
         self.connected_at = self.active_at = daemon.node.clock.now()
         self.is_held = False
-        self._entry: Command | None = None
-        self._is_blocked = False
-        self._outcome: Any = _NOTHING
+        self._outcome = Outcome(checked=True)
         self._heard: Deferred[Any] = Deferred(lambda _: self.cancel())
         self._gone = False
         self._is_away = is_gone
@@ -63,44 +58,32 @@ class Caller:
     @property
     def last_command(self) -> str:
         """The command, as CLIENT LIST shows it."""
-        return "NULL" if self._entry is None else self._entry.name.lower().replace(" ", "|")
+        entry = self._outcome.entry
+        return "NULL" if entry is None else entry.name.lower().replace(" ", "|")
 
     @property
     def is_blocked(self) -> bool:
         """True while it waits in a blocking command."""
-        return self._is_blocked
+        return self._outcome.value is BLOCKED
 
     # The command.
 
     def run(self, words: Sequence[bytes]) -> "Deferred[Any]":
         """Run a command; fires with what it returns, None for a command without a reply, or with a CommandError."""
-        daemon, args = self.host, list(words)
+        daemon, dispatch = self.host, self.host.dispatch
         if daemon.traffic.paused:
-            self._outcome = NotNow()
-            self.flush()
+            self._heard.errback(NotNow())
             return self._heard
-        node = daemon.node
-        node.begin(self)
-        started = perf_counter()
-        try:
-            entry = self._entry = table.find(args)
-            if entry.hands_out and self._is_away():
-                raise CommandError(CLOSED)  # noqa: TRY301 - it is told like every other error
-            value = daemon.carry_out(self, entry, args)
-            if value is BLOCKED:
-                self._is_blocked = True
-            else:
-                self._outcome = None if value is NO_REPLY else value
-        except CommandError as error:
-            self._outcome = error
-        except Exception:  # a bug of ours: the node goes on without this command
-            self._outcome = InternalError()
-            daemon.crashed(self, args)
-        if self._entry is not None:
-            daemon.note_run(self, self._entry, args, perf_counter() - started)
-        daemon.traffic.commands_run += 1
+        daemon.node.begin(self)
+        self._outcome.at = dispatch.seconds()
+        dispatch.execute(self, list(words), self._outcome)
         daemon.turn.finish_step(self)
         return self._heard
+
+    def check(self, entry: Command) -> None:
+        """Refuse a command that hands out jobs, when nobody waits for them any more.  Raises CommandError."""
+        if entry.hands_out and self._is_away():
+            raise CommandError(CLOSED)
 
     def cancel(self) -> None:
         """Nobody wants the outcome any more: what is blocked is given up, and jobs that were handed out go back."""
@@ -109,15 +92,8 @@ class Caller:
         if daemon.ending:
             return  # what was written of the jobs for the next start holds
         daemon.node.begin()
-        daemon.node.gone(self, self._handed())
+        daemon.node.gone(self, self._outcome.handed())
         daemon.turn.finish_step(None)
-
-    def _handed(self) -> list[bytes]:
-        """Ids of the jobs in the outcome."""
-        outcome = self._outcome
-        if self._entry is None or not self._entry.hands_out or not isinstance(outcome, list | tuple):
-            return []
-        return self._entry.handed(outcome) if outcome else []
 
     # What the driver asks for.
 
@@ -127,8 +103,7 @@ class Caller:
 
     def unblock(self, value: Any) -> None:
         """Take the outcome of the command that blocked."""
-        self._is_blocked = False
-        self._outcome = value
+        self._outcome.answer(value)
 
     def hold(self) -> None:
         """The outcome waits for a commit that is under way."""
@@ -141,28 +116,25 @@ class Caller:
 
     def flush(self) -> None:
         """Tell the outcome, if there is one."""
-        if self._outcome is _NOTHING or self._gone or self.is_held:
+        if self.is_blocked or self._gone or self.is_held:
             return
-        outcome, self._outcome = self._outcome, _NOTHING
+        outcome, self._outcome = self._outcome, Outcome()
         self._gone = True
         if self in self.host.node.workers.of_client:
             # It was a worker's for this one command.
             self.host.node.begin()
             self.host.node.gone(self)
             self.host.turn.finish_step(None)
-        if isinstance(outcome, CommandError):
-            self._heard.errback(outcome)
+        if outcome.failed:
+            self._heard.errback(outcome.value)
         else:
-            self._heard.callback(outcome)
+            self._heard.callback(None if outcome.value is NO_REPLY else outcome.value)
 
     def take_back(self, unkept: set[bytes], error: CommandError) -> list[bytes]:
         """Replace an outcome that tells of one of these jobs or units by an error; returns their ids."""
-        promised = None if self._entry is None else self._entry.promised
-        if promised is None or self._outcome is _NOTHING or isinstance(self._outcome, CommandError):
-            return []
-        taken = [job_id for job_id in promised(self._outcome) if job_id in unkept]
+        taken = [job_id for job_id in self._outcome.promised() if job_id in unkept]
         if taken:
-            self._outcome = error
+            self._outcome.fail(error)
         return taken
 
     # What only makes sense on a connection.

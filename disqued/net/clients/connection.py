@@ -25,7 +25,6 @@ Source: Disque, src/networking.c.
 """
 
 from collections import deque
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.protocol import connectionDone
@@ -33,8 +32,9 @@ from twisted.python.failure import Failure
 
 from disqued.acl.user import User
 from disqued.commands import table
-from disqued.commands.runnable import Runnable, Tally
-from disqued.commands.table import BLOCKED, NO_REPLY, PLAIN, Command, Flag
+from disqued.commands.dispatch import Outcome
+from disqued.commands.runnable import BLOCKED, Runnable
+from disqued.commands.table import Command, Flag
 from disqued.errors import CommandError
 from disqued.net.clients.pubsub import UNREAD_MAX
 from disqued.net.clients.traffic import Traffic
@@ -58,29 +58,12 @@ FEW_WORDS = 16  #: a command of more words, which blocks, counts as long as it d
 MANY_REPLIES = 64  #: replies below `LARGE_REPLY` that wait for a commit and are not counted yet
 #: Bytes of replies that may wait for a commit before the client is read from no further.
 REPLIES_MAX = 1 << 20
-INTERNAL_ERROR = b"ERR internal error"
 CLOSED = "the client has closed its side of the connection, so no job is handed out to it"
 #: What a client that listens may say under RESP2, which cannot tell a reply from a message.
 _FOR_LISTENERS = frozenset({"SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "PING", "QUIT", "RESET"})
 _LISTENS = (
     "Can't execute '{name}': only (P)SUBSCRIBE / (P)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
 )
-
-_DENIED_WHEN_FULL = Flag.DENY_OOM
-_NOBODYS = Tally()  #: of no command
-_NONE: Any = None
-
-
-def _check_listener(entry: Command) -> None:
-    """Refuse what a client must not say that listens under RESP2.  Raises CommandError."""
-    if entry.name not in _FOR_LISTENERS:
-        raise CommandError(_LISTENS.format(name=entry.name.lower()))
-
-
-def _check_hands_out(entry: Command) -> None:
-    """Refuse what would give jobs to a client that may be gone.  Raises CommandError."""
-    if entry.hands_out:
-        raise CommandError(CLOSED)
 
 
 def _is_quick(data: bytes) -> bool:
@@ -99,7 +82,6 @@ class ClientConnection(Listener):
         self.address = ""  #: ``ip:port`` of the other end; it is told of after the connection is lost, too
         self.name = b""
         self.lib: dict[bytes, bytes] = {}
-        self.protocol = 2
         self.authenticated = False
         self.user: User | None = None  #: None for a stranger
         self.limited = True  #: it is a stranger, or its user may not do everything
@@ -107,7 +89,6 @@ class ClientConnection(Listener):
         self.channels: dict[bytes, None] = {}  #: that it listens to
         self.patterns: dict[bytes, None] = {}
         self.reply_mode = "on"
-        self._last: Command | None = None
         self.connected_at = self.active_at = daemon.node.moment()
         self._daemon = daemon
         self._traffic: Traffic = daemon.traffic
@@ -138,7 +119,8 @@ class ClientConnection(Listener):
         #: What comes is run at once: it is not busy, waits for nothing, reads its replies, and nothing was put off.
         self._is_ready = False
         self._is_closed = False  #: it has closed its side of the connection
-        self._blocked: Command | None = None
+        self._outcome = Outcome(2, checked=True)  #: of the last command; what speaks RESP3, or may do all, says so here
+        self._is_blocked = False  #: the last command waits for its answer
         self._blocked_size = 0  #: bytes of the command that blocked it
         self._owes = False  #: so many replies wait for a commit that its next commands have to wait
         self._stalled = False  #: the transport has more than it wants
@@ -166,7 +148,8 @@ class ClientConnection(Listener):
     @property
     def last_command(self) -> str:
         """The last command, as CLIENT LIST shows it."""
-        return "NULL" if self._last is None else self._last.name.lower().replace(" ", "|")
+        entry = self._outcome.entry
+        return "NULL" if entry is None else entry.name.lower().replace(" ", "|")
 
     @property
     def host_address(self) -> str:
@@ -181,7 +164,7 @@ class ClientConnection(Listener):
     @property
     def is_blocked(self) -> bool:
         """True while it waits in a blocking command."""
-        return self._blocked is not None
+        return self._is_blocked
 
     @property
     def subscriptions(self) -> int:
@@ -254,7 +237,12 @@ class ClientConnection(Listener):
 
     def set_protocol(self, version: int) -> None:
         """Speak RESP 2 or 3 from the reply to the current command on."""
-        self.protocol = version
+        self._outcome.protocol = version
+
+    @property
+    def protocol(self) -> int:
+        """RESP 2 or 3."""
+        return self._outcome.protocol
 
     # The connection.
 
@@ -277,7 +265,7 @@ class ClientConnection(Listener):
         """Forget the client: it takes no job any more."""
         self._lost = self._closing = True
         self._is_ready = False
-        self._blocked = None
+        self._is_blocked = False
         self._drop_input()
         self._drop_output()
         handed = [job_id for names, value in self._held_handed + self._handed for job_id in names(value)]
@@ -295,6 +283,7 @@ class ClientConnection(Listener):
     def restrict(self) -> None:
         """Hold a stranger to small requests, and to little time, until it has authenticated."""
         self.authenticated, self.user, self.limited = False, None, True
+        self.note_checks()
         self._parser.restrict()
         self._daemon.strangers.add(self)
 
@@ -302,6 +291,7 @@ class ClientConnection(Listener):
         """Be a user's connection from now on, with what that one may do."""
         was_stranger = not self.authenticated
         self.authenticated, self.user, self.limited = True, user, not user.may_do_everything
+        self.note_checks()
         if not was_stranger:
             return
         self._daemon.strangers.remove(self)
@@ -333,11 +323,11 @@ class ClientConnection(Listener):
         if commands:
             self._remember((self.id, data))
             self._run(commands)
-            last: Runnable | None = self._last
+            last: Runnable | None = self._outcome.entry
             if last is not None and last.hands_out and not self._lost:
                 parser.expect_again(data, commands)
         if not parser.idle or self._reported:
-            if parser.error is not None and not self._backlog and self._blocked is None:
+            if parser.error is not None and not self._backlog and not self._is_blocked:
                 self._protocol_error()
             if parser.is_long:
                 self._is_busy, self._is_ready = True, False
@@ -358,7 +348,7 @@ class ClientConnection(Listener):
         """Keep a chunk until the client may go on, and read no more when that is enough."""
         self._chunks.append(data)
         self._chunks_size += len(data) + CHUNK_COST
-        if self._chunks_size > CHUNKS_MAX or not (self._blocked is not None or self._traffic.paused):
+        if self._chunks_size > CHUNKS_MAX or not (self._is_blocked or self._traffic.paused):
             self._read_no_more()
         if self._is_busy:
             self.queue()
@@ -390,7 +380,7 @@ class ClientConnection(Listener):
 
     def resume(self) -> None:
         """Run what was put off, if the client may go on now."""
-        if self._lost or self._blocked is not None or self._stalled or self._owes or self._traffic.paused:
+        if self._lost or self._is_blocked or self._stalled or self._owes or self._traffic.paused:
             return
         backlog = self._backlog
         if backlog or self._chunks:
@@ -411,7 +401,7 @@ class ClientConnection(Listener):
 
     def _go_on(self) -> None:
         """Behind the commands that were put off: take the next chunk up, or read on."""
-        if self._lost or self._blocked is not None or self._backlog:
+        if self._lost or self._is_blocked or self._backlog:
             return
         if self._parser.error is not None:
             if not self._closing:
@@ -429,7 +419,8 @@ class ClientConnection(Listener):
     def other_end_closed(self) -> None:
         """The other end has closed its side; a client that waits and is not read from ends, as when that is read."""
         self._is_closed = True
-        if not self._read_on and (self._blocked is not None or self._traffic.paused) and not self._stalled:
+        self.note_checks()
+        if not self._read_on and (self._is_blocked or self._traffic.paused) and not self._stalled:
             self.transport.loseConnection()
 
     # What it holds.
@@ -480,16 +471,12 @@ class ClientConnection(Listener):
         node.begin(self)
         self.active_at = node.state.now
         traffic.running = self
-        started = perf_counter()
+        started = traffic.dispatch.seconds()
         try:
-            if traffic.guarded or self.limited or self.reply_mode != "on" or self.listening_size or self._is_closed:
-                done = self._run_guarded(commands, started)
-            else:
-                done = self._run_plain(commands, started)
+            done = self._run_all(commands, started)
         finally:
             traffic.running = None
-        traffic.commands_run += done
-        if perf_counter() - started > BUSY_S:
+        if traffic.dispatch.seconds() - started > BUSY_S:
             self._is_busy, self._is_ready = True, False
         if done < len(commands) and not self._closing:
             rest = commands[done:]
@@ -503,7 +490,7 @@ class ClientConnection(Listener):
             self._lift_limits()
         elif self._backlog:
             self._is_ready = False
-            if self._blocked is None:
+            if not self._is_blocked:
                 self._read_no_more()
                 self.queue()
             self.report()
@@ -516,127 +503,62 @@ class ClientConnection(Listener):
             self._is_ready = False
         self.report()
 
-    def _run_plain(self, commands: list[list[bytes]], started: float) -> int:
-        """Run commands of a client that may run every command; returns how many were begun."""
-        traffic = self._traffic
-        node = traffic.node
-        memory = node.state.memory
-        out = self._out
-        resp3 = self.protocol != 2
-        slow = traffic.slow_s
-        begun, word, hands_out = 0, b"", False
-        entry = recall = encode = handed = promised = _NONE
-        tally: Tally = _NOBODYS
+    def _run_all(self, commands: list[list[bytes]], started: float) -> int:
+        """Run commands one after the other; returns how many were begun."""
+        traffic, out, outcome = self._traffic, self._out, self._outcome
+        dispatch, state = traffic.dispatch, traffic.node.state
         turn_ends = started + SLICE_S
-        for args in commands:
-            if args[0] != word or entry is None:  # what a pipeline says again need not be looked up again
-                word = args[0]
-                entry = PLAIN.get(word)
-                if entry is None:
-                    # Only the complete table has it.
-                    return begun + self._run_guarded(commands[begun:], started)
-                runs: Runnable = entry
-                recall, encode = runs.recall, runs.encode3 if resp3 else runs.encode2
-                hands_out, handed, tally = runs.hands_out, runs.handed, runs.tally
-                promised = runs.promised if node.state.journaling else None
-            begun += 1
-            self._last = entry
-            try:
-                if memory.used > memory.low_mark and entry.flags & _DENIED_WHEN_FULL:
-                    self._daemon.check_memory()
-                value = node.command(self, recall(args))
-                if value is BLOCKED:
-                    self._block(entry, args)
-                    break
-                reply = encode(value)
-                if hands_out and value:
-                    self._handed.append((handed, value))
-                if promised is not None:
-                    self._promised.append((len(out), promised, value))
-            except CommandError as error:
-                reply = encode_error(error.line)
-            except Exception:  # a bug of ours: the node goes on without this command
-                reply = encode_error(INTERNAL_ERROR)
-                self._daemon.crashed(self, args)
-            out.append(reply)
-            ended = perf_counter()
-            tally.count(ended - started)
-            if ended - started > slow:
-                self._daemon.note_slow(self, args, ended - started, fast=bool(entry.flags & Flag.FAST))
-            started = ended
-            if (
-                ended > turn_ends
-                or self._closing
-                or traffic.guarded
-                or (len(reply) > LARGE_REPLY and self._must_wait())
-            ):
-                break
-        return begun
-
-    def _run_guarded(self, commands: list[list[bytes]], started: float) -> int:
-        """Run commands one by one with every check; returns how many were begun."""
+        outcome.at = started
         begun = 0
-        turn_ends = started + SLICE_S
         for args in commands:
             begun += 1
-            was_skipping = self.reply_mode == "skip"
-            reply = self._run_one(args)
-            if reply is None:
-                break
+            mode = self.reply_mode
+            dispatch.execute(self, args, outcome)
+            if outcome.value is BLOCKED:
+                self._block(args)
+                return begun
+            runs: Runnable | None = outcome.entry
+            if runs is not None and not outcome.failed:
+                if runs.hands_out and outcome.value:
+                    self._handed.append((runs.handed, outcome.value))
+                if state.journaling and runs.promised is not None and self.reply_mode == "on":
+                    self._promised.append((len(out), runs.promised, outcome.value))
+            reply = outcome.reply if not self.listening_size else self._as_push(outcome, args)
             if self.reply_mode == "on":
-                self._out.append(reply)
-            elif was_skipping and self.reply_mode == "skip":
+                out.append(reply)
+            elif mode == "skip" and self.reply_mode == "skip":
                 self.reply_mode = "on"
             if (
-                perf_counter() > turn_ends
+                outcome.at > turn_ends
                 or self._closing
-                or self._traffic.paused
+                or traffic.paused
                 or (len(reply) > LARGE_REPLY and self._must_wait())
             ):
                 break
+        outcome.forget()
         return begun
 
-    def _run_one(self, args: list[bytes]) -> bytes | None:
-        """Run one command with every check; returns the reply, b"" for none, None when the client is blocked."""
-        daemon = self._daemon
-        started = perf_counter()
-        entry: Command | None = None
-        try:
-            entry = table.find(args)
-            self._last = entry
-            listens = self.protocol == 2 and self.subscriptions > 0
-            if listens:
-                _check_listener(entry)
-            if self._is_closed:
-                _check_hands_out(entry)
-            value = daemon.carry_out(self, entry, args)
-            if value is BLOCKED:
-                self._block(entry, args)
-                return None
-            reply = b"" if value is NO_REPLY else entry.encoder(self.protocol)(value)
-            if listens and entry.name == "PING":
-                reply = encode_push((b"pong", args[1] if len(args) > 1 else b""), 2)
-            self._note_value(entry, value)
-        except CommandError as error:
-            reply = encode_error(error.line)
-        except Exception:  # a bug of ours: the node goes on without this command
-            reply = encode_error(INTERNAL_ERROR)
-            daemon.crashed(self, args)
-        if entry is not None:
-            daemon.note_run(self, entry, args, perf_counter() - started)
-        return reply
+    def check(self, entry: Command) -> None:
+        """Refuse a command that this connection cannot take now.  Raises CommandError."""
+        if self.listening_size and self.protocol == 2 and entry.name not in _FOR_LISTENERS:
+            raise CommandError(_LISTENS.format(name=entry.name.lower()))
+        if self._is_closed and entry.hands_out:
+            raise CommandError(CLOSED)
 
-    def _note_value(self, entry: Command, value: Any) -> None:
-        """Note what the reply that is next in `_out` hands out and promises."""
-        if entry.hands_out and value:
-            self._handed.append((entry.handed, value))
-        if entry.promised is not None and self.reply_mode == "on" and self._traffic.node.state.journaling:
-            self._promised.append((len(self._out), entry.promised, value))
+    def note_checks(self) -> None:
+        """Decide whether `check` has something to say; to be called when one of its reasons comes or goes."""
+        self._outcome.checked = self.limited or self.listening_size > 0 or self._is_closed
 
-    def _block(self, entry: Command, args: list[bytes]) -> None:
-        self._blocked = entry
+    def _as_push(self, outcome: Outcome, args: list[bytes]) -> bytes:
+        """Encode a reply for a client that listens: under RESP2 that to PING is a push, too."""
+        entry = outcome.entry
+        if self.protocol != 2 or entry is None or entry.name != "PING" or outcome.failed:
+            return outcome.reply
+        return encode_push((b"pong", args[1] if len(args) > 1 else b""), 2)
+
+    def _block(self, args: list[bytes]) -> None:
+        self._is_blocked = True
         self._is_ready = False
-        entry.tally.calls += 1
         if args[FEW_WORDS:]:
             self._blocked_size = weight(args)
             self.report()
@@ -652,19 +574,22 @@ class ClientConnection(Listener):
 
     def unblock(self, value: Any) -> None:
         """Answer the command that blocked the client."""
-        entry = self._blocked
-        assert entry is not None
-        self._blocked = None
+        outcome, out = self._outcome, self._out
+        assert self._is_blocked
+        self._is_blocked = False
         self._blocked_size = 0
-        if isinstance(value, CommandError):
-            reply = encode_error(value.line)
-        else:
-            reply = entry.encoder(self.protocol)(value)
-            self._note_value(entry, value)
+        outcome.answer(value)
+        entry = outcome.entry
+        if entry is not None and not outcome.failed:
+            if entry.hands_out and value:
+                self._handed.append((entry.handed, value))
+            if entry.promised is not None and self.reply_mode == "on" and self._traffic.node.state.journaling:
+                self._promised.append((len(out), entry.promised, value))
         if self.reply_mode == "on":
-            self._out.append(reply)
+            out.append(outcome.reply)
         elif self.reply_mode == "skip":
             self.reply_mode = "on"
+        outcome.forget()
         self._is_ready = not (self._is_busy or self._backlog or self._chunks or self._stalled or self._closing)
         if not self._is_ready or self._parser.error is not None or self._reported or not self._read_on:
             self.queue()

@@ -108,6 +108,7 @@ class PubSub:
             table.setdefault(name, {})[client] = None
             told.append((word, name, client.subscriptions))
         self._node.events.set_listening(listens=True)
+        client.note_checks()
         client.report()
         return told
 
@@ -137,6 +138,7 @@ class PubSub:
         if name in own:
             del own[name]
             client.listening_size -= SUBSCRIPTION_COST + len(name)
+            client.note_checks()
             listeners = table[name]
             del listeners[client]
             if not listeners:

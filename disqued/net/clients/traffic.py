@@ -1,7 +1,7 @@
 """What every request touches of the daemon, in one place that all its connections share.
 
     ClientConnection --+
-    ClientConnection --+--> Traffic: may commands run, and how? whose runs now? how much came and went?
+    ClientConnection --+--> Traffic: may commands run? whose runs now? how much came and went?
     Caller (HTTP)    --+        ^
                                 +--- Daemon sets it, INFO shows it
 
@@ -11,7 +11,7 @@ each command costs no more than a field of a structure.
 
 from typing import TYPE_CHECKING
 
-from disqued.core.node import Node
+from disqued.commands.dispatch import Dispatch
 from disqued.core.turn import Turn
 
 if TYPE_CHECKING:
@@ -23,20 +23,17 @@ if TYPE_CHECKING:
 class Traffic:
     """The state that connections and the daemon share, and the counters of what passes."""
 
-    def __init__(self, node: Node, turn: Turn, buffers: "Buffers", busy: "Busy") -> None:
-        self.node = node
+    def __init__(self, dispatch: Dispatch, turn: Turn, buffers: "Buffers", busy: "Busy") -> None:
+        self.dispatch = dispatch
+        self.node = dispatch.node
         self.turn = turn
         self.buffers = buffers  #: what all connections hold outside maxmemory
         self.busy = busy  #: clients that take long have their turns here
         self.running: ClientConnection | None = None  #: the client whose command runs now
-        #: True while commands of all clients must be looked at one by one: a load, a monitor, a failed journal.
-        self.guarded = True
         self.paused = False  #: nobody's commands run: CLIENT PAUSE, or the end
-        self.slow_s = 0.0  #: commands that take longer are looked at by slow log and latency monitor
         self.bytes_in = 0
         self.bytes_out = 0
-        self.commands_run = 0
 
     def reset(self) -> None:
         """Zero the counters."""
-        self.bytes_in = self.bytes_out = self.commands_run = 0
+        self.bytes_in = self.bytes_out = self.dispatch.commands_run = 0

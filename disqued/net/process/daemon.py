@@ -12,6 +12,7 @@ Source: Disque, src/server.c, src/config.c.
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import perf_counter
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -22,22 +23,21 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from disqued.acl.attempts import Attempts
+from disqued.commands.dispatch import Dispatch
 from disqued.commands.host import Session
 from disqued.commands.latency import LatencyMonitor
-from disqued.commands.permission import FOR_STRANGERS
 from disqued.commands.slowlog import SlowLog
-from disqued.commands.table import Command, Flag, every_command, parse
+from disqued.commands.table import every_command
 from disqued.config import Config
 from disqued.core.model.messages import Message
 from disqued.core.node import Node
 from disqued.core.recovery import Recovery
 from disqued.core.view import NodeView
-from disqued.errors import CommandError, JournalFailed, Loading, OutOfMemory, WrongArity
+from disqued.errors import CommandError
 from disqued.net.clients import ends
 from disqued.net.clients.access import Access
 from disqued.net.clients.callers import Caller, Commander
 from disqued.net.clients.connection import ClientConnection
-from disqued.net.clients.monitor import monitored
 from disqued.net.clients.pubsub import PubSub
 from disqued.net.clients.shutdown import part
 from disqued.net.clients.traffic import Traffic
@@ -83,14 +83,22 @@ class Daemon(Factory):
         self.config = config
         self.identity = identity
         self.reactor = reactor
-        self.slowlog = SlowLog(config.slowlog_log_slower_than, config.slowlog_max_len)
-        self.latency = LatencyMonitor(config.latency_monitor_threshold)
         self.statistics = Statistics(node.clock.now())
         self.crashes = CrashReports(config.dir)
-        self.driver = Driver(node, store, reactor, on_failure=self._find_guards, on_crash=self._tick_crashed)
+        self.driver = Driver(node, store, reactor, on_crash=self._tick_crashed)
         self.turn = self.driver.turn
         self.buffers = Buffers(node.state.memory)
-        self.traffic = Traffic(node, self.turn, self.buffers, Busy(reactor))
+        self._access = Access(config, node, reactor.seconds, self.sessions)
+        self._access.on_password = self._hide_inputs
+        self.slowlog = SlowLog(config.slowlog_log_slower_than, config.slowlog_max_len)
+        self.latency = LatencyMonitor(config.latency_monitor_threshold)
+        self.dispatch = Dispatch(
+            node, seconds=perf_counter, microseconds=self.microseconds, on_crash=self.crashed,
+            failure=lambda: self.turn.failure, slowlog=self.slowlog, latency=self.latency, permissions=self._access,
+            activity=self.statistics,
+        )  # fmt: skip
+        self.dispatch.set_loading(loading=True)
+        self.traffic = Traffic(self.dispatch, self.turn, self.buffers, Busy(reactor))
         self.event_log = event_log
         self.driver.on_trail = event_log.wake
         self.bus = Bus(
@@ -107,13 +115,9 @@ class Daemon(Factory):
         self.stores = StoreKeeper(config, self.driver, store_name, open_store)
         self.loader = Loader(node, store, reactor, done=self._loaded, failed=self._not_loaded)
         self.clients: dict[int, ClientConnection] = {}
-        self._access = Access(config, node, reactor.seconds, self.sessions)
-        self._access.on_password = self._hide_inputs
         self.strangers = Strangers(config, reactor)
-        self.monitors: dict[ClientConnection, None] = {}
         self._pause_end: IDelayedCall | None = None
         self.ending = False
-        self.loading = True
         self._node = node
         self.view = NodeView(node)  #: what the admin side reads
         self.exit_status = 0
@@ -130,6 +134,11 @@ class Daemon(Factory):
     def node(self) -> Node:
         """The node that it serves."""
         return self._node
+
+    @property
+    def loading(self) -> bool:
+        """True while the jobs are being loaded."""
+        return self.dispatch.loading
 
     @property
     def paused(self) -> bool:
@@ -156,14 +165,13 @@ class Daemon(Factory):
     def start(self, stop: Callable[[], None]) -> None:
         """Begin to load and to count; `stop` ends the process."""
         self._stop = stop
-        self.statistics.watch(self, self._find_guards)
+        self.statistics.watch(self, self.dispatch.find_guards)
         self._set_timeout(self.config.timeout)
         self.loader.start()
 
     async def stop(self) -> None:
         """Run nobody's commands any more, commit, and let go of everything."""
         self.traffic.paused = self.ending = True
-        self._find_guards()
         self.bus.pause()
         if self._idle_check.running:
             self._idle_check.stop()
@@ -191,10 +199,9 @@ class Daemon(Factory):
         except StoreError as error:
             self._not_loaded(str(error))
             return
-        self.loading = False
+        self.dispatch.set_loading(loading=False)
         self.event_log.follow(self.config.events, "start")
         self.driver.start()
-        self._find_guards()
         if self.config.aof_enqueue_jobs_once:
             self._forget_once()
         # Else the journal would bring them back, should the clock turn out to have been ahead now.
@@ -263,8 +270,6 @@ class Daemon(Factory):
             self.config.subscribe(name, action)
         self.bus.set_buffer_limit(self.config.cluster_link_buffer_limit)
         self.bus.set_largest_body(self.config.proto_max_bulk_len)
-        self._find_guards()
-        self._find_slow()
 
     def _set_events(self, wanted: str) -> None:
         if not self.loading:
@@ -275,26 +280,11 @@ class Daemon(Factory):
 
     def _set_slow(self, usec: int) -> None:
         self.slowlog.threshold_us = usec
-        self._find_slow()
+        self.dispatch.find_slow()
 
     def _set_latency(self, threshold_ms: int) -> None:
         self.latency.threshold_ms = threshold_ms
-        self._find_slow()
-
-    def _find_guards(self) -> None:
-        self.traffic.guarded = (
-            bool(self.loading or self.monitors or self.traffic.paused)
-            or self.turn.failure is not None
-            or self.statistics.resting
-        )
-
-    def _find_slow(self) -> None:
-        limits = []
-        if self.slowlog.threshold_us >= 0:
-            limits.append(self.slowlog.threshold_us / 1e6)
-        if self.latency.threshold_ms:
-            limits.append(self.latency.threshold_ms / 1e3)
-        self.traffic.slow_s = min(limits, default=float("inf"))
+        self.dispatch.find_slow()
 
     def config_get(self, pattern: bytes) -> list[tuple[bytes, bytes]]:
         """Settings whose name matches a glob pattern, with their values as text."""
@@ -365,8 +355,7 @@ class Daemon(Factory):
         self.clients.pop(client.id, None)
         self.strangers.remove(client)
         if client.monitors:
-            self.monitors.pop(client, None)
-            self._find_guards()
+            self.dispatch.unwatch(client)
         if client.subscriptions:
             self.pubsub.forget(client)
         if self.ending:
@@ -398,7 +387,6 @@ class Daemon(Factory):
     def pause_clients(self, span_ms: int) -> None:
         """Run no client's commands for a while."""
         self.traffic.paused = True
-        self._find_guards()
         ends = self.reactor.seconds() + span_ms / 1_000
         if self._pause_end is not None and self._pause_end.active():
             if self._pause_end.getTime() >= ends:
@@ -408,7 +396,6 @@ class Daemon(Factory):
 
     def _end_pause(self) -> None:
         self.traffic.paused = self.ending
-        self._find_guards()
         for client in self.sessions():
             client.queue()
 
@@ -425,43 +412,7 @@ class Daemon(Factory):
             if client.active_at < oldest and not waits:
                 client.transport.loseConnection()
 
-    # Before a command runs.
-
-    def carry_out(self, client: Commander, entry: Command, args: list[bytes]) -> Any:
-        """Run a command with every check; returns what it returns.
-
-        That it may not run now comes before every error but a wrong number of arguments.  Raises CommandError.
-        """
-        try:
-            call = parse(entry, args)
-        except WrongArity:
-            raise
-        except CommandError:
-            self.admit(client, entry)
-            raise
-        self.admit(client, entry)
-        if client.limited:
-            call = self.access.check_names(client, entry, call)
-        if self.monitors:
-            self.show_monitors(client, args, entry)
-        return self._node.command(client, call)
-
-    def admit(self, client: Commander, entry: Command) -> None:
-        """Refuse a command that may not run now.  Raises CommandError."""
-        self.statistics.wake()
-        if client.limited:
-            self.access.admit(client, entry)
-        if entry.flags & Flag.DENY_OOM:
-            self.check_memory()
-        if self.turn.failure is not None and (entry.flags & Flag.DENY_OOM or entry.name == "PING"):
-            raise JournalFailed(f"{JournalFailed.__doc__}: {self.turn.failure}")
-        if self.loading and not entry.flags & Flag.LOADING and entry.name not in FOR_STRANGERS:
-            raise Loading
-
-    def check_memory(self) -> None:
-        """Make room when memory is short.  Raises OutOfMemory (OOM)."""
-        if self._node.state.memory.level > 1 and not self._node.make_room():
-            raise OutOfMemory
+    # Who may do what.
 
     @property
     def attempts(self) -> Attempts:
@@ -512,19 +463,6 @@ class Daemon(Factory):
         path = self.crashes.write(0, [b"from", sender, repr(message)[:4096].encode()])
         self.log.failure("Internal error in what another node said; it is in {path}", path=path)
 
-    def note_run(self, client: Commander, entry: Command, args: list[bytes], seconds: float) -> None:
-        """Count a command that has run, and note it if it took long."""
-        entry.tally.count(seconds)
-        if seconds > self.traffic.slow_s:
-            self.note_slow(client, args, seconds, fast=bool(entry.flags & Flag.FAST))
-
-    def note_slow(self, client: Commander, args: list[bytes], seconds: float, *, fast: bool) -> None:
-        """Note a command that took long."""
-        usec = int(seconds * 1e6)
-        if 0 <= self.slowlog.threshold_us <= usec:
-            self.slowlog.note(int(time.time()), usec, args, client.address.encode(), client.name)
-        self.latency.note("fast-command" if fast else "command", usec // 1_000, int(time.time()))
-
     def _hide_inputs(self) -> None:
         """Keep no password in what a crash report would show."""
         if self.traffic.running is not None:
@@ -535,14 +473,12 @@ class Daemon(Factory):
         if not isinstance(client, ClientConnection):
             raise CommandError("MONITOR needs a connection of its own: redis-cli MONITOR")
         client.monitors = True
-        self.monitors[client] = None
-        self._find_guards()
+        self.dispatch.watch(client)
 
     def stop_monitor(self, connection: ClientConnection) -> None:
         """Show a client commands no more."""
         connection.monitors = False
-        self.monitors.pop(connection, None)
-        self._find_guards()
+        self.dispatch.unwatch(connection)
 
     def subscribe(self, client: Session, names: Iterable[bytes], *, patterns: bool) -> list[tuple[bytes, bytes, int]]:
         """Let a client listen to channels, or patterns; returns what it is told for each.  Raises CommandError."""
@@ -570,13 +506,6 @@ class Daemon(Factory):
         if connection.monitors:
             self.stop_monitor(connection)
         self.access.reset(connection)
-        self._find_guards()
-
-    def show_monitors(self, client: Commander, args: list[bytes], entry: Command) -> None:
-        """Show a command to those who watch."""
-        line = monitored(self.microseconds(), client.address, args)
-        for watcher in list(self.monitors):
-            watcher.push(line)
 
     # What commands ask for.
 
@@ -597,7 +526,6 @@ class Daemon(Factory):
             raise CommandError("Errors trying to SHUTDOWN. Check logs.")
         # Whatever ran after the snapshot would be missing in it: nobody's commands and no deadline run any more.
         self.traffic.paused = self.ending = True
-        self._find_guards()
         self.driver.halt()
         self.bus.pause()
         if not rewrite:

@@ -35,15 +35,8 @@ log = Logger("disqued.net.process.driver.Driver")  # by its name: who asks canno
 class Driver:
     """Carries out what the node's turns ask for."""
 
-    def __init__(
-        self, node: Node, store: IStore, reactor: IReactorTime, *,
-        on_failure: Callable[[], None], on_crash: Callable[[], None],
-    ) -> None:  # fmt: skip
-        """Take a node and the store of its journal.
-
-        `on_failure` is called when the turn's `failure` changes, `on_crash` while an exception is handled that is a bug
-        of ours.
-        """
+    def __init__(self, node: Node, store: IStore, reactor: IReactorTime, *, on_crash: Callable[[], None]) -> None:
+        """Take a node and the store of its journal; `on_crash` is called while a bug's exception is being handled."""
         self.node = node
         self.turn = Turn(node, self)
         self.store = store
@@ -57,7 +50,6 @@ class Driver:
         self.on_trail: Callable[[], None] = lambda: None
         #: Takes the same records, and will replace the store.
         self.successor: IStore | None = None
-        self._on_failure = on_failure
         self._on_crash = on_crash
         self._state = node.state
         self._timer: IDelayedCall | None = None
@@ -174,8 +166,7 @@ class Driver:
         self.turn.secure_again()
 
     def failing(self, before: str | None) -> None:
-        """Tell the log and the daemon that the store takes no jobs, or takes them again."""
-        self._on_failure()
+        """Log that the store takes no jobs, or takes them again."""
         if self.turn.failure is None:
             log.info("The journal takes jobs again")
         else:

@@ -4,8 +4,7 @@ Rates are the mean of the last 16 samples, one every 100 ms, as in Disque.  An i
 
     resting --the first command--> sampling, a timer --16 equal samples--> resting, no timer at all
 
-While it rests, commands are looked at one by one (`Traffic.guarded`), so that the usual way of a command has no extra
-step that asks whether to wake.
+While it rests, dispatch looks at every command, so that otherwise no command has to ask whether to wake.
 """
 
 import os
@@ -85,7 +84,7 @@ class Statistics:
     def sample(self, daemon: "Daemon") -> None:
         """Note the counters as they are now."""
         self._samples.append(
-            (daemon.node.clock.now(), daemon.traffic.commands_run, daemon.traffic.bytes_in, daemon.traffic.bytes_out)
+            (daemon.node.clock.now(), daemon.dispatch.commands_run, daemon.traffic.bytes_in, daemon.traffic.bytes_out)
         )
 
     def _rates(self) -> tuple[int, float, float]:
@@ -145,7 +144,7 @@ class Statistics:
         commands, received, sent = self._rates()
         return {
             "total_connections_received": self.connections,
-            "total_commands_processed": daemon.traffic.commands_run,
+            "total_commands_processed": daemon.dispatch.commands_run,
             "instantaneous_ops_per_sec": commands,
             "total_net_input_bytes": daemon.traffic.bytes_in,
             "total_net_output_bytes": daemon.traffic.bytes_out,

@@ -190,12 +190,6 @@ def test_monitor_begins_once(client):
     assert client.says("MONITOR") is NO_REPLY
 
 
-def test_commands_that_act_on_their_connection_take_the_long_path():
-    for name in (b"AUTH", b"HELLO", b"QUIT", b"MONITOR", b"SHUTDOWN", b"CLIENT"):
-        assert name not in table.PLAIN
-        assert name.lower() not in table.PLAIN
-
-
 # CLIENT.
 
 

@@ -381,9 +381,9 @@ def read_by_hand(words):
 
 def entry_outside_the_table(cls):
     """An entry for a test that makes many calls; it leaves no trace in the table."""
-    command("T", group="server", flags=Flag.READ, reply=OK, cost="O(1)", own_path=True)(attrs.define(cls))
+    command("T", group="server", flags=Flag.READ, reply=OK, cost="O(1)")(attrs.define(cls))
     entry = table.TABLE.pop(b"T")
-    del table.MANUAL["T"]
+    del table.MANUAL["T"], table.PLAIN[b"T"], table.PLAIN[b"t"]
     assert isinstance(entry, table.Command)
     return entry
 
@@ -429,10 +429,10 @@ def test_plain_commands_are_looked_up_without_changing_their_case(enter):
     assert table.PLAIN[b"T"] is table.PLAIN[b"t"] is entry
 
 
-def test_a_command_that_acts_on_its_connection_is_not_plain(enter):
-    enter(OneValue, own_path=True)
+def test_a_command_with_subcommands_is_not_plain(enter):
+    container("T", group="server", flags=Flag.READ, summary="", misuse=misuse)
+    enter(OneValue, "T SUB")
     assert table.PLAIN == {}
-    assert table.find([b"t"]).name == "T"
 
 
 def misuse(word, known):

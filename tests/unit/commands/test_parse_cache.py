@@ -1,4 +1,4 @@
-"""Short ways of the commands that are heard most: they do what the long way does, and remember so much and no more."""
+"""Parse caches: a command from the cache does the same as one from the parser, and the caches are bounded."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disqued.commands import recalled, table
-from disqued.commands.jobs import AddJob, GetJob
-from disqued.commands.recalled import (
+from disqued.commands import parse_cache, table
+from disqued.commands.jobs import AddJob
+from disqued.commands.parse_cache import (
+    CACHED,
+    CACHED_BYTES,
+    CACHED_WORDS,
     FEW,
-    REMEMBERED,
-    REMEMBERED_BYTES,
-    REMEMBERED_WORDS,
     Acknowledgement,
     Addition,
     Fetch,
@@ -25,20 +25,20 @@ from tests.core_fixtures import UNKNOWN_ID, Server, words
 ADD, GET, ACK = (table.PLAIN[name] for name in (b"ADDJOB", b"GETJOB", b"ACKJOB"))
 
 
-def recall(*said: str | bytes | int) -> Any:
-    """What is run for a client that may do everything."""
+def parse_cached(*said: str | bytes | int) -> Any:
+    """The call for a session without limits."""
     line = words(said)
-    return table.PLAIN[line[0]].recall(line)
+    return table.PLAIN[line[0]].parse_cached(line)
 
 
 @pytest.fixture(autouse=True)
-def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing be remembered of other tests."""
-    monkeypatch.setattr(ADD, "recall", recalled.additions(ADD.parse))
-    monkeypatch.setattr(GET, "recall", recalled.fetches(GET.parse))
+def empty_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep nothing of other tests."""
+    monkeypatch.setattr(ADD, "parse_cached", parse_cache.cached_options(ADD.parse))
+    monkeypatch.setattr(GET, "parse_cached", parse_cache.cached_fetches(GET.parse))
 
 
-# ---- The same as the long way.
+# ---- The same as the parser.
 
 QUEUES = st.sampled_from(["a", "b", ""])
 NUMBERS = st.sampled_from([0, 1, 2, 5, 100_000, -1, "x", "", 2**31])
@@ -92,103 +92,98 @@ def play(server: Server, story: list[tuple[Any, ...]]) -> list[Any]:
 
 
 @given(st.lists(st.one_of(ADDITIONS, FETCHES, ACKS, PAUSES, OTHERS), max_size=25))
-def test_the_short_ways_do_what_the_long_ones_do(story: list[tuple[Any, ...]]) -> None:
+def test_commands_from_the_cache_do_the_same_as_those_from_the_parser(story: list[tuple[Any, ...]]) -> None:
     assert play(Server(), story) == play(Server(reads_all=True), story)
 
 
-# ---- What is remembered.
+# ---- What is cached.
 
 
-def test_terms_are_read_once_and_serve_every_queue_and_body() -> None:
-    assert isinstance(recall("ADDJOB", "a", "one", 0, "TTL", 5), AddJob)
-    again = recall("ADDJOB", "b", "two", 0, "TTL", 5)
+def test_options_are_parsed_once_and_serve_every_queue_and_body() -> None:
+    assert isinstance(parse_cached("ADDJOB", "a", "one", 0, "TTL", 5), AddJob)
+    again = parse_cached("ADDJOB", "b", "two", 0, "TTL", 5)
     assert isinstance(again, Addition)
     assert (again.queue, again.body) == (b"b", b"two")
-    assert recall("ADDJOB", "c", "three", 0, "TTL", 5).terms is again.terms
-    assert isinstance(recall("ADDJOB", "a", "one", 0, "TTL", 6), AddJob)
+    assert parse_cached("ADDJOB", "c", "three", 0, "TTL", 5).options is again.options
+    assert isinstance(parse_cached("ADDJOB", "a", "one", 0, "TTL", 6), AddJob)
 
 
-def test_a_job_with_a_key_is_read_each_time() -> None:
+def test_a_job_with_a_key_is_parsed_each_time() -> None:
     for _ in range(2):
-        assert isinstance(recall("ADDJOB", "a", "one", 0, "KEY", "k"), AddJob)
+        assert isinstance(parse_cached("ADDJOB", "a", "one", 0, "KEY", "k"), AddJob)
 
 
-def test_a_fetch_is_read_once() -> None:
-    first = recall("GETJOB", "FROM", "a", "b")
+def test_a_fetch_is_parsed_once() -> None:
+    first = parse_cached("GETJOB", "FROM", "a", "b")
     assert isinstance(first, Fetch)
-    assert recall("GETJOB", "FROM", "a", "b") is first
-    assert recall("GETJOB", "FROM", "b", "a") is not first
+    assert parse_cached("GETJOB", "FROM", "a", "b") is first
+    assert parse_cached("GETJOB", "FROM", "b", "a") is not first
 
 
 @pytest.mark.parametrize("option", [("WITHCOUNTERS",), ("WORKER", "w")], ids=str)
-def test_a_fetch_with_more_in_its_answer_or_for_a_worker_has_no_short_way_but_is_remembered(
+def test_a_fetch_with_more_in_its_answer_or_for_a_worker_is_parsed_once(
     option: tuple[str, ...],
 ) -> None:
-    first = recall("GETJOB", *option, "FROM", "a")
-    assert isinstance(first, GetJob)
-    assert recall("GETJOB", *option, "FROM", "a") is first
+    first = parse_cached("GETJOB", *option, "FROM", "a")
+    assert isinstance(first, Fetch)
+    assert parse_cached("GETJOB", *option, "FROM", "a") is first
 
 
-def test_what_serves_again_cannot_be_changed() -> None:
-    with pytest.raises(AttributeError):
-        recall("GETJOB", "WITHCOUNTERS", "FROM", "a").count = 2
+def test_long_fetches_are_not_cached() -> None:
+    for size, is_kept in [(CACHED_BYTES - 10, True), (CACHED_BYTES - 9, False)]:
+        assert (parse_cached("GETJOB", "FROM", "x" * size) is parse_cached("GETJOB", "FROM", "x" * size)) is is_kept
+    many = [str(number) for number in range(CACHED_WORDS - 1)]
+    assert parse_cached("GETJOB", "FROM", *many) is not parse_cached("GETJOB", "FROM", *many)
+    assert parse_cached("GETJOB", "FROM", *many[1:]) is parse_cached("GETJOB", "FROM", *many[1:])
 
 
-def test_long_fetches_are_not_remembered() -> None:
-    for size, is_kept in [(REMEMBERED_BYTES - 10, True), (REMEMBERED_BYTES - 9, False)]:
-        assert (recall("GETJOB", "FROM", "x" * size) is recall("GETJOB", "FROM", "x" * size)) is is_kept
-    many = [str(number) for number in range(REMEMBERED_WORDS - 1)]
-    assert recall("GETJOB", "FROM", *many) is not recall("GETJOB", "FROM", *many)
-    assert recall("GETJOB", "FROM", *many[1:]) is recall("GETJOB", "FROM", *many[1:])
-
-
-def test_long_terms_are_not_remembered() -> None:
-    for count, is_kept in [(REMEMBERED_WORDS - 1, True), (REMEMBERED_WORDS, False)]:
+def test_long_options_are_not_cached() -> None:
+    for count, is_kept in [(CACHED_WORDS - 1, True), (CACHED_WORDS, False)]:
         said = ["ADDJOB", "a", "body", 0, *["ASYNC"] * count]
-        assert isinstance(recall(*said), AddJob)
-        assert isinstance(recall(*said), Addition) is is_kept
+        assert isinstance(parse_cached(*said), AddJob)
+        assert isinstance(parse_cached(*said), Addition) is is_kept
 
 
-def test_of_very_many_words_the_last_are_remembered() -> None:
-    first = recall("GETJOB", "FROM", "0")
-    for number in range(1, REMEMBERED):
-        last = recall("GETJOB", "FROM", number)
-    assert recall("GETJOB", "FROM", REMEMBERED - 1) is last
-    assert recall("GETJOB", "FROM", "0") is first
-    recall("GETJOB", "FROM", "one more")
-    assert recall("GETJOB", "FROM", "0") is not first
-    for number in range(REMEMBERED + 1):
-        recall("ADDJOB", "a", "body", number)
-    assert isinstance(recall("ADDJOB", "a", "body", 0), AddJob)
-    assert isinstance(recall("ADDJOB", "a", "body", REMEMBERED), Addition)
+def test_a_full_cache_is_emptied() -> None:
+    first = parse_cached("GETJOB", "FROM", "0")
+    for number in range(1, CACHED):
+        last = parse_cached("GETJOB", "FROM", number)
+    assert parse_cached("GETJOB", "FROM", CACHED - 1) is last
+    assert parse_cached("GETJOB", "FROM", "0") is first
+    parse_cached("GETJOB", "FROM", "one more")
+    assert parse_cached("GETJOB", "FROM", "0") is not first
+    for number in range(CACHED + 1):
+        parse_cached("ADDJOB", "a", "body", number)
+    assert isinstance(parse_cached("ADDJOB", "a", "body", 0), AddJob)
+    assert isinstance(parse_cached("ADDJOB", "a", "body", CACHED), Addition)
 
 
-def test_what_cannot_be_read_is_refused_each_time() -> None:
+def test_invalid_words_are_refused_each_time() -> None:
     for _ in range(2):
         with pytest.raises(CommandError, match="TTL must be a number > 0"):
-            recall("ADDJOB", "a", "body", 0, "TTL", 0)
+            parse_cached("ADDJOB", "a", "body", 0, "TTL", 0)
         with pytest.raises(CommandError, match="COUNT"):
-            recall("GETJOB", "COUNT", 0, "FROM", "a")
+            parse_cached("GETJOB", "COUNT", 0, "FROM", "a")
 
 
-def test_terms_that_contradict_each_other_are_refused_each_time() -> None:
+def test_options_that_contradict_each_other_are_refused_each_time() -> None:
     server = Server()
     for _ in range(3):
         assert "DELAY is greater" in server.refusal("ADDJOB", "a", "body", 0, "DELAY", 9, "TTL", 5)
 
 
-def test_acknowledgements_of_a_few_right_ids_have_a_short_way() -> None:
-    assert isinstance(recall("ACKJOB", UNKNOWN_ID), Acknowledgement)
-    assert isinstance(recall("ACKJOB", *[UNKNOWN_ID] * (FEW - 1)), Acknowledgement)
-    assert not isinstance(recall("ACKJOB", *[UNKNOWN_ID] * FEW), Acknowledgement)
+def test_acknowledgements_of_a_few_right_ids_need_no_parser() -> None:
+    assert isinstance(parse_cached("ACKJOB", UNKNOWN_ID), Acknowledgement)
+    assert isinstance(parse_cached("ACKJOB", *[UNKNOWN_ID] * (FEW - 1)), Acknowledgement)
+    assert not isinstance(parse_cached("ACKJOB", *[UNKNOWN_ID] * FEW), Acknowledgement)
     with pytest.raises(CommandError, match="Invalid Job ID"):
-        recall("ACKJOB", UNKNOWN_ID, "x")
+        parse_cached("ACKJOB", UNKNOWN_ID, "x")
 
 
-# ---- Terms.
+# ---- Cached options.
 
 
-def test_the_same_terms_come_to_other_options_on_another_node() -> None:
+def test_the_same_words_come_to_other_options_on_another_node() -> None:
     one, other = Server(), Server(seed=2)
     for server in (one, other, one):
         job = server.state.jobs.get(server.add("q", "body", "TTL", 77))
@@ -196,7 +191,7 @@ def test_the_same_terms_come_to_other_options_on_another_node() -> None:
         assert server.state.options(77_000, 7_000, 0, 1) is job.options
 
 
-def test_while_a_node_takes_no_copy_itself_terms_are_looked_at_each_time() -> None:
+def test_while_a_node_takes_no_copy_itself_options_are_completed_each_time() -> None:
     server = Server()
     server.add("q", "first")
     server.state.leaving = True
@@ -208,7 +203,7 @@ def test_while_a_node_takes_no_copy_itself_terms_are_looked_at_each_time() -> No
     assert len(server.get("q", count=5)) == 2
 
 
-def test_terms_ask_for_as_many_copies_as_can_be_made_now() -> None:
+def test_options_ask_for_as_many_copies_as_can_be_made_now() -> None:
     cluster = Cluster(2)
     a, _ = cluster
 

@@ -1,0 +1,285 @@
+"""Parse caches of the hot commands, and the calls that they make.
+
+    ADDJOB queue body | timeout options     the options behind the bar repeat: parsed once, kept as `CachedOptions`
+    GETJOB | options FROM queues            the whole command repeats: one `Fetch` serves every client that sends it
+    ACKJOB | id ...                         nothing repeats; only the form of the ids is checked
+
+    words --in the cache?--> compiled call --run--> the core
+      \\__ no: the parser made from the grammar --> the class in `commands/jobs.py`, which runs the same compiled call
+
+A call is the body of its command on every path; the cache saves parsing alone.  Anything unusual goes to the parser:
+invalid words, very many words, a job with a key.
+
+Each command keeps at most `CACHED` entries, of at most `CACHED_WORDS` words and `CACHED_BYTES` bytes each.
+
+Durations are integer milliseconds; those of ADDJOB's options are seconds.  Source: Disque, src/job.c and src/queue.c.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from disqued.commands.names import note_emptied, with_new
+from disqued.commands.runnable import BLOCKED
+from disqued.core.model.ids import is_job_id
+from disqued.core.model.job import KIND_WORK, JobOptions, Unit
+from disqued.core.model.queues import Client, Form, Queue
+from disqued.core.model.state import State
+from disqued.core.model.worker import Worker
+from disqued.core.node import CompiledCall, Node
+from disqued.core.work.delivery import COUNTED, PLAIN
+from disqued.core.work.replication import AliasOf, Replication
+from disqued.core.workers.workers import WorkerForm
+from disqued.errors import CommandError, NodeLeaving, OutOfMemory
+
+CACHED: Final = 1_000  #: entries of each command
+CACHED_WORDS: Final = 16  #: words of an entry, at most
+CACHED_BYTES: Final = 512  #: bytes of these words together, at most
+FEW: Final = 16  #: words of an ACKJOB that needs no parser, its name included, and one more
+BARE: Final = 4  #: words of an ADDJOB without options
+RETRY_CAP_S: Final = 300  #: default retry period, at most
+
+ONCE: Final = "With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
+NEVER_DELIVERED: Final = "The specified DELAY is greater than TTL. Job refused since would never be delivered"
+
+Parser = Callable[[list[bytes]], Any]
+
+
+# ADDJOB.
+
+
+class CachedOptions:
+    """What ADDJOB says after queue and body, and the options of a job that follow from it; None = not said.
+
+    The options are checked against each other, and completed, once; again only when the reachable nodes change, and
+    with every job whose number of copies is left to a node that takes no copy itself.
+    """
+
+    __slots__ = (
+        "_delay", "_epoch", "_options", "_replicate", "_retry", "_ttl", "asynchronous", "by_default", "maxlen",
+        "timeout_ms",
+    )  # fmt: skip
+
+    def __init__(
+        self, *, ttl: int, retry: int | None, delay: int, replicate: int | None, maxlen: int, timeout_ms: int,
+        asynchronous: bool,
+    ) -> None:  # fmt: skip
+        """Take the options; `ttl`, `retry` and `delay` are seconds."""
+        self.maxlen: int = maxlen  #: 0 = no limit
+        self.timeout_ms: int = timeout_ms  #: 0 = for ever
+        self.asynchronous: bool = asynchronous
+        self.by_default: bool = replicate is None  #: as many copies as can be made are enough
+        self._ttl: int = ttl
+        self._retry: int | None = retry
+        self._delay: int = delay
+        self._replicate: int | None = replicate
+        self._options: JobOptions | None = None
+        self._epoch: int = -1  #: of the node and the nodes that it can reach, when the options were made
+
+    def options(self, replication: Replication, state: State) -> JobOptions:
+        """Return the options of a job that is added now.  Raises CommandError."""
+        options = self._options
+        if options is None or self._epoch != replication.epoch or (self.by_default and replication.takes_no_copy):
+            options = self._made(replication, state)
+            # How many copies can be made is another number as soon as this node takes one again.
+            self._options = None if replication.takes_no_copy else options
+            self._epoch = replication.epoch
+        return options
+
+    def _made(self, replication: Replication, state: State) -> JobOptions:
+        """Check the options against each other, and complete them."""
+        retry, ttl, replicate = self._retry, self._ttl, self._replicate
+        if replicate is None:
+            replicate = replication.default_copies
+        if retry is None:
+            retry = min(RETRY_CAP_S, ttl // 10) or 1
+        elif not retry and replicate > 1:
+            raise CommandError(ONCE)
+        if self._delay >= ttl:
+            raise CommandError(NEVER_DELIVERED)
+        return state.options(ttl * 1_000, retry * 1_000, self._delay * 1_000, replicate)
+
+
+class Addition(CompiledCall):
+    """ADDJOB."""
+
+    __slots__ = ("_alias_of", "_timeout_ms", "body", "options", "queue")
+
+    def __init__(
+        self, queue: bytes, body: bytes, options: CachedOptions, timeout_ms: int, alias_of: AliasOf | None = None
+    ) -> None:
+        """Add a job, under an alias if `alias_of` makes one, to wait so long for its copies (0 = for ever)."""
+        self.queue: bytes = queue
+        self.body: bytes = body
+        self.options: CachedOptions = options
+        self._timeout_ms: int = timeout_ms
+        self._alias_of: AliasOf | None = alias_of
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Add the job; returns its id, or BLOCKED.  Raises what `CachedOptions.options` and `Replication.add` raise."""
+        cached, replication = self.options, node.replication
+        job_id = replication.add(
+            client, self.queue, self.body, cached.options(replication, node.state),
+            maxlen=cached.maxlen, timeout_ms=self._timeout_ms, asynchronous=cached.asynchronous,
+            by_default=cached.by_default, alias_of=self._alias_of,
+        )  # fmt: skip
+        return BLOCKED if job_id is None else job_id
+
+
+# GETJOB.
+
+
+class Fetch(CompiledCall):
+    """GETJOB."""
+
+    __slots__ = ("_count", "_names", "_nohang", "_timeout_ms", "_with_counters", "_worker")
+
+    def __init__(
+        self, names: list[bytes], count: int, timeout_ms: int, worker: bytes | None, *, nohang: bool,
+        with_counters: bool,
+    ) -> None:  # fmt: skip
+        """Take up to `count` jobs of these queues, for a worker if one is named; wait so long (0 = for ever)."""
+        self._names: list[bytes] = names
+        self._count: int = count
+        self._timeout_ms: int = timeout_ms
+        self._worker: bytes | None = worker
+        self._nohang: bool = nohang
+        self._with_counters: bool = with_counters
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Take the jobs; returns rows as `JOBS` describes them, None, or BLOCKED."""
+        worker: Worker | None = None if self._worker is None else node.workers.named(self._worker)
+        state, delivery = node.state, node.delivery
+        by_name = state.queues.by_name
+        queues: list[Queue] = []
+        for name in self._names:
+            queue = by_name.get(name)
+            if queue is None:
+                queues = with_new(node, self._names)
+                break
+            queues.append(queue)
+        if self._count == 1 and len(queues) == 1:  # mostly
+            unit = delivery.take(queues[0])
+            units: list[Unit] = [] if unit is None else [unit]
+        else:
+            units = delivery.fetch(queues, self._count)
+        if not units:
+            return self._wait(node, client, queues, worker)
+        if state.peers.linked:
+            note_emptied(node, queues)
+        if worker is not None:
+            node.workers.bind(worker, units)
+        if self._with_counters:
+            return [COUNTED.row(unit) for unit in units]
+        return [(unit.queue, unit.id, unit.body) for unit in units]
+
+    def _wait(self, node: Node, client: Client, queues: list[Queue], worker: Worker | None) -> Any:
+        """Wait for the first job, since there is none in these queues; returns BLOCKED, or None with NOHANG."""
+        state, delivery = node.state, node.delivery
+        for queue in queues:
+            queue.check_kind(KIND_WORK)
+        if self._nohang and not (state.behind and delivery.is_behind(queues)):
+            if state.peers.linked:
+                node.federation.need(queues)
+            return None
+        if not self._nohang:
+            if state.leaving:
+                raise NodeLeaving
+            if len(queues) < len(self._names):
+                raise OutOfMemory
+        form: Form = COUNTED if self._with_counters else PLAIN
+        if worker is not None:
+            form = WorkerForm(node.workers, worker, form)
+        delivery.wait(client, queues, self._timeout_ms, form, nohang=self._nohang)
+        if state.peers.linked:
+            node.federation.need(queues)
+        return BLOCKED
+
+
+# ACKJOB.
+
+
+class Acknowledgement(CompiledCall):
+    """ACKJOB."""
+
+    __slots__ = ("_ids",)
+
+    def __init__(self, ids: list[bytes]) -> None:
+        """Take ids of the right form."""
+        self._ids: list[bytes] = ids
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Acknowledge one after the other; returns how many were known and not done."""
+        acks = node.acks
+        done = 0
+        for job_id in self._ids:
+            done += acks.acknowledge(job_id)
+        return done
+
+
+# The caches.
+
+
+def _is_kept(words: list[bytes]) -> bool:
+    """Return whether words are few and short enough to be kept."""
+    return len(words) <= CACHED_WORDS and sum([len(word) for word in words]) <= CACHED_BYTES
+
+
+def cached_options(parse: Parser) -> Parser:
+    """Cache the options of ADDJOB."""
+    known: dict[bytes | tuple[bytes, ...], CachedOptions] = {}
+
+    def parse_cached(args: list[bytes]) -> Any:
+        # As a rule there is a timeout alone, which saves a tuple.
+        words = args[3] if len(args) == BARE else tuple(args[3:])
+        options = known.get(words)
+        if options is not None:
+            return Addition(args[1], args[2], options, options.timeout_ms)
+        call = parse(args)
+        if call.key is None and _is_kept(args[3:]):
+            if len(known) >= CACHED:
+                known.clear()
+            known[words] = call.cached_options()
+        return call
+
+    return parse_cached
+
+
+def cached_fetches(parse: Parser) -> Parser:
+    """Cache whole GETJOBs."""
+    known: dict[tuple[bytes, ...], Any] = {}
+    last_words: list[bytes] = []
+    last_call: Any = None
+
+    def parse_cached(args: list[bytes]) -> Any:
+        nonlocal last_words, last_call
+        # A consumer repeats its command many times in a row: to compare is cheaper than to look up.
+        if args == last_words:
+            return last_call
+        words = tuple(args)
+        call = known.get(words)
+        if call is None:
+            call = parse(args).fetch()
+            if not _is_kept(args):
+                return call
+            if len(known) >= CACHED:
+                known.clear()
+            known[words] = call
+        last_words, last_call = args, call
+        return call
+
+    return parse_cached
+
+
+def checked_ids(parse: Parser) -> Parser:
+    """Check the ids of a short ACKJOB without the parser; there is nothing to cache."""
+
+    def parse_checked(args: list[bytes]) -> Any:
+        if len(args) > FEW:
+            return parse(args)
+        ids = args[1:]
+        for job_id in ids:
+            if not is_job_id(job_id):
+                return parse(args)
+        return Acknowledgement(ids)
+
+    return parse_checked
