@@ -15,7 +15,7 @@ A refusal is an outcome, too: its value is the CommandError.  So is BLOCKED, who
 in a command is reported (`on_crash`), and its outcome is an InternalError.
 
 Commands in `PLAIN` skip the admission while nothing asks for it: nobody monitors, the jobs are loaded, the session has
-no limits, and, for commands that add data, memory is not low and the journal works.  That is a condition and not
+no limits, and, for commands that add data, memory is not short and the journal works.  That is a condition and not
 another executor; what it skips would have refused nothing.
 
 A step of the node (`Node.begin`, `Turn.finish_step`) belongs to the caller, since one step may run many commands; so
@@ -174,17 +174,21 @@ class Dispatch:
         self.commands_run += 1
         outcome.failed = False
         state = self._state
+        memory = state.memory
         found = self._plain.get(args[0])
         outcome.entry = found
         runs: Runnable | None = found
         try:
-            if runs is None or self._guarded or outcome.checked or (runs.needs_journal and state.read_only):
+            if (
+                runs is None
+                or self._guarded
+                or outcome.checked
+                or (runs.needs_journal and (state.read_only or (memory.used > memory.low_mark and memory.level > 1)))
+            ):
                 call = self._admit(session, args, outcome)
                 runs = outcome.entry
                 assert runs is not None
             else:
-                if runs.adds_data and state.memory.used > state.memory.low_mark:
-                    self._check_memory()
                 call = runs.parse_cached(args)
             outcome.value = value = self.node.command(session, call)
             if value is not BLOCKED and outcome.protocol:
@@ -233,17 +237,12 @@ class Dispatch:
             self._activity.wake()
         if session.limited and self._permissions is not None:
             self._permissions.admit(session, entry)
-        if entry.adds_data:
-            self._check_memory()
+        if entry.adds_data and self._state.memory.level > 1 and not self.node.make_room():
+            raise OutOfMemory
         if entry.needs_journal and self._state.read_only:
             raise JournalFailed(f"{JournalFailed.__doc__}: {self._failure()}")
         if self.loading and Flag.LOADING not in entry.flags and entry.name not in FOR_STRANGERS:
             raise Loading
-
-    def _check_memory(self) -> None:
-        """Make room when memory is short.  Raises OutOfMemory (OOM)."""
-        if self._state.memory.level > 1 and not self.node.make_room():
-            raise OutOfMemory
 
     def _note_slow(self, session: Issuer, entry: Command, args: list[bytes], seconds: float) -> None:
         """Give a command that took long to the slow log and the latency monitor."""

@@ -77,8 +77,12 @@ class CachedOptions:
 
     def options(self, replication: Replication, state: State) -> JobOptions:
         """Return the options of a job that is added now.  Raises CommandError."""
-        options = self._options
-        if options is None or self._epoch != replication.epoch or (self.by_default and replication.takes_no_copy):
+        options, memory = self._options, state.memory
+        if (
+            options is None
+            or self._epoch != replication.epoch
+            or (self.by_default and (memory.used > memory.low_mark or state.leaving))
+        ):
             options = self._made(replication, state)
             # How many copies can be made is another number as soon as this node takes one again.
             self._options = None if replication.takes_no_copy else options
@@ -131,7 +135,7 @@ class Addition(CompiledCall):
 class Fetch(CompiledCall):
     """GETJOB."""
 
-    __slots__ = ("_count", "_names", "_nohang", "_timeout_ms", "_with_counters", "_worker")
+    __slots__ = ("_count", "_is_bare", "_names", "_nohang", "_timeout_ms", "_with_counters", "_worker")
 
     def __init__(
         self, names: list[bytes], count: int, timeout_ms: int, worker: bytes | None, *, nohang: bool,
@@ -144,6 +148,7 @@ class Fetch(CompiledCall):
         self._worker: bytes | None = worker
         self._nohang: bool = nohang
         self._with_counters: bool = with_counters
+        self._is_bare: bool = worker is None and not with_counters  #: a job is a row, and nothing else happens to it
 
     def run(self, node: Node, client: Client) -> Any:
         """Take the jobs; returns rows as `JOBS` describes them, None, or BLOCKED."""
@@ -157,8 +162,10 @@ class Fetch(CompiledCall):
                 queues = with_new(node, self._names)
                 break
             queues.append(queue)
-        if self._count == 1 and len(queues) == 1:  # mostly
+        if self._count == 1 and len(queues) == 1:  # mostly, so that it is worth lines of its own
             unit = delivery.take(queues[0])
+            if unit is not None and self._is_bare and not state.peers.linked:
+                return [(unit.queue, unit.id, unit.body)]
             units: list[Unit] = [] if unit is None else [unit]
         else:
             units = delivery.fetch(queues, self._count)

@@ -274,7 +274,8 @@ class Turn:
         if not self.is_planned:
             return  # somebody could not wait
         self.is_planned = False
-        messages = self._take_messages()
+        outbox = self._outbox
+        messages = self._take_messages() if outbox.messages or outbox.events or self._messages else []
         if self.under_way and self.failure is None:
             self._messages = self._send_urgent(messages)
             return
@@ -343,7 +344,8 @@ class Turn:
 
     def _speak(self, messages: Messages, clients: Iterable[Recipient]) -> None:
         """Say what is durable now: to the other nodes, then to the clients."""
-        self._send(messages)
+        if messages:
+            self._send(messages)
         self._flush(clients)
         self._outside.rested()
         if self._waiting or self._batch or self._messages or self._outbox.journal:

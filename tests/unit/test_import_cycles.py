@@ -17,7 +17,6 @@ def tied(package: str, modules: str) -> frozenset[str]:
 
 KNOWN: tuple[frozenset[str], ...] = (
     tied("core.model", "groups job memory queues units worker"),
-    tied("commands", "jobs recalled"),
     tied("net.cluster", "bus links"),
     tied("net.clients", "access callers connection pubsub shutdown traffic unauthenticated")
     | tied("net.loop", "turns")

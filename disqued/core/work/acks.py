@@ -123,7 +123,8 @@ class Acks:
         if job.state == WAIT_REPL:
             self._replication.settle(job)
         self._count(job, self._state.actor)
-        self._mistrust(job)
+        if job.flags & FLAG_CAME_BACK:
+            self._mistrust(job)
         if job.holders is None:
             self._state.finish(job)
             return True

@@ -344,6 +344,8 @@ class Replication:
         job_id = state.ids.next(options.ttl_suffix)
         state.counters.added += 1
         ctime = state.next_ctime()
+        if alias_of is None and not options.kind:
+            return Job(job_id, name, body, ctime, options)
         return new_job(job_id, name, body, ctime, options, alias=b"" if alias_of is None else alias_of(ctime))
 
     def _check_copies(self, replicate: int, *, waits: bool) -> None:

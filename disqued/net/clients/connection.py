@@ -505,8 +505,8 @@ class ClientConnection(Listener):
 
     def _run_all(self, commands: list[list[bytes]], started: float) -> int:
         """Run commands one after the other; returns how many were begun."""
-        traffic, out, outcome = self._traffic, self._out, self._outcome
-        dispatch, state = traffic.dispatch, traffic.node.state
+        traffic, outcome = self._traffic, self._outcome
+        dispatch = traffic.dispatch
         turn_ends = started + SLICE_S
         outcome.at = started
         begun = 0
@@ -517,16 +517,8 @@ class ClientConnection(Listener):
             if outcome.value is BLOCKED:
                 self._block(args)
                 return begun
-            runs: Runnable | None = outcome.entry
-            if runs is not None and not outcome.failed:
-                if runs.hands_out and outcome.value:
-                    self._handed.append((runs.handed, outcome.value))
-                if state.journaling and runs.promised is not None and self.reply_mode == "on":
-                    self._promised.append((len(out), runs.promised, outcome.value))
-            reply = outcome.reply if not self.listening_size else self._as_push(outcome, args)
-            if self.reply_mode == "on":
-                out.append(reply)
-            elif mode == "skip" and self.reply_mode == "skip":
+            reply = self._keep(outcome, args)
+            if mode == "skip" and self.reply_mode == "skip":
                 self.reply_mode = "on"
             if (
                 outcome.at > turn_ends
@@ -549,12 +541,20 @@ class ClientConnection(Listener):
         """Decide whether `check` has something to say; to be called when one of its reasons comes or goes."""
         self._outcome.checked = self.limited or self.listening_size > 0 or self._is_closed
 
-    def _as_push(self, outcome: Outcome, args: list[bytes]) -> bytes:
-        """Encode a reply for a client that listens: under RESP2 that to PING is a push, too."""
-        entry = outcome.entry
-        if self.protocol != 2 or entry is None or entry.name != "PING" or outcome.failed:
-            return outcome.reply
-        return encode_push((b"pong", args[1] if len(args) > 1 else b""), 2)
+    def _keep(self, outcome: Outcome, args: list[bytes]) -> bytes:
+        """Keep a reply until it may leave, with what it hands out and promises; returns it."""
+        entry, reply = outcome.entry, outcome.reply
+        runs: Runnable | None = entry
+        if runs is not None and not outcome.failed:
+            if runs.hands_out and outcome.value:
+                self._handed.append((runs.handed, outcome.value))
+            if runs.promised is not None and self.reply_mode == "on" and self._traffic.node.state.journaling:
+                self._promised.append((len(self._out), runs.promised, outcome.value))
+            if self.listening_size and outcome.protocol == 2 and entry is not None and entry.name == "PING":
+                reply = encode_push((b"pong", args[1] if len(args) > 1 else b""), 2)
+        if self.reply_mode == "on":
+            self._out.append(reply)
+        return reply
 
     def _block(self, args: list[bytes]) -> None:
         self._is_blocked = True
@@ -574,20 +574,13 @@ class ClientConnection(Listener):
 
     def unblock(self, value: Any) -> None:
         """Answer the command that blocked the client."""
-        outcome, out = self._outcome, self._out
+        outcome = self._outcome
         assert self._is_blocked
         self._is_blocked = False
         self._blocked_size = 0
         outcome.answer(value)
-        entry = outcome.entry
-        if entry is not None and not outcome.failed:
-            if entry.hands_out and value:
-                self._handed.append((entry.handed, value))
-            if entry.promised is not None and self.reply_mode == "on" and self._traffic.node.state.journaling:
-                self._promised.append((len(out), entry.promised, value))
-        if self.reply_mode == "on":
-            out.append(outcome.reply)
-        elif self.reply_mode == "skip":
+        self._keep(outcome, [b""])
+        if self.reply_mode == "skip":
             self.reply_mode = "on"
         outcome.forget()
         self._is_ready = not (self._is_busy or self._backlog or self._chunks or self._stalled or self._closing)

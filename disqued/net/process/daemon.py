@@ -50,9 +50,8 @@ from disqued.net.loop.certificates import Secured
 from disqued.net.loop.passed import Adopt, adopt_nothing
 from disqued.net.loop.turns import Busy
 from disqued.net.process import settings
-from disqued.net.process.commits import Commits
 from disqued.net.process.crashes import CrashReports
-from disqued.net.process.driver import Driver
+from disqued.net.process.driver import Commits, Driver
 from disqued.net.process.loading import Loader
 from disqued.net.process.statistics import Statistics
 from disqued.net.process.storekeeper import StoreKeeper

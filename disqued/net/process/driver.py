@@ -15,6 +15,7 @@ Times are integer milliseconds, those of the loop seconds.
 """
 
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -26,10 +27,26 @@ from disqued.core.node import Node
 from disqued.core.recovery import walk
 from disqued.core.turn import RETRY_MS, Messages, Turn
 from disqued.net.loop.turns import soon_of
-from disqued.net.process.commits import Commits
 from disqued.persistence.interface import IStore, StoreError, StoreFailed
 
 log = Logger("disqued.net.process.driver.Driver")  # by its name: who asks cannot be seen where this is compiled
+
+
+class Commits:
+    """Counts of commits, whatever the store; there is one at a time."""
+
+    __slots__ = ("began", "done", "failed", "seconds")
+
+    def __init__(self) -> None:
+        self.began: float = 0.0  #: clock reading at the last one's begin
+        self.done: int = 0
+        self.failed: int = 0
+        self.seconds: float = 0.0  #: of those that are done: from the call to the store's answer
+
+    def end(self) -> None:
+        """The commit that began last is done."""
+        self.done += 1
+        self.seconds += perf_counter() - self.began
 
 
 class Driver:
@@ -104,7 +121,7 @@ class Driver:
 
     def commit(self) -> str | None:
         """Commit; returns the reason of a failure, "" when it is done, None when the store takes its time."""
-        self.commits.begin()
+        self.commits.began = perf_counter()
         try:
             self._pending = self.store.commit()
         except StoreFailed as error:
