@@ -199,8 +199,9 @@ class Dispatch:
             outcome.fail(InternalError())
             self._on_crash(session, args)
         outcome.at = ended = self.seconds()
-        if outcome.entry is not None:
+        if runs is None:
             runs = outcome.entry
+        if runs is not None:
             tally = runs.tally
             tally.calls += 1
             tally.usec += (ended - started) * 1e6
@@ -244,11 +245,12 @@ class Dispatch:
         if self.loading and Flag.LOADING not in entry.flags and entry.name not in FOR_STRANGERS:
             raise Loading
 
-    def _note_slow(self, session: Issuer, entry: Command, args: list[bytes], seconds: float) -> None:
+    def _note_slow(self, session: Issuer, entry: Command | None, args: list[bytes], seconds: float) -> None:
         """Give a command that took long to the slow log and the latency monitor."""
         usec, at = int(seconds * 1e6), self._microseconds() // 1_000_000
         self.slowlog.note(at, usec, args, session.address.encode(), session.name)
-        self.latency.note("fast-command" if Flag.FAST in entry.flags else "command", usec // 1_000, at)
+        is_fast = entry is not None and Flag.FAST in entry.flags
+        self.latency.note("fast-command" if is_fast else "command", usec // 1_000, at)
 
     # What every command is looked at for.
 

@@ -18,17 +18,7 @@ from typing import Any
 import attrs
 
 from disqued.commands.jobs import JOBS_AT_ONCE, REPLICATE
-from disqued.commands.names import (
-    ELEMENT,
-    element_names,
-    existing,
-    jobs_called,
-    name_of,
-    note_emptied,
-    shown,
-    with_new,
-    work_queue,
-)
+from disqued.commands.names import ELEMENT, element_names, jobs_called, name_of, shown
 from disqued.commands.parts import in_order, in_parts
 from disqued.commands.shapes import (
     array,
@@ -41,6 +31,7 @@ from disqued.commands.shapes import (
     tuple_of,
 )
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, optional, positional, rest
+from disqued.commands.taking import existing, note_taken, wait_for_jobs, with_new, work_queue
 from disqued.commands.values import (
     BYTES,
     INT64_MAX,
@@ -60,7 +51,6 @@ from disqued.core.model.job import ACTIVE, ALIAS_MAX, FLAG_LEASED, FLAG_WITH_CON
 from disqued.core.model.messages import ACK_ONE
 from disqued.core.model.queues import Client, Form, Queue, handed_out
 from disqued.core.model.unfinished import Parts
-from disqued.core.model.worker import Worker
 from disqued.core.node import Node
 from disqued.core.work.delivery import FETCHED_BYTES
 from disqued.core.work.inquiries import Known
@@ -279,35 +269,19 @@ class RqPop:
         queues = existing(node, self.keys)
         units = delivery.drain(queues, self.count)
         if units or not self.count:
-            if state.peers.linked:
-                note_emptied(node, queues)
-            if worker is not None:
-                node.workers.bind(worker, units)
+            note_taken(node, queues, units, worker)
             return [ONE.row(unit) for unit in units]
+        form: Form = ONE if self.count == 1 else ElementForm(self.count)
+        waiting: Form = form if worker is None else WorkerForm(node.workers, worker, form)
         if self.block:
-            return self._wait(node, client, self._form(node, worker))
+            new = with_new(node, self.keys)
+            return wait_for_jobs(node, client, new, waiting, named=len(self.keys), timeout_ms=max(0, self.block))
         if state.peers.linked:
             node.federation.need(with_new(node, self.keys))
         if state.behind and delivery.is_behind(queues):
-            delivery.wait(client, queues, 0, self._form(node, worker), nohang=True)
+            delivery.wait(client, queues, 0, waiting, nohang=True)
             return BLOCKED
         return []
-
-    def _form(self, node: Node, worker: Worker | None) -> Form:
-        form = ONE if self.count == 1 else ElementForm(self.count)
-        return form if worker is None else WorkerForm(node.workers, worker, form)
-
-    def _wait(self, node: Node, client: Client, form: Form) -> Any:
-        """Wait for the first element.  Raises NodeLeaving (LEAVING), OutOfMemory (OOM)."""
-        if node.state.leaving:
-            raise NodeLeaving
-        queues = with_new(node, self.keys)
-        if len(queues) < len(self.keys):
-            raise OutOfMemory
-        node.delivery.wait(client, queues, max(0, self.block), form)
-        if node.state.peers.linked:
-            node.federation.need(queues)
-        return BLOCKED
 
 
 @command(

@@ -14,8 +14,7 @@ whose 16 bits are the same.
 from collections.abc import Callable
 
 from disqued.core.model.ids import is_job_id
-from disqued.core.model.job import KIND_WORK, Job, NamedJob
-from disqued.core.model.queues import Queue
+from disqued.core.model.job import Job, NamedJob
 from disqued.core.model.state import State
 from disqued.core.node import Node
 
@@ -62,36 +61,3 @@ def jobs_called(state: State, queue_name: bytes, family: bytes, name: bytes) -> 
         if job is not None and job.queue == queue_name:
             return (job,)
     return found
-
-
-def work_queue(node: Node, name: bytes) -> Queue | None:
-    """The queue of a name, if it is there.  Raises WrongType (WRONGTYPE) when it has events of a log."""
-    queue = node.state.queues.by_name.get(name)
-    if queue is not None:
-        queue.check_kind(KIND_WORK)
-    return queue
-
-
-def existing(node: Node, names: list[bytes]) -> list[Queue]:
-    """The queues of these names that are there.  Raises WrongType (WRONGTYPE) when one of them has events of a log."""
-    by_name = node.state.queues.by_name
-    queues = [by_name[name] for name in names if name in by_name]
-    for queue in queues:
-        queue.check_kind(KIND_WORK)
-    return queues
-
-
-def with_new(node: Node, names: list[bytes]) -> list[Queue]:
-    """The queues of these names; those that are not there are made, unless memory is full."""
-    state = node.state
-    size = state.cost_of_new(names)
-    if not size or node.has_room_for_names(size):
-        return [state.queues.by_name.get(name) or state.queue(name) for name in names]
-    return existing(node, names)
-
-
-def note_emptied(node: Node, queues: list[Queue]) -> None:
-    """Let other nodes hear that the last job of a queue was taken."""
-    for queue in queues:
-        if not len(queue.units):
-            node.federation.emptied(queue)

@@ -21,9 +21,10 @@ import attrs
 
 from disqued.commands.jobs import REPLICATE
 from disqued.commands.lists import PUSH_MS, list_options
-from disqued.commands.names import EVENT, existing, jobs_called, name_of, note_emptied, with_new, work_queue
+from disqued.commands.names import EVENT, jobs_called, name_of
 from disqued.commands.shapes import OK, bulk, handing_out_one, null_or, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional
+from disqued.commands.taking import existing, note_taken, with_new, work_queue
 from disqued.commands.values import BYTES, NAME, QUEUE, SECONDS_MAX, TAKER, Kind, read_integer
 from disqued.core.model.job import ALIAS_MAX
 from disqued.core.model.messages import ACK_EVERY, HAS
@@ -291,11 +292,8 @@ class QRPop:
                 node.federation.need(with_new(node, [self.queue]))
             return None
         job = units[0].job
-        if worker is not None:
-            node.workers.bind(worker, units)
+        note_taken(node, queues, units, worker)
         row = Handed((name_of(job, EVENT), job.body), job.id)
-        if state.peers.linked:
-            note_emptied(node, queues)
         if not self.held:
             node.acks.acknowledge(job.id)
         return row

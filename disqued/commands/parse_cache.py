@@ -18,8 +18,8 @@ Durations are integer milliseconds; those of ADDJOB's options are seconds.  Sour
 from collections.abc import Callable
 from typing import Any, Final
 
-from disqued.commands.names import note_emptied, with_new
 from disqued.commands.runnable import BLOCKED
+from disqued.commands.taking import note_taken, wait_for_jobs, with_new
 from disqued.core.model.ids import is_job_id
 from disqued.core.model.job import KIND_WORK, JobOptions, Unit
 from disqued.core.model.queues import Client, Form, Queue
@@ -29,7 +29,7 @@ from disqued.core.node import CompiledCall, Node
 from disqued.core.work.delivery import COUNTED, PLAIN
 from disqued.core.work.replication import AliasOf, Replication
 from disqued.core.workers.workers import WorkerForm
-from disqued.errors import CommandError, NodeLeaving, OutOfMemory
+from disqued.errors import CommandError
 
 CACHED: Final = 1_000  #: entries of each command
 CACHED_WORDS: Final = 16  #: words of an entry, at most
@@ -171,10 +171,7 @@ class Fetch(CompiledCall):
             units = delivery.fetch(queues, self._count)
         if not units:
             return self._wait(node, client, queues, worker)
-        if state.peers.linked:
-            note_emptied(node, queues)
-        if worker is not None:
-            node.workers.bind(worker, units)
+        note_taken(node, queues, units, worker)
         if self._with_counters:
             return [COUNTED.row(unit) for unit in units]
         return [(unit.queue, unit.id, unit.body) for unit in units]
@@ -188,18 +185,12 @@ class Fetch(CompiledCall):
             if state.peers.linked:
                 node.federation.need(queues)
             return None
-        if not self._nohang:
-            if state.leaving:
-                raise NodeLeaving
-            if len(queues) < len(self._names):
-                raise OutOfMemory
         form: Form = COUNTED if self._with_counters else PLAIN
         if worker is not None:
             form = WorkerForm(node.workers, worker, form)
-        delivery.wait(client, queues, self._timeout_ms, form, nohang=self._nohang)
-        if state.peers.linked:
-            node.federation.need(queues)
-        return BLOCKED
+        return wait_for_jobs(
+            node, client, queues, form, named=len(self._names), timeout_ms=self._timeout_ms, nohang=self._nohang
+        )
 
 
 # ACKJOB.

@@ -12,11 +12,11 @@ from typing import Any
 import attrs
 
 from disqued.commands.jobs import DELAY, GET_COUNT, JOBS_AT_ONCE, REPLICATE, RETRY, TTL
-from disqued.commands.names import note_emptied, with_new, work_queue
 from disqued.commands.parts import in_parts, spelt
 from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import PROCESSES, array, bulk, either, integer, null_or, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, optional, positional, rest
+from disqued.commands.taking import note_taken, wait_for_jobs, with_new, work_queue
 from disqued.commands.values import BYTES, INT64_MAX, QUEUE, TIMEOUT, Kind, bounded
 from disqued.commands.values import integer as integer_kind
 from disqued.commands.workers import WORKER_ID
@@ -310,21 +310,16 @@ class WqDequeue:
         units = delivery.fetch(queues, self.count)
         form = ProcessForm(self.count)
         if units:
-            if state.peers.linked:
-                note_emptied(node, queues)
-            workers.bind(worker, units)
+            note_taken(node, queues, units, worker)
             return [form.row(unit) for unit in units]
         if self.block is None and not (state.behind and delivery.is_behind(queues)):
             if state.peers.linked:
                 node.federation.need(queues)
             return None
-        if state.leaving and self.block is not None:
-            raise NodeLeaving
         waiting = WorkerForm(workers, worker, form)
-        delivery.wait(client, queues, self.block or 0, waiting, nohang=self.block is None)
-        if state.peers.linked:
-            node.federation.need(queues)
-        return BLOCKED
+        return wait_for_jobs(
+            node, client, queues, waiting, named=len(names), timeout_ms=self.block or 0, nohang=self.block is None
+        )
 
     def _queues(self, node: Node, names: list[bytes]) -> list[Queue]:
         """The queues, made where they are not there.  Raises OutOfMemory (OOM) for one that must be waited for."""

@@ -101,5 +101,5 @@ def test_the_file_of_a_node_that_leaves_to_stop_does_not_say_so_and_that_of_one_
 
 def test_a_node_that_still_loads_has_nothing_to_hand_on() -> None:
     daemon = Daemon()
-    daemon.dispatch.set_loading(loading=True)
+    daemon.loading = True
     assert daemon.stop([])

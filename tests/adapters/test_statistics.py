@@ -30,6 +30,10 @@ class Watched:
         return self
 
     @property
+    def dispatch(self) -> Any:
+        return self
+
+    @property
     def clock(self) -> Any:
         return self
 

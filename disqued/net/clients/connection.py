@@ -517,9 +517,7 @@ class ClientConnection(Listener):
             if outcome.value is BLOCKED:
                 self._block(args)
                 return begun
-            reply = self._keep(outcome, args)
-            if mode == "skip" and self.reply_mode == "skip":
-                self.reply_mode = "on"
+            reply = self._keep(outcome, args, mode)
             if (
                 outcome.at > turn_ends
                 or self._closing
@@ -541,8 +539,11 @@ class ClientConnection(Listener):
         """Decide whether `check` has something to say; to be called when one of its reasons comes or goes."""
         self._outcome.checked = self.limited or self.listening_size > 0 or self._is_closed
 
-    def _keep(self, outcome: Outcome, args: list[bytes]) -> bytes:
-        """Keep a reply until it may leave, with what it hands out and promises; returns it."""
+    def _keep(self, outcome: Outcome, args: list[bytes], mode: str) -> bytes:
+        """Keep a reply until it may leave, with what it hands out and promises; returns it.
+
+        `mode` is that of CLIENT REPLY before the command.
+        """
         entry, reply = outcome.entry, outcome.reply
         runs: Runnable | None = entry
         if runs is not None and not outcome.failed:
@@ -554,6 +555,8 @@ class ClientConnection(Listener):
                 reply = encode_push((b"pong", args[1] if len(args) > 1 else b""), 2)
         if self.reply_mode == "on":
             self._out.append(reply)
+        elif mode == "skip" and self.reply_mode == "skip":
+            self.reply_mode = "on"
         return reply
 
     def _block(self, args: list[bytes]) -> None:
@@ -579,9 +582,7 @@ class ClientConnection(Listener):
         self._is_blocked = False
         self._blocked_size = 0
         outcome.answer(value)
-        self._keep(outcome, [b""])
-        if self.reply_mode == "skip":
-            self.reply_mode = "on"
+        self._keep(outcome, [b""], self.reply_mode)
         outcome.forget()
         self._is_ready = not (self._is_busy or self._backlog or self._chunks or self._stalled or self._closing)
         if not self._is_ready or self._parser.error is not None or self._reported or not self._read_on:
