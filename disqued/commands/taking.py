@@ -57,7 +57,7 @@ def wait_for_jobs(
 ) -> Any:
     """Block a client until a job comes into one of these queues; returns BLOCKED.
 
-    `named`: how many queues it named; `timeout_ms` 0 = for ever; `nohang`: only until it is known whether a job is there.
+    `named`: how many queues it named; `timeout_ms` 0 = for ever; `nohang`: only until it is known whether there is one.
     Raises NodeLeaving (LEAVING), OutOfMemory (OOM), but not with `nohang`.
     """
     if not nohang:
