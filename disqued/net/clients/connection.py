@@ -120,7 +120,7 @@ class ClientConnection(Listener):
         self._is_ready = False
         self._is_closed = False  #: it has closed its side of the connection
         self._outcome = Outcome(2, checked=True)  #: of the last command; what speaks RESP3, or may do all, says so here
-        self._is_blocked = False  #: the last command waits for its answer
+        self.is_blocked = False  #: the last command waits for its answer
         self._blocked_size = 0  #: bytes of the command that blocked it
         self._owes = False  #: so many replies wait for a commit that its next commands have to wait
         self._stalled = False  #: the transport has more than it wants
@@ -160,11 +160,6 @@ class ClientConnection(Listener):
     def is_unix(self) -> bool:
         """True on a Unix socket."""
         return self._daemon.is_unix_peer(self.transport)
-
-    @property
-    def is_blocked(self) -> bool:
-        """True while it waits in a blocking command."""
-        return self._is_blocked
 
     @property
     def subscriptions(self) -> int:
@@ -265,7 +260,7 @@ class ClientConnection(Listener):
         """Forget the client: it takes no job any more."""
         self._lost = self._closing = True
         self._is_ready = False
-        self._is_blocked = False
+        self.is_blocked = False
         self._drop_input()
         self._drop_output()
         handed = [job_id for names, value in self._held_handed + self._handed for job_id in names(value)]
@@ -327,7 +322,7 @@ class ClientConnection(Listener):
             if last is not None and last.hands_out and not self._lost:
                 parser.expect_again(data, commands)
         if not parser.idle or self._reported:
-            if parser.error is not None and not self._backlog and not self._is_blocked:
+            if parser.error is not None and not self._backlog and not self.is_blocked:
                 self._protocol_error()
             if parser.is_long:
                 self._is_busy, self._is_ready = True, False
@@ -348,7 +343,7 @@ class ClientConnection(Listener):
         """Keep a chunk until the client may go on, and read no more when that is enough."""
         self._chunks.append(data)
         self._chunks_size += len(data) + CHUNK_COST
-        if self._chunks_size > CHUNKS_MAX or not (self._is_blocked or self._traffic.paused):
+        if self._chunks_size > CHUNKS_MAX or not (self.is_blocked or self._traffic.paused):
             self._read_no_more()
         if self._is_busy:
             self.queue()
@@ -380,7 +375,7 @@ class ClientConnection(Listener):
 
     def resume(self) -> None:
         """Run what was put off, if the client may go on now."""
-        if self._lost or self._is_blocked or self._stalled or self._owes or self._traffic.paused:
+        if self._lost or self.is_blocked or self._stalled or self._owes or self._traffic.paused:
             return
         backlog = self._backlog
         if backlog or self._chunks:
@@ -401,7 +396,7 @@ class ClientConnection(Listener):
 
     def _go_on(self) -> None:
         """Behind the commands that were put off: take the next chunk up, or read on."""
-        if self._lost or self._is_blocked or self._backlog:
+        if self._lost or self.is_blocked or self._backlog:
             return
         if self._parser.error is not None:
             if not self._closing:
@@ -420,7 +415,7 @@ class ClientConnection(Listener):
         """The other end has closed its side; a client that waits and is not read from ends, as when that is read."""
         self._is_closed = True
         self.note_checks()
-        if not self._read_on and (self._is_blocked or self._traffic.paused) and not self._stalled:
+        if not self._read_on and (self.is_blocked or self._traffic.paused) and not self._stalled:
             self.transport.loseConnection()
 
     # What it holds.
@@ -490,7 +485,7 @@ class ClientConnection(Listener):
             self._lift_limits()
         elif self._backlog:
             self._is_ready = False
-            if not self._is_blocked:
+            if not self.is_blocked:
                 self._read_no_more()
                 self.queue()
             self.report()
@@ -560,7 +555,7 @@ class ClientConnection(Listener):
         return reply
 
     def _block(self, args: list[bytes]) -> None:
-        self._is_blocked = True
+        self.is_blocked = True
         self._is_ready = False
         if args[FEW_WORDS:]:
             self._blocked_size = weight(args)
@@ -578,8 +573,8 @@ class ClientConnection(Listener):
     def unblock(self, value: Any) -> None:
         """Answer the command that blocked the client."""
         outcome = self._outcome
-        assert self._is_blocked
-        self._is_blocked = False
+        assert self.is_blocked
+        self.is_blocked = False
         self._blocked_size = 0
         outcome.answer(value)
         self._keep(outcome, [b""], self.reply_mode)
