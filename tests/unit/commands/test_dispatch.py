@@ -262,8 +262,10 @@ def test_monitors_see_every_command_that_runs_and_no_password(bed: Bed) -> None:
         b'"CONFIG" "SET" "requirepass" "(redacted)"\r\n'
     ]
     bed.dispatch.unwatch(watcher)
+    asked = list(bed.client.asked)
     bed.run("QLEN", "q")
     assert len(watcher.lines) == 2
+    assert bed.client.asked == asked  # plain commands are looked at no more
 
 
 def test_the_first_command_after_a_rest_wakes_the_counting_of_rates() -> None:
