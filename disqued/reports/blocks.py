@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import attrs
 
-from disqued.reports import rendering
+from disqued.reports import value_formats
 from disqued.reports.charts import Chart, Format, Line, Values, spark, time_name
 from disqued.reports.layout import MEASURES, moment
 from disqued.reports.reading import Found, Reader, Row, Wanted
@@ -108,7 +108,7 @@ class Blocks:
         if self.since is None or self.until is None:
             return ""
         length = 10 if self.view.grain == "day" else 16
-        return f"{rendering.moment(self.since)[:length]} to {rendering.moment(self.until)[:length]}"
+        return f"{value_formats.moment(self.since)[:length]} to {value_formats.moment(self.until)[:length]}"
 
 
 def all_blocks(reader: Reader, view: View) -> Blocks:
@@ -125,7 +125,7 @@ def all_blocks(reader: Reader, view: View) -> Blocks:
 def _window(reader: Reader, view: View) -> tuple[str | None, str | None]:
     """From when to when queues are shown: as long as charts show, up to the newest hour or day."""
     [row] = reader.select("SELECT max(at) AS newest FROM queues WHERE grain = :grain", {"grain": view.grain})
-    newest = None if row["newest"] is None else rendering.unix_s(row["newest"])
+    newest = None if row["newest"] is None else value_formats.unix_s(row["newest"])
     if newest is None:
         return None, None
     since = moment(max(0, newest - WINDOW_S[view.grain] + STEP_S[view.grain]))
@@ -164,12 +164,12 @@ def _counts_plot(
     lines = [
         Line(label, tone, _counts(times, by_time, name)) for tone, (name, label) in zip(TONES, columns, strict=False)
     ]
-    return _plot(Chart(title, times, lines, rendering.count, step_s, axis=rendering.short))
+    return _plot(Chart(title, times, lines, value_formats.count, step_s, axis=value_formats.short))
 
 
 def _filled(rows: Sequence[Row], step_s: int) -> tuple[list[int], dict[int, Row]]:
     """Every time from the first to the last, and the rows by their times."""
-    by_time = {at: row for row in rows if (at := rendering.unix_s(row["at"])) is not None}
+    by_time = {at: row for row in rows if (at := value_formats.unix_s(row["at"])) is not None}
     if not by_time:
         return [], {}
     return list(range(min(by_time), max(by_time) + 1, step_s)), by_time
@@ -178,7 +178,7 @@ def _filled(rows: Sequence[Row], step_s: int) -> tuple[list[int], dict[int, Row]
 def _plot(chart: Chart) -> Plot:
     head = ("Time (UTC)", *(line.label for line in chart.lines))
     rows = [
-        (time_name(at, chart.step_s), *(rendering.NONE if value is None else chart.form(value) for value in values))
+        (time_name(at, chart.step_s), *(value_formats.NONE if value is None else chart.form(value) for value in values))
         for at, *values in zip(chart.times, *(line.values for line in chart.lines), strict=True)
         if any(value is not None for value in values)
     ]
@@ -226,10 +226,10 @@ def _side_by_side(title: str, name: str, points: Mapping[str, Sequence[Row]], st
     """One column of several queues."""
     times, _ = _filled([row for rows in points.values() for row in rows], step_s)
     lines = [
-        Line(rendering.text(queue, LABEL_MAX), tone, _counts(times, _filled(rows, step_s)[1], name))
+        Line(value_formats.text(queue, LABEL_MAX), tone, _counts(times, _filled(rows, step_s)[1], name))
         for tone, (queue, rows) in zip(TONES, points.items(), strict=False)
     ]
-    return _plot(Chart(title, times, lines, rendering.count, step_s, axis=rendering.short))
+    return _plot(Chart(title, times, lines, value_formats.count, step_s, axis=value_formats.short))
 
 
 def _counts(times: Sequence[int], by_time: Mapping[int, Row], name: str) -> Values:
@@ -254,7 +254,8 @@ def latencies(reader: Reader, view: View, since: str | None) -> Block:
     plots = []
     for measure in ("wait", "age"):
         columns = [
-            (rendering.text(queue, LABEL_MAX), _by_time(rows, f"{measure}_p99_us")) for queue, rows in points.items()
+            (value_formats.text(queue, LABEL_MAX), _by_time(rows, f"{measure}_p99_us"))
+            for queue, rows in points.items()
         ]
         plot = _spans_plot(f"{WHAT[measure]}: 99 % at most", columns, view.grain)
         plots += [plot] if plot else []
@@ -274,7 +275,7 @@ def _of_queue(reader: Reader, view: View, queue: str, since: str | None) -> Bloc
 
 def _by_time(rows: Sequence[Row], name: str) -> dict[int, float]:
     """What is known of one column, by unix seconds."""
-    found = ((rendering.unix_s(row["at"]), row[name]) for row in rows)
+    found = ((value_formats.unix_s(row["at"]), row[name]) for row in rows)
     return {at: float(value) for at, value in found if at is not None and value is not None}
 
 
@@ -292,7 +293,7 @@ def _spans_plot(
         for tone, (label, column) in zip(TONES, columns, strict=False)
     ]
     title = f"{title}, per {grain}"
-    return _plot(Chart(title, times, lines, rendering.span, step_s, limit=limit, steps=rendering.SPAN_STEPS))
+    return _plot(Chart(title, times, lines, value_formats.span, step_s, limit=limit, steps=value_formats.SPAN_STEPS))
 
 
 def _targets_of(reader: Reader, queue: str) -> dict[str, int]:
@@ -314,7 +315,7 @@ _REDELIVERED: Final = """
 def redelivery(reader: Reader, view: View) -> Block:
     """The share of deliveries that were not the first of their job, day by day."""
     newest = reader.slo(Wanted(limit=1)).rows
-    last = rendering.unix_s(newest[0]["date"]) if newest else None
+    last = value_formats.unix_s(newest[0]["date"]) if newest else None
     if last is None:
         return Block(None)
     since = moment(last - WINDOW_S["day"])[:10]
@@ -322,13 +323,13 @@ def redelivery(reader: Reader, view: View) -> Block:
     shares = {
         at: row["again"] / row["deliveries"]
         for row in rows
-        if row["deliveries"] and row["again"] is not None and (at := rendering.unix_s(row["date"])) is not None
+        if row["deliveries"] and row["again"] is not None and (at := value_formats.unix_s(row["date"])) is not None
     }
     if not shares:
         return Block(_newest(rows))
     times = list(range(min(shares), max(shares) + 1, DAY_S))
     line = Line("delivered again", "three", [shares.get(at) for at in times])
-    form: Format = rendering.share
+    form: Format = value_formats.share
     return Block(_newest(rows), [_plot(Chart("Redelivery per day", times, [line], form, DAY_S))])
 
 

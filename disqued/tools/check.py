@@ -16,10 +16,10 @@ import click
 
 from disqued.client.errors import ServerError
 from disqued.tools.connecting import Failed, NoAnswer, Node, Target, node_options
+from disqued.tools.console_text import short
 from disqued.tools.misuse import Words, explain
 from disqued.tools.nagios import Range, Report, State, Threshold
 from disqued.tools.program import is_extra, missing
-from disqued.tools.rendering import short
 from disqued.tools.stdio import silence
 
 RANGE: Final = Threshold()

@@ -16,10 +16,10 @@ from disqued.client.errors import AccessDenied
 from disqued.client.replies import read_number
 from disqued.client.tls import Tls
 from disqued.tools.connecting import Failed, Target, node_options, password_of
+from disqued.tools.console_text import short
 from disqued.tools.members import Member, members
 from disqued.tools.moving import Mover, Pace, Refused
 from disqued.tools.program import INTERRUPTED
-from disqued.tools.rendering import short
 from disqued.tools.values import Number
 from disqued.tools.waiting import Bar, Interrupt, bar, interruptible
 

@@ -10,7 +10,7 @@ import click
 from disqued.pipeline.dayoptions import DAY
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.run import DONE, FOUND, Run, need_tables, place_of, place_options, running
-from disqued.tools.rendering import short
+from disqued.tools.console_text import short
 from disqued.tools.values import Number
 from disqued.wire.texts import shown
 

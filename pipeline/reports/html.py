@@ -21,7 +21,7 @@ from disqued.reports import blocks
 from disqued.reports.blocks import Block, Blocks, View, all_blocks, command_line, is_over
 from disqued.reports.layout import moment
 from disqued.reports.reading import Reader, ask
-from disqued.reports.rendering import FILTERS
+from disqued.reports.value_formats import FILTERS
 
 PATIENCE_S: Final = 60.0  #: for the whole page
 QUEUES_DRAWN: Final = 10

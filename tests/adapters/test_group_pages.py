@@ -6,7 +6,7 @@ from pathlib import Path
 from disqued.web.api.commands_api import role_of
 from disqued.web.api.fields import COMMANDS
 from disqued.web.pages import actions
-from disqued.web.views import rendering as shown
+from disqued.web.views import rendering
 from tests.adapters.http import AdminClient
 from tests.adapters.inprocess import wait_until
 from tests.adapters.test_pages import OPERATOR, VIEWER, Admin, async_test, page, run, with_tokens, words
@@ -30,7 +30,7 @@ async def test_a_log_shows_its_events_and_groups(admin: Admin) -> None:
     assert "two" in part(html, "h-peek")
     assert "found 3" in words(html)
     assert "Events kept 3" in words(html)
-    assert f"Oldest event {shown.NONE}" not in words(html)
+    assert f"Oldest event {rendering.NONE}" not in words(html)
     assert 'data-length="Events kept"' in html
     await run(client.running, "QGET", "events", "mailers", "EX", 60)
     await run(client.running, "QGET", "events", "mailers", "EX", 0)

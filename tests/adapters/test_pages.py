@@ -12,8 +12,7 @@ import pytest
 import pytest_twisted
 
 from disqued.web.pages import actions, assets, lines
-from disqued.web.views import queue_views
-from disqued.web.views import rendering as shown
+from disqued.web.views import queue_views, rendering
 from disqued.web.views.job_views import Search
 from disqued.web.views.queue_views import PAGE_ROWS
 from tests.adapters.http import AdminClient
@@ -78,7 +77,7 @@ async def test_names_and_bodies_are_never_markup(admin: Admin) -> None:
     client = admin()
     queue, body = b"\"><script>alert(1)</script>'", b"</pre><script>alert(2)</script>"
     job_id = await add(client, queue, body)
-    for path in ("/", "/queues", f"/queues/{shown.segment(queue)}", f"/jobs/{job_id}", "/queues?q=%3Cscript%3E"):
+    for path in ("/", "/queues", f"/queues/{rendering.segment(queue)}", f"/jobs/{job_id}", "/queues?q=%3Cscript%3E"):
         html = await page(client, path)
         assert re.findall(r"<script(?! type=\"module\" src=\"/static/)", html) == [], path
     assert "&lt;script&gt;alert(2)" in await page(client, f"/jobs/{job_id}")
@@ -89,7 +88,7 @@ async def test_any_bytes_name_a_queue(admin: Admin) -> None:
     client = admin()
     for queue in (b"a/b%2F c?d#e", b"\xff\x00\n", "köln \u202e".encode(), b"x" * 300):
         await add(client, queue, "x")
-        path = f"/queues/{shown.segment(queue)}"
+        path = f"/queues/{rendering.segment(queue)}"
         assert f'href="{path}"' in await page(client, "/queues")
         assert "<dt>Jobs waiting</dt><dd>1</dd>" in await page(client, path)
 
@@ -421,15 +420,19 @@ def test_the_loop_of_redis_cli_ends_on_what_is_no_cursor(tmp_path: Path, answer:
     ],
 )
 def test_spans_are_shown_in_two_units(value: int | None, text: str) -> None:
-    assert shown.span(value) == text
+    assert rendering.span(value) == text
 
 
 def test_marks_that_turn_text_are_seen() -> None:
-    assert shown.name("a\u202eb".encode()) == "a\\u202eb"
+    assert rendering.name("a\u202eb".encode()) == "a\\u202eb"
     # Nobody sees a blank at an end.
-    assert [shown.name(raw) for raw in (b" ", b" a b ", "\u3000a".encode())] == ["\\x20", "\\x20a b\\x20", "\\u3000a"]
-    assert shown.name(b"a\xffb\n") == "a\\xffb\\x0a"
-    assert shown.name(b"x" * 300, 10) == "x" * 10 + "…"
+    assert [rendering.name(raw) for raw in (b" ", b" a b ", "\u3000a".encode())] == [
+        "\\x20",
+        "\\x20a b\\x20",
+        "\\u3000a",
+    ]
+    assert rendering.name(b"a\xffb\n") == "a\\xffb\\x0a"
+    assert rendering.name(b"x" * 300, 10) == "x" * 10 + "…"
 
 
 @async_test

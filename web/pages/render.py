@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 import disqued
-from disqued.reports.rendering import FILTERS, count
+from disqued.reports.value_formats import FILTERS, count
 from disqued.web.gateway import NAME_MAX
 from disqued.web.http.exchange import HTML, Asked, Param, Reply, Role, Visitor
 from disqued.web.http.origins import header

@@ -8,7 +8,7 @@ import re
 from typing import Any, Final
 from urllib.parse import quote_from_bytes
 
-from disqued.reports.rendering import NONE, count, escaped, moment_us, visible
+from disqued.reports.value_formats import NONE, count, escaped, moment_us, visible
 
 #: Names that cannot be a segment of a path: browsers take dots for something else, quoted or not.
 NO_SEGMENTS: Final = frozenset({b"", b".", b".."})

@@ -185,7 +185,7 @@ def _plans(  # noqa: PLR0917 - they stand as in `Plan`
 
 def _tell(figures: Any, more: dict[str, Any], *, as_json: bool, as_csv: bool) -> None:
     from disqued.tools.bench import report
-    from disqued.tools.rendering import console
+    from disqued.tools.console_text import console
 
     if as_json:
         click.echo(json.dumps(report.as_object(figures, more)))

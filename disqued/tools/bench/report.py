@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from disqued.tools.bench.crew import PERCENTILES, Figures
-from disqued.tools.rendering import short
+from disqued.tools.console_text import short
 
 if TYPE_CHECKING:
     from rich.table import Table

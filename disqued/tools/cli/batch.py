@@ -15,11 +15,11 @@ from typing import BinaryIO, Final
 import attrs
 
 from disqued.client.errors import Uncertain
+from disqued.tools.cli.command_lines import BadLine, split
 from disqued.tools.cli.documents import Documents
 from disqued.tools.cli.link import Link
 from disqued.tools.cli.printing import Form
 from disqued.tools.cli.replies import Kind, Reply
-from disqued.tools.cli.tokens import BadLine, split
 from disqued.tools.program import DONE, FAILED
 
 #: Commands behind which a connection tells what happens elsewhere.

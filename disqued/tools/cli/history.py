@@ -11,7 +11,7 @@ from typing import Final
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from disqued.tools.cli.tokens import BadLine, split
+from disqued.tools.cli.command_lines import BadLine, split
 
 VARIABLE: Final = "DISQUED_CLI_HISTORY"
 _DEFAULT: Final = "~/.disqued_cli_history"

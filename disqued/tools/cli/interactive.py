@@ -24,10 +24,10 @@ from prompt_toolkit.styles import Style
 
 from disqued.client.errors import DisquedError
 from disqued.tools.cli.batch import HELP, LEAVING, Runner, repetition
+from disqued.tools.cli.command_lines import BadLine, split
 from disqued.tools.cli.documents import Documents
 from disqued.tools.cli.history import open_history
 from disqued.tools.cli.link import Link
-from disqued.tools.cli.tokens import BadLine, split
 
 _STYLE: Final = Style.from_dict({"hint": "fg:ansibrightblack"})
 LONG_S: Final = 0.5  #: how long a command takes that is told so

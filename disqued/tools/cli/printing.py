@@ -11,8 +11,8 @@ Bytes in, bytes out; each ends with its line.  Source: redis-cli 7, observed.
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
+from disqued.tools.cli.command_lines import quoted
 from disqued.tools.cli.replies import Kind, Reply
-from disqued.tools.cli.tokens import quoted
 
 Form: TypeAlias = Callable[[Reply], bytes]
 

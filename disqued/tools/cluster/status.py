@@ -7,8 +7,8 @@ import click
 
 from disqued.tools.cluster_views import NodeView, look_at_all, problems
 from disqued.tools.connecting import Target, node_options
+from disqued.tools.console_text import console, size
 from disqued.tools.members import ID_SHOWN, members
-from disqued.tools.rendering import console, size
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -98,7 +98,7 @@ class Shown:
             if as_json:
                 click.echo(json.dumps(self._object()))
             else:
-                from disqued.tools.rendering import console
+                from disqued.tools.console_text import console
                 from disqued.tools.top.screen import draw
 
                 console().print(draw(self._view(), str(self.target), self.limit or LINES, keys=False))

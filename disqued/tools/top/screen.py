@@ -22,8 +22,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from disqued.tools.console_text import count, short, size, span
 from disqued.tools.members import ID_SHOWN
-from disqued.tools.rendering import count, short, size, span
 from disqued.tools.top.table_rows import ORDERS, NodeRow, QueueRow
 from disqued.wire.texts import shown
 

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from disqued.reports import rendering
+from disqued.reports import value_formats
 from disqued.reports.charts import HEIGHT, WIDTH, Chart, Line, scale, spark, time_label, time_step
 from disqued.wire import texts
 
@@ -19,7 +19,7 @@ def chart(
     *values: float | None, times: list[int] | None = None, limit: float | None = None, label: str = "acks"
 ) -> Chart:
     at = times if times is not None else [START + HOUR * number for number in range(len(values))]
-    return Chart("Jobs per hour", at, [Line(label, "one", values)], rendering.count, HOUR, limit=limit)
+    return Chart("Jobs per hour", at, [Line(label, "one", values)], value_formats.count, HOUR, limit=limit)
 
 
 def path_of(drawn: str) -> str:
@@ -40,11 +40,15 @@ def test_a_grid_reaches_the_highest_value_in_few_round_steps(highest: float, gri
 
 def test_a_grid_of_spans_has_steps_of_clocks() -> None:
     seconds = 1_000_000
-    assert [rendering.span(value) for value in scale(100 * seconds, rendering.SPAN_STEPS)] == [
+    assert [value_formats.span(value) for value in scale(100 * seconds, value_formats.SPAN_STEPS)] == [
         "0", "30 s", "1 min", "1 min 30 s", "2 min",
     ]  # fmt: skip
-    assert [rendering.span(value) for value in scale(0.9 * seconds, rendering.SPAN_STEPS)] == ["0", "500 ms", "1 s"]
-    assert [rendering.span(value) for value in scale(5 * 3_600 * seconds, rendering.SPAN_STEPS)] == [
+    assert [value_formats.span(value) for value in scale(0.9 * seconds, value_formats.SPAN_STEPS)] == [
+        "0",
+        "500 ms",
+        "1 s",
+    ]
+    assert [value_formats.span(value) for value in scale(5 * 3_600 * seconds, value_formats.SPAN_STEPS)] == [
         "0", "2 h", "4 h", "6 h",
     ]  # fmt: skip
 
@@ -113,13 +117,13 @@ def test_a_small_line_has_its_highest_value_at_the_top() -> None:
 @pytest.mark.parametrize(
     ("us", "text"),
     [
-        (None, rendering.NONE), (0, "0"), (850, "850 µs"), (1_500, "1.5 ms"), (999_700, "1000 ms"),
+        (None, value_formats.NONE), (0, "0"), (850, "850 µs"), (1_500, "1.5 ms"), (999_700, "1000 ms"),
         (2_354_000, "2.35 s"), (59_990_000, "60 s"), (250_000_000, "4 min 10 s"), (3_600_000_000, "1 h"),
         (183_600_000_000, "2 d 3 h"),
     ],
 )  # fmt: skip
 def test_spans_are_short_to_read(us: int | None, text: str) -> None:
-    assert rendering.span(us) == text
+    assert value_formats.span(us) == text
 
 
 @pytest.mark.parametrize(
@@ -127,12 +131,12 @@ def test_spans_are_short_to_read(us: int | None, text: str) -> None:
     [(0, "0"), (850, "850"), (8_000, "8000"), (12_000, "12 k"), (1_500_000, "1.5 M"), (3e12, "3 T")],
 )
 def test_numbers_beside_a_grid_are_short(number: float, text: str) -> None:
-    assert rendering.short(number) == text
+    assert value_formats.short(number) == text
 
 
 def test_shares_keep_what_is_small() -> None:
-    assert [rendering.share(part) for part in (None, 0, 0.0003, 0.031, 0.25, 1)] == [
-        rendering.NONE,
+    assert [value_formats.share(part) for part in (None, 0, 0.0003, 0.031, 0.25, 1)] == [
+        value_formats.NONE,
         "0 %",
         "0.03 %",
         "3.1 %",
@@ -142,17 +146,17 @@ def test_shares_keep_what_is_small() -> None:
 
 
 def test_moments_are_read_as_they_were_written() -> None:
-    assert rendering.unix_s("2026-11-22T00:00:00Z") == rendering.unix_s("2026-11-22") == START
-    assert rendering.unix_s("2026-99-99") is None
-    assert rendering.moment("2026-11-22T10:00:00Z") == "2026-11-22 10:00:00"
-    assert rendering.moment_us(START * 1_000_000 + 250_000) == "2026-11-22 00:00:00.250"
-    assert rendering.moment_us(2**62) == "beyond the calendar"
+    assert value_formats.unix_s("2026-11-22T00:00:00Z") == value_formats.unix_s("2026-11-22") == START
+    assert value_formats.unix_s("2026-99-99") is None
+    assert value_formats.moment("2026-11-22T10:00:00Z") == "2026-11-22 10:00:00"
+    assert value_formats.moment_us(START * 1_000_000 + 250_000) == "2026-11-22 00:00:00.250"
+    assert value_formats.moment_us(2**62) == "beyond the calendar"
 
 
 def test_nothing_in_a_text_is_hidden() -> None:
-    assert rendering.text("a\u202eb\x00\U000e0041") == "a\\u202eb\\x00\\U000e0041"
-    assert rendering.text("x" * 300, 3) == "xxx…"
-    assert (rendering.text(""), rendering.text(None)) == ("(empty)", rendering.NONE)
+    assert value_formats.text("a\u202eb\x00\U000e0041") == "a\\u202eb\\x00\\U000e0041"
+    assert value_formats.text("x" * 300, 3) == "xxx…"
+    assert (value_formats.text(""), value_formats.text(None)) == ("(empty)", value_formats.NONE)
 
 
 @pytest.mark.parametrize(

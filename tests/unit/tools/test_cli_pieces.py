@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disqued.tools.cli.batch import repetition
+from disqued.tools.cli.command_lines import BadLine, quoted, split
 from disqued.tools.cli.documents import Documents, follow
 from disqued.tools.cli.history import is_secret
 from disqued.tools.cli.interactive import hint_of
 from disqued.tools.cli.replies import BadProtocol, Closed, Kind, Reply, read_reply
-from disqued.tools.cli.tokens import BadLine, quoted, split
 from disqued.wire.replies import encode
 from tests.fakes import Client, Daemon
 

@@ -6,8 +6,8 @@ import pytest
 from disqued.tools.cluster.joining import check_addresses
 from disqued.tools.cluster_views import Line, NodeView, problems, read_lines, unseen
 from disqued.tools.connecting import Failed, Target
+from disqued.tools.console_text import count, size, span
 from disqued.tools.members import Member, named
-from disqued.tools.rendering import count, size, span
 
 A, B, C = "a" * 40, "b" * 40, "c" * 40
 

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from disqued.tools.bench.crew import Figures, Tally
 from disqued.tools.bench.report import as_table
-from disqued.tools.rendering import NAME_SHOWN, short
+from disqued.tools.console_text import NAME_SHOWN, short
 from disqued.tools.top.screen import View, draw
 from disqued.tools.top.table_rows import NodeRow, QueueRow
 
