@@ -41,7 +41,17 @@ COMPILED = (
     *(f"commands/{name}.py" for name in ("dispatch", "parse_cache", "runnable")),
     *(
         f"wire/{name}.py"
-        for name in ("brief", "eventlines", "fields", "frames", "jobdump", "logmessages", "messages", "requests")
+        for name in (
+            "brief",
+            "eventlines",
+            "fields",
+            "frames",
+            "jobdump",
+            "logmessages",
+            "messages",
+            "pieces",
+            "requests",
+        )
     ),
     *(f"net/clients/{name}.py" for name in ("connection", "traffic")),
     *(f"net/cluster/{name}.py" for name in ("linkinbox", "linkqueue")),

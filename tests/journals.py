@@ -73,7 +73,7 @@ def opened(directory: Path, **options: Any) -> tuple[AofStore, list[Record]]:
     store = make(directory, **options)
     try:
         store.open()
-        return store, list(store.load())
+        return store, [record for record in store.load() if isinstance(record, tuple)]  # and no pauses
     except StoreError:
         store.close()
         raise

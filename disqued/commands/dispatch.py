@@ -38,6 +38,7 @@ from disqued.commands.table import PLAIN, Command, Flag, find, parse
 from disqued.core.node import Call, Node
 from disqued.errors import CommandError, InternalError, JournalFailed, Loading, OutOfMemory, WrongArity
 from disqued.wire.brief import encode_error
+from disqued.wire.pieces import Text
 
 
 class Issuer(Protocol):
@@ -99,7 +100,7 @@ class Outcome:
         self.entry: Command | None = None  #: None = there is no such command
         self.value: Any = None  #: what the command returned, the CommandError that refused it, or BLOCKED
         self.failed: bool = False  #: `value` is a CommandError
-        self.reply: bytes = b""  #: `value` encoded
+        self.reply: Text = b""  #: `value` encoded
 
     def answer(self, value: Any) -> None:
         """Take the value, or the CommandError, that the blocked command is answered in a later step."""

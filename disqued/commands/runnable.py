@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
 
+from disqued.wire.pieces import Text
+
 #: Returned by a command whose client is now blocked: its reply comes in a later step.
 BLOCKED: Final = object()
 
@@ -35,8 +37,8 @@ class Runnable:
     parse_cached: Callable[
         [list[bytes]], Any
     ]  #: its words, with its name -> the call; from a parse cache if it has one
-    encode2: Callable[[Any], bytes]  #: of its replies, for RESP2
-    encode3: Callable[[Any], bytes]  #: for RESP3
+    encode2: Callable[[Any], Text]  #: of its replies, for RESP2
+    encode3: Callable[[Any], Text]  #: for RESP3
     adds_data: bool  #: it is refused when memory is full
     needs_journal: bool  #: it is refused while nothing can be made durable
     hands_out: bool  #: its reply is jobs that are now with the client
@@ -47,8 +49,8 @@ class Runnable:
     tally: Tally
 
     def prepare(
-        self, parse_cached: Callable[[list[bytes]], Any], encode2: Callable[[Any], bytes],
-        encode3: Callable[[Any], bytes], handed: Callable[[Any], list[bytes]],
+        self, parse_cached: Callable[[list[bytes]], Any], encode2: Callable[[Any], Text],
+        encode3: Callable[[Any], Text], handed: Callable[[Any], list[bytes]],
         promised: Callable[[Any], Iterable[bytes]] | None, *, adds_data: bool, needs_journal: bool, hands_out: bool,
     ) -> None:  # fmt: skip
         """Take what it is run by, and count from zero."""

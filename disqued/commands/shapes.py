@@ -10,19 +10,20 @@ from typing import Any, Final
 import attrs
 
 from disqued.wire.brief import encode_fetched2, encode_fetched3, encode_integer, encode_status, ids_of_jobs
+from disqued.wire.pieces import Text, joined
 from disqued.wire.replies import Status, encode, encode_push
 
-Encoder = Callable[[Any], bytes]
+Encoder = Callable[[Any], Text]
 
 #: Returned by a command that has no reply at all.
 NO_REPLY: Final = object()
 
 
-def _encode2(value: Any) -> bytes:
+def _encode2(value: Any) -> Text:
     return encode(value, 2)
 
 
-def _encode3(value: Any) -> bytes:
+def _encode3(value: Any) -> Text:
     return encode(value, 3)
 
 
@@ -171,6 +172,6 @@ def pushes(text: str) -> Shape:
     return Shape(
         f"for each: {text}",
         lambda value: isinstance(value, list) and all(isinstance(row, tuple) for row in value),
-        lambda rows: b"".join(encode_push(row, 2) for row in rows),
-        lambda rows: b"".join(encode_push(row, 3) for row in rows),
+        lambda rows: joined([encode_push(row, 2) for row in rows]),
+        lambda rows: joined([encode_push(row, 3) for row in rows]),
     )

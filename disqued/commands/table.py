@@ -33,6 +33,7 @@ from disqued.commands.shapes import Shape
 from disqued.commands.values import BYTES, Kind
 from disqued.core.node import Call
 from disqued.errors import CommandError, EmptyKey, SyntaxFault, TooManyWords, UnknownCommand, WrongArity
+from disqued.wire.pieces import Text
 
 WORDS_MAX = 1_024  #: words of a command at most, but for those that take very many job ids
 LONG = 500  #: words of a command on many job ids that are dealt with in one step
@@ -183,7 +184,7 @@ class Command(Runnable):
     is_of_connection: bool = False  #: it concerns the connection that it comes on, and means nothing without that
     is_large: bool = False  #: what it is sent may be as large as a job
 
-    def encoder(self, protocol: int) -> Callable[[Any], bytes]:
+    def encoder(self, protocol: int) -> Callable[[Any], Text]:
         """The encoder of this command's replies for RESP 2 or 3."""
         return self.encode2 if protocol == 2 else self.encode3
 

@@ -165,12 +165,12 @@ class WqEnqueue:
     def _aliases(self, node: Node, client: Client) -> list[bytes]:
         """What makes the tasks unique, in their order.  Raises DuplicateTask (DUPLICATE)."""
         anywhere = _looks_anywhere(node, client)
-        for task in self.tasks:
-            job = node.tasks.first_unique(self.queue, task, anywhere=anywhere)
+        aliases = list(map(unique_alias, self.tasks))
+        for alias in aliases:
+            job = node.tasks.first_unique(self.queue, alias, anywhere=anywhere)
             if job is not None:
                 node.state.counters.unique_refused += 1
                 raise DuplicateTask(job.id)
-        aliases = list(map(unique_alias, self.tasks))
         is_claimed = any(node.inquiries.is_claimed(self.queue, alias, anywhere=anywhere) for alias in aliases)
         if is_claimed:
             raise DuplicateTask(soon=True)

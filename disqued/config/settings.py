@@ -252,7 +252,9 @@ class ClientSettings(Section):
         512 * _MB,
         "Longest argument of a command, and with it the longest body of a job. A longer one is refused by its "
         "declared length, before anything is kept for it. The nodes of a cluster need the same value: a node "
-        "ends the link on which a job comes that is too large for it.",
+        "ends the link on which a job comes that is too large for it. Other clients have their turn while a long "
+        "body is read, stored in a journal, copied and sent, a part at a time; a unique task of more than 170 MB, "
+        "whose hash is taken at once, and a change of the store are what holds them up for 100 ms.",
         unit="bytes",
         mutable=True,
     )

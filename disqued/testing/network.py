@@ -24,6 +24,7 @@ from disqued.core.node import Node
 from disqued.testing.clock import NodeClock
 from disqued.testing.events import Events
 from disqued.wire.messages import encode
+from disqued.wire.pieces import whole
 
 HELD_MAX = 20_000  #: messages that wait for a blocked link at most; the newest are dropped
 DIAL_TIMEOUT_MS = 2_000
@@ -126,7 +127,7 @@ class Link:
             network.dropped += max(0, len(messages) - room)
             return
         now = self._path.source.node.state.now
-        self._launch([encode(message, now) for message in messages])
+        self._launch([whole(encode(message, now)) for message in messages])
 
     def _launch(self, batch: list[bytes]) -> None:
         network, path = self._network, self._path
@@ -181,7 +182,7 @@ class Link:
         held, self._held = self._held, []
         if held and self.is_open and self._path.source.is_up:
             now = self._path.source.clock.now()
-            self._launch([encode(message, now) for message in held])
+            self._launch([whole(encode(message, now)) for message in held])
 
     def close(self, *, loses: bool) -> None:
         """End the link; what is under way arrives still, or is lost."""

@@ -7,6 +7,8 @@ the core, for every ADDJOB, GETJOB and ACKJOB ends here.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from disqued.wire.pieces import Text, text_of
+
 #: Headers of words shorter than this are spelt in advance.
 SMALL_LENGTH: Final = 1024
 #: Integers below this are spelt in advance.
@@ -72,10 +74,10 @@ _ONE_JOB_HEADERS: Final = [b"*1\r\n%b" % header for header in _QUEUE_HEADERS]
 _WORD_HEADERS: Final = [b"\r\n$%d\r\n" % length for length in range(SMALL_LENGTH)]
 
 
-def encode_jobs(jobs: Sequence[tuple[bytes, bytes, bytes]]) -> bytes:
+def encode_jobs(jobs: Sequence[tuple[bytes, bytes, bytes]]) -> Text:
     """Spell what GETJOB answers without counters: [(queue, id, body), ...].
 
-    Every word is copied once, by the join.
+    A word is copied once, by the join, and not at all where the reply is large.
     """
     if len(jobs) == 1:  # nearly always
         queue, job_id, body = jobs[0]
@@ -92,20 +94,20 @@ def encode_jobs(jobs: Sequence[tuple[bytes, bytes, bytes]]) -> bytes:
         parts.append(_WORD_HEADERS[size] if size < SMALL_LENGTH else b"\r\n$%d\r\n" % size)
         parts.append(body)
         parts.append(b"\r\n")
-    return b"".join(parts)
+    return text_of(parts)
 
 
-def encode_fetched2(rows: Any) -> bytes:
+def encode_fetched2(rows: Any) -> Text:
     """Spell what GETJOB answers in RESP2: rows as `encode_jobs` has them, or with counters behind; None = nothing."""
     return b"*-1\r\n" if rows is None else _encode_rows(rows)
 
 
-def encode_fetched3(rows: Any) -> bytes:
+def encode_fetched3(rows: Any) -> Text:
     """Spell it in RESP3."""
     return b"_\r\n" if rows is None else _encode_rows(rows)
 
 
-def _encode_rows(rows: Any) -> bytes:
+def _encode_rows(rows: Any) -> Text:
     if not rows or len(rows[0]) == 3:
         return encode_jobs(rows)
     parts = [b"*%d\r\n" % len(rows)]
@@ -116,7 +118,7 @@ def _encode_rows(rows: Any) -> bytes:
                 parts += (b"$%d\r\n" % len(value), value, b"\r\n")
             else:
                 parts.append(encode_integer(value))
-    return b"".join(parts)
+    return text_of(parts)
 
 
 def ids_of_jobs(rows: Any) -> list[bytes]:

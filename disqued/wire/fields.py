@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from disqued.core.model.ids import is_job_id
 from disqued.core.model.messages import NAMES, Message
+from disqued.wire.pieces import Text
 
 JOB_ID_MAX: Final = 255  #: bytes that the length of an id may say; what is no id is refused
 
@@ -13,7 +14,7 @@ class Codec(NamedTuple):
     """How a kind of message is written and read."""
 
     layout: str  #: the bytes behind the kind: each part with its size, or with a length before it
-    encode: Callable[[Message, int], bytes]  #: the second argument is the monotonic clock
+    encode: Callable[[Message, int], Text]  #: the second argument is the monotonic clock
     decode: Callable[[bytes], Message]
 
 

@@ -30,7 +30,7 @@ Nothing here keeps time and nothing blocks; lengths are bytes, and each is check
 import hmac
 import ipaddress
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from struct import Struct
 from typing import Final, NoReturn, Protocol
@@ -38,6 +38,7 @@ from typing import Final, NoReturn, Protocol
 from disqued.core.model.ids import NODE_ID_LENGTH
 from disqued.core.model.messages import NODE_OWN, Greeting, Message
 from disqued.wire import messages
+from disqued.wire.pieces import Arriving, Text, slices
 
 MAGIC: Final = b"disqued"
 VERSION: Final = 1
@@ -88,10 +89,10 @@ class BadFrame(Exception):
 class Codec(Protocol):
     """How one message is written; `disqued.wire.messages` is one."""
 
-    def encode(self, message: Message, now: int) -> bytes:
+    def encode(self, message: Message, now: int) -> Text:
         """Write a message; its deadlines become what is left of them at `now`."""
 
-    def decode(self, data: bytes) -> Message:
+    def decode(self, text: Text) -> Message:
         """Read a message.  Raises `disqued.wire.messages.BadMessage`."""
 
 
@@ -111,7 +112,7 @@ class Reader(Protocol):
     def feed(self, data: bytes) -> None:
         """Take bytes; who feeds without taking messages out keeps all of them in memory."""
 
-    def next(self) -> bytes | None:
+    def next(self) -> Text | None:
         """Take out a message; None = it is not here yet.  Raises BadFrame."""
 
 
@@ -362,10 +363,9 @@ def _is_host(host: bytes) -> bool:
 # --- Frames ----------------------------------------------------------------------------------------------------------
 
 
-def pieces(text: bytes) -> Iterable[memoryview]:
+def pieces(text: Text) -> Iterator[bytes | memoryview]:
     """Cut a message into parts for `FrameWriter.piece`."""
-    whole = memoryview(text)
-    return (whole[at : at + PIECE_BYTES] for at in range(0, len(text), PIECE_BYTES))
+    return slices(text, PIECE_BYTES)
 
 
 class FrameWriter:
@@ -409,16 +409,6 @@ class FrameWriter:
         return frame + mac.digest()
 
 
-class _Unfinished:
-    """A message of which pieces are missing."""
-
-    __slots__ = ("data", "size")
-
-    def __init__(self, size: int) -> None:
-        self.size: int = size
-        self.data: bytearray = bytearray()
-
-
 def _length_of(data: bytes | bytearray) -> int:
     """The length of the frame that these bytes begin with."""
     length: int = _SIZE.unpack_from(data)[0]
@@ -436,14 +426,14 @@ class FrameReader:
         self._sequence = 0
         self._data = bytearray()
         self._read = b""  #: that is not in there yet: nearly always it is a frame, and no more
-        self._ready: list[bytes] = []
+        self._ready: list[Text] = []
         self._taken = 0  #: of these
-        self._unfinished: _Unfinished | None = None
+        self._unfinished: Arriving | None = None
 
     @property
     def buffered(self) -> int:
         """Bytes that are kept: of frames and of messages that are not complete."""
-        return len(self._data) + len(self._read) + (len(self._unfinished.data) if self._unfinished is not None else 0)
+        return len(self._data) + len(self._read) + (self._unfinished.got if self._unfinished is not None else 0)
 
     def feed(self, data: bytes) -> None:
         """Take bytes; who feeds without taking messages out keeps all of them in memory."""
@@ -451,7 +441,7 @@ class FrameReader:
             self._data += self._read
         self._read = data
 
-    def next(self) -> bytes | None:
+    def next(self) -> Text | None:
         """Take out a message; None = it is not here yet.  Raises BadFrame."""
         while self._taken == len(self._ready):
             if not self._take_frame():
@@ -500,9 +490,9 @@ class FrameReader:
         else:
             raise BadFrame("malformed", f"a frame of type {kind}; 1 and 2 are allowed")
 
-    def _batch(self, frame: bytes) -> list[bytes]:
+    def _batch(self, frame: bytes) -> list[Text]:
         """The messages of a frame; none of them is handed out unless all are sound."""
-        texts: list[bytes] = []
+        texts: list[Text] = []
         at, end, largest = _HEAD_BYTES, len(frame) - _MAC_BYTES, self._largest
         while at < end:
             start = at + _SIZE_BYTES
@@ -524,13 +514,13 @@ class FrameReader:
         if self._unfinished is None:
             if size > self._largest:
                 self._refuse_size(size)
-            self._unfinished = _Unfinished(size)
+            self._unfinished = Arriving(size, messages.place_of_body)
         whole = self._unfinished
-        if size != whole.size or len(whole.data) + len(body) - _SIZE.size > size:
+        if size != whole.size or whole.got + len(body) - _SIZE.size > size:
             raise BadFrame("malformed", "a piece that does not belong to the message begun")
-        whole.data += body[_SIZE.size :]
-        if len(whole.data) == size:
-            self._ready, self._taken = [bytes(whole.data)], 0
+        whole.add(body[_SIZE.size :])
+        if whole.got == size:
+            self._ready, self._taken = [whole.text()], 0
             self._unfinished = None
 
     def _refuse_size(self, size: int) -> NoReturn:

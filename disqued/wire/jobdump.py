@@ -72,6 +72,7 @@ from disqued.core.model.outbox import (
     Record,
 )
 from disqued.core.model.queues import PAUSE_NAMES
+from disqued.wire.pieces import LARGE, Pieces, Text, grouped, whole
 
 FORMAT: Final = 1
 NAMED_FORMAT: Final = 2
@@ -114,6 +115,11 @@ class BadRecord(ValueError):
 
 
 def encode_job(job: Job, offset: int, state: int = ACTIVE) -> bytes:
+    """Write a job down as one object, whatever its size."""
+    return whole(job_text(job, offset, state))
+
+
+def job_text(job: Job, offset: int, state: int = ACTIVE) -> Text:
     """Write a job down; `offset` is added to its deadlines, `state` is what the reader is to know of its place."""
     job_id = job.id
     queue = job.queue
@@ -121,16 +127,19 @@ def encode_job(job: Job, offset: int, state: int = ACTIVE) -> bytes:
     options = job.options
     holders = job.holders
     requeue_at = job.requeue_at
+    size = len(body)
     head = _pack_job(
         # One that is done stays so, whatever else is known of places.
         FORMAT, JOB_ADDED, ACKED if job.state == ACKED else state, job.flags & _KNOWN_FLAGS, len(job_id),
         options.replicate, len(holders) if holders else 0,
-        len(queue), len(body), job.ctime, job.expires_at + offset, requeue_at + offset if requeue_at else 0,
+        len(queue), size, job.ctime, job.expires_at + offset, requeue_at + offset if requeue_at else 0,
         options.ttl_ms, options.retry_ms, options.delay_ms,
         job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,
     )  # fmt: skip
     if options.kind or isinstance(job, NamedJob):
         head = _encode_name(job) + head
+    if size > LARGE:
+        return Pieces(grouped([head, job_id, queue, body, *sorted(holders or ())]))
     if holders:
         return b"".join((head, job_id, queue, body, *sorted(holders)))
     return head + job_id + queue + body
@@ -193,7 +202,7 @@ class _Written:
 _LAST_WRITTEN: Final = _Written()
 
 
-def encode_copy(job: Job, now: int, prefix: bytes = b"") -> bytes:
+def encode_copy(job: Job, now: int, prefix: bytes = b"") -> Text:
     """Write a job down for another node, behind a prefix; `now` is the monotonic clock of this one."""
     last = _LAST_WRITTEN
     if not last.is_of(job):
@@ -205,6 +214,8 @@ def encode_copy(job: Job, now: int, prefix: bytes = b"") -> bytes:
     )  # fmt: skip
     if job.options.kind or isinstance(job, NamedJob):
         prefix += _encode_name(job)
+    if last.body_length > LARGE:
+        return Pieces(grouped((prefix, head, job.id, job.queue, job.body, last.holders)))
     return b"".join((prefix, head, job.id, job.queue, job.body, last.holders))
 
 
@@ -251,17 +262,21 @@ class _Read:
 _LAST_READ: Final = _Read()
 
 
-def decode_copy(data: bytes, start: int = 0) -> StoredJob:
-    """Read a copy back that begins there; its deadlines are what is left of them.  Raises BadRecord."""
+def decode_copy(data: bytes, start: int = 0, body: bytes | None = None) -> StoredJob:
+    """Read a copy back that begins there; its deadlines are what is left of them.  Raises BadRecord.
+
+    `body`: the body, where the data are without it.
+    """
     last = _LAST_READ
     if (
-        data[start : start + _HEAD_SIZE] == last.head
+        body is None
+        and data[start : start + _HEAD_SIZE] == last.head
         and data[start + _WISHES_START : start + _WISHES_END] == last.wishes
     ):
         job = _decode_alike(data, start, last)
         if job is not None:
             return job
-    return _decode_other(data, start, last)
+    return _decode_other(data, start, last, body)
 
 
 def _decode_alike(data: bytes, start: int, last: _Read) -> StoredJob | None:
@@ -295,13 +310,13 @@ def _decode_alike(data: bytes, start: int, last: _Read) -> StoredJob | None:
     ))  # fmt: skip
 
 
-def _decode_other(data: bytes, start: int, last: _Read) -> StoredJob:
+def _decode_other(data: bytes, start: int, last: _Read, body: bytes | None) -> StoredJob:
     """Read any copy; what it has in common with the next one is remembered."""
     begins = data[start : start + len(_JOB_START)]
     if begins == _JOB_START:
-        job = _decode_job(data, start)
+        job = _decode_job(data, start, body)
     elif begins == _NAMED_START:
-        job = _decode_named(data, start)
+        job = _decode_named(data, start, body)
     else:
         raise BadRecord(f"{begins!r} begins no copy of a job; {_JOB_START!r} and {_NAMED_START!r} do")
     _, _, _, state, flags, _, holders, _, expires, requeue, *_ = job
@@ -313,7 +328,7 @@ def _decode_other(data: bytes, start: int, last: _Read) -> StoredJob:
         raise BadRecord(f"a copy with a span that is not in 0 to {SPAN_MAX_MS} ms")
     if holders is not None and len(holders) > HOLDERS_MAX:
         raise BadRecord(f"a copy with {len(holders)} holders; allowed are {HOLDERS_MAX}")
-    if begins == _JOB_START:
+    if begins == _JOB_START and body is None:
         last.note(data, start, job)
     return job
 
@@ -338,6 +353,27 @@ def encode_event(record: Record, wall: int) -> bytes:
     job_id, tail = (b"", b"") if kind == FLUSHED else record[1:]
     head = _EVENT.pack(FORMAT, kind, wall, len(job_id), len(tail))
     return b"".join((head, job_id, tail))
+
+
+def place_in_copy(data: bytes, start: int = 0) -> tuple[int, int] | None:
+    """Find where the body of a job begins and ends that begins there; None: it is not large, or not to be seen yet."""
+    if data[start : start + len(_NAMED_START)] == _NAMED_START and len(data) >= start + _NAMED.size:
+        start += _NAMED.size + _NAMED.unpack_from(data, start)[3]
+    if len(data) < start + _JOB_SIZE or data[start : start + len(_JOB_START)] != _JOB_START:
+        return None
+    _, _, _, _, id_length, _, _, queue_length, body_length = _HEAD.unpack_from(data, start)
+    body_start: int = start + _JOB_SIZE + id_length + queue_length
+    return (body_start, body_start + body_length) if body_length > LARGE else None
+
+
+def decode_text(text: Text) -> Record:
+    """Read one record back, of which a large body (`place_in_copy`) may be an object of its own.  Raises BadRecord."""
+    if not isinstance(text, Pieces):
+        return decode_record(text)
+    data, body = text.parts[0] + b"".join(text.parts[2:]), text.parts[1]
+    if data.startswith(_NAMED_START):
+        return (JOB_ADDED, _decode_named(data, 0, body))
+    return (JOB_ADDED, _decode_job(data, 0, body))
 
 
 def decode_record(data: bytes) -> Record:
@@ -366,8 +402,8 @@ def decode_record(data: bytes) -> Record:
     raise BadRecord(f"kind {data[1]} is not known to this version, which knows {JOB_ADDED} to {WATERMARK}")
 
 
-def _decode_job(data: bytes, start: int = 0) -> StoredJob:
-    """Read a job that begins there, and with which the bytes end."""
+def _decode_job(data: bytes, start: int = 0, body: bytes | None = None) -> StoredJob:
+    """Read a job that begins there, and with which the bytes end, with its body where that is not among them."""
     # A journal has millions of these, and links as many: what is checked here is checked without a call, and what is
     # counted with here has a type, for where the code is compiled.
     size = len(data) - start
@@ -383,6 +419,10 @@ def _decode_job(data: bytes, start: int = 0) -> StoredJob:
         _, _, state, flags, id_length, replicate, holder_count, queue_length, body_length,
         ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key,
     ) = _unpack_job(data, start)  # fmt: skip
+    if body is not None:
+        if len(body) != body_length:
+            raise BadRecord(f"a body of {len(body)} bytes where {body_length} are announced")
+        body_length = 0
     id_start = start + _JOB_SIZE
     queue_start = id_start + id_length
     body_start = queue_start + queue_length
@@ -414,13 +454,14 @@ def _decode_job(data: bytes, start: int = 0) -> StoredJob:
             raise BadRecord(wrong)
     # The class's own constructor takes twice as long.
     return _new_tuple(StoredJob, (
-        job_id, data[queue_start:body_start], data[body_start:holders_start], state, flags, replicate,
+        job_id, data[queue_start:body_start], data[body_start:holders_start] if body is None else body,
+        state, flags, replicate,
         _holders_of(data[holders_start:end]) if holder_count else None,
         ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key, KIND_WORK, b"",
     ))  # fmt: skip
 
 
-def _decode_named(data: bytes, start: int = 0) -> StoredJob:
+def _decode_named(data: bytes, start: int = 0, body: bytes | None = None) -> StoredJob:
     """Read a job that has an alias, or is of another kind than work, and that begins there."""
     if len(data) - start < _NAMED.size:
         raise BadRecord(f"a job in {len(data) - start} bytes; the shortest with an alias has {_NAMED.size + _JOB_SIZE}")
@@ -433,7 +474,7 @@ def _decode_named(data: bytes, start: int = 0) -> StoredJob:
     begins = data[job_start : job_start + len(_JOB_START)]
     if begins != _JOB_START:
         raise BadRecord(f"{begins!r} where a job begins, after its alias; {_JOB_START!r} does")
-    return _decode_job(data, job_start)._replace(kind=kind, alias=alias)
+    return _decode_job(data, job_start, body)._replace(kind=kind, alias=alias)
 
 
 class _Holders:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import pairwise
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from disqued.core.cluster.notifications import KINDS
 from disqued.core.model.ids import JOB_ID_LENGTH, is_job_id
@@ -70,7 +70,16 @@ from disqued.core.model.queues import PAUSE_NAMES
 from disqued.wire import logmessages as logs
 from disqued.wire import namemessages as names
 from disqued.wire.fields import BadMessage, Codec, cut, ends_at, flag_of, need
-from disqued.wire.jobdump import HOLDER_SETS_KEPT, HOLDERS_MAX, SPAN_MAX_MS, BadRecord, decode_copy, encode_copy
+from disqued.wire.jobdump import (
+    HOLDER_SETS_KEPT,
+    HOLDERS_MAX,
+    SPAN_MAX_MS,
+    BadRecord,
+    decode_copy,
+    encode_copy,
+    place_in_copy,
+)
+from disqued.wire.pieces import LARGE, Pieces, Text, joined
 
 ADDRESSES_KEPT: Final = 1_024  #: whose two forms are remembered, and rumours: the same ones are in every gossip
 VERSION_MAX: Final = 32  #: bytes of a version
@@ -104,6 +113,7 @@ _UNIT_MAX: Final = {WILLQUEUE: 0, ENQUEUE: SPAN_MAX_MS, QUEUED: ASKED, WORKING: 
 _QUEUE_MAX: Final = {NEEDJOBS: JOBS_PER_MESSAGE, POLLJOBS: JOBS_PER_MESSAGE, PAUSE: max(PAUSE_NAMES), FLUSH: 0}
 _REPLJOB, _QUIET_REPLJOB = bytes((REPLJOB, 0)), bytes((REPLJOB, 1))
 _COPY_START: Final = 2  #: of the job, in a REPLJOB
+_COPIES_START: Final[dict[int, int]] = {YOURJOBS: _COPIES.size, CLAIMED: _CLAIMED.size}  #: of the jobs, in others
 _GOTJOB, _DELJOB = bytes((GOTJOB,)), bytes((DELJOB,))
 _NO_NODES: frozenset[bytes] = frozenset()
 
@@ -113,7 +123,7 @@ GOSSIP_KEPT = 512
 assert AS_BEFORE == 0
 
 
-def encode(message: Message, now: int) -> bytes:
+def encode(message: Message, now: int) -> Text:
     """Write a message down; `now` is the monotonic clock of this node, on which the deadlines of its jobs are."""
     kind: int = message[0]
     if kind == REPLJOB:
@@ -123,8 +133,14 @@ def encode(message: Message, now: int) -> bytes:
     return _ENCODERS[kind](message, now)
 
 
-def decode(data: bytes) -> Message:
-    """Read a message back; in place of a `Job` it has a `StoredJob`.  Raises BadMessage."""
+def decode(text: Text) -> Message:
+    """Read a message back; in place of a `Job` it has a `StoredJob`.  Raises BadMessage.
+
+    A text in pieces is what is before a large body (`place_of_body`), the body, and what is behind it.
+    """
+    if text.__class__ is Pieces:
+        return _decode_with_body(text)
+    data: bytes = text  # type: ignore[assignment]  # it is no other
     if not data:
         raise BadMessage("an empty message; the shortest has 2 bytes")
     kind = data[0]
@@ -137,6 +153,43 @@ def decode(data: bytes) -> Message:
         if kind == GOTJOB:
             return _decode_job(data)
         return _DECODERS[kind](data)
+    except BadRecord as error:
+        raise BadMessage(f"{NAMES[kind]}: {error}") from error
+
+
+def place_of_body(data: bytes) -> tuple[int, int] | None:
+    """Find where the large body of a message begins and ends, which begins so; None: there is none so far.
+
+    There is one at most: what is large ends a message (`FETCHED_BYTES`).
+    """
+    if len(data) < _COPIES.size:
+        return None
+    kind = data[0]
+    if kind == REPLJOB:
+        return place_in_copy(data, _COPY_START)
+    if kind not in _COPIES_START:
+        return None
+    at = _COPIES_START[kind]
+    while len(data) >= at + _LENGTH.size:
+        length: int = _LENGTH.unpack_from(data, at)[0]
+        at += _LENGTH.size
+        if length > LARGE:
+            return place_in_copy(data, at)
+        at += length
+    return None
+
+
+def _decode_with_body(text: Any) -> Message:
+    """Read a message whose body came apart from the rest."""
+    pieces: Pieces = text
+    data, body = pieces.parts[0] + b"".join(pieces.parts[2:]), pieces.parts[1]
+    kind = data[0]
+    try:
+        if kind == REPLJOB:
+            return (REPLJOB, decode_copy(data, _COPY_START, body), flag_of(data, 1))
+        if kind == YOURJOBS:
+            return _decode_yourjobs(data, body)
+        return _decode_claimed(data, body)
     except BadRecord as error:
         raise BadMessage(f"{NAMES[kind]}: {error}") from error
 
@@ -234,7 +287,7 @@ def _decode_vitals(data: bytes) -> Message:
 # COPY and COPIES.
 
 
-def _encode_repljob(message: Message, now: int) -> bytes:
+def _encode_repljob(message: Message, now: int) -> Text:
     _, job, quiet = message
     return encode_copy(job, now, _QUIET_REPLJOB if quiet else _REPLJOB)
 
@@ -243,48 +296,53 @@ def _decode_repljob(data: bytes) -> Message:
     return (REPLJOB, decode_copy(data, _COPY_START), flag_of(data, 1))
 
 
-def _encode_yourjobs(message: Message, now: int) -> bytes:
+def _encode_yourjobs(message: Message, now: int) -> Text:
     kind, jobs, queued = message
-    return _COPIES.pack(kind, bool(queued), len(jobs)) + _encode_copies(jobs, now)
+    return _encode_copies(_COPIES.pack(kind, bool(queued), len(jobs)), jobs, now)
 
 
-def _encode_claimed(message: Message, now: int) -> bytes:
+def _encode_claimed(message: Message, now: int) -> Text:
     kind, number, jobs = message
-    return _CLAIMED.pack(kind, number, len(jobs)) + _encode_copies(jobs, now)
+    return _encode_copies(_CLAIMED.pack(kind, number, len(jobs)), jobs, now)
 
 
-def _encode_copies(jobs: tuple[Job, ...], now: int) -> bytes:
-    parts: list[bytes] = []
+def _encode_copies(head: bytes, jobs: tuple[Job, ...], now: int) -> Text:
+    texts: list[Text] = [head]
     for job in jobs:
         copy = encode_copy(job, now)
-        parts += (_LENGTH.pack(len(copy)), copy)
-    return b"".join(parts)
+        texts += (_LENGTH.pack(len(copy)), copy)
+    return joined(texts)
 
 
-def _decode_yourjobs(data: bytes) -> Message:
+def _decode_yourjobs(data: bytes, body: bytes | None = None) -> Message:
     need(data, _COPIES.size)
     queued = flag_of(data, 1)
     count = _COPIES.unpack_from(data)[2]
-    return (YOURJOBS, _decode_copies(data, _COPIES.size, count), queued)
+    return (YOURJOBS, _decode_copies(data, _COPIES.size, count, body), queued)
 
 
-def _decode_claimed(data: bytes) -> Message:
+def _decode_claimed(data: bytes, body: bytes | None = None) -> Message:
     need(data, _CLAIMED.size)
     kind, number, count = _CLAIMED.unpack_from(data)
-    return (kind, number, _decode_copies(data, _CLAIMED.size, count))
+    return (kind, number, _decode_copies(data, _CLAIMED.size, count, body))
 
 
-def _decode_copies(data: bytes, at: int, count: int) -> tuple[StoredJob, ...]:
-    """Read so many jobs, with which the message ends."""
+def _decode_copies(data: bytes, at: int, count: int, body: bytes | None) -> tuple[StoredJob, ...]:
+    """Read so many jobs, with which the message ends; the first that is large has the body that came apart."""
     if count > JOBS_PER_MESSAGE:
         raise BadMessage(f"{NAMES[data[0]]}: {count} jobs; allowed are {JOBS_PER_MESSAGE}")
     jobs = []
     for _ in range(count):
         start = at + _LENGTH.size
         need(data, start)
-        at = start + _LENGTH.unpack_from(data, at)[0]
+        length: int = _LENGTH.unpack_from(data, at)[0]
+        apart: bytes | None = None
+        if body is not None and length > LARGE:
+            apart, body = body, None
+            length -= len(apart)
+        at = start + length
         need(data, at)
-        jobs.append(decode_copy(data[start:at]))
+        jobs.append(decode_copy(data[start:at], 0, apart))
     ends_at(data, at)
     return tuple(jobs)
 
@@ -612,5 +670,5 @@ CODECS: Final[dict[int, Codec]] = {
     **logs.CODECS,
     **names.CODECS,
 }  # fmt: skip
-_ENCODERS: Final[list[Callable[[Message, int], bytes]]] = [CODECS[kind].encode for kind in range(len(NAMES))]
+_ENCODERS: Final[list[Callable[[Message, int], Text]]] = [CODECS[kind].encode for kind in range(len(NAMES))]
 _DECODERS: Final[list[Callable[[bytes], Message]]] = [CODECS[kind].decode for kind in range(len(NAMES))]

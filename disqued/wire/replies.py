@@ -31,6 +31,7 @@ from typing import Any, Final, Self
 import attrs
 
 from disqued.wire.brief import INT64_MAX, INT64_MIN, append_plain, encode_error, encode_integer, encode_status
+from disqued.wire.pieces import Pieces, Text, grouped, text_of
 
 
 class Status(bytes):
@@ -83,7 +84,10 @@ class SpeltList(list[Any]):
     def add(self, values: list[Any]) -> None:
         """Append some elements, and spell them."""
         self.extend(values)
-        self.texts.append(b"".join([encode(value) for value in values]))
+        parts: list[bytes] = []
+        for value in values:
+            _append(value, False, parts)
+        self.texts += grouped(parts)
 
 
 class Error(bytes):
@@ -110,21 +114,26 @@ NULL_ARRAY: Final = NullArray()
 OK: Final = b"+OK\r\n"
 
 
-def encode(value: Any, protocol: int = 2) -> bytes:
-    """Spell any value in RESP2 or RESP3.
+def encode(value: Any, protocol: int = 2) -> Text:
+    """Spell any value in RESP2 or RESP3, in pieces where it is large.
 
     Raises:
         TypeError: the value, or something in it, has no spelling.
     """
     parts: list[bytes] = []
     _append(value, protocol >= 3, parts)
-    return b"".join(parts)
+    return text_of(parts)
 
 
-def encode_push(parts: Sequence[Any], protocol: int) -> bytes:
+def encode_push(parts: Sequence[Any], protocol: int) -> Text:
     """Spell a message that no command asked for: an array under RESP2, of a kind of its own under RESP3."""
-    data = encode(parts, protocol)
-    return data if protocol == 2 else b">" + data[1:]
+    text = encode(parts, protocol)
+    if protocol == 2:
+        return text
+    if isinstance(text, Pieces):
+        text.parts[0] = b">" + text.parts[0][1:]
+        return text
+    return b">" + text[1:]
 
 
 def _append(value: Any, resp3: bool, parts: list[bytes]) -> None:

@@ -9,6 +9,9 @@ thread writes what is committed during a sync, unless under `always`, and the co
 what is written survives the end of the process.  When the system keeps even that thread waiting, commits return at
 once, for `BACKLOG_S` at most; from then on they wait as long as it takes.
 
+What is much (`LargeRecord`) is never put together, checked or written on the reactor's thread: the writing thread
+does all of it, under `always` as well, where the syncing thread syncs it then; the store asks `has` until it is done.
+
 So a power cut costs what was committed since the last sync began: about a second, when the disk keeps up.  A kill -9
 costs nothing, unless a write hangs at that moment.
 
@@ -30,7 +33,7 @@ from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
 
-from disqued.persistence.aof.segments import FRAME_SIZE, HEADER_SIZE, mark, number_of
+from disqued.persistence.aof.segments import HEADER_SIZE, Chunk, mark, number_of, written
 from disqued.persistence.disk import Disk, reason, write_all
 from disqued.persistence.interface import StoreFailed
 
@@ -71,7 +74,7 @@ class Appender:
         self._to_sync = Condition(self._lock)  #: told to the syncing thread
         self._to_write = Condition(self._lock)  #: told to the writing thread
         self._settled = Condition(self._lock)  #: told by both when they are done
-        self._waiting: list[bytes] = []  #: committed, not written; begins with a frame
+        self._waiting: list[Chunk] = []  #: committed, not written; begins with a frame
         self._kept_bytes = 0  #: committed since the trouble began
         self._retry = False  #: the writing thread is to try again now
         #: There may be something in the file that is not durable: who wrote it before us may have been killed.
@@ -115,7 +118,7 @@ class Appender:
             self._holds_syncs = holds
             self._to_sync.notify()
 
-    def commit(self, chunks: list[bytes], following: int) -> None:
+    def commit(self, chunks: list[Chunk], following: int) -> None:
         """Append the chunks, as durably as the policy says; `following` is the number of the record after them.
 
         Raises StoreFailed: when it is not final, all is kept and the next commit tries again.
@@ -132,6 +135,32 @@ class Appender:
             self._settle()
             self._write()
             self._sync()
+
+    def commit_beside(self, chunks: list[Chunk], following: int) -> None:
+        """Have a thread do the same, where it is much; `has` tells when it is done.  Raises StoreFailed."""
+        with self._lock:
+            self._check()
+            self._waiting += chunks
+            self._following = following
+            if self.trouble is not None:
+                self._keep(chunks)
+                self.trouble = None
+            self._start_threads()
+            self._retry = True
+            self._to_write.notify()
+
+    def has(self, number: int) -> bool:
+        """Return whether every record before this number is as durable as the policy says.
+
+        Raises StoreFailed, as `commit` does.
+        """
+        with self._lock:
+            self._check()
+            if self.trouble is not None:
+                raise StoreFailed(self.trouble, final=False)
+            if self._fsync != ALWAYS:
+                return number <= self._written
+        return self.secure(number)
 
     def secure(self, number: int) -> bool:
         """Return whether every record before this number is durable; if not, a thread sees to it.
@@ -169,9 +198,7 @@ class Appender:
         with self._lock:
             self._next = (fd, size)
             self._check()
-            if self._fsync == ALWAYS:
-                self._settled.wait_for(lambda: not self._writing and not self._syncs)
-                self._check()
+            if self._fsync == ALWAYS and not self._writing and not self._syncs:
                 self._sync()
             if self._is_ready_to_move():
                 self._move()
@@ -209,7 +236,7 @@ class Appender:
 
     # With the lock held.
 
-    def _keep(self, chunks: list[bytes]) -> None:
+    def _keep(self, chunks: list[Chunk]) -> None:
         """Take the chunks for later, while there is room for them."""
         self._kept_bytes += sum(map(len, chunks))
         if self._kept_bytes > KEPT_BYTES:
@@ -265,35 +292,39 @@ class Appender:
         """Write all that waits."""
         if not self._waiting:
             return
-        data = b"".join(self._waiting)
-        self._waiting = []
-        error = self._write_data(data, self._mark)
+        chunks, self._waiting = self._waiting, []
+        error, size = self._write_chunks(chunks, self._mark)
         if error is not None:
-            raise self._take_back(error, data) from error
-        self._note_written(data, self._mark, self._following)
+            raise self._take_back(error, chunks) from error
+        self._note_written(size, self._mark, self._following)
 
-    def _write_data(self, data: bytes, durable: int) -> OSError | None:
-        """Write these, behind the mark; return how the system refused it."""
-        return _error_of(write_all, self._disk, self._fd, mark(durable) + data if durable else data)
+    def _write_chunks(self, chunks: list[Chunk], durable: int) -> tuple[OSError | None, int]:
+        """Write chunks, behind the mark; return how the system refused it, and how many bytes were written."""
+        size = 0
+        try:
+            for data in written([mark(durable), *chunks] if durable else chunks):
+                write_all(self._disk, self._fd, data)
+                size += len(data)
+        except OSError as error:
+            return error, size
+        return None, size
 
-    def _note_written(self, data: bytes, durable: int, following: int) -> None:
-        self.size += len(data)
-        if durable:
-            self.size += FRAME_SIZE
-            if self._mark == durable:
-                self._mark = 0
+    def _note_written(self, size: int, durable: int, following: int) -> None:
+        self.size += size
+        if durable and self._mark == durable:
+            self._mark = 0
         self.trouble = None
         self._kept_bytes = 0
         self._unsynced = True
         self._written = following
 
-    def _take_back(self, error: OSError, data: bytes) -> StoreFailed:
-        """Cut off what a failed write left of the data, and keep them."""
+    def _take_back(self, error: OSError, chunks: list[Chunk]) -> StoreFailed:
+        """Cut off what a failed write left of the chunks, and keep them."""
         try:
             self._disk.cut(self._fd, self.size)
         except OSError as worse:
             return self._fail(worse)
-        self._waiting.insert(0, data)
+        self._waiting[:0] = chunks
         self.trouble = reason(error)
         self._to_write.notify()  # it is to try again by itself, should nobody ask for it
         return StoreFailed(self.trouble, final=False)
@@ -357,19 +388,19 @@ class Appender:
     def _keep_written(self) -> None:
         """Write what is committed while a sync runs."""
         while (some := self._next_to_write()) is not None:
-            data, durable, following = some
-            error = self._write_data(data, durable)
+            chunks, durable, following = some
+            error, size = self._write_chunks(chunks, durable)
             with self._lock:
                 self._writing = False
                 if error is not None:
-                    self._take_back(error, data)
+                    self._take_back(error, chunks)
                 else:
-                    self._note_written(data, durable, following)
+                    self._note_written(size, durable, following)
                 self._to_sync.notify()
                 self._settled.notify()
 
-    def _next_to_write(self) -> tuple[bytes, int, int] | None:
-        """Wait for something to write: data, mark, number of the record after them; None when no more is to come."""
+    def _next_to_write(self) -> tuple[list[Chunk], int, int] | None:
+        """Wait for something to write: chunks, mark, number of the record after them; None when no more is to come."""
         with self._lock:
             while not self._may_write():
                 if self._ending or self.failure is not None:
@@ -377,10 +408,9 @@ class Appender:
                 # Nobody may come to ask for another attempt.
                 self._retry = not self._to_write.wait(PERIOD_S if self.trouble else None) or self._retry
             self._retry = False
-            data = b"".join(self._waiting)
-            self._waiting = []
+            chunks, self._waiting = self._waiting, []
             self._writing = True
-            return data, self._mark, self._following
+            return chunks, self._mark, self._following
 
     def _may_write(self) -> bool:
         return bool(self._waiting) and not self._ending and self._next is None and (self.trouble is None or self._retry)

@@ -14,10 +14,10 @@ from twisted.logger import Logger
 from disqued.core.model.clock import Clock
 from disqued.core.model.outbox import JOB_ADDED, Record
 from disqued.persistence.aof.manifest import Base, JournalFiles, Manifest
-from disqued.persistence.aof.segments import framed
+from disqued.persistence.aof.segments import chunks_of, written
 from disqued.persistence.disk import reason, write_all
 from disqued.persistence.interface import StoreFailed
-from disqued.wire.jobdump import encode_event, encode_job
+from disqued.wire.jobdump import encode_event, job_text
 
 RECORDS_PER_WRITE = 4_096
 
@@ -62,9 +62,10 @@ def _write_records(files: JournalFiles, fd: int, records: Iterable[Record], firs
     rest = iter(records)
     while some := list(islice(rest, RECORDS_PER_WRITE)):
         payloads = [
-            encode_job(record[1], offset, record[1].state) if record[0] == JOB_ADDED else encode_event(record, wall)
+            job_text(record[1], offset, record[1].state) if record[0] == JOB_ADDED else encode_event(record, wall)
             for record in some
         ]
-        write_all(files.disk, fd, b"".join(framed(payloads, sequence)))
+        for data in written(chunks_of(payloads, sequence)[0]):
+            write_all(files.disk, fd, data)
         sequence += len(payloads)
     return sequence - first

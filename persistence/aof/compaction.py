@@ -32,10 +32,11 @@ from twisted.logger import Logger
 from disqued.core.model.clock import Clock
 from disqued.core.model.outbox import JOB_ADDED, Record
 from disqued.persistence.aof.manifest import Base, Increment, JournalFiles, Manifest
-from disqued.persistence.aof.segments import framed
+from disqued.persistence.aof.segments import Chunk, chunks_of, written
 from disqued.persistence.disk import reason, write_all
 from disqued.persistence.interface import StoreFailed
-from disqued.wire.jobdump import encode_event, encode_job
+from disqued.wire.jobdump import encode_event, job_text
+from disqued.wire.pieces import Text
 
 #: How long a slice may take: a command for a hundred jobs takes as long.
 SLICE_S: Final = 0.002
@@ -221,12 +222,12 @@ class Compaction:
         began = self._reactor.seconds()
         wall = self._clock.wall()
         offset = wall - self._clock.now()
-        payloads: list[bytes] = []
+        payloads: list[Text] = []
         size = look_at = 0
         for record in self._records:
             if record is None:
                 break
-            payload = encode_job(record[1], offset) if record[0] == JOB_ADDED else encode_event(record, wall)
+            payload = job_text(record[1], offset) if record[0] == JOB_ADDED else encode_event(record, wall)
             payloads.append(payload)
             size += len(payload)
             if len(payloads) % RECORDS_PER_LOOK == 0 or size > look_at:
@@ -236,9 +237,12 @@ class Compaction:
         else:
             self._turn = self._complete
         if payloads:
-            data = b"".join(framed(payloads, self.count + 1))
+            chunks: list[Chunk]
+            chunks, is_large = chunks_of(payloads, self.count + 1)
+            if not is_large:
+                chunks = [b"".join(chunks)]  # type: ignore[arg-type]
             self.count += len(payloads)
-            self._worker.do(lambda: self._write(data), len(data))
+            self._worker.do(lambda: self._write(chunks), sum(map(len, chunks)))
         return max(REST * (self._reactor.seconds() - began), REST * SLICE_S)
 
     def _complete(self) -> float:
@@ -290,10 +294,11 @@ class Compaction:
             self._list(attrs.evolve(self.manifest, increments=increments, has_queues=False))
         self._base_fd = self._files.begin(self._base)
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, chunks: list[Chunk]) -> None:
         assert self._base_fd is not None
-        write_all(self._disk, self._base_fd, data)
-        self._unsynced += len(data)
+        for data in written(chunks):
+            write_all(self._disk, self._base_fd, data)
+            self._unsynced += len(data)
         if self.incremental_fsync and self._unsynced >= SYNC_BYTES:
             self._disk.fdatasync(self._base_fd)
             self._unsynced = 0

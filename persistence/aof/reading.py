@@ -5,10 +5,10 @@ stand behind it: a compaction lists the one that it begins before the one that i
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 from twisted.logger import Logger
 
@@ -24,8 +24,13 @@ class JournalReader:
 
     log = Logger()
 
-    def __init__(self, files: JournalFiles, manifest: Manifest, *, cut_torn: bool, sizes: bool = True) -> None:
+    def __init__(
+        self, files: JournalFiles, manifest: Manifest, *, cut_torn: bool, sizes: bool = True,
+        pause: Callable[[], Any] | None = None,
+    ) -> None:  # fmt: skip
         """Take a journal; `cut_torn` lets it end within a record.  Raises StoreDamaged, StoreFailed.
+
+        What `pause` returns is yielded among the records, so that nobody waits long for the next one.
 
         Without `sizes` the files are not looked for, and `bytes_total` is 0.
         """
@@ -36,6 +41,7 @@ class JournalReader:
         self.last_size: int = 0  #: bytes of the last segment that are good
         self._files = files
         self._cut_torn = cut_torn
+        self._pause = pause
         self._segments = manifest.segments
         self._bytes_before = 0
         self._reader: SegmentReader | None = None
@@ -82,7 +88,9 @@ class JournalReader:
         sequence = segment.first or self.sequence
         if self._is_numbered and sequence != self.sequence:
             raise self._incomplete(segment, f"it begins with record {sequence} where {self.sequence} is next")
-        reader = self._reader = SegmentReader(self._files.segment(segment), file, segment.first, sequence)
+        reader = self._reader = SegmentReader(
+            self._files.segment(segment), file, segment.first, sequence, pause=self._pause
+        )
         if self._refusal is not None and reader.size > HEADER_SIZE:
             raise self._refusal
         return reader

@@ -21,7 +21,7 @@ Version 1 had no marks.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from mmap import mmap
 from pathlib import Path
 from struct import Struct
@@ -30,7 +30,8 @@ from zlib import crc32
 
 from disqued.core.model.outbox import Record
 from disqued.persistence.interface import StoreDamaged
-from disqued.wire.jobdump import BadRecord, decode_record
+from disqued.wire.jobdump import BadRecord, decode_record, decode_text, place_in_copy
+from disqued.wire.pieces import LARGE, Arriving, Pieces, Text, grouped, whole
 
 MAGIC: Final = b"DISQUEDJ"
 VERSION: Final = 2
@@ -60,15 +61,65 @@ def header(first: int) -> bytes:
     return preamble + _CHECK.pack(crc32(preamble))
 
 
-def framed(payloads: list[bytes], sequence: int) -> list[bytes]:
+class LargeRecord:
+    """A record that is framed by the thread that writes it: its checksum takes long."""
+
+    __slots__ = ("payload", "sequence")
+
+    def __init__(self, payload: Pieces, sequence: int) -> None:
+        self.payload = payload
+        self.sequence = sequence
+
+    def __len__(self) -> int:
+        return FRAME_SIZE + len(self.payload)
+
+    def framed(self) -> list[bytes]:
+        """The frame, and the pieces of the record."""
+        check = self.sequence
+        for part in self.payload.parts:
+            check = crc32(part, check)
+        length = len(self.payload)
+        return [_pack_frame(length, length ^ _TURNED, self.sequence, check), *self.payload.parts]
+
+
+Chunk = bytes | LargeRecord
+
+
+def framed(payloads: Sequence[bytes], sequence: int) -> list[bytes]:
     """Payloads, each behind its frame; `sequence` is the number of the first."""
-    chunks: list[bytes] = []
+    chunks: list[Any] = chunks_of(payloads, sequence)[0]
+    return chunks
+
+
+def chunks_of(payloads: Sequence[Text], sequence: int) -> tuple[list[Chunk], bool]:
+    """The same of payloads that may be large; returns chunks, and whether a `LargeRecord` is among them."""
+    chunks: list[Chunk] = []
+    is_large = False
     for payload in payloads:
         length = len(payload)
-        # The checksum takes the low 32 bits of the number.
-        chunks += (_pack_frame(length, length ^ _TURNED, sequence, crc32(payload, sequence)), payload)
+        if length > LARGE and isinstance(payload, Pieces):
+            chunks.append(LargeRecord(payload, sequence))
+            is_large = True
+        else:
+            # The checksum takes the low 32 bits of the number.
+            chunks += (_pack_frame(length, length ^ _TURNED, sequence, crc32(payload, sequence)), payload)  # type: ignore[arg-type]
         sequence += 1
-    return chunks
+    return chunks, is_large
+
+
+def written(chunks: Sequence[Chunk]) -> list[bytes]:
+    """What is written for chunks: all of it together where no record is large."""
+    try:
+        return [b"".join(chunks)]  # type: ignore[arg-type]
+    except TypeError:  # not all of them are bytes
+        pass
+    parts: list[bytes] = []
+    for chunk in chunks:
+        if isinstance(chunk, LargeRecord):
+            parts += chunk.framed()
+        else:
+            parts.append(chunk)
+    return grouped(parts)
 
 
 def mark(number: int) -> bytes:
@@ -76,16 +127,32 @@ def mark(number: int) -> bytes:
     return _pack_frame(0, _TURNED, number, crc32(_NUMBER.pack(number)))
 
 
-def number_of(frame: bytes) -> int:
-    """The number of the record behind a frame."""
-    number: int = _unpack_frame(frame)[2]
+def number_of(chunk: Chunk) -> int:
+    """The number of the record behind a frame, or of a large one."""
+    number: int = chunk.sequence if isinstance(chunk, LargeRecord) else _unpack_frame(chunk)[2]
     return number
+
+
+def _what_is_wrong(number: int, expected: int) -> str:
+    return f"the record calls itself {number}" if number != expected else "the checksum is wrong"
 
 
 class SegmentReader:
     """Reads one segment from its start to its end, once."""
 
-    __slots__ = ("_decode", "_file", "_first", "_path", "_start", "_version", "good_size", "sequence", "size", "torn")
+    __slots__ = (
+        "_decode",
+        "_file",
+        "_first",
+        "_path",
+        "_pause",
+        "_start",
+        "_version",
+        "good_size",
+        "sequence",
+        "size",
+        "torn",
+    )
 
     def __init__(
         self,
@@ -96,17 +163,20 @@ class SegmentReader:
         *,
         start: int = 0,
         decode: Callable[[bytes], Any] = decode_record,
+        pause: Callable[[], Any] | None = None,
     ) -> None:
         """Take an open file, the number that its header may tell and that of its first record.
 
         With `start` it is read from that byte on, where a frame must begin.  What `decode` makes of a payload is
-        yielded; it raises BadRecord.
+        yielded; it raises BadRecord.  What `pause` returns is
+        yielded, too, after each `CHUNK` that is not the last.
         """
         self._path = path
         self._file = file
         self._first = first
         self._start = start
         self._decode = decode
+        self._pause = pause
         self._version = VERSION
         self.size: int = os.fstat(file.fileno()).st_size  #: bytes in the file
         self.good_size: int = start  #: bytes up to the end of the last good record, as of the last `CHUNK`
@@ -152,10 +222,7 @@ class SegmentReader:
                 start = at + FRAME_SIZE
                 end = start + length
                 if length ^ turned != _TURNED:
-                    self._stand(before + at, sequence)
-                    if self._torn_by_zeros(FRAME_SIZE):
-                        return
-                    raise self._damage("the length is damaged")
+                    return self._end(before + at, sequence, 0, "the length is damaged")
                 if end > size:
                     break
                 payload = data[start:end]
@@ -163,12 +230,7 @@ class SegmentReader:
                     if not length and number <= sequence and data.startswith(mark(number), at):
                         at = end
                         continue
-                    self._stand(before + at, sequence)
-                    if self._torn_by_zeros(FRAME_SIZE + length):
-                        return
-                    raise self._damage(
-                        f"the record calls itself {number}" if number != sequence else "the checksum is wrong"
-                    )
+                    return self._end(before + at, sequence, length, _what_is_wrong(number, sequence))
                 try:
                     record = decode(payload)
                 except BadRecord as error:
@@ -178,12 +240,65 @@ class SegmentReader:
                 sequence += 1
                 yield record
             self._stand(before + at, sequence)
-            more = self._file.read(max(CHUNK, self._missing(data, at)))
+            if self._is_large(data, at):
+                record = yield from self._read_large(data, at)
+                if record is None:
+                    return
+                sequence += 1
+                yield record
+                data, before, at = b"", self._file.tell(), 0
+                continue
+            more = self._read_on(data, at)
             if not more:
-                if at < size:
-                    self.torn = f"record {sequence} is cut off"
                 return
             data, before, at = data[at:] + more, before + at, 0
+            if self._pause is not None and len(more) >= CHUNK:
+                yield self._pause()
+
+    def _read_on(self, data: bytes, at: int) -> bytes:
+        """Read more of the file; nothing is its end, which may be within the frame at hand."""
+        more = self._file.read(max(CHUNK, self._missing(data, at)))
+        if not more and at < len(data):
+            self.torn = f"record {self.sequence} is cut off"
+        return more
+
+    def _is_large(self, data: bytes, at: int) -> bool:
+        """Tell whether a frame begins there of a record that is large, and all of it is in the file."""
+        if len(data) - at < FRAME_SIZE:
+            return False
+        length: int = _unpack_frame(data, at)[0]
+        return LARGE < length <= self.size - self.good_size - FRAME_SIZE
+
+    def _read_large(self, data: bytes, at: int) -> Generator[Any, None, Any]:
+        """Read the record whose frame begins there, part by part; returns it, None where it is torn."""
+        length, _, number, check = _unpack_frame(data, at)
+        arriving = Arriving(length, place_in_copy)
+        found = self.sequence
+        part = data[at + FRAME_SIZE :]
+        while True:
+            found = crc32(part, found)
+            arriving.add(part)
+            if arriving.got == length:
+                break
+            part = self._file.read(min(CHUNK, length - arriving.got))
+            if not part:
+                self.torn = f"record {self.sequence} is cut off"
+                return None
+            if self._pause is not None:
+                yield self._pause()
+        if number != self.sequence or check != found:
+            return self._end(self.good_size, self.sequence, length, _what_is_wrong(number, self.sequence))
+        text = arriving.text()
+        try:
+            return decode_text(text) if self._decode is decode_record else self._decode(whole(text))
+        except BadRecord as error:
+            raise self._damage(str(error)) from None
+
+    def _end(self, good_size: int, sequence: int, length: int, why: str) -> None:
+        """End at a frame, whose record has this length, since it is torn.  Raises StoreDamaged if it is not."""
+        self._stand(good_size, sequence)
+        if not self._torn_by_zeros(FRAME_SIZE + length):
+            raise self._damage(why)
 
     def _stand(self, good_size: int, sequence: int) -> None:
         """Note how far we are."""

@@ -21,7 +21,8 @@ from typing import Final
 
 import attrs
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -33,10 +34,10 @@ from disqued.persistence.aof.base import replace_journal
 from disqued.persistence.aof.compaction import Compaction
 from disqued.persistence.aof.manifest import Increment, JournalFiles, Manifest, journal_path
 from disqued.persistence.aof.reading import JournalPeek, JournalReader
-from disqued.persistence.aof.segments import HEADER_SIZE, framed
+from disqued.persistence.aof.segments import HEADER_SIZE, Chunk, chunks_of
 from disqued.persistence.disk import Disk, Watch, reason
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed, nobody
-from disqued.wire.jobdump import encode_event, encode_job
+from disqued.wire.jobdump import encode_event, job_text
 
 #: How long a journal that could not be compacted is not compacted by itself again; twice as long after each failure.
 RETRY_MS: Final = 60_000
@@ -45,6 +46,9 @@ RETRY_MAX_MS: Final = 3_600_000
 LOOK_MS: Final = 1_000
 #: How often a sync that somebody waits for is looked after.
 POLL_S: Final = 0.005
+
+#: Bytes that the reactor's thread writes itself, at most, of what has come while a thread was writing.
+AT_ONCE_BYTES: Final = 4 << 20
 
 
 @implementer(IStore)
@@ -69,7 +73,9 @@ class AofStore:
         self._in_use: Increment | None = None  #: where the appender appends, or will when it has moved
         self._watch = Watch(self._disk)
         self._looked_at = 0  #: when all files were last looked for
-        self._frames: list[bytes] = []  #: appended since the last commit
+        self._frames: list[Chunk] = []  #: appended since the last commit
+        self._is_large = False  #: what the next commit writes is too much for the reactor's thread
+        self._look_call: IDelayedCall | None = None  #: after a thread that writes
         self._sequence = 1  #: number of the next record to be appended
         self._committed = 1  #: number of the next record to be committed
         self._failure: str | None = None  #: why nothing that is committed counts
@@ -100,7 +106,9 @@ class AofStore:
         self._files.lock.take()
         try:
             self._manifest = self._files.read_manifest()
-            self._reader = JournalReader(self._files, self._manifest, cut_torn=self._config.aof_load_truncated)
+            self._reader = JournalReader(
+                self._files, self._manifest, cut_torn=self._config.aof_load_truncated, pause=self._next_turn
+            )
         except StoreError:
             self._files.lock.release()
             raise
@@ -112,7 +120,11 @@ class AofStore:
                 path=str(self._files.path),
             )
 
-    def load(self) -> Iterator[Record]:
+    def _next_turn(self) -> "Deferred[None]":
+        """Fire when others have had their turn."""
+        return deferLater(self._reactor, 0)
+
+    def load(self) -> "Iterator[Record | Deferred[None]]":
         reader = self._reader
         if reader is None or self._is_loaded:
             raise StoreError("a store is loaded once, after it is opened")
@@ -237,13 +249,15 @@ class AofStore:
         wall = self._clock.wall()
         offset = wall - self._clock.now()
         payloads = [
-            encode_job(record[1], offset) if record[0] == JOB_ADDED else encode_event(record, wall)
-            for record in records
+            job_text(record[1], offset) if record[0] == JOB_ADDED else encode_event(record, wall) for record in records
         ]
-        self._frames += framed(payloads, self._sequence)
+        frames, is_large = chunks_of(payloads, self._sequence)
+        self._frames += frames
+        if is_large:
+            self._is_large = True
         self._sequence += len(payloads)
 
-    def commit(self) -> None:
+    def commit(self) -> "Deferred[None] | None":
         if self._compaction is None:
             self._check()
         if self._appender is None:
@@ -251,6 +265,11 @@ class AofStore:
         if self._appender is not None:
             frames, self._frames = self._frames, []
             try:
+                if self._is_large:
+                    self._appender.commit_beside(frames, self._sequence)
+                    answer: Deferred[None] = Deferred()
+                    self._await_written(self._sequence, answer)
+                    return answer
                 self._appender.commit(frames, self._sequence)
                 self._look_after_commit()
             except StoreFailed as error:
@@ -259,7 +278,40 @@ class AofStore:
                 raise
             self._committed = self._sequence
         if self._failure is not None:
-            raise StoreFailed(f"{self._failure}; the journal is being written anew", final=False)
+            raise self._is_being_repaired()
+        return None
+
+    def _is_being_repaired(self) -> StoreFailed:
+        return StoreFailed(f"{self._failure}; the journal is being written anew", final=False)
+
+    def _await_written(self, number: int, answer: "Deferred[None]") -> None:
+        """Look again and again whether a thread has committed every record before this number."""
+        self._look_call = None
+        appender = self._appender
+        try:
+            if appender is not None and not appender.has(number):
+                self._look_call = self._reactor.callLater(POLL_S, self._await_written, number, answer)
+                return
+            if appender is not None:
+                self._look_after_commit()
+                self._committed = number
+                # What came meanwhile may be much as well, however short each record is.
+                self._is_large = sum(map(len, self._frames)) > AT_ONCE_BYTES
+            elif number > self._committed:
+                self._open_appender()
+            if self._failure is not None:
+                raise self._is_being_repaired()
+        except StoreFailed as error:
+            if error.final:
+                self._fail(str(error))
+            answer.errback(error)
+        else:
+            answer.callback(None)
+
+    def _stop_looking(self) -> None:
+        if self._look_call is not None:
+            self._look_call.cancel()
+            self._look_call = None
 
     def secure(self) -> "Deferred[None] | None":
         if self._config.appendfsync == ALWAYS:
@@ -402,6 +454,7 @@ class AofStore:
 
     def _drop_appender(self) -> None:
         """Be done with a file that cannot be trusted."""
+        self._is_large = False
         if self._appender is not None:
             self._appender.abandon()
             self._appender = None
@@ -516,6 +569,7 @@ class AofStore:
         }
 
     def discard(self) -> None:
+        self._stop_looking()
         self._give_up_compaction()
         self._drop_appender()
         self._in_use = None
@@ -534,6 +588,7 @@ class AofStore:
             if self._failure is None and self._frames:
                 self.commit()
         finally:
+            self._stop_looking()
             appender, self._appender = self._appender, None
             try:
                 if appender is not None:

@@ -19,7 +19,8 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import deferLater
 from twisted.logger import globalLogPublisher
 
-from disqued.net.loop.tlstransport import TlsFactory
+from disqued.net.loop.handles import SEND_MAX, Handle
+from disqued.net.loop.tlstransport import ENCRYPTED_AT_ONCE, RECORD, EagerTls, TlsFactory
 from disqued.net.loop.transport import EagerPort, EagerUnixPort
 from disqued.tls.context import Asked, Certificates, Files
 from tests.adapters.inprocess import wait_until
@@ -402,3 +403,113 @@ async def test_to_look_for_the_other_end_takes_nothing_from_the_protocol(connect
     await wait_until(lambda: connection.server.received == b"one two ")
     connection.client.socket.send(b"three")
     await wait_until(lambda: connection.server.received == b"one two three")
+
+
+# Large pieces.
+
+LARGE = bytes(range(256)) * (12_000_000 // 256)
+
+
+def noted_sends(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How much the socket is offered at a time, and OpenSSL is given between two turns of the loop."""
+    sizes: list[int] = []
+    transport = connection.server.transport
+    below = transport if hasattr(transport, "handle") and isinstance(transport.handle, Handle) else transport.transport
+    monkeypatch.setattr(below, "socket", Watched(below.socket, sizes))
+    below.handle._send = below.socket.send
+    return sizes
+
+
+class Watched:
+    """A socket that notes how much it is offered."""
+
+    def __init__(self, real: Any, sizes: list[int]) -> None:
+        self._real, self._sizes = real, sizes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def send(self, data: Any) -> int:
+        self._sizes.append(len(data))
+        return int(self._real.send(data))
+
+
+@async_test
+async def test_pieces_are_sent_in_order_a_bounded_part_at_a_time(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, server = connection.client, connection.server
+    sizes = noted_sends(connection, monkeypatch)
+    pieces = [b"header", LARGE, b"\r\n", b"s" * 100, b"", LARGE[:-7], b"end"]
+    server.transport.writeSequence(pieces)
+    server.transport.write(b"behind")
+    assert len(LARGE) < server.transport.unsent <= 2 * len(LARGE) + 200
+    whole = b"".join(pieces) + b"behind"
+    await until_read(client, lambda: len(client.received) >= len(whole))
+    assert client.received == whole
+    assert server.transport.unsent == 0
+    assert max(sizes) <= SEND_MAX
+
+
+@async_test
+async def test_a_long_piece_that_waits_is_the_one_that_was_written(connection: Connection) -> None:
+    server = connection.server
+    server.transport.writeSequence([b"header", LARGE])
+    transport = server.transport
+    if isinstance(transport, EagerTls):
+        waiting = [memoryview(piece).obj for piece in transport._appSendBuffer]
+    else:
+        waiting = [transport.dataBuffer, *transport._tempDataBuffer]
+    assert any(piece is LARGE for piece in waiting)
+
+
+@async_test
+async def test_little_is_encrypted_in_a_turn_and_the_producer_waits_for_the_rest(connection: Connection) -> None:
+    client, server = connection.client, connection.server
+    transport, producer = server.transport, Producer()
+    if not isinstance(transport, EagerTls):
+        return  # there is nothing to encrypt
+    transport.registerProducer(producer, streaming=True)
+    transport.writeSequence([LARGE])
+    assert sum(map(len, transport._appSendBuffer)) >= len(LARGE) - ENCRYPTED_AT_ONCE - RECORD
+    assert producer.calls == ["pause"]
+    left = sum(map(len, transport._appSendBuffer))
+    while left:
+        client.read()
+        await deferLater(reactor, 0)
+        now = sum(map(len, transport._appSendBuffer))
+        assert left - now <= 4 * (ENCRYPTED_AT_ONCE + RECORD)  # in the turns that the two of us took
+        left = now
+        assert producer.calls == ["pause"] or not left
+    await until_read(client, lambda: len(client.received) == len(LARGE))
+    await wait_until(lambda: producer.calls == ["pause", "resume"])
+    assert client.received == LARGE
+    transport.unregisterProducer()
+
+
+@async_test
+async def test_a_close_waits_for_large_pieces(connection: Connection) -> None:
+    client, server = connection.client, connection.server
+    server.transport.registerProducer(Producer(), streaming=True)
+    server.transport.writeSequence([b"header", LARGE])
+    server.transport.unregisterProducer()
+    server.transport.loseConnection()
+    await until_read(client, lambda: client.ended)
+    assert client.received == b"header" + LARGE
+
+
+@async_test
+async def test_an_abort_drops_large_pieces_at_once(connection: Connection) -> None:
+    client, server = connection.client, connection.server
+    server.transport.writeSequence([b"header", LARGE])
+    server.transport.abortConnection()
+    assert server.transport.unsent == 0
+    await until_read(client, lambda: client.ended)
+    assert len(client.received) < len(LARGE)
+
+
+@async_test
+async def test_no_pieces_are_nothing(connection: Connection) -> None:
+    connection.server.transport.writeSequence([])
+    connection.server.transport.write(b"hello")
+    await until_read(connection.client, lambda: connection.client.received == b"hello")

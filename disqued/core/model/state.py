@@ -63,6 +63,7 @@ OPTIONS_KEPT = 1_024  #: distinct `JobOptions` remembered
 HOLDER_SETS_KEPT = 1_024  #: distinct sets of holders remembered
 BEGINNINGS_AT_ONCE = 200  #: groups that are forgotten where they began
 ENDED_AT_ONCE = 500  #: units of a group that has begun anew, some milliseconds' work
+FREED_LATER = 16 << 20  #: bytes of a body from which on it is not freed in the step that drops its job
 FREED_AT_ONCE = 1_500  #: entries of tables that a flush lets go of at a time, some milliseconds' work
 _BROUGHT: Final = FLAG_COPY | FLAG_CAME_BACK  #: jobs that another node may bring once more, though nobody holds them
 _DONE = object()
@@ -73,11 +74,11 @@ class State:
     """Jobs, queues, deadlines and the outbox of one node."""
 
     __slots__ = (
-        "_holder_sets", "_options", "_others", "acked", "actor", "adding", "ahead_ms", "asking", "behind", "blocked",
-        "bound", "counters", "departed", "effort", "elsewhere", "ended", "endings", "evictable", "forsakers", "giving",
-        "ids", "interested", "jobs", "journaling", "last_ctime", "leaving", "listeners", "memory", "named", "node_id",
-        "now", "outbox", "owed", "peers", "pending", "questions", "queues", "read_only", "ready", "rng", "schedule",
-        "spans", "trail", "unfinished", "unique", "waits", "wall", "wanted", "watermark",
+        "_freed_later", "_holder_sets", "_options", "_others", "acked", "actor", "adding", "ahead_ms", "asking",
+        "behind", "blocked", "bound", "counters", "departed", "effort", "elsewhere", "ended", "endings", "evictable",
+        "forsakers", "giving", "ids", "interested", "jobs", "journaling", "last_ctime", "leaving", "listeners",
+        "memory", "named", "node_id", "now", "outbox", "owed", "peers", "pending", "questions", "queues", "read_only",
+        "ready", "rng", "schedule", "spans", "trail", "unfinished", "unique", "waits", "wall", "wanted", "watermark",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -107,6 +108,7 @@ class State:
         self.watermark: Watermark = Watermark()  #: up to when delayed jobs have been queued
         self.last_ctime: int = 0  #: the highest stamp that was given or seen
         self.questions: int = 0  #: the number of the last question to other nodes
+        self._freed_later: list[bytes] = []
         self._options: dict[tuple[int, int, int, int, int], JobOptions] = {}
         self._holder_sets: dict[frozenset[bytes], frozenset[bytes]] = {}
         self._others: dict[frozenset[bytes], tuple[bytes, ...]] = {}
@@ -455,6 +457,8 @@ class State:
             self.memory.used -= len(job.queue) - NAME_FREE
         if size > HELD_BYTES:
             self.schedule.cancel_large(job, size)
+            if size > FREED_LATER:
+                self._free_later(job.body)
         else:
             self.schedule.cancel(job)
         if job.__class__ is not Job:
@@ -467,6 +471,12 @@ class State:
             self.asking.pop(job, None)
         if self.owed:
             self.owed.pop(job, None)
+
+    def _free_later(self, body: bytes) -> None:
+        """Keep a body for a tick of its own: the system takes a while to take its memory back."""
+        self._freed_later.append(body)
+        if len(self._freed_later) == 1:
+            self.work(_freed(self._freed_later))
 
     def _let_go_of_its_own(self, job: Job) -> None:
         """Undo what a job of another class than most took."""
@@ -614,6 +624,16 @@ def _released(jobs: Registry, queues: Queues, schedule: Schedule, evictable: dic
         freed += entries
         if freed >= FREED_AT_ONCE:
             freed = 0
+            yield
+
+
+def _freed(bodies: list[bytes]) -> Parts:
+    """Let go of bodies, so many bytes a part."""
+    size = 0
+    while bodies:
+        size += len(bodies.pop())
+        if size > FREED_LATER:
+            size = 0
             yield
 
 

@@ -241,10 +241,9 @@ class Tasks:
         self._events.tell(queue_name, DELETE, b"")
         return deleted
 
-    def first_unique(self, queue_name: bytes, body: bytes, *, anywhere: bool) -> Job | None:
-        """The unique task of this body, in its queue or anywhere; None when there is none."""
+    def first_unique(self, queue_name: bytes, alias: bytes, *, anywhere: bool) -> Job | None:
+        """The unique task of this `unique_alias`, in its queue or anywhere; None when there is none."""
         state = self._state
-        alias = unique_alias(body)
         found: tuple[NamedJob, ...] = state.unique.get(alias, ()) if anywhere else state.by_name(queue_name, alias)
         return found[0] if found else None
 

@@ -42,6 +42,7 @@ from disqued.net.loop.buffers import STEP
 from disqued.net.loop.handles import Handle, Listener
 from disqued.net.loop.turns import SLICE_S
 from disqued.wire.brief import encode_error
+from disqued.wire.pieces import LARGE, Pieces, Text, joined
 from disqued.wire.replies import encode_push
 from disqued.wire.requests import SINGLE_SIZE, parse_single, weight
 
@@ -94,12 +95,12 @@ class ClientConnection(Listener):
         self._traffic: Traffic = daemon.traffic
         self._parser = daemon.make_parser()
         self._remember = daemon.crashes.recent.append
-        self._out: list[bytes] = []
+        self._out: list[Text] = []
         #: Replies with jobs that are not sent yet, each behind what names its jobs: they go back when the connection is
         #: lost first.
         self._handed: list[tuple[Any, Any]] = []
         #: Replies, and those with jobs, that wait for a commit which is under way; `_out` waits for the next.
-        self._held: list[bytes] = []
+        self._held: list[Text] = []
         self._held_handed: list[tuple[Any, Any]] = []
         #: Of replies that wait for a commit: the place in `_out` or `_held`, what names the jobs that it promises, and
         #: what it was made of.
@@ -534,7 +535,7 @@ class ClientConnection(Listener):
         """Decide whether `check` has something to say; to be called when one of its reasons comes or goes."""
         self._outcome.checked = self.limited or self.listening_size > 0 or self._is_closed
 
-    def _keep(self, outcome: Outcome, args: list[bytes], mode: str) -> bytes:
+    def _keep(self, outcome: Outcome, args: list[bytes], mode: str) -> Text:
         """Keep a reply until it may leave, with what it hands out and promises; returns it.
 
         `mode` is that of CLIENT REPLY before the command.
@@ -583,7 +584,7 @@ class ClientConnection(Listener):
         if not self._is_ready or self._parser.error is not None or self._reported or not self._read_on:
             self.queue()
 
-    def push(self, line: bytes) -> None:
+    def push(self, line: Text) -> None:
         """Send something that no command of this client asked for: a line of MONITOR, an event.
 
         Replies that wait for a commit do not leave with it: it leaves with them.
@@ -605,16 +606,20 @@ class ClientConnection(Listener):
                 data = out[0]
             elif len(out[-1]) > LARGE_REPLY:
                 data = out.pop()
-                self._send(b"".join(out))
+                self._send(joined(out))
             else:
-                data = b"".join(out)
+                data = joined(out)
             out.clear()
             if self._promised:
                 self._promised = []
-            self._traffic.bytes_out += len(data)
+            size = len(data)
+            self._traffic.bytes_out += size
             handle = self._handle
-            if handle is not None:
-                handle.send(data)
+            if size > LARGE and isinstance(data, Pieces):
+                self.transport.writeSequence(data.parts)
+                handle = self._wire
+            elif handle is not None:
+                handle.send(data)  # type: ignore[arg-type]  # pieces are large
             else:
                 self.transport.write(data)
                 handle = self._wire
@@ -629,10 +634,12 @@ class ClientConnection(Listener):
             self.transport.unregisterProducer()
             self.transport.loseConnection()
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: Text) -> None:
         self._traffic.bytes_out += len(data)
         handle = self._handle
-        if handle is not None:
+        if isinstance(data, Pieces):
+            self.transport.writeSequence(data.parts)
+        elif handle is not None:
             handle.send(data)
         else:
             self.transport.write(data)
@@ -660,7 +667,7 @@ class ClientConnection(Listener):
             return
         if not held:
             return
-        self._send(held[0] if len(held) == 1 else b"".join(held))
+        self._send(held[0] if len(held) == 1 else joined(held))
         if self.transport.refused:
             self._handed = handed + self._handed
         else:

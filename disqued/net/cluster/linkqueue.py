@@ -35,6 +35,7 @@ from disqued.core.model.messages import (
 )
 from disqued.wire import messages as own
 from disqued.wire.frames import MESSAGES_PER_FRAME, PIECE_BYTES, Codec, OwnCodec, Writer, pieces
+from disqued.wire.pieces import Text
 
 MESSAGE_COST: Final = 200  #: bytes that a message takes beside the bodies that it brings
 RUMOUR_COST: Final = 100
@@ -78,7 +79,7 @@ class Waiting:
         self.weight: int = weigh(message)
         self.job: Job | None = message[1] if message[0] == REPLJOB else None  #: that it is a copy of
         self.links: int = 0  #: on which it waits
-        self.text: bytes | None = None  #: as the other links are to write it, if they do so now
+        self.text: Text | None = None  #: as the other links are to write it, if they do so now
 
 
 class Texts:
@@ -96,7 +97,7 @@ class Texts:
             self.forget()
             self._now = now
 
-    def keep(self, waiting: Waiting, text: bytes) -> None:
+    def keep(self, waiting: Waiting, text: Text) -> None:
         """Keep a text for other links, if it is worth that."""
         if len(text) <= TEXT_KEPT and len(self._kept) < TEXTS_KEPT:
             waiting.text = text
@@ -167,7 +168,7 @@ class LinkQueue:
         self._urgent = _Line()
         self._ordinary = _Line()
         #: What is not written yet of a message that is written in pieces, its size and its weight.
-        self._pieces: Iterator[memoryview] = iter(())
+        self._pieces: Iterator[bytes | memoryview] = iter(())
         self._left = 0
         self._size = 0
         self._weight = 0
@@ -240,7 +241,7 @@ class LinkQueue:
                     return self._begin_pieces(text, weight)
                 self._put_back(line, waiting)
                 break
-            texts.append(text)
+            texts.append(text)  # type: ignore[arg-type]  # one in pieces is longer than a frame
             size += len(text)
         if not texts:
             return self.frame(now)
@@ -253,7 +254,7 @@ class LinkQueue:
         waiting.links += 1
         self.weight += waiting.weight
 
-    def _write(self, waiting: Waiting, now: int) -> bytes:
+    def _write(self, waiting: Waiting, now: int) -> Text:
         """Write a message down, for this link and for those on which it waits."""
         message = waiting.message
         text = own.encode(message, now) if self._is_own else self._codec.encode(message, now)
@@ -261,8 +262,8 @@ class LinkQueue:
             self._texts.keep(waiting, text)
         return text
 
-    def _begin_pieces(self, text: bytes, weight: int) -> bytes:
-        self._pieces, self._left, self._size, self._weight = iter(pieces(text)), len(text), len(text), weight
+    def _begin_pieces(self, text: Text, weight: int) -> bytes:
+        self._pieces, self._left, self._size, self._weight = pieces(text), len(text), len(text), weight
         self.weight += weight
         return self._piece()
 

@@ -10,9 +10,11 @@ which is Twisted's, nothing is looked up for a request: it tells its handle what
 """
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from errno import EPIPE
-from typing import Any
+from typing import Any, Final
+
+SEND_MAX: Final = 256 * 1024  #: bytes that the socket is offered at a time
 
 
 class Listener:
@@ -37,7 +39,7 @@ class Handle:
     def __init__(self, transport: Any) -> None:
         self.transport: Any = transport
         self.recv: Callable[[int], bytes] = _closed
-        self._send: Callable[[bytes], int] = _closed
+        self._send: Callable[[bytes | memoryview], int] = _closed
         self.listener: Listener | None = None  #: who is given what comes, where it is one; else the protocol is
         #: The listener, or the one above TLS: hears of what becomes of the connection besides what comes.
         self.watcher: Listener | None = None
@@ -49,6 +51,8 @@ class Handle:
         #: Nothing is buffered, and the connection does not end: a write may go straight to the socket.  That is so
         #: while the loop is not to tell when the socket takes more.
         self.at_once = True
+        #: Called once, when all that the transport has buffered has left.
+        self.when_sent: Callable[[], None] | None = None
 
     def open(self, connected: socket.socket) -> None:
         """Take the socket."""
@@ -58,7 +62,7 @@ class Handle:
         """Know of nothing any more: the connection is lost, and nobody is kept in memory by the others."""
         self.ended, self.at_once = True, False
         self.recv = self._send = _closed
-        self.listener = self.watcher = self.transport = None
+        self.listener = self.watcher = self.transport = self.when_sent = None
 
     def note_closed(self) -> None:
         """Note that the other end has closed its side."""
@@ -89,15 +93,24 @@ class Handle:
                 self.transport.buffer(data)
             return
         sent = 0
+        size = len(data)
         try:
-            sent = self._send(data)
+            # The other end may take as much as it is given, for as long as it is given more.
+            sent = self._send(data if size <= SEND_MAX else memoryview(data)[:SEND_MAX])
         except BlockingIOError:
             pass
         except OSError:
             # Twisted's own attempt meets the error again, and ends the connection.
             self.transport.refused = True
-        if sent < len(data):
+        if sent < size:
             self.transport.buffer_rest(data, sent)
+
+    def send_all(self, pieces: Sequence[bytes]) -> None:
+        """Send the first piece, and let the transport buffer the others; none is copied."""
+        if pieces:
+            self.send(pieces[0])
+        if pieces[1:] and self.transport is not None:
+            self.transport.buffer_all(pieces[1:])
 
     def unwatch(self) -> None:
         """Look for that no more."""

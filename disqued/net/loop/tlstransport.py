@@ -7,6 +7,9 @@ Nobody is told of a connection before its handshake is done: who cannot show the
 client, takes no place among them, and is heard of in the log alone.  A handshake has `HANDSHAKE_S`; when too many are
 under way at a time, the one that began first has had its chance.
 
+Long texts (`disqued.wire.pieces`) are encrypted part by part, each when the transport below has sent the one before.
+Until all of a text is encrypted, the registered producer is paused.
+
 To its protocol it is a transport like the others: `unsent`, `refused` and `is_gone` mean the same, flow control is
 Twisted's, and `loseConnection` does not wait for the farewell of the other end, of which nothing depends.
 
@@ -14,21 +17,24 @@ Times are seconds.
 """
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from OpenSSL import SSL
-from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.interfaces import IDelayedCall, IPushProducer
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from disqued.net.loop.rounds import READ_SIZE
 from disqued.tls.context import Certificates, name_in, openssl_reason
+from disqued.wire.pieces import grouped
 
 HANDSHAKE_S: Final = 10.0
 SHAKING_MAX: Final = 256  #: handshakes of others that are under way at a time
 RECORD: Final = 1 << 14  #: bytes that are encrypted together at most
+ENCRYPTED_AT_ONCE: Final = 256 * 1024  #: bytes that are encrypted in a turn of the loop: less than a millisecond
 NO_TLS: Final = "it speaks no TLS"
 #: What such an end is answered, where OpenSSL says nothing: fatal, "protocol version".  A node knows it for TLS.
 ALERT: Final = b"\x15\x03\x01\x00\x02\x02\x46"
@@ -73,6 +79,9 @@ class EagerTls(TLSMemoryBIOProtocol):
         self._look_call: IDelayedCall | None = None
         self._end_call: IDelayedCall | None = None
         self._lingers = False  #: it is read from after our farewell
+        self._paced: _Paced | None = None  #: who writes much
+        self._go_on_call: IDelayedCall | None = None  #: for the rest of what was written
+        self._waits = False  #: for that, until the transport has sent what it has
 
     def makeConnection(self, transport: Any) -> None:
         """Begin the handshake."""
@@ -113,10 +122,7 @@ class EagerTls(TLSMemoryBIOProtocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Tell the protocol above, or who wants to know of failed handshakes."""
-        for call in (self._look_call, self._end_call):
-            if call is not None:
-                call.cancel()
-        self._look_call = self._end_call = None
+        self._cancel_calls()
         if self._begun:
             super().connectionLost(reason)  # type: ignore[no-untyped-call]
             self._let_go()
@@ -133,11 +139,15 @@ class EagerTls(TLSMemoryBIOProtocol):
 
     def _let_go(self) -> None:
         """Forget the protocol above, which knows us, so that neither waits for the collector."""
-        self._producer = None
-        for call in (self._look_call, self._end_call):
+        self._producer = self._paced = None
+        self._appSendBuffer = []
+        self._cancel_calls()
+
+    def _cancel_calls(self) -> None:
+        for call in (self._look_call, self._end_call, self._go_on_call):
             if call is not None:
                 call.cancel()
-        self._look_call = self._end_call = None
+        self._look_call = self._end_call = self._go_on_call = None
 
     def _flushReceiveBIO(self) -> None:
         """Give the protocol above what has come.
@@ -187,7 +197,7 @@ class EagerTls(TLSMemoryBIOProtocol):
 
     def loseConnection(self) -> None:
         """End when what was written has left, whoever would produce more: Twisted's TLS would wait for that."""
-        self.unregisterProducer()  # type: ignore[no-untyped-call]
+        self.unregisterProducer()
         if self._lingers and self.disconnecting:  # our farewell is said, and nobody waits for theirs any more
             self.transport.loseConnection()
         super().loseConnection()  # type: ignore[no-untyped-call]
@@ -223,13 +233,98 @@ class EagerTls(TLSMemoryBIOProtocol):
 
         Of much, what is told by `refused` is its beginning: the rest may not have gone, but that has.
         """
+        if len(data) > RECORD or self._appSendBuffer:
+            self.writeSequence([data])
+        elif self._lostTLSConnection or self._aborted:
+            self.refused = True
+        else:
+            super().write(data)  # type: ignore[no-untyped-call]
+            self.refused = self.transport.refused
+
+    def writeSequence(self, iovec: Iterable[bytes]) -> None:
+        """Encrypt and send some of it; the rest waits as it is for later turns, and so does who produces more."""
         if self._lostTLSConnection or self._aborted:
             self.refused = True
             return
-        super().write(data[:RECORD])  # type: ignore[no-untyped-call]
-        self.refused = self.transport.refused
-        if len(data) > RECORD:
-            super().write(data[RECORD:])  # type: ignore[no-untyped-call]
+        if self.disconnecting and self._producer is None:
+            return
+        pieces = [memoryview(piece) for piece in grouped(iovec)]
+        if pieces and not self._appSendBuffer:
+            super().write(pieces[0][:RECORD])  # type: ignore[no-untyped-call]
+            self.refused = self.transport.refused
+            pieces[0] = pieces[0][RECORD:]
+        self._appSendBuffer += [piece for piece in pieces if piece]
+        if self._go_on_call is None and not self._waits:
+            self._encrypt_some()
+
+    def _encrypt_some(self) -> None:
+        """Encrypt and send a part of what waits, and see to it that the rest has its turn."""
+        self._go_on_call, self._waits = None, False
+        waiting = self._appSendBuffer
+        left = ENCRYPTED_AT_ONCE
+        while waiting and left > 0 and not self._lostTLSConnection:
+            try:
+                sent = self._tlsConnection.send(waiting[0][:RECORD])
+            except SSL.WantReadError:  # it goes on with what comes
+                if self._paced is not None:
+                    self._paced.pauseProducing()
+                return
+            except SSL.Error:
+                self._tlsShutdownFinished(Failure())  # type: ignore[no-untyped-call]
+                return
+            self._flushSendBIO()  # type: ignore[no-untyped-call]
+            left -= sent
+            waiting[0] = waiting[0][sent:]
+            if not waiting[0]:
+                del waiting[0]
+        if self._lostTLSConnection:
+            return
+        if waiting:
+            self._wait_for_turn()
+        else:
+            self._all_encrypted()
+
+    def _wait_for_turn(self) -> None:
+        """Go on when what was encrypted has left."""
+        if self._paced is not None:
+            self._paced.pauseProducing()
+        handle = getattr(self.transport, "handle", None)
+        if handle is None or handle.at_once:
+            self._go_on_call = self.factory.reactor.callLater(0, self._encrypt_some)
+        else:
+            self._waits = True
+            handle.when_sent = self._encrypt_some
+
+    def _all_encrypted(self) -> None:
+        """Let who produces more go on as soon as that has left, or end the connection if that is wanted."""
+        handle = getattr(self.transport, "handle", None)
+        if self._paced is None:
+            if self.disconnecting:
+                self._shutdownTLS()
+        elif handle is None or handle.at_once:
+            self._paced.resumeProducing()
+        else:
+            handle.when_sent = self._all_encrypted
+
+    def _unbufferPendingWrites(self) -> None:
+        """Go on with what waits: something has come, which it may have waited for."""
+        if self._go_on_call is None and not self._waits:
+            self._encrypt_some()
+
+    def registerProducer(self, producer: Any, streaming: bool) -> None:
+        """Take who writes much, and who is paused as long as some of it waits here."""
+        self._paced = _Paced(self, producer)
+        super().registerProducer(self._paced, streaming)  # type: ignore[no-untyped-call]
+
+    def unregisterProducer(self) -> None:
+        """Let it write no more."""
+        self._paced = None
+        super().unregisterProducer()  # type: ignore[no-untyped-call]
+
+    @property
+    def holds(self) -> bool:
+        """True while something that was written is not encrypted."""
+        return bool(self._appSendBuffer)
 
     def is_gone(self) -> bool:
         """Tell whether the other end has closed, even if that has not been noticed yet.
@@ -266,6 +361,32 @@ class EagerTls(TLSMemoryBIOProtocol):
         self._look_call = None
         if not self._lostTLSConnection:
             self._flushReceiveBIO()
+
+
+@implementer(IPushProducer)
+class _Paced:
+    """Who writes to a connection: paused while the transport has too much, or something waits to be encrypted."""
+
+    def __init__(self, connection: EagerTls, producer: Any) -> None:
+        self._connection = connection
+        self._producer = producer
+        self._is_paused = False
+
+    def pauseProducing(self) -> None:
+        """Pause it, if it is not."""
+        if not self._is_paused:
+            self._is_paused = True
+            self._producer.pauseProducing()
+
+    def resumeProducing(self) -> None:
+        """Let it go on, if it is paused and nothing waits."""
+        if self._is_paused and not self._connection.holds:
+            self._is_paused = False
+            self._producer.resumeProducing()
+
+    def stopProducing(self) -> None:
+        """The transport is gone."""
+        self._producer.stopProducing()
 
 
 class TlsFactory(TLSMemoryBIOFactory):

@@ -4,6 +4,9 @@ Twisted's transport only notes what is written and sends it on the next turn of 
 calls and a turn per reply.  Here a write goes straight to the socket while nothing is buffered; what the socket does
 not take is buffered as ever, with the usual flow control.  For single small replies this doubles the throughput.
 
+What is buffered stays in the pieces that were written (`disqued.wire.pieces`): short ones are put together when it is
+their turn, long ones are sent part by part, `SEND_MAX` bytes in a turn of the loop, and never copied.
+
 A loop that works in rounds (`net/loop/rounds.py`) reads from their sockets itself; with any other they do that.
 
 To the protocols above, `unsent`, `refused` and `is_gone` say what became of a write; `tlstransport` offers the same.
@@ -14,15 +17,18 @@ import select
 import socket
 import sys
 import termios
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from errno import ENOBUFS
 from typing import Any
 
 from twisted.internet import tcp, unix
 from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 from twisted.python.failure import Failure
 
-from disqued.net.loop.handles import Handle
+from disqued.net.loop.handles import SEND_MAX, Handle
 from disqued.net.loop.rounds import READ_SIZE
+from disqued.wire.pieces import TOGETHER, grouped
 
 
 class _Eager:
@@ -30,7 +36,7 @@ class _Eager:
 
     dataBuffer: bytes
     offset: int
-    _tempDataBuffer: list[bytes]
+    _tempDataBuffer: Any  #: deque of what waits behind `dataBuffer`
     _tempDataLen: int
     socket: Any
     connected: int
@@ -43,11 +49,14 @@ class _Eager:
     _writeDisconnected: bool
     #: The socket refused a write of which nothing had gone out: the other end has not seen those bytes.
     refused: bool = False
+    #: With less than this left to send, Twisted would put all together that waits; here `doWrite` finds what is next.
+    SEND_LIMIT = 0
 
     def __init__(self, *given: Any, **named: Any) -> None:
         #: What sends, which protocols may use without the step in between, and what the loop reads by.
         self.handle = Handle(self)
         super().__init__(*given, **named)
+        self._tempDataBuffer = deque()
         if hasattr(self, "socket"):  # none could be had, else, and the connector is told so
             self.handle.open(self.socket)
 
@@ -64,12 +73,38 @@ class _Eager:
         super().stopWriting()  # type: ignore[misc]
 
     def doWrite(self) -> Any:
-        """Send what is buffered, as far as the socket takes it."""
+        """Send some of what is buffered, as far as the socket takes it."""
+        handle = self.handle
+        if self._tempDataBuffer and self.offset == len(self.dataBuffer):
+            self._take_next()
         result = super().doWrite()  # type: ignore[misc]
-        watcher = self.handle.watcher
-        if watcher is not None:
-            watcher.sent()
+        if handle.watcher is not None:
+            handle.watcher.sent()
+        if handle.at_once and handle.when_sent is not None:
+            when_sent, handle.when_sent = handle.when_sent, None
+            when_sent()
         return result
+
+    def _take_next(self) -> None:
+        """Let what waits longest be sent next: one piece, or several that are short, put together."""
+        waiting = self._tempDataBuffer
+        pieces = [waiting.popleft()]
+        size = len(pieces[0])
+        while waiting and size + len(waiting[0]) <= TOGETHER:
+            pieces.append(waiting.popleft())
+            size += len(pieces[-1])
+        self.dataBuffer = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self.offset = 0
+        self._tempDataLen -= size
+
+    def writeSomeData(self, data: bytes | memoryview) -> Any:
+        """Offer the socket a part of this; returns how much of it was taken, or why the connection has ended."""
+        try:
+            return self.socket.send(memoryview(data)[:SEND_MAX])
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            return 0 if error.errno == ENOBUFS else CONNECTION_LOST
 
     def connectionLost(self, reason: Any) -> None:
         """End, and tell the protocol."""
@@ -86,7 +121,7 @@ class _Eager:
     def _drop_unsent(self) -> None:
         """Let go of the memory now, and not when the collector comes."""
         self.dataBuffer, self.offset = b"", 0
-        self._tempDataBuffer, self._tempDataLen = [], 0
+        self._tempDataBuffer, self._tempDataLen = deque(), 0
 
     def loseConnection(self) -> None:
         """End when what was written has left; never within this call, as Twisted has it of what was half closed."""
@@ -101,6 +136,14 @@ class _Eager:
     def write(self, data: bytes) -> None:
         """Send, and buffer what the socket does not take."""
         self.handle.send(data)
+
+    def writeSequence(self, iovec: Iterable[bytes]) -> None:
+        """Send pieces one after the other, and buffer what the socket does not take; no long one is copied."""
+        self.handle.send_all(grouped(iovec))
+
+    def buffer_all(self, pieces: Sequence[bytes]) -> None:
+        """Keep what is sent in later turns, as any transport of Twisted's keeps all that is written."""
+        super().writeSequence(pieces)  # type: ignore[misc]
 
     def buffer(self, data: bytes) -> None:
         """Keep what cannot be sent now, as any transport of Twisted's keeps all that is written."""

@@ -9,7 +9,7 @@ import pytest
 from disqued.commands.jobs import CHANGED_PER_PART, CHECKED_PER_PART
 from disqued.commands.table import BLOCKED, LONG
 from disqued.core.model.outbox import UNIT_DONE
-from disqued.core.model.state import FREED_AT_ONCE
+from disqued.core.model.state import FREED_AT_ONCE, FREED_LATER
 from disqued.core.model.unfinished import Parts
 from disqued.errors import CommandError, InternalError
 from tests.core_fixtures import Server, check
@@ -259,3 +259,23 @@ def test_a_small_flush_leaves_nothing_to_do(server: Server) -> None:
     added(server, 100)
     flush(server)
     assert server.node.deadline() is None
+
+
+def test_large_bodies_are_let_go_of_one_a_tick(server: Server) -> None:
+    """The system takes a while to take back the memory of each."""
+    ids = [server.add(body=bytes([number]) * (FREED_LATER + 1)) for number in range(1, 5)]
+    small = server.add(body=b"small")
+    server.node.begin()
+    assert server.run("ACKJOB", *ids, small) == 5
+    left = [len(server.state._freed_later)]
+    assert left == [4]
+    assert server.state.memory.used < FREED_LATER
+    while len(server.state.unfinished):
+        server.tick()
+        left.append(len(server.state._freed_later))
+    assert left[:5] == [4, 3, 2, 1, 0]
+    last = server.add(body=bytes(FREED_LATER + 1))
+    server.node.begin()
+    assert server.run("ACKJOB", last) == 1
+    finish(server)
+    assert not server.state._freed_later
