@@ -82,7 +82,7 @@ def _connect(bed: Bed, loop: _Loop, stack: ExitStack) -> socket.socket:
         peer = stack.enter_context(socket.create_connection(listening.getsockname()))
         ours, address = listening.accept()
     ours.setblocking(False)
-    protocol: Any = bed.daemon.buildProtocol(None)
+    protocol: Any = bed.daemon.clients.buildProtocol(None)
     port: Any = SimpleNamespace(_realPortNumber=0)
     transport: Any = EagerServer(ours, protocol, address, port, 0, loop)
     protocol.makeConnection(transport)

@@ -110,7 +110,7 @@ class Bed:
             event_log=EventLog(node, reactor, config),
         )  # fmt: skip
         daemon.start(lambda: None)
-        client = daemon.buildProtocol(None)
+        client = daemon.clients.buildProtocol(None)
         client.makeConnection(Transport())
         return cls(node, client, daemon, reactor, addition)
 

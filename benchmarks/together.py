@@ -90,7 +90,7 @@ class Place:
         self._reactor = reactor
         self._selectables: dict[int, EagerServer] = {}
         self._rounds = Rounds(self._selectables, _unexpected, _unexpected, repeat(0.0).__next__)
-        self._rounds.gatherer = self.bed.daemon.turn
+        self._rounds.keep_back_with(self.bed.daemon.turn)
         self._readable: list[int] = []
         self._descriptors = count()
 
@@ -106,7 +106,7 @@ class Place:
 
     def client(self) -> EagerServer:
         """Let a client come, of which nobody reads the replies."""
-        protocol: Any = self.bed.daemon.buildProtocol(None)
+        protocol: Any = self.bed.daemon.clients.buildProtocol(None)
         transport = self.transport(protocol)
         protocol.makeConnection(transport)
         return transport

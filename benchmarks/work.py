@@ -251,12 +251,12 @@ def _through_sockets(
             ours, address = listening.accept()
             stack.callback(ours.close)
             ours.setblocking(False)
-            protocol: Any = bed.daemon.buildProtocol(None)
+            protocol: Any = bed.daemon.clients.buildProtocol(None)
             transport = EagerServer(ours, protocol, address, port, number, bed.reactor)
             protocol.makeConnection(transport)
             selectables[ours.fileno()] = transport
     rounds = Rounds(selectables, _unexpected, _unexpected, repeat(0.0).__next__)
-    rounds.gatherer = bed.daemon.turn
+    rounds.keep_back_with(bed.daemon.turn)
     events = [(descriptor, select.EPOLLIN) for descriptor in selectables]
     for at in range(0, len(chunks), connections):
         for peer, descriptor, chunk in zip(peers, selectables, chunks[at : at + connections], strict=True):

@@ -36,7 +36,7 @@ from disqued.config import SETTINGS, Config, ConfigError, Setting, Status
 from disqued.core.model.clock import Clock
 from disqued.core.node import Node
 from disqued.net.cluster.identity import Identity, IdentityError
-from disqued.net.loop.certificates import CertificateError, certificates_of
+from disqued.net.loop.certificates import CertificateError, Secured, certificates_of
 from disqued.net.loop.clock import SystemClock, use_monotonic_time
 from disqued.net.loop.endpoints import EndpointError, listen_at
 from disqued.net.loop.passed import PassedError, PassedSockets
@@ -65,6 +65,7 @@ log = Logger()
 
 M_MMAP_THRESHOLD = -3  #: of malloc.h
 MMAP_BYTES = 128 << 10  #: buffers of this size and more are the system's again when they are freed; where glibc begins
+OF_PAGE = "http-endpoint"  #: what the certificate of the admin page is called in the log and in INFO
 MISUSED = 2  #: exit status, as that of verbs
 #: What installs the packages of the admin page where disqued was installed without what it needs.
 ADMIN_LINE = 'pip install "disqued[admin]"'
@@ -221,7 +222,7 @@ class Listener(Service):
         self._reactor.addSystemEventTrigger("after", "shutdown", self._exit)
         self._signals.follow()
         self._supervision.start()
-        self._daemon.start(self._stop)
+        self._daemon.start(self._stop, ready=self._supervision.ready, failed=self._supervision.failed)
 
     def _refuse(self, problem: str) -> NoReturn:
         """End the start; what is written to standard error goes to the log by now, so the terminal is told as well."""
@@ -247,16 +248,16 @@ class Listener(Service):
             passed.leave_to(text)
         if config.port:
             for address in config.bind:
-                self._listen_at(address, config.port, daemon)
+                self._listen_at(address, config.port, daemon.clients)
         if config.tls_port:
             certificates = certificates_of(config, config.tls_auth_clients)
-            with_tls = daemon.tls.factory("tls-port", certificates, daemon)
+            with_tls = daemon.tls.factory("tls-port", certificates, daemon.clients)
             for address in config.bind:
                 self._listen_at(address, config.tls_port, with_tls, " with TLS")
         if config.unixsocket is not None:
             self._listen_on(config.unixsocket)
         for text in config.endpoint:
-            self._ports.append(listen_at(text, daemon, self._reactor, daemon.tls))
+            self._ports.append(listen_at(text, daemon.clients, self._reactor, daemon.tls))
             self.log.info("Listening at {endpoint}", endpoint=text)
         if config.tls_cluster:
             certificates = certificates_of(config, "yes")
@@ -284,10 +285,10 @@ class Listener(Service):
 
     def _listen_on(self, file: Path) -> None:
         config, path = self._config, os.fsencode(file)
-        passed = self._passed.adopt_unix(self._daemon, path)
+        passed = self._passed.adopt_unix(self._daemon.clients, path)
         if passed is None:
             mode = config.unixsocketperm or 0o777 & ~_umask()
-            self._open(UnixPort(path, self._daemon, config.tcp_backlog, mode, self._reactor))
+            self._open(UnixPort(path, self._daemon.clients, config.tcp_backlog, mode, self._reactor))
         else:
             self._ports.append(passed)
         self.log.info("Listening on {path}{how}", path=file, how=_how(passed))
@@ -298,7 +299,7 @@ class Listener(Service):
         try:
             admin.listen(self._admin_failed, self._passed.adopt)
             if admin.certificates is not None:
-                self._daemon.tls.take("http-endpoint", admin.certificates, renews=False)
+                self._daemon.tls.take(OF_PAGE, admin.certificates, renews=False)
             self._supervision.wait_for(admin.opened)
         except AdminError as error:
             self._refuse(str(error))
@@ -399,7 +400,7 @@ def makeService(options: Options) -> MultiService:
     logformat.follow_hangups(
         reactor, supervision.reloading, partial(logformat.reopen, config, log_file), partial(renew_password, config),
         daemon.tls.renew,
-        *(() if admin is None else (admin.renew,)), supervision.reloaded,
+        *(() if admin is None else (partial(_renew_page, admin, daemon.tls),)), supervision.reloaded,
     )  # fmt: skip
     Listener(daemon, config, reactor, admin, supervision=supervision, passed=passed).setServiceParent(root)
     return root
@@ -411,7 +412,7 @@ def _work_in_rounds(reactor: Any, daemon: Daemon) -> None:
         from disqued.net.loop.reactor import EpollReactor
 
         if isinstance(reactor, EpollReactor):
-            reactor.rounds.gatherer = daemon.turn
+            reactor.rounds.keep_back_with(daemon.turn)
 
 
 def _admin_of(config: Config, daemon: Daemon) -> "AdminServer | None":
@@ -430,6 +431,12 @@ def _admin_of(config: Config, daemon: Daemon) -> "AdminServer | None":
         return AdminServer(daemon)
     except AdminError as error:
         raise SystemExit(f"disqued: {error}") from None
+
+
+def _renew_page(admin: "AdminServer", tls: Secured) -> None:
+    """Read the certificate of the admin page again."""
+    if admin.renew():
+        tls.look(OF_PAGE)
 
 
 def _open_store(name: str, config: Config, reactor: Any, clock: Clock) -> IStore:

@@ -20,7 +20,7 @@ A store is found as a Twisted plugin: an object that provides `IStoreFactory`, i
 
 # ruff: noqa: N805 - the methods of an interface are written without self
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -60,10 +60,6 @@ class StoreDamaged(StoreError):
         self.what = what
 
 
-def nobody() -> None:
-    """What a store's `attention` calls until somebody listens."""
-
-
 class IStore(Interface):
     """Where the journal of one node goes."""
 
@@ -74,10 +70,10 @@ class IStore(Interface):
     )
     bytes_total: int = Attribute("What there is to load, in bytes; valid from the first record of `load` on.")
     bytes_loaded: int = Attribute("How much of it has been loaded so far.")
-    attention: Callable[[], None] = Attribute(
-        "Set by its user; to be called when `wants_compaction` has become true although nothing was committed."
+    wants_compaction: bool = Attribute(
+        "Whether `compact` is due: it has grown so much, by the settings, or has lost its data.  Its user looks after"
+        " each commit, and every second."
     )
-    wants_compaction: bool = Attribute("Whether it has grown so much that `compact` is due, by the settings.")
 
     def open() -> None:
         """Take possession of what is stored; once, before anything else.

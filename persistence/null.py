@@ -5,7 +5,7 @@ with aof-enqueue-jobs-once takes it over into memory and removes it.  A journal 
 touched: nothing was written to it while this store was used, so that its jobs may be long done.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -18,7 +18,7 @@ from disqued.persistence.aof.base import replace_journal
 from disqued.persistence.aof.manifest import JournalFiles, Manifest, journal_path
 from disqued.persistence.aof.reading import JournalReader
 from disqued.persistence.disk import Disk
-from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed, nobody
+from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed
 
 
 @implementer(IStore)
@@ -31,7 +31,6 @@ class NullStore:
 
     def __init__(self, config: Settings, *, clock: Clock) -> None:
         """Take the settings appendfilename and aof-enqueue-jobs-once.  Raises StoreError."""
-        self.attention: Callable[[], None] = nobody
         self.restores_queues: bool = False
         self._clock = clock
         self._enqueue_once = config.aof_enqueue_jobs_once

@@ -9,6 +9,7 @@ Each command is one step of the node, on a clock that the test moves.
 
 from collections.abc import Iterable
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -48,13 +49,13 @@ class Daemon:
     clock: Clock = attrs.field(factory=Clock)
     maxmemory: int = 1 << 30
     password: bytes = b""
-    settings: dict[bytes, bytes] = attrs.field(factory=lambda: {b"maxmemory": b"1073741824", b"port": b"7711"})
+    values: dict[bytes, bytes] = attrs.field(factory=lambda: {b"maxmemory": b"1073741824", b"port": b"7711"})
     has_secret: bool = False  #: of the cluster
     has_file: bool = True  #: whether there is a configuration file to rewrite
-    bus: dict[str, Any] = attrs.field(factory=dict)  #: what INFO says of links to other nodes
+    link_facts: dict[str, Any] = attrs.field(factory=dict)  #: what INFO says of links to other nodes
     more_facts: dict[str, dict[str, Any]] = attrs.field(factory=dict)
     done: list[tuple[str, Any]] = attrs.field(factory=list)  #: (what was asked for, with what), in turn
-    clients: list["Client"] = attrs.field(factory=list)
+    connections: list["Client"] = attrs.field(factory=list)
     users: Users = attrs.field(factory=lambda: Users(User(DEFAULT)))
     slowlog: SlowLog = attrs.field(factory=lambda: SlowLog(0, 128))
     latency: LatencyMonitor = attrs.field(factory=lambda: LatencyMonitor(1))
@@ -67,17 +68,23 @@ class Daemon:
         self.dispatch = make_dispatch(self.node)
 
     def sessions(self) -> Iterable["Client"]:
-        return list(self.clients)
+        return list(self.connections)
+
+    # It is its own users, connections, subscriptions, settings and store.
 
     @property
     def access(self) -> "Daemon":
         return self
 
-    def local_address(self, client: "Client") -> str:
-        return client.local_address
+    clients = pubsub = settings = stores = access
 
-    def certificate_name(self, client: "Client") -> str:
-        return client.certificate_name
+    @property
+    def bus(self) -> Any:
+        return SimpleNamespace(has_secret=self.has_secret, facts=lambda: self.link_facts)
+
+    @property
+    def identity(self) -> Any:
+        return SimpleNamespace(save=lambda: self.done.append(("save", None)))
 
     def facts(self) -> dict[str, dict[str, Any]]:
         return {"Server": {"tcp_port": 7711, "uptime_in_seconds": 5}, **self.more_facts}
@@ -88,23 +95,24 @@ class Daemon:
     def sleep(self, seconds: float) -> None:
         self.done.append(("sleep", seconds))
 
-    def password_is_set(self) -> bool:
-        return bool(self.password)
+    @property
+    def is_open(self) -> bool:
+        return not self.password
 
     def log_in(self, client: "Client", user: bytes, password: bytes) -> bool:
         client.authenticated = user == b"default" and password == self.password
         client.limits_lifted = client.authenticated
         return client.authenticated
 
-    def config_get(self, pattern: bytes) -> list[tuple[bytes, bytes]]:
-        return [pair for pair in self.settings.items() if glob.matches(pattern, pair[0], ignore_case=True)]
+    def matching(self, pattern: bytes) -> list[tuple[bytes, bytes]]:
+        return [pair for pair in self.values.items() if glob.matches(pattern, pair[0], ignore_case=True)]
 
-    def config_set(self, name: bytes, value: bytes) -> None:
-        if name not in self.settings:
+    def change(self, name: bytes, value: bytes) -> None:
+        if name not in self.values:
             raise CommandError(f"Unsupported CONFIG parameter: {name.decode()}")
-        self.settings[name] = value
+        self.values[name] = value
 
-    def config_rewrite(self) -> None:
+    def rewrite(self) -> None:
         if not self.has_file:
             raise CommandError("The server is running without a config file")
         self.done.append(("rewrite", None))
@@ -112,7 +120,7 @@ class Daemon:
     def reset_statistics(self) -> None:
         self.done.append(("reset", None))
 
-    def pause_clients(self, span_ms: int) -> None:
+    def pause(self, span_ms: int) -> None:
         self.done.append(("pause", span_ms))
 
     def shutdown(self, client: "Client", *, rewrite: bool) -> bool:
@@ -121,15 +129,6 @@ class Daemon:
 
     def compact(self) -> None:
         self.done.append(("compact", None))
-
-    def save_identity(self) -> None:
-        self.done.append(("save", None))
-
-    def bus_facts(self) -> dict[str, Any]:
-        return self.bus
-
-    def secret_is_set(self) -> bool:
-        return self.has_secret
 
     def subscribe(self, client: "Client", names: Iterable[bytes], *, patterns: bool) -> list[tuple[bytes, bytes, int]]:
         self.done.append(("psubscribe" if patterns else "subscribe", list(names)))
@@ -179,8 +178,8 @@ class Client:
 
     def __attrs_post_init__(self) -> None:
         self.connected_at = self.active_at = self.host.clock.now()
-        self.host.clients.append(self)
-        self.id = len(self.host.clients)
+        self.host.connections.append(self)
+        self.id = len(self.host.connections)
 
     @property
     def is_blocked(self) -> bool:
@@ -191,7 +190,7 @@ class Client:
 
     def kill(self) -> None:
         self.is_killed = True
-        self.host.clients.remove(self)
+        self.host.connections.remove(self)
 
     def set_protocol(self, version: int) -> None:
         self.protocol = version

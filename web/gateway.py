@@ -1,18 +1,18 @@
 """What the admin side sees of the daemon; `disqued.net` provides it, tests may provide their own.
 
-    page, curl, Prometheus --HTTP--> web --Gateway.call--> one step of the node, as a client's command is
+    page, curl, Prometheus --HTTP--> web --Gateway.clients.call--> one step of the node, as a client's command is
 
-What changes the queue is a command and goes through `call`.  What only looks reads the `view` of the node within one
-turn of the loop, and keeps it short: `SLICE_ROWS` rows, then others have their turn.
+What changes the queue is a command and goes through `clients.call`.  What only looks reads the `view` of the node
+within one turn of the loop, and keeps it short: `SLICE_ROWS` rows, then others have their turn.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from twisted.internet.defer import Deferred
 
 from disqued.acl.attempts import Attempts
-from disqued.commands.host import Budget, Session
+from disqued.commands.host import Budget
 from disqued.config import Config
 from disqued.core.view import NodeView
 
@@ -32,12 +32,49 @@ class Commits(Protocol):
     seconds: float  #: that those took that were done
 
 
+class Clients(Protocol):
+    """What runs commands for clients."""
+
+    def call(
+        self, words: Sequence[bytes], *, address: str, is_gone: Callable[[], bool] = lambda: False
+    ) -> Deferred[Any]:
+        """Run a command; fires with its value (the shape that the table declares) or fails with a CommandError.
+
+        `address` names who asks, to MONITOR and the slow log.  Cancelling gives up what is blocked and returns jobs
+        that were handed out.  No job is handed out when `is_gone` says that there is nobody any more: ask the
+        transport of the request, whose `is_gone` looks at the socket.
+        """
+
+
+class Users(Protocol):
+    """The users of the daemon."""
+
+    attempts: Attempts  #: what each address has tried, of passwords on the port for clients, too
+
+    def strangers_are_limited(self) -> bool:
+        """True when a client that says nothing of who it is may not do everything."""
+
+    def admin_digest(self) -> bytes:
+        """SHA-256 of the password of the settings, if clients who give it may do everything; b"" = they may not."""
+
+
+class ShownCertificates(Protocol):
+    """The certificates of the daemon."""
+
+    @property
+    def ends(self) -> Mapping[str, int]:
+        """When each certificate that it shows ends, unix seconds, by where it is shown; empty without TLS."""
+
+
 class Gateway(Protocol):
     """The daemon."""
 
     config: Config
     reactor: Any
-    ending: bool  #: the daemon stops
+
+    @property
+    def ending(self) -> bool:
+        """True when the daemon stops."""
 
     @property
     def loading(self) -> bool:
@@ -63,31 +100,17 @@ class Gateway(Protocol):
     def commits(self) -> Commits:
         """Counts of its commits, as far as there is a store that wants the journal."""
 
-    def call(
-        self, words: Sequence[bytes], *, address: str, is_gone: Callable[[], bool] = lambda: False
-    ) -> Deferred[Any]:
-        """Run a command; fires with its value (the shape that the table declares) or fails with a CommandError.
-
-        `address` names who asks, to MONITOR and the slow log.  Cancelling gives up what is blocked and returns jobs
-        that were handed out.  No job is handed out when `is_gone` says that there is nobody any more: ask the
-        transport of the request, whose `is_gone` looks at the socket.
-        """
-
     def facts(self) -> Mapping[str, Mapping[str, Any]]:
         """What INFO says that the node does not know: {section: {field: value}}."""
 
-    def certificate_ends(self) -> Mapping[str, int]:
-        """When each certificate that it shows ends, unix seconds, by where it is shown; empty without TLS."""
+    @property
+    def access(self) -> Users:
+        """Its users."""
 
     @property
-    def attempts(self) -> Attempts:
-        """What each address has tried, of passwords on the port for clients, too."""
+    def clients(self) -> Clients:
+        """What runs commands for its clients."""
 
-    def strangers_are_limited(self) -> bool:
-        """True when a client that says nothing of who it is may not do everything."""
-
-    def admin_digest(self) -> bytes:
-        """SHA-256 of the password of the settings, if clients who give it may do everything; b"" = they may not."""
-
-    def sessions(self) -> Iterable[Session]:
-        """Every client connection, oldest first."""
+    @property
+    def tls(self) -> ShownCertificates:
+        """The certificates that it shows."""

@@ -51,9 +51,8 @@ class AdminServer:
         self._config = config
         self._reactor = gateway.reactor
         try:
-            access = Access(
-                config, gateway.reactor, gateway.strangers_are_limited, gateway.admin_digest, gateway.attempts
-            )
+            users = gateway.access
+            access = Access(config, gateway.reactor, users.strangers_are_limited, users.admin_digest, users.attempts)
         except TokenError as error:
             raise AdminError(f"http-token-file {error}") from None
         except ValueError as error:
@@ -129,10 +128,10 @@ class AdminServer:
         self._tls = RenewableTLS(self._reactor, text)
         return self._tls
 
-    def renew(self) -> None:
-        """Take up a certificate that has been renewed, if there is one at all; the log says what came of it."""
+    def renew(self) -> bool:
+        """Read the certificate again, if there is one; returns whether it could be read.  The log says so, too."""
         if self._tls is None:
-            return
+            return False
         try:
             self._tls.renew()
         except Exception as error:  # whatever reading, the parser, or OpenSSL raises
@@ -142,6 +141,8 @@ class AdminServer:
             )
         else:
             log.info("SIGHUP: the certificate of the admin page was read anew, for connections from now on")
+            return True
+        return False
 
     def _opened(self, port: Any) -> Any:
         if self._stopped:

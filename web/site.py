@@ -57,7 +57,9 @@ class Site:
         name = table.name_of(given)
         if not table.is_callable(name):
             raise Problem.no_command(name)
-        return await self.gateway.call(given, address=f"{visitor.address}/{visitor.name}", is_gone=visitor.is_gone)
+        return await self.gateway.clients.call(
+            given, address=f"{visitor.address}/{visitor.name}", is_gone=visitor.is_gone
+        )
 
     async def json(self, value: Any) -> Reply:
         """Make an answer of a value, in slices; long values in it are encoded when they are sent."""

@@ -66,7 +66,7 @@ def _name_of_user(client: Session) -> bytes:
 
 def _certified(client: Session) -> str:
     """The common name in the client's certificate as one word, with what a URL would escape escaped."""
-    return quote(client.host.certificate_name(client), safe="@:/+,", errors="surrogateescape")
+    return quote(client.certificate_name, safe="@:/+,", errors="surrogateescape")
 
 
 def describe_client(client: Session, now: int) -> bytes:
@@ -80,7 +80,7 @@ def describe_client(client: Session, now: int) -> bytes:
     user = b"user=%b " % _name_of_user(client)
     library = b" ".join(b"%b=%b" % (key, client.lib.get(key, b"")) for key in (b"lib-name", b"lib-ver"))
     certified = _certified(client)
-    tail = f" laddr={client.host.local_address(client)}" + (f" tls-cn={certified}" if certified else "")
+    tail = f" laddr={client.local_address}" + (f" tls-cn={certified}" if certified else "")
     return b"%b%bresp=%d %b%b" % (_encoded(head), user, client.protocol, library, _encoded(tail))
 
 
@@ -100,7 +100,7 @@ class ClientList:
 
     def run(self, node: Node, client: Session) -> Any:
         """Describe every client; very many of them in parts."""
-        sessions = list(client.host.sessions())
+        sessions = list(client.host.clients.sessions())
         if len(sessions) > LISTED_PER_PART:
             node.in_parts(cast(Client, client), self._parts(node, client.host, sessions))
             return BLOCKED
@@ -111,7 +111,7 @@ class ClientList:
         """Describe those who are still there when it is their turn."""
         text: list[bytes] = []
         for at in range(0, len(sessions), LISTED_PER_PART):
-            there = {session.id for session in host.sessions()}
+            there = {session.id for session in host.clients.sessions()}
             some = [session for session in sessions[at : at + LISTED_PER_PART] if session.id in there]
             text.append(_lines(some, node.state.now))
             yield
@@ -285,7 +285,7 @@ class ClientKill:
                 (self.id is None or session.id == self.id)
                 and (self.user is None or _name_of_user(session) == self.user)
                 and (addr is None or session.address == addr)
-                and (laddr is None or session.host.local_address(session) == laddr)
+                and (laddr is None or session.local_address == laddr)
                 and (youngest is None or session.connected_at <= youngest)
                 and not (spares_me and session is client)
             )
@@ -299,7 +299,7 @@ def _text(name: bytes) -> str:
 
 def _kill(client: Session, meant: Callable[[Session], bool]) -> int:
     """End the connections that are meant; returns how many."""
-    found = [session for session in client.host.sessions() if meant(session)]
+    found = [session for session in client.host.clients.sessions() if meant(session)]
     for session in found:
         session.kill()
     return len(found)
@@ -335,7 +335,7 @@ class ClientPause:
 
     def run(self, node: Node, client: Session) -> Status:
         """Begin the pause."""
-        client.host.pause_clients(self.timeout)
+        client.host.clients.pause(self.timeout)
         return DONE
 
 

@@ -67,7 +67,7 @@ class ClusterInfo:
     def run(self, node: Node, client: Session) -> bytes:
         """Describe the cluster as this node sees it."""
         known = 1 + len(node.state.peers.by_id)
-        bus = client.host.bus_facts()
+        bus = client.host.bus.facts()
         facts = {
             "cluster_state": "ok",
             "cluster_known_nodes": known,
@@ -126,7 +126,7 @@ class ClusterMeet:
     def run(self, node: Node, client: Session) -> Status:
         """Check the address, and see to it that it is tried."""
         ip, port, bus_port = self._address()
-        if not (ip.is_loopback or client.host.secret_is_set()):
+        if not (ip.is_loopback or client.host.bus.has_secret):
             raise CommandError(_LOOPBACK_ALONE.replace("<ip>", str(ip)))
         if not node.membership.bus_port:
             raise CommandError(_NO_BUS)
@@ -235,7 +235,7 @@ class ClusterReset:
         """Forget everything."""
         node.flush()  # by the node that had the jobs: its event log says where they are
         node.membership.reset(hard=self.hard)
-        client.host.save_identity()
+        client.host.identity.save()
         return DONE
 
 
@@ -275,5 +275,5 @@ class ClusterSaveConfig:
 
     def run(self, node: Node, client: Session) -> Any:
         """Write the file."""
-        client.host.save_identity()
+        client.host.identity.save()
         return DONE

@@ -54,9 +54,9 @@ def _log_in(client: Session, user: bytes, password: bytes, wrong: CommandError) 
 
     Raises `wrong`, TooManyPasswords (WRONGPASS), or CommandError when the default user has no password to check.
     """
-    if user == DEFAULT and not client.host.password_is_set():
+    if user == DEFAULT and client.host.access.is_open:
         raise CommandError(_NO_PASSWORD)
-    if not client.host.log_in(client, user, password):
+    if not client.host.access.log_in(client, user, password):
         raise wrong
 
 
@@ -277,5 +277,5 @@ class Monitor:
         """Begin to watch."""
         if client.monitors:
             return NO_REPLY
-        client.host.monitor(client)
+        client.host.clients.monitor(client)
         return DONE

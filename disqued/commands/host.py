@@ -54,6 +54,14 @@ class Session(Protocol):
         """True on a Unix socket."""
 
     @property
+    def local_address(self) -> str:
+        """The address of ours that it came to, written as `address`; empty for what came to none."""
+
+    @property
+    def certificate_name(self) -> str:
+        """The common name in the certificate that it has shown, and that was found good; empty for none."""
+
+    @property
     def is_blocked(self) -> bool:
         """True while it waits in a blocking command."""
 
@@ -98,6 +106,13 @@ class AccessControl(Protocol):
     def book(self) -> Book:
         """The commands, as rules call them."""
 
+    @property
+    def is_open(self) -> bool:
+        """True when no client has to authenticate."""
+
+    def log_in(self, session: Session, name: bytes, password: bytes) -> bool:
+        """Let a client be a user, if the password is right; else it is nobody.  Raises TooManyPasswords (WRONGPASS)."""
+
     def set_user(self, name: bytes, rules: Iterable[bytes]) -> None:
         """Make a user, or change one, by rules.  Raises CommandError, and nothing is changed."""
 
@@ -137,11 +152,74 @@ class Budget(Protocol):
         """Forget an owner."""
 
 
-class Host(Protocol):
-    """The daemon around the node."""
+class Connections(Protocol):
+    """The client connections."""
 
-    slowlog: SlowLog
-    latency: LatencyMonitor
+    def sessions(self) -> Iterable[Session]:
+        """Return every client connection, oldest first."""
+
+    def pause(self, span_ms: int) -> None:
+        """Run no client's commands for a while."""
+
+    def monitor(self, session: Session) -> None:
+        """Show a client every command from now on.  Raises CommandError."""
+
+    def reset_session(self, session: Session) -> None:
+        """Put a connection into the state of a new one.  Raises CommandError."""
+
+
+class Subscriptions(Protocol):
+    """Who listens to which channels."""
+
+    def subscribe(self, session: Session, names: Iterable[bytes], *, patterns: bool) -> list[tuple[bytes, bytes, int]]:
+        """Let a client listen to channels, or patterns; returns the reply for each.  Raises CommandError."""
+
+    def unsubscribe(
+        self, session: Session, names: Iterable[bytes], *, patterns: bool
+    ) -> list[tuple[bytes, bytes | None, int]]:
+        """Let it listen no more; no names: to nothing.  Returns the reply for each.  Raises CommandError."""
+
+
+class Settings(Protocol):
+    """The settings in force."""
+
+    def matching(self, pattern: bytes) -> list[tuple[bytes, bytes]]:
+        """Return the settings whose name matches a glob pattern, with their values as text."""
+
+    def change(self, name: bytes, value: bytes) -> None:
+        """Change a setting now.  Raises CommandError with Disque's text."""
+
+    def rewrite(self) -> None:
+        """Write the settings in force to the configuration file.  Raises CommandError."""
+
+
+class Stores(Protocol):
+    """The store of the journal."""
+
+    def compact(self) -> None:
+        """Begin to rewrite the journal in the background.  Raises CommandError."""
+
+
+class Links(Protocol):
+    """The links to other nodes."""
+
+    @property
+    def has_secret(self) -> bool:
+        """True when nodes prove to each other that they know a secret."""
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return what INFO says of the links: {field: value}."""
+
+
+class NodesFile(Protocol):
+    """The file that holds the node's id and the nodes that it knows."""
+
+    def save(self) -> None:
+        """Write it.  Raises CommandError."""
+
+
+class Host(Protocol):
+    """The daemon around the node: a command asks the part that it needs."""
 
     @property
     def node(self) -> Node:
@@ -151,58 +229,49 @@ class Host(Protocol):
     def access(self) -> AccessControl:
         """Its users."""
 
-    def sessions(self) -> Iterable[Session]:
-        """Every client connection, oldest first."""
+    @property
+    def clients(self) -> Connections:
+        """Its client connections."""
 
-    def local_address(self, client: Session) -> str:
-        """The address of ours that a client came to, written as that of the client is; empty for what came to none."""
+    @property
+    def pubsub(self) -> Subscriptions:
+        """Their subscriptions."""
 
-    def certificate_name(self, client: Session) -> str:
-        """The common name in the certificate that a client has shown, and that was found good; empty for none."""
+    @property
+    def settings(self) -> Settings:
+        """Its settings."""
+
+    @property
+    def stores(self) -> Stores:
+        """Its store."""
+
+    @property
+    def bus(self) -> Links:
+        """Its links to other nodes."""
+
+    @property
+    def identity(self) -> NodesFile:
+        """Its file of nodes."""
+
+    @property
+    def slowlog(self) -> SlowLog:
+        """Commands that took long."""
+
+    @property
+    def latency(self) -> LatencyMonitor:
+        """Events that took long."""
 
     def facts(self) -> Mapping[str, Mapping[str, Any]]:
-        """What INFO says that the node does not know: {section: {field: value}}, as far as this host knows it."""
-
-    def microseconds(self) -> int:
-        """Wall clock, unix microseconds."""
-
-    def sleep(self, seconds: float) -> None:
-        """Stop the whole daemon for a while, on purpose (DEBUG SLEEP)."""
-
-    def password_is_set(self) -> bool:
-        """True when clients must authenticate."""
-
-    def log_in(self, client: Session, user: bytes, password: bytes) -> bool:
-        """Let a client be a user, if the password is right; else it is nobody.  Raises TooManyPasswords (WRONGPASS)."""
-
-    def config_get(self, pattern: bytes) -> list[tuple[bytes, bytes]]:
-        """Settings whose name matches a glob pattern, with their values as text."""
-
-    def config_set(self, name: bytes, value: bytes) -> None:
-        """Change a setting now.  Raises CommandError with Disque's text."""
-
-    def config_rewrite(self) -> None:
-        """Write the settings in force to the configuration file.  Raises CommandError."""
+        """Return what INFO says that the node does not know: {section: {field: value}}."""
 
     def reset_statistics(self) -> None:
         """Zero the counters that CONFIG RESETSTAT zeroes."""
 
-    def monitor(self, client: Session) -> None:
-        """Show a client every command from now on."""
+    def microseconds(self) -> int:
+        """Return the wall clock, unix microseconds."""
 
-    def subscribe(self, client: Session, names: Iterable[bytes], *, patterns: bool) -> list[tuple[bytes, bytes, int]]:
-        """Let a client listen to channels, or patterns; returns what it is told for each."""
-
-    def unsubscribe(
-        self, client: Session, names: Iterable[bytes], *, patterns: bool
-    ) -> list[tuple[bytes, bytes | None, int]]:
-        """Let it listen no more, to none at all when none is named; returns what it is told for each."""
-
-    def reset_session(self, client: Session) -> None:
-        """Make a connection as new."""
-
-    def pause_clients(self, span_ms: int) -> None:
-        """Run no client's commands for a while."""
+    def sleep(self, seconds: float) -> None:
+        """Stop the whole daemon for a while, on purpose (DEBUG SLEEP)."""
 
     def shutdown(self, client: Session, *, rewrite: bool) -> bool:
         """End the daemon after this step; with `rewrite` a fresh journal is written first.
@@ -210,15 +279,3 @@ class Host(Protocol):
         Returns False when that takes its time: the client is blocked meanwhile, and hears of a failure, after which
         the daemon goes on.  Raises CommandError when it is not possible.
         """
-
-    def compact(self) -> None:
-        """Begin to rewrite the journal in the background.  Raises CommandError."""
-
-    def save_identity(self) -> None:
-        """Write the file that holds the node's id and the nodes that it knows.  Raises CommandError."""
-
-    def bus_facts(self) -> Mapping[str, Any]:
-        """What INFO says of the links to other nodes: {field: value}."""
-
-    def secret_is_set(self) -> bool:
-        """True when nodes prove to each other that they know a secret."""

@@ -333,7 +333,7 @@ class ConfigGet:
 
     def run(self, node: Node, client: Session) -> dict[bytes, bytes]:
         """Look the settings up."""
-        return dict(client.host.config_get(self.pattern))
+        return dict(client.host.settings.matching(self.pattern))
 
 
 @command(
@@ -357,7 +357,7 @@ class ConfigSet:
 
     def run(self, node: Node, client: Session) -> Status:
         """Change the setting."""
-        client.host.config_set(self.name, self.value)
+        client.host.settings.change(self.name, self.value)
         return DONE
 
 
@@ -386,7 +386,7 @@ class ConfigRewrite:
 
     def run(self, node: Node, client: Session) -> Status:
         """Write the file."""
-        client.host.config_rewrite()
+        client.host.settings.rewrite()
         return DONE
 
 
@@ -430,7 +430,7 @@ class RewriteJournal:
 
     def run(self, node: Node, client: Session) -> Status:
         """Begin."""
-        client.host.compact()
+        client.host.stores.compact()
         return Status(b"Background append only file rewriting started")
 
 

@@ -38,7 +38,7 @@ class Subscribe:
 
     def run(self, node: Node, client: Session) -> Any:
         """Begin to listen."""
-        return client.host.subscribe(client, self.channels, patterns=False)
+        return client.host.pubsub.subscribe(client, self.channels, patterns=False)
 
 
 @command(
@@ -57,7 +57,7 @@ class PSubscribe:
 
     def run(self, node: Node, client: Session) -> Any:
         """Begin to listen."""
-        return client.host.subscribe(client, self.patterns, patterns=True)
+        return client.host.pubsub.subscribe(client, self.patterns, patterns=True)
 
 
 @command(
@@ -76,7 +76,7 @@ class Unsubscribe:
 
     def run(self, node: Node, client: Session) -> Any:
         """Stop listening."""
-        return client.host.unsubscribe(client, self.channels, patterns=False)
+        return client.host.pubsub.unsubscribe(client, self.channels, patterns=False)
 
 
 @command(
@@ -95,7 +95,7 @@ class PUnsubscribe:
 
     def run(self, node: Node, client: Session) -> Any:
         """Stop listening."""
-        return client.host.unsubscribe(client, self.patterns, patterns=True)
+        return client.host.pubsub.unsubscribe(client, self.patterns, patterns=True)
 
 
 @command(
@@ -112,5 +112,5 @@ class Reset:
 
     def run(self, node: Node, client: Session) -> Status:
         """Reset it."""
-        client.host.reset_session(client)
+        client.host.clients.reset_session(client)
         return Status(b"RESET")

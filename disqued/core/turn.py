@@ -133,7 +133,7 @@ class Turn:
     def __init__(self, node: Node, outside: Outside) -> None:
         self.node = node
         self.failure: str | None = None  #: why the store takes no jobs now
-        self.journals: list[Journal] = []  #: they take the records of each step
+        self.journals: tuple[Journal, ...] = ()  #: they take the records of each step
         self.is_closed = False  #: nothing can be made durable any more, so nobody learns of anything
         self.is_planned = False  #: `end` will be called
         self.under_way = False  #: a commit has not answered yet
@@ -232,6 +232,10 @@ class Turn:
         if not self.is_planned and not waits and (self._waiting or self._batch or self._messages):
             self.is_planned = True
             self._outside.end_turn_soon()
+
+    def give_to(self, *journals: Journal) -> None:
+        """Give the records of each step to these journals from now on."""
+        self.journals = journals
 
     def append(self) -> None:
         """Give the journals what was journaled since this was last done."""

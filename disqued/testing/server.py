@@ -220,7 +220,7 @@ class SimServer:
             node, seconds=lambda: 0.0, microseconds=lambda: self.clock.wall() * 1_000, on_crash=_fail,
             failure=lambda: self.failure, slowlog=SlowLog(-1, 0), latency=LatencyMonitor(0),
         )  # fmt: skip
-        turn.journals = [self.journal]
+        turn.give_to(self.journal)
         self.state.journaling = self.journal.records
         node.note_expired(recovery.expired)
         self.is_up = True

@@ -175,13 +175,10 @@ class Certificates:
         """Look at the files.  Raises what `look` does."""
         self._look = look
         self._context = look()
-        #: Called when they have been looked at again.
-        self.on_renewal: Callable[[], None] = lambda: None
 
     def renew(self) -> None:
         """Look at them again; raises what `look` does, and then all stays as it was."""
         self._context = self._look()
-        self.on_renewal()
 
     @property
     def ends_at(self) -> int:

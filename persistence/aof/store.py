@@ -16,7 +16,7 @@ Source: Redis and Disque, src/aof.c, for the settings and their effect.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import attrs
@@ -36,7 +36,7 @@ from disqued.persistence.aof.manifest import Increment, JournalFiles, Manifest, 
 from disqued.persistence.aof.reading import JournalPeek, JournalReader
 from disqued.persistence.aof.segments import HEADER_SIZE, Chunk, chunks_of
 from disqued.persistence.disk import Disk, Watch, reason
-from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed, nobody
+from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed
 from disqued.wire.jobdump import encode_event, job_text
 
 #: How long a journal that could not be compacted is not compacted by itself again; twice as long after each failure.
@@ -60,7 +60,6 @@ class AofStore:
 
     def __init__(self, config: Settings, *, clock: Clock, reactor: IReactorTime, disk: Disk | None = None) -> None:
         """Take the settings whose names have to do with appending and rewriting.  Raises StoreError."""
-        self.attention: Callable[[], None] = nobody
         self.restores_queues: bool = False
         self._config = config
         self._clock = clock

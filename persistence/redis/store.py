@@ -15,7 +15,7 @@ written aside, put into place in one step, and followed by what was appended mea
 Times are seconds where the name ends in `_S`, else integer milliseconds.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ from disqued.config.settings import Settings
 from disqued.core.model.clock import Clock
 from disqued.core.model.outbox import Record
 from disqued.core.recovery import draw
-from disqued.persistence.interface import IStore, StoreError, StoreFailed, nobody
+from disqued.persistence.interface import IStore, StoreError, StoreFailed
 from disqued.persistence.redis.backlog import Backlog, build
 from disqued.persistence.redis.layout import APPLY, HISTORY, RELIEVE, RENEW, STAGE, SWAP, Keys
 from disqued.persistence.redis.link import RedisConnection, RedisError
@@ -56,7 +56,6 @@ class RedisStore:
 
     def __init__(self, address: RedisAddress, config: Settings, *, clock: Clock, reactor: IReactorTime) -> None:
         """Take a server, and the settings redis-prefix, appendfsync, redis-backlog and aof-enqueue-jobs-once."""
-        self.attention: Callable[[], None] = nobody
         self.restores_queues: bool = False
         self._config = config
         self._clock = clock
@@ -252,7 +251,6 @@ class RedisStore:
             server.loss = f"{server.where}: it has lost its data (it {how}); all jobs are to be written anew"
             self.log.error("{reason}", reason=server.loss)
         self._fail_waiting()
-        self.attention()
 
     async def _relieve(self, connection: RedisConnection) -> None:
         """Remove from a server that is out of memory the jobs that are over."""

@@ -32,7 +32,7 @@ from disqued.core.model.clock import Clock
 from disqued.core.model.outbox import Record
 from disqued.core.recovery import draw
 from disqued.persistence.disk import Disk
-from disqued.persistence.interface import IStore, StoreError, StoreFailed, nobody
+from disqued.persistence.interface import IStore, StoreError, StoreFailed
 from disqued.persistence.lock import FileLock
 from disqued.persistence.rewrites import Rewrites
 from disqued.persistence.sqlite.compaction import Compaction, Upkeep
@@ -61,7 +61,6 @@ class SqliteStore:
         self, path: Path, config: Settings, *, clock: Clock, reactor: IReactorTime, disk: Disk | None = None
     ) -> None:
         """Take the settings appendfsync, sqlite-history, aof-load-truncated and aof-enqueue-jobs-once."""
-        self.attention: Callable[[], None] = nobody
         self.restores_queues: bool = False
         self._config = config
         self._path = path

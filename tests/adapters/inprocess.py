@@ -122,7 +122,6 @@ class RecordingStore:
     under_way: "Deferred[None] | None" = None
     closed: bool = False
     discarded: bool = False
-    attention: Callable[[], None] = lambda: None
     before_commit: Callable[[], None] = lambda: None
 
     def open(self) -> None:
@@ -253,7 +252,7 @@ class Running:
             if isinstance(store, RecordingStore):
                 store.answer_at_once()
         await self.daemon.stop()
-        await wait_until(lambda: not self.daemon.clients)
+        await wait_until(lambda: not self.daemon.clients.by_id)
         for call in reactor.getDelayedCalls():
             if getattr(call.func, "__self__", None) in (self.daemon, self.daemon.driver):
                 call.cancel()
@@ -284,7 +283,7 @@ def start(
         config, node, identity, store, reactor, store_name=store_name or config.persistence,
         open_store=(stores or {}).__getitem__, event_log=EventLog(node, reactor, config), secret=secret,
     )  # fmt: skip
-    port = EagerPort(0, daemon, 50, "127.0.0.1", reactor)
+    port = EagerPort(0, daemon.clients, 50, "127.0.0.1", reactor)
     port.startListening()
 
     def stop() -> None:
@@ -294,5 +293,5 @@ def start(
     daemon.open_bus(("127.0.0.1",) if bus else (), bus_port)
     daemon.start(stop)
     if isinstance(reactor, EpollReactor):
-        reactor.rounds.gatherer = daemon.turn
+        reactor.rounds.keep_back_with(daemon.turn)
     return running

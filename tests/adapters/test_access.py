@@ -30,7 +30,7 @@ EVERYTHING = ("on", ">pw", "allkeys", "allchannels", "allcommands")
 async def user(running: Running, name: str, *rules: str) -> RawClient:
     """Make a user, and a connection of it."""
     admin = await running.connect()
-    if running.daemon.password_is_set():
+    if not running.daemon.access.is_open:
         assert await admin.call("AUTH", "secret") == b"OK"
     assert await admin.call("ACL", "SETUSER", name, *rules) == b"OK"
     client = await running.connect()
@@ -40,7 +40,7 @@ async def user(running: Running, name: str, *rules: str) -> RawClient:
 
 async def administrator(running: Running) -> RawClient:
     client = await running.connect()
-    if running.daemon.password_is_set():
+    if not running.daemon.access.is_open:
         await client.call("AUTH", "secret")
     return client
 
@@ -641,7 +641,7 @@ async def test_of_too_many_strangers_the_oldest_is_ended(launch: Launch) -> None
         count = min(3, len(strangers))
         await wait_until(lambda count=count: len(running.daemon.strangers) == count)
     await strangers[0].closed()
-    await wait_until(lambda: len(running.daemon.clients) == 4)
+    await wait_until(lambda: len(running.daemon.clients.by_id) == 4)
     for client in strangers[2:]:
         assert await client.call("AUTH", "secret") == b"OK"
     assert strangers[1].lost
@@ -768,7 +768,7 @@ FLOOD = b"x" * 65_536
 async def test_a_stranger_makes_the_node_keep_no_more_than_stated(launch: Launch, beginning: bytes) -> None:
     running = launch(settings=PASSWORD)
     client = await running.connect()
-    [session] = running.daemon.sessions()
+    [session] = running.daemon.clients.sessions()
     client.transport.pauseProducing()  # what it is answered it does not read
     most = 0
     for chunk in (beginning, *[FLOOD] * 64):
@@ -795,12 +795,12 @@ async def test_an_unauthenticated_client_is_read_no_further_while_nothing_is_run
     assert await admin.call("AUTH", "secret") == b"OK"
     assert await admin.call("CLIENT", "PAUSE", 60_000) == b"OK"
     stranger = await running.connect()
-    session = running.daemon.sessions()[-1]
+    session = running.daemon.clients.sessions()[-1]
     stranger.transport.write(pack("PING") * 200_000)
     await wait_until(lambda: not session._read_on)
     # What was read before, and one read more.
     assert session.input_buffered <= CHUNKS_MAX + 2 * 65_536
-    assert running.daemon._pause_end is not None
-    running.daemon._pause_end.reset(0)
+    assert running.daemon.clients._pause_end is not None
+    running.daemon.clients._pause_end.reset(0)
     assert len(await stranger.replies(200_000)) == 200_000
     assert session.input_buffered == 0

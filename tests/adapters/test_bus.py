@@ -146,7 +146,7 @@ async def test_two_nodes_meet_and_each_has_a_link_of_its_own_to_the_other(begin:
     await join(one, other)
     for running in (one, other):
         await wait_until(lambda running=running: counters(running).messages_received >= 2)
-        facts = running.daemon.bus_facts()
+        facts = running.daemon.bus.facts()
         assert (facts["cluster_links_out"], facts["cluster_links_in"]) == (1, 1)
         assert facts["cluster_enabled"] == 1
         assert facts["cluster_bus_port"] == running.bus_port
@@ -350,7 +350,7 @@ async def test_a_bug_that_a_message_meets_is_reported_and_the_node_goes_on(begin
 
     listen_by(other, stumble)
     one.send((identity(other), (DELJOB, JOB_ID)), (identity(other), (DELJOB, JOB_ID)))
-    await wait_until(lambda: other.daemon.statistics.crashes == 2)
+    await wait_until(lambda: other.daemon.crashes.count == 2)
     assert is_linked(one, other)
     report = next(other.daemon.config.dir.glob("crash-*"))
     assert "ZeroDivisionError" in report.read_text()
@@ -365,7 +365,7 @@ async def test_a_message_that_cannot_be_written_is_reported_and_the_others_leave
     heard = heard_by(other)
     one.send((identity(other), (NEEDJOBS, None, 1)), (identity(other), (NEEDJOBS, b"q", 2)))
     await wait_until(lambda: heard == [(NEEDJOBS, b"q", 2)])
-    assert one.daemon.statistics.crashes == 1
+    assert one.daemon.crashes.count == 1
 
 
 @pytest.mark.reference
@@ -517,7 +517,7 @@ async def test_what_no_sound_node_writes_ends_the_link_and_is_counted(
     await peer.closed()
     assert getattr(counters(one), counter) == 1
     assert counters(one).messages_received == heard
-    assert one.daemon.bus_facts()[f"cluster_frames_{counter}"] == 1
+    assert one.daemon.bus.facts()[f"cluster_frames_{counter}"] == 1
     client = await one.connect()
     assert await client.call("PING") == b"PONG"
 
@@ -643,7 +643,7 @@ async def test_a_peer_that_never_reads_costs_bounded_memory_and_no_client_waits(
         one.send(*[(STRANGER, (REPLJOB, large, True))] * 10)
         assert await client.call("PING") == b"PONG"
     await wait_until(lambda: counters(one).dropped_buffer_full > 0)
-    buffered = one.daemon.bus_facts()["cluster_buffered_bytes"]
+    buffered = one.daemon.bus.facts()["cluster_buffered_bytes"]
     assert (1 << 20) / 2 < buffered < (1 << 20) + 3 * PIECE_BYTES
     connection = deaf.connections[0]
     connection.transport.resumeProducing()
@@ -656,7 +656,7 @@ async def test_a_peer_that_never_reads_costs_bounded_memory_and_no_client_waits(
         return len(copies) + counters(one).dropped_buffer_full == 1_000
 
     await wait_until(all_came)
-    assert one.daemon.bus_facts()["cluster_buffered_bytes"] == 0
+    assert one.daemon.bus.facts()["cluster_buffered_bytes"] == 0
     connection.transport.abortConnection()
     await port.stopListening()
 

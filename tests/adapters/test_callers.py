@@ -20,7 +20,9 @@ WHO = "192.0.2.1:50000/ann"
 
 def call(running: Running, *words: bytes | str | int) -> "Deferred[Any]":
     """Run a command as the admin side does."""
-    return running.daemon.call([word if isinstance(word, bytes) else str(word).encode() for word in words], address=WHO)
+    return running.daemon.clients.call(
+        [word if isinstance(word, bytes) else str(word).encode() for word in words], address=WHO
+    )
 
 
 async def error_of(call: "Deferred[Any]") -> CommandError:
@@ -149,7 +151,7 @@ async def test_nothing_goes_back_while_the_node_stops(launch: Launch) -> None:
     running = await ready(launch, store=RecordingStore())
     await call(running, "ADDJOB", "q", "body", 0)
     taking = call(running, "GETJOB", "FROM", "q")
-    running.daemon.ending = True
+    running.daemon.traffic.ending = True
     taking.cancel()
     with pytest.raises(CancelledError):
         await taking
@@ -162,9 +164,9 @@ async def test_what_may_not_run_now_says_so(launch: Launch) -> None:
     running.daemon.dispatch.set_loading(loading=True)
     assert isinstance(await error_of(call(running, "QLEN", "q")), Loading)
     running.daemon.dispatch.set_loading(loading=False)
-    running.daemon.pause_clients(60_000)
+    running.daemon.clients.pause(60_000)
     assert isinstance(await error_of(call(running, "QLEN", "q")), NotNow)
-    running.daemon._end_pause()
+    running.daemon.clients.end_pause()
     assert isinstance(await error_of(call(running, "NOPE")), UnknownCommand)
     assert "MONITOR needs a connection of its own" in (await error_of(call(running, "MONITOR"))).text
     assert not running.daemon.dispatch.monitors
@@ -193,7 +195,7 @@ async def test_a_bug_is_an_internal_error_with_a_report(
     running = await ready(launch)
     monkeypatch.setattr("disqued.commands.queues.QLen.run", lambda *_: 1 / 0)
     assert (await error_of(call(running, "QLEN", "q"))).text == "internal error"
-    assert running.daemon.statistics.crashes == 1
+    assert running.daemon.crashes.count == 1
     assert len(list(tmp_path.glob("crash-*.txt"))) == 1
 
 

@@ -106,12 +106,12 @@ async def test_a_job_that_nobody_could_read_goes_back(launch: Launch) -> None:
     client = await running.connect()
     await client.call("ADDJOB", "q", "body", 0, "RETRY", 0)
     with socket.create_connection(("127.0.0.1", running.port.getHost().port)) as other:
-        await wait_until(lambda: len(running.daemon.clients) == 2)
-        session = running.daemon.sessions()[-1]
+        await wait_until(lambda: len(running.daemon.clients.by_id) == 2)
+        session = running.daemon.clients.sessions()[-1]
     # It closed after the poller was asked, and before the reply is sent; the loop does not turn here.
     session.dataReceived(pack("GETJOB", "FROM", "q"))
     assert len(running.daemon.node.state.queues.by_name[b"q"].units) == 0
-    await wait_until(lambda: len(running.daemon.clients) == 1)
+    await wait_until(lambda: len(running.daemon.clients.by_id) == 1)
     assert other.fileno() == -1
     assert (await client.call("GETJOB", "NOHANG", "FROM", "q"))[0][2] == b"body"
 
@@ -126,7 +126,7 @@ async def test_a_job_that_may_have_been_read_does_not_go_back_at_once(launch: La
         await wait_until(lambda: len(running.daemon.node.state.queues.by_name[b"q"].units) == 0)
         await client.call("PING")
         # A reset: it has the reply, and closes without reading it whole.
-    await wait_until(lambda: len(running.daemon.clients) == 1)
+    await wait_until(lambda: len(running.daemon.clients.by_id) == 1)
     assert await client.call("GETJOB", "NOHANG", "FROM", "q") is None
 
 
@@ -205,7 +205,7 @@ async def test_a_client_that_does_not_read_is_not_run_and_keeps_nobody_waiting(l
     await quick.call("ADDJOB", "q", b"x" * 100_000, 0)
     slow.transport.pauseProducing()
     slow.transport.write(pack("QPEEK", "q", 1) * 500)
-    connection = next(iter(running.daemon.clients.values()))
+    connection = next(iter(running.daemon.clients.by_id.values()))
     await wait_until(lambda: connection.output_buffered > 0)
     for _ in range(50):
         assert await quick.call("QLEN", "q") == 1
@@ -221,7 +221,7 @@ async def test_a_client_that_leaves_too_much_unread_is_closed(launch: Launch) ->
     await quick.call("ADDJOB", "q", b"x" * 8_000_000, 0)
     slow.transport.pauseProducing()
     slow.transport.write(pack("QPEEK", "q", 1))
-    await wait_until(lambda: len(running.daemon.clients) == 1)
+    await wait_until(lambda: len(running.daemon.clients.by_id) == 1)
     assert await quick.call("QLEN", "q") == 1
 
 
@@ -231,7 +231,7 @@ async def test_a_blocked_client_is_read_no_further_than_a_backlog(launch: Launch
     client, other = await running.connect(), await running.connect()
     client.send("GETJOB", "FROM", "q")
     await wait_until(lambda: bool(running.daemon.node.state.blocked))
-    [session] = [session for session in running.daemon.sessions() if session.is_blocked]
+    [session] = [session for session in running.daemon.clients.sessions() if session.is_blocked]
     client.transport.write(pack("QLEN", "x" * 1_000) * 20_000)
     await wait_until(lambda: not session._read_on)
     assert session.input_buffered <= MOST_READ
@@ -250,7 +250,7 @@ async def test_a_blocked_client_that_is_not_read_from_is_noticed_when_it_closes(
     client = await running.connect()
     client.send("GETJOB", "FROM", "q")
     await wait_until(lambda: bool(running.daemon.node.state.blocked))
-    [session] = [session for session in running.daemon.sessions() if session.is_blocked]
+    [session] = [session for session in running.daemon.clients.sessions() if session.is_blocked]
     # Little enough to have arrived when the client closes.
     client.transport.write(pack("QLEN", "x" * 1_000) * 100)
     await wait_until(lambda: not session._read_on)
@@ -260,7 +260,7 @@ async def test_a_blocked_client_that_is_not_read_from_is_noticed_when_it_closes(
         client.transport.loseWriteConnection()
     else:
         client.transport.abortConnection()
-    await wait_until(lambda: len(running.daemon.clients) == 1)
+    await wait_until(lambda: len(running.daemon.clients.by_id) == 1)
     assert not running.daemon.node.state.blocked
     assert (await other.call("ADDJOB", "q", "body", 0, "RETRY", 0)).startswith(b"DI")
     assert await other.call("QLEN", "q") == 1
@@ -295,7 +295,7 @@ async def test_a_bug_in_a_command_is_answered_reported_and_survived(launch: Laun
     finally:
         del table.MANUAL["BUGGY"], table.TABLE[b"BUGGY"], table.PLAIN[b"BUGGY"], table.PLAIN[b"buggy"]
     assert (before, str(error), after[:2]) == (0, "ERR internal error", b"DI")
-    assert running.daemon.statistics.crashes == 1
+    assert running.daemon.crashes.count == 1
     (report,) = tmp_path.glob("crash-*.txt")
     text = report.read_text()
     assert "ZeroDivisionError: planted" in text
@@ -367,7 +367,7 @@ async def test_what_a_client_had_put_off_is_run_in_turns_with_the_others(launch:
     running = launch()
     greedy, other = await running.connect(), await running.connect()
     greedy.transport.write(pack("GETJOB", "FROM", "never") + pack("QLEN", "q") * 200_000)
-    connection = next(iter(running.daemon.clients.values()))
+    connection = next(iter(running.daemon.clients.by_id.values()))
     await wait_until(lambda: not connection._read_on)
     await other.call("ADDJOB", "never", "body", 0)
     assert await other.call("PING") == b"PONG"
@@ -439,7 +439,7 @@ async def test_small_commands_behind_a_blocking_one_count_with_what_they_take(la
     client = await running.connect()
     client.transport.write(pack("GETJOB", "FROM", "q") + small * 200_000)
     await wait_until(lambda: bool(running.daemon.node.state.blocked))
-    [session] = running.daemon.sessions()
+    [session] = running.daemon.clients.sessions()
     await wait_until(lambda: not session._read_on)
     words = [word for waiting in session._backlog for word in waiting]
     real = sum(map(sys.getsizeof, session._backlog)) + sum(map(sys.getsizeof, words))
@@ -454,12 +454,12 @@ async def test_a_shorter_pause_does_not_end_a_longer_one(launch: Launch) -> None
     first, second = await running.connect(), await running.connect()
     first.transport.write(pack("CLIENT", "PAUSE", 60_000))
     assert await first.replies(1) == [b"OK"]
-    running.daemon.pause_clients(1)
+    running.daemon.clients.pause(1)
     second.send("QLEN", "q")
-    await wait_until(lambda: any(client.input_buffered for client in running.daemon.sessions()))
+    await wait_until(lambda: any(client.input_buffered for client in running.daemon.clients.sessions()))
     assert running.daemon.traffic.paused
-    assert running.daemon._pause_end is not None
-    running.daemon._pause_end.reset(0)
+    assert running.daemon.clients._pause_end is not None
+    running.daemon.clients._pause_end.reset(0)
     assert await second.replies(1) == [0]
 
 
@@ -485,7 +485,7 @@ async def test_commands_after_a_very_long_one_wait_for_it_and_other_clients_do_n
         lengths.append(await other.call("QLEN", "q"))
     assert any(0 < length < len(ids) for length in lengths)
     assert await client.replies(4) == [len(ids), 0, 0, b"PONG"]
-    assert not running.daemon.statistics.crashes
+    assert not running.daemon.crashes.count
 
 
 @async_test
@@ -520,7 +520,7 @@ async def test_what_all_clients_leave_unread_is_bounded_and_the_one_with_most_go
     monkeypatch.setattr(buffers, "MINIMUM", 1)
     running = launch("maxmemory 80mb")
     quick, slow = await running.connect(), [await running.connect() for _ in range(8)]
-    daemon, connections = running.daemon, running.daemon.sessions()
+    daemon, connections = running.daemon, running.daemon.clients.sessions()
     await quick.call("ADDJOB", "small", b"x" * 10_000_000, 0)
     await quick.call("ADDJOB", "large", b"x" * 30_000_000, 0)
     asked: list[RawClient] = []
@@ -530,13 +530,15 @@ async def test_what_all_clients_leave_unread_is_bounded_and_the_one_with_most_go
         client.send("QPEEK", "large" if number == 1 else "small", 1)
         asked.append(client)
         await wait_until(
-            lambda before=before: len(daemon.clients) < len(connections) or daemon.buffers.used > before + 1_000_000
+            lambda before=before: (
+                len(daemon.clients.by_id) < len(connections) or daemon.buffers.used > before + 1_000_000
+            )
         )
-        largest = max(map(daemon.buffers.size_of, daemon.sessions()))
+        largest = max(map(daemon.buffers.size_of, daemon.clients.sessions()))
         assert daemon.buffers.used - largest <= daemon.buffers.limit == daemon.node.state.memory.limit // 4
-        if len(daemon.clients) < len(connections):
+        if len(daemon.clients.by_id) < len(connections):
             break
-    assert [number for number, connection in enumerate(connections) if connection.id not in daemon.clients] == [2]
+    assert [number for number, connection in enumerate(connections) if connection.id not in daemon.clients.by_id] == [2]
     assert len(asked) > 2
     for client in asked[:1] + asked[2:]:
         client.transport.resumeProducing()
@@ -587,9 +589,9 @@ async def test_subscriptions_count(launch: Launch) -> None:
     client.send("UNSUBSCRIBE")
     client.send("PUNSUBSCRIBE")
     await client.replies(2_000)
-    assert [session.listening_size > 0 for session in running.daemon.sessions()] == [False, True]
+    assert [session.listening_size > 0 for session in running.daemon.clients.sessions()] == [False, True]
     other.transport.loseConnection()
-    await wait_until(lambda: len(running.daemon.clients) == 1)
+    await wait_until(lambda: len(running.daemon.clients.by_id) == 1)
     assert running.daemon.buffers.used == 0
 
 
@@ -599,7 +601,7 @@ async def test_replies_that_wait_for_a_commit_hold_their_client_back(launch: Lau
     running = launch(store=store)
     client = await running.connect()
     assert await client.call("PING") == b"PONG"
-    [session] = running.daemon.sessions()
+    [session] = running.daemon.clients.sessions()
     client.transport.write(pack("ADDJOB", "q", "body", 0) + pack("ECHO", "x" * 10_000) * 2_000)
     await wait_until(lambda: session._owes)
     assert session.output_buffered <= 2 * connection.REPLIES_MAX
@@ -618,7 +620,7 @@ async def test_that_a_client_does_not_read_is_logged_once(launch: Launch) -> Non
     assert await watcher.call("MONITOR") == b"OK"
     watcher.transport.pauseProducing()
     with capturedLogs() as events:
-        while len(running.daemon.clients) == 2:
+        while len(running.daemon.clients.by_id) == 2:
             client.transport.write(pack("QLEN", "x" * 100_000) * 20)
             await client.replies(20)
     lines = [event for event in events if "does not read" in (event["log_format"] or "")]
@@ -630,8 +632,8 @@ async def test_a_consumer_that_was_just_killed_is_given_no_job(launch: Launch) -
     running = launch()
     consumer, other = await running.connect(), await running.connect()
     consumer.send("GETJOB", "FROM", "q")
-    await wait_until(lambda: any(session.is_blocked for session in running.daemon.sessions()))
-    [blocked] = [session for session in running.daemon.sessions() if session.is_blocked]
+    await wait_until(lambda: any(session.is_blocked for session in running.daemon.clients.sessions()))
+    [blocked] = [session for session in running.daemon.clients.sessions() if session.is_blocked]
     other.transport.write(pack("CLIENT", "KILL", "ID", blocked.id) + pack("ADDJOB", "q", "once", 0, "RETRY", 0))
     killed, job_id = await other.replies(2)
     assert killed == 1
@@ -650,8 +652,8 @@ async def test_jobs_whose_delivery_waits_for_a_commit_go_back_when_their_client_
 
     async def held() -> Any:
         """Wait until a reply waits for a commit; returns whose."""
-        await wait_until(lambda: any(session.is_held for session in running.daemon.sessions()))
-        [session] = [session for session in running.daemon.sessions() if session.is_held]
+        await wait_until(lambda: any(session.is_held for session in running.daemon.clients.sessions()))
+        [session] = [session for session in running.daemon.clients.sessions() if session.is_held]
         return session
 
     other.send("ADDJOB", "q", "once", 0, "RETRY", 0)
@@ -691,7 +693,7 @@ async def test_what_fails_beside_a_command_leaves_no_client_running(launch: Laun
     running.daemon.dispatch.find_slow()
     client.send("QLEN", "q")
     await client.closed()
-    assert running.daemon.traffic.running is None
+    assert running.daemon.traffic.running == 0
     running.daemon.slowlog.threshold_us = -1
     running.daemon.dispatch.find_slow()
     assert await other.call("QLEN", "q") == 0
@@ -706,7 +708,7 @@ async def test_of_many_connections_that_end_at_once_some_end_in_each_turn(
     running = launch()
     stays = await running.connect()
     here = [await running.connect() for _ in range(60)]
-    await wait_until(lambda: len(running.daemon.clients) == 61)
+    await wait_until(lambda: len(running.daemon.clients.by_id) == 61)
     ended: list[int] = []
     end = rounds.Rounds._end
 
@@ -718,5 +720,5 @@ async def test_of_many_connections_that_end_at_once_some_end_in_each_turn(
     for each in here:
         each.transport.socket.shutdown(socket.SHUT_WR)
     assert await stays.call("PING") == b"PONG"
-    await wait_until(lambda: len(running.daemon.clients) == 1)
+    await wait_until(lambda: len(running.daemon.clients.by_id) == 1)
     assert max(ended) >= 40, "those that were put off waited"

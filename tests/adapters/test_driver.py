@@ -187,7 +187,7 @@ async def test_jobs_in_a_reply_that_waits_for_a_commit_go_back_when_the_client_l
     consumer.send("GETJOB", "FROM", "q")
     await wait_until(lambda: store.under_way is not None)
     consumer.transport.abortConnection()
-    await wait_until(lambda: len(running.daemon.clients) == 1)
+    await wait_until(lambda: len(running.daemon.clients.by_id) == 1)
     store.answer()
     await wait_until(lambda: store.under_way is not None)
     store.answer()
@@ -246,8 +246,9 @@ async def test_a_step_while_the_store_is_being_closed_is_not_committed_and_nobod
     batches = listen(running)
     ending = Deferred.fromCoroutine(running.daemon.stop())
     add(running, CONFIRMED, record=PAUSED)
-    store.attention()
+    store.wants_compaction = True
     driver = running.daemon.driver
+    driver.look()
     due = [call for call in reactor.getDelayedCalls() if getattr(call.func, "__self__", None) is driver]
     closed.callback(None)
     await ending
@@ -356,7 +357,7 @@ async def test_jobs_in_a_reply_that_the_socket_refused_go_back_as_defect_24_of_t
 
     store.before_commit = vanish
     victim.sendall(pack("GETJOB", "COUNT", 2, "FROM", "q"))
-    await wait_until(lambda: victim.fileno() < 0 and len(running.daemon.clients) == 1)
+    await wait_until(lambda: victim.fileno() < 0 and len(running.daemon.clients.by_id) == 1)
     taken = await producer.call("GETJOB", "WITHCOUNTERS", "COUNT", 2, "FROM", "q")
     assert [job[1] for job in taken] == [once, again]
     assert [job[4::2] for job in taken] == [[0, 0], [0, 0]]
@@ -397,12 +398,13 @@ async def test_who_has_nothing_to_commit_does_not_wait_for_the_commits_of_others
 
 
 @async_test
-async def test_a_store_that_calls_for_attention_is_compacted_although_nobody_says_anything(launch: Launch) -> None:
+async def test_a_store_that_wants_compaction_is_compacted_although_nobody_says_anything(launch: Launch) -> None:
     store = RecordingStore()
-    client = await launch(store=store).connect()
+    running = launch(store=store)
+    client = await running.connect()
     kept = await client.call("ADDJOB", "q", "kept", 0)
     store.wants_compaction = True
-    store.attention()
+    running.daemon.driver.look()
     await wait_until(lambda: bool(store.compacted))
     assert [record[1].id for record in store.compacted] == [kept]
 
@@ -581,7 +583,7 @@ async def test_replies_of_a_round_leave_when_it_is_over(launch: Launch) -> None:
     running = launch()
     driver = running.daemon.driver
     consumer, producer = await running.connect(), await running.connect()
-    waiting, adding = running.daemon.sessions()
+    waiting, adding = running.daemon.clients.sessions()
     consumer.send("GETJOB", "FROM", "q")
     await wait_until(lambda: waiting.is_blocked)
     driver.turn.begin_round()
@@ -602,7 +604,7 @@ async def test_a_round_is_one_moment(launch: Launch) -> None:
     running = launch()
     driver, node = running.daemon.driver, running.daemon.node
     client = await running.connect()
-    [session] = running.daemon.sessions()
+    [session] = running.daemon.clients.sessions()
     node.clock = Ticking(node.clock)
     for _ in range(2):
         before = (node.state.now, node.state.wall)
@@ -614,9 +616,9 @@ async def test_a_round_is_one_moment(launch: Launch) -> None:
             session.dataReceived(pack("PING"))
             assert (node.state.now, node.state.wall) == moment
         # A client that comes within it, as one with TLS does, is no younger.
-        assert running.daemon.buildProtocol(None).connected_at == moment[0]
+        assert running.daemon.clients.buildProtocol(None).connected_at == moment[0]
         driver.turn.end_round()
-        assert running.daemon.buildProtocol(None).connected_at > moment[0]
+        assert running.daemon.clients.buildProtocol(None).connected_at > moment[0]
         session.dataReceived(pack("PING"))
         assert node.state.now > moment[0]
         assert node.state.wall > moment[1]
@@ -632,7 +634,7 @@ async def test_a_round_in_which_a_store_comes_to_want_the_journal_tells_nothing_
     running = launch(store=store)
     driver = running.daemon.driver
     client = await running.connect()
-    [session] = running.daemon.sessions()
+    [session] = running.daemon.clients.sessions()
     heard: list[bytes] = []
     driver.turn.begin_round()
     session.dataReceived(pack("PING"))
@@ -659,15 +661,15 @@ async def test_a_reply_that_cannot_be_sent_keeps_nobody_else_from_theirs(launch:
     await wait_until(lambda: running.daemon.traffic.bytes_in >= 2 * len(pack("PING")))
     await first.replies(1)
     await second.replies(1)
-    broken, _ = running.daemon.sessions()
+    broken, _ = running.daemon.clients.sessions()
 
     def fail() -> None:
         raise ZeroDivisionError("planted")
 
     broken.flush = fail  # type: ignore[method-assign]
-    crashes = running.daemon.statistics.crashes
-    running.daemon.turn._flush(running.daemon.sessions())
-    assert running.daemon.statistics.crashes == crashes + 1
+    crashes = running.daemon.crashes.count
+    running.daemon.turn._flush(running.daemon.clients.sessions())
+    assert running.daemon.crashes.count == crashes + 1
     second.send("ECHO", "still here")
     assert await second.replies(1) == [b"still here"]
     del broken.flush
@@ -686,7 +688,7 @@ async def test_a_bug_in_what_is_due_is_reported_and_the_next_deadline_is_met(lau
 
     node.tick = fail  # type: ignore[method-assign]
     assert await client.call("GETJOB", "TIMEOUT", 20, "FROM", "q") is None
-    assert running.daemon.statistics.crashes == 1
+    assert running.daemon.crashes.count == 1
     [report] = Path(running.daemon.config.dir).glob("crash-*.txt")
     assert "planted" in report.read_text()
 

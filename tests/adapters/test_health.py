@@ -66,7 +66,7 @@ async def test_a_node_whose_store_fails_is_not_ready_and_does_not_tell_the_reaso
     [
         (lambda daemon: daemon.node.delivery.set_leaving(leaving=True), "leaving"),
         (lambda daemon: setattr(daemon.traffic, "paused", True), "paused"),
-        (lambda daemon: setattr(daemon, "ending", True), "ending"),
+        (lambda daemon: setattr(daemon.traffic, "ending", True), "ending"),
     ],
 )
 @pytest_twisted.ensureDeferred
@@ -77,7 +77,7 @@ async def test_a_node_that_is_to_be_left_alone_is_not_ready(
     await _loaded(running)
     change(running.daemon)
     assert obstacles(running.daemon) == [reason]
-    running.daemon.traffic.paused = running.daemon.ending = False
+    running.daemon.traffic.paused = running.daemon.traffic.ending = False
 
 
 def test_health_needs_no_token() -> None:

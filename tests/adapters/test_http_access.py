@@ -444,7 +444,9 @@ async def test_with_a_session_something_says_which_page_writes(guarded: AdminCli
 def test_an_access_without_tokens_is_for_loopback_alone(launch: Launch) -> None:
     running = launch()
     daemon = running.daemon
-    assert Access(daemon.config, daemon.reactor, daemon.strangers_are_limited, daemon.admin_digest).is_open
+    assert Access(
+        daemon.config, daemon.reactor, daemon.access.strangers_are_limited, daemon.access.admin_digest
+    ).is_open
 
 
 @pytest.mark.parametrize("rule", [">secret", "off", "-debug", "resetkeys", "resetchannels"])

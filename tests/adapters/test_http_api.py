@@ -498,7 +498,7 @@ async def test_a_page_of_a_walk_is_taken_by_several_commands_each_in_a_turn_of_i
 ) -> None:
     client = admin()
     for number in range(1_200):
-        await client.running.daemon.call([b"ADDJOB", b"q%d" % number, b"hi", b"0"], address="test")
+        await client.running.daemon.clients.call([b"ADDJOB", b"q%d" % number, b"hi", b"0"], address="test")
     asked: list[int] = []
     call = client.site.call
 

@@ -40,7 +40,7 @@ async def fill(client: AdminClient, family: str) -> bytes:
     command, rest = FAMILIES[family]
 
     async def call(*words: str) -> Any:
-        return await client.running.daemon.call([word.encode() for word in words], address="test")
+        return await client.running.daemon.clients.call([word.encode() for word in words], address="test")
 
     async def add(queue: str) -> None:
         await call(command, queue, *(word.format(name=uuid4().hex) for word in rest))

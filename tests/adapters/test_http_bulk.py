@@ -24,7 +24,7 @@ async def add(client: AdminClient, queue: str, body: str = "hi", **options: Any)
     """Add a job; returns its id."""
     words = [word for name, value in options.items() for word in (name.encode(), b"%d" % value)]
     given = [b"ADDJOB", queue.encode(), body.encode(), b"0", *words]
-    added: bytes = await client.running.daemon.call(given, address="test")
+    added: bytes = await client.running.daemon.clients.call(given, address="test")
     return added.decode()
 
 
@@ -170,7 +170,7 @@ async def test_no_turn_looks_at_more_jobs_than_a_slice(admin: Admin, monkeypatch
         await add(client, f"q{number % 2}")
     rows, calls = [0], [0]
     turns: list[tuple[int, int]] = []
-    fits, call = bulk.Filter.fits, client.running.daemon.call
+    fits, call = bulk.Filter.fits, client.running.daemon.clients.call
 
     def counted(self: bulk.Filter, *arguments: Any) -> bool:
         rows[0] += 1
@@ -187,7 +187,7 @@ async def test_no_turn_looks_at_more_jobs_than_a_slice(admin: Admin, monkeypatch
 
     monkeypatch.setattr(bulk.Filter, "fits", counted)
     monkeypatch.setattr(bulk, "next_turn", turn)
-    monkeypatch.setattr(client.running.daemon, "call", called)
+    monkeypatch.setattr(client.running.daemon.clients, "call", called)
     assert (await run(client, "ack", {"queue": "q0"}, dry_run=False))["done"] == 3 * SLICE_ROWS // 2
     assert sum(looked_at for looked_at, _ in turns) == 3 * SLICE_ROWS
     assert max(looked_at for looked_at, _ in turns) == SLICE_ROWS
@@ -235,7 +235,7 @@ async def test_a_move_keeps_what_a_job_was_given(admin: Admin) -> None:
 async def test_a_job_whose_copy_is_refused_stays(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     client = admin()
     ids = [await add(client, "mail", f"to: {number}") for number in range(5)]
-    call = client.running.daemon.call
+    call = client.running.daemon.clients.call
     order: list[bytes] = []
 
     def failing(words: Any, **more: Any) -> "Deferred[Any]":
@@ -246,7 +246,7 @@ async def test_a_job_whose_copy_is_refused_stays(admin: Admin, monkeypatch: pyte
             return refused
         return call(words, **more)
 
-    monkeypatch.setattr(client.running.daemon, "call", failing)
+    monkeypatch.setattr(client.running.daemon.clients, "call", failing)
     answer = await run(client, "move", {"queue": "mail"}, to="post", dry_run=False)
     assert (answer["matched"], answer["done"]) == (5, 3)
     assert {(failure["id"], failure["code"]) for failure in answer["failed"]} == {
@@ -260,7 +260,7 @@ async def test_a_job_whose_copy_is_refused_stays(admin: Admin, monkeypatch: pyte
 async def test_until_its_copy_is_safe_a_job_is_not_acknowledged(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     client = admin()
     job_id = await add(client, "mail")
-    call = client.running.daemon.call
+    call = client.running.daemon.clients.call
     copying: list[Deferred[Any]] = []
 
     def slow(words: Any, **more: Any) -> "Deferred[Any]":
@@ -269,7 +269,7 @@ async def test_until_its_copy_is_safe_a_job_is_not_acknowledged(admin: Admin, mo
             return copying[-1]
         return call(words, **more)
 
-    monkeypatch.setattr(client.running.daemon, "call", slow)
+    monkeypatch.setattr(client.running.daemon.clients, "call", slow)
     body = b'{"filter": {"queue": "mail"}, "to": "post", "dry_run": false, "token": null}'
     moving = client.begin("POST", "/api/bulk/move", body=body, headers={"Content-Type": "application/json"})
     for _ in range(20):
@@ -285,7 +285,7 @@ async def test_until_its_copy_is_safe_a_job_is_not_acknowledged(admin: Admin, mo
 async def test_no_consumer_receives_a_job_while_it_is_moved(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     client = admin()
     await add(client, "mail")
-    call = client.running.daemon.call
+    call = client.running.daemon.clients.call
     asked: list[Deferred[Any]] = []
 
     def greedy(words: Any, **more: Any) -> "Deferred[Any]":
@@ -293,7 +293,7 @@ async def test_no_consumer_receives_a_job_while_it_is_moved(admin: Admin, monkey
             asked.append(call([b"GETJOB", b"NOHANG", b"FROM", b"mail"], address="consumer"))
         return call(words, **more)
 
-    monkeypatch.setattr(client.running.daemon, "call", greedy)
+    monkeypatch.setattr(client.running.daemon.clients, "call", greedy)
     answer = await run(client, "move", {"queue": "mail"}, to="post", dry_run=False)
     assert answer == {"dry_run": False, "matched": 1, "done": 1, "failed": []}
     assert [await each for each in asked] == [None]
@@ -302,7 +302,7 @@ async def test_no_consumer_receives_a_job_while_it_is_moved(admin: Admin, monkey
 @ensureDeferred
 async def test_a_job_with_a_consumer_stays_with_it_when_its_copy_is_refused(admin: Admin) -> None:
     client = admin()
-    call = client.running.daemon.call
+    call = client.running.daemon.clients.call
     await add(client, "mail")
     waiting = await add(client, "mail", "waits")
     [[_, taken, _]] = await call([b"GETJOB", b"FROM", b"mail"], address="consumer")
@@ -328,7 +328,7 @@ async def test_a_job_that_was_moved_has_a_key_and_can_be_moved_again(admin: Admi
 async def test_who_hangs_up_leaves_the_jobs_where_they_were(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     client = admin()
     await add(client, "mail")
-    call = client.running.daemon.call
+    call = client.running.daemon.clients.call
     copying: list[Deferred[Any]] = []
 
     def slow(words: Any, **more: Any) -> "Deferred[Any]":
@@ -337,7 +337,7 @@ async def test_who_hangs_up_leaves_the_jobs_where_they_were(admin: Admin, monkey
             return copying[-1]
         return call(words, **more)
 
-    monkeypatch.setattr(client.running.daemon, "call", slow)
+    monkeypatch.setattr(client.running.daemon.clients, "call", slow)
     body = b'{"filter": {"queue": "mail"}, "to": "post", "dry_run": false, "token": null}'
     moving = client.begin("POST", "/api/bulk/move", body=body, headers={"Content-Type": "application/json"})
     await wait_until(lambda: bool(copying))
@@ -432,7 +432,7 @@ async def test_an_act_does_no_more_than_its_dry_run_counted(admin: Admin) -> Non
 async def test_a_job_with_a_name_stays_where_it_has_that_name(admin: Admin) -> None:
     client = admin()
     words = [b"WQ.ENQUEUE", b"mail", b"UNIQUE", b"TASKS", b"to: ann"]
-    [task] = await client.running.daemon.call(words, address="test")
+    [task] = await client.running.daemon.clients.call(words, address="test")
     plain = await add(client, "mail", "to: bob", RETRY=60)
     answer = await run(client, "move", {"queue": "mail"}, to="post", dry_run=False)
     assert (answer["matched"], answer["done"]) == (2, 1)

@@ -196,7 +196,7 @@ class Hall:
     async def add(self, body: bytes, queue: str = "q") -> bytes:
         # Its deadline is not that of its queue: the schedule drops entries of two items together.
         words = [b"ADDJOB", queue.encode(), body, b"0", b"RETRY", b"50"]
-        job_id: bytes = await self.running.daemon.call(words, address="test")
+        job_id: bytes = await self.running.daemon.clients.call(words, address="test")
         return job_id
 
 
@@ -227,7 +227,7 @@ async def test_a_client_that_does_not_read_holds_a_piece_and_not_the_job(hall: H
     await wait_until(lambda: asked.unread > QUIET)
     used = hall.factory.budget.used
     assert QUIET < used < QUIET + 2 * PIECE
-    await hall.running.daemon.call([b"DELJOB", job_id.encode()], address="test")
+    await hall.running.daemon.clients.call([b"DELJOB", job_id.encode()], address="test")
     hall.clock.advance(1)
     assert hall.factory.budget.used >= 4 * MIB, "the job has gone, and its body is here for the answer alone"
     while not asked.received.endswith(b"0\r\n\r\n"):
@@ -249,7 +249,7 @@ async def test_many_answers_with_one_body_hold_it_once(hall: Hall) -> None:
     await wait_until(lambda: all(one.unread > QUIET for one in asked))
     assert hall.factory.budget.used < 20 * (QUIET + 7 * PIECE)
     before = hall.factory.budget.used
-    await hall.running.daemon.call([b"DELJOB", job_id], address="test")
+    await hall.running.daemon.clients.call([b"DELJOB", job_id], address="test")
     hall.clock.advance(1)
     assert MIB / 2 < hall.factory.budget.used - before <= MIB
     for one in asked:
@@ -263,13 +263,13 @@ async def test_answers_that_nobody_reads_end_where_they_hold_too_much(
     hall: Hall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(buffers, "MINIMUM", 3 * MIB)
-    await hall.running.daemon.call([b"CONFIG", b"SET", b"maxmemory", b"12mb"], address="test")
+    await hall.running.daemon.clients.call([b"CONFIG", b"SET", b"maxmemory", b"12mb"], address="test")
     asked = []
     for number in range(6):
         job_id = await hall.add(bytes(bytearray(MIB)), f"q{number}")
         asked.append(hall.ask(f"/api/show/{job_id.decode()}"))
         await wait_until(lambda: asked[-1].unread > QUIET)
-        await hall.running.daemon.call([b"DELJOB", job_id], address="test")
+        await hall.running.daemon.clients.call([b"DELJOB", job_id], address="test")
     hall.clock.advance(1)
     ended = [one for one in asked if not one.transport.connected]
     assert 1 <= len(ended) < len(asked)

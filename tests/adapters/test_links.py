@@ -704,7 +704,7 @@ def test_what_waits_for_one_peer_is_limited_on_open_links_and_on_those_to_come(b
 
 def test_an_event_for_this_node_is_handed_to_its_clients_and_all_else_without_a_link_is_dropped(bench: Bench) -> None:
     events: list[tuple[object, ...]] = []
-    bench.bus.on_event = lambda *event: events.append(event)
+    bench.bus._on_event = lambda *event: events.append(event)
     bench.bus.send([(NODE_ID, (EVENT, b"q", b"kind", b"text", None)), (NODE_ID, HELLO),
                     (OTHER, (EVENT, b"q", b"kind", b"text", None))])  # fmt: skip
     assert events == [(b"q", b"kind", b"text", None)]

@@ -2,7 +2,7 @@
 
 from twisted.internet.task import Clock
 
-from disqued.net.lograte import EVENTS_MAX, PERIOD_S, News
+from disqued.net.loop.lograte import EVENTS_MAX, PERIOD_S, News
 
 
 def test_the_same_is_told_once_an_hour() -> None:

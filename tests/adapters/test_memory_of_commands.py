@@ -90,7 +90,7 @@ class Stage:
 
     def connect(self) -> Any:
         """Connect one more client."""
-        client = self.bed.daemon.buildProtocol(None)
+        client = self.bed.daemon.clients.buildProtocol(None)
         client.makeConnection(Sink())
         return client
 

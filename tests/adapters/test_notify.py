@@ -73,7 +73,7 @@ def test_more_time_is_asked_for_while_a_load_goes_on_and_not_when_it_is_stuck(ma
 def test_the_watchdog_is_told_twice_in_its_span_from_the_start_to_the_very_end(manager: Manager) -> None:
     clock, of = Clock(), daemon()
     made = supervision(manager, clock, of, WATCHDOG_USEC="6000000")
-    of.on_ready()
+    made.ready()
     made.stopping("Stopping")
     manager.heard()
     clock.pump([3.0] * 4)
@@ -95,8 +95,8 @@ def test_a_watchdog_that_is_none_or_another_process_s_is_told_nothing(
 
 def test_a_status_is_told_when_it_has_changed(manager: Manager) -> None:
     clock, of = Clock(), daemon()
-    supervision(manager, clock, of)
-    of.on_ready()
+    made = supervision(manager, clock, of)
+    made.ready()
     assert manager.heard() == ["READY=1\nSTATUS=Serves 0 jobs in 0 queues"]
     clock.pump([STATUS_S] * 3)
     assert manager.heard() == []
@@ -108,8 +108,9 @@ def test_a_status_is_told_when_it_has_changed(manager: Manager) -> None:
 
 def test_a_node_is_not_ready_before_a_port_that_takes_its_time_is_open(manager: Manager) -> None:
     clock, of, opened = Clock(), daemon(), Deferred[None]()
-    supervision(manager, clock, of).wait_for(opened)
-    of.on_ready()
+    made = supervision(manager, clock, of)
+    made.wait_for(opened)
+    made.ready()
     clock.pump([STATUS_S] * 3)
     assert manager.heard() == []
     opened.callback(None)
@@ -122,7 +123,7 @@ def test_a_node_that_is_not_ready_says_nothing_of_a_reload(manager: Manager) -> 
     made.reloading()
     made.reloaded()
     assert manager.heard() == []
-    of.on_ready()
+    made.ready()
     made.stopping("Stopping")
     manager.heard()
     made.reloading()
@@ -134,7 +135,7 @@ def test_a_node_that_stops_before_it_is_ready_never_says_that_it_is(manager: Man
     clock, of = Clock(), daemon()
     made = supervision(manager, clock, of)
     made.stopping("Stopping")
-    of.on_ready()
+    made.ready()
     clock.pump([STATUS_S] * 3)
     assert manager.heard() == ["STOPPING=1\nSTATUS=Stopping"]
 

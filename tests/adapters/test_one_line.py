@@ -71,7 +71,7 @@ def lines_of(entry: Command) -> Iterator[list[bytes]]:
 async def checked(running: Running, sent: bytes, *, before: bytes = b"") -> list[bytes]:
     """Send something on a connection of its own and see that all that comes back are replies; returns them."""
     client = await running.connect()
-    session = running.daemon.sessions()[-1]
+    session = running.daemon.clients.sessions()[-1]
     last = b"+PONG\r\n"
 
     def is_over() -> bool:

@@ -439,7 +439,7 @@ def test_marks_that_turn_text_are_seen() -> None:
 async def test_the_overview_says_that_commands_are_put_off(admin: Admin) -> None:
     client = admin()
     assert b"CLIENT PAUSE" not in (await client.get("/", headers={"Accept": "text/html"})).body
-    client.running.daemon.pause_clients(60_000)
+    client.running.daemon.clients.pause(60_000)
     assert b"Commands are put off: CLIENT PAUSE" in (await client.get("/", headers={"Accept": "text/html"})).body
 
 

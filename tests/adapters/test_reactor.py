@@ -230,7 +230,7 @@ class Bed:
         self.told: list[tuple[str, bytes]] = []
         self.made: list[Records] = []
         self.reactor = EpollReactor()
-        self.reactor.rounds.gatherer = self
+        self.reactor.rounds.keep_back_with(self)
         self._factory = Factory()
         self._factory.protocol = lambda: self._make(act)
         self._port = EagerPort(0, self._factory, 200, "127.0.0.1", self.reactor)
@@ -477,7 +477,7 @@ options.parseOptions(["--dir", sys.argv[1], "--port", "0", "--unixsocket", sys.a
 makeService(options)
 from twisted.internet import reactor
 
-print(type(reactor).__name__, type(reactor.rounds.gatherer).__name__)
+print(type(reactor).__name__, type(reactor.rounds._gatherer).__name__)
 """
 
 

@@ -142,10 +142,10 @@ async def test_a_listener_that_does_not_read_is_dropped(launch: Launch, monkeypa
     slow.transport.pauseProducing()
     quick = await running.connect()
     for _ in range(200):
-        if len(running.daemon.clients) == 1:
+        if len(running.daemon.clients.by_id) == 1:
             break
         await quick.call("WQ.CANCEL", "q", "x" * 100_000)
-    await wait_until(lambda: len(running.daemon.clients) == 1)
+    await wait_until(lambda: len(running.daemon.clients.by_id) == 1)
     assert not running.daemon.pubsub.channels
 
 
@@ -208,10 +208,10 @@ async def test_one_hundred_clients_add_a_unique_task_once(launch: Launch) -> Non
 async def test_a_worker_of_the_admin_side_lives_its_time_and_leaves_nothing_behind(launch: Launch) -> None:
     running = launch()
     daemon = running.daemon
-    await daemon.call([b"WORKER", b"START", b"ID", b"w"], address="page")
+    await daemon.clients.call([b"WORKER", b"START", b"ID", b"w"], address="page")
     assert list(daemon.node.workers.by_id) == [b"w"]
     assert daemon.node.workers.of_client == {}
-    await daemon.call([b"WORKER", b"START", b"ID", b"v", b"BIND"], address="page")
+    await daemon.clients.call([b"WORKER", b"START", b"ID", b"v", b"BIND"], address="page")
     assert list(daemon.node.workers.by_id) == [b"w"]
 
 
@@ -263,7 +263,7 @@ async def test_who_listens_to_most_is_ended_when_events_pile_up(launch: Launch, 
     monkeypatch.setattr(running.daemon.pubsub, "_next_turn", lambda: None)  # nothing else has its turn
     for n in range(40):
         await producer.call("WQ.CANCEL", "q", n)
-    await wait_until(lambda: len(running.daemon.clients) == 2)
+    await wait_until(lambda: len(running.daemon.clients.by_id) == 2)
     assert list(running.daemon.pubsub.patterns) == [b"wq:q:*"]
     monkeypatch.undo()
     running.daemon.pubsub._next_turn()

@@ -117,7 +117,7 @@ async def serve(launch: Launch, tmp_path: Path) -> AsyncIterator[Serve]:
         key, certificate = authority.issue("node", "127.0.0.1")
         files = Files(certificate=certificate, key=key, ca=authority.file, asked=Asked(asked))
         certificates, secured = Certificates(files.context), running.daemon.tls
-        factory = secured.factory("tls-port", certificates, running.daemon)
+        factory = secured.factory("tls-port", certificates, running.daemon.clients)
         port = EagerPort(0, factory, 50, "127.0.0.1", reactor)
         port.startListening()
         ports.append(port)
@@ -148,7 +148,7 @@ async def test_who_has_a_certificate_of_the_authority_is_a_client_like_any_other
     client = await served.connect(served.authority.issue("client"))
     await client.ping()
     assert client.received == b"+PONG\r\n"
-    (session,) = served.running.daemon.sessions()
+    (session,) = served.running.daemon.clients.sessions()
     assert session.address.startswith("127.0.0.1:")
     assert session.descriptor > 2
     assert session.output_buffered == 0
@@ -192,7 +192,7 @@ async def test_who_has_none_or_one_of_another_authority_or_an_old_one_is_no_clie
     ]
     await served.refused()
     assert len([line for line in told if line.startswith(begun)]) == 3, "the log hears of each thing once"
-    assert served.running.daemon.statistics.connections == 0
+    assert served.running.daemon.clients.accepted == 0
     facts = served.running.daemon.facts()["Server"]
     assert facts["tls_failed_handshakes"] == 4
     assert 0 < facts["tls_certificate_expires_in_seconds"] <= LIFE.total_seconds()
@@ -219,7 +219,7 @@ async def test_who_speaks_no_tls_is_told_by_an_alert_and_ends(serve: Serve, told
     await wait_until(lambda: client.lost)
     assert client.received == tls_module.ALERT
     assert told[-1] == "TLS with 127.0.0.1 comes to nothing: it speaks no TLS"
-    assert not served.running.daemon.clients
+    assert not served.running.daemon.clients.by_id
 
 
 @async_test
@@ -383,7 +383,8 @@ def test_the_end_of_each_certificate_is_known_by_where_it_is_shown_and_the_first
     assert secured.facts()["tls_certificate_expires_first"] == "http-endpoint"
     authority.issue("page", ends_in=2 * LIFE)
     page.renew()
-    assert len(told) == 1, "who renews it is not Secured, which hears of it all the same"
+    secured.look("http-endpoint")
+    assert len(told) == 1, "who renews it has it looked at"
     assert "The certificate of http-endpoint expires soon" in told[0]
     authority.issue("bus", ends_in=LIFE)
     secured.renew()
@@ -492,7 +493,7 @@ async def test_clients_come_through_every_kind_of_endpoint(launch: Launch, tmp_p
         f"unix:{tmp_path / 'queue.sock'}",
         f"ssl:0:interface=127.0.0.1:privateKey={key}:certKey={certificate}:caCerts={authority.file}",
     ]
-    ports = [listen_at(text, daemon, reactor, daemon.tls) for text in texts]
+    ports = [listen_at(text, daemon.clients, reactor, daemon.tls) for text in texts]
     tcp, tls = (TCP4ClientEndpoint(reactor, "127.0.0.1", port.getHost().port) for port in (ports[0], ports[2]))
     ways = [
         tcp,
@@ -507,16 +508,16 @@ async def test_clients_come_through_every_kind_of_endpoint(launch: Launch, tmp_p
     stranger = await connectProtocol(wrapClientTLS(Shows(), tls), Client())
     await wait_until(lambda: stranger.lost)
     assert stranger.received == b""
-    assert len(daemon.clients) == 3
-    assert [session.address for session in daemon.sessions()][1] == f"{tmp_path / 'queue.sock'}:0"
-    assert [daemon.local_address(session) for session in daemon.sessions()] == [
+    assert len(daemon.clients.by_id) == 3
+    assert [session.address for session in daemon.clients.sessions()][1] == f"{tmp_path / 'queue.sock'}:0"
+    assert [session.local_address for session in daemon.clients.sessions()] == [
         f"127.0.0.1:{ports[0].getHost().port}",
         f"{tmp_path / 'queue.sock'}:0",
         f"127.0.0.1:{ports[2].getHost().port}",
     ]
-    assert [daemon.certificate_name(session) for session in daemon.sessions()] == ["", "", "client"]
+    assert [session.certificate_name for session in daemon.clients.sessions()] == ["", "", "client"]
     assert list(daemon.tls.ends) == ["endpoint 127.0.0.1:0"], "no path of a key is shown"
-    for session in daemon.sessions():
+    for session in daemon.clients.sessions():
         assert session.output_buffered == 0
         assert not session.is_gone()
     for port in ports:
@@ -544,7 +545,7 @@ async def test_an_endpoint_that_cannot_be_listened_at_is_told(
     key, certificate = authority.issue("node", "127.0.0.1")
     written = text.format(key=key, certificate=certificate, ca=authority.file)
     with pytest.raises(EndpointError, match=said):
-        listen_at(written, daemon, reactor, daemon.tls)
+        listen_at(written, daemon.clients, reactor, daemon.tls)
 
 
 @async_test
@@ -563,7 +564,7 @@ async def test_a_connection_that_has_ended_is_kept_by_nobody(serve: Serve) -> No
     served = serve("optional")
     client = await served.connect()
     await client.ping()
-    [session] = served.running.daemon.sessions()
+    [session] = served.running.daemon.clients.sessions()
     session.dataReceived(b"*1\r\n$9000\r\nhalf")
     transport, parser = weakref.ref(session.transport), session._parser
     assert parser.held
@@ -571,7 +572,7 @@ async def test_a_connection_that_has_ended_is_kept_by_nobody(serve: Serve) -> No
     gc.disable()
     try:
         client.transport.loseConnection()
-        await wait_until(lambda: not served.running.daemon.clients)
+        await wait_until(lambda: not served.running.daemon.clients.by_id)
         assert session._parser is not parser
         del session
         await wait_until(lambda: transport() is None)
@@ -584,7 +585,7 @@ async def test_what_was_written_after_the_end_is_refused(serve: Serve) -> None:
     served = serve("optional")
     client = await served.connect()
     await client.ping()
-    [session] = served.running.daemon.sessions()
+    [session] = served.running.daemon.clients.sessions()
     session.transport.abortConnection()
     session.transport.write(b"too late")
     assert session.transport.refused
@@ -599,7 +600,7 @@ async def test_what_a_round_has_read_is_not_overtaken_when_somebody_asks_whether
     served = serve("optional")
     client = await served.connect()
     await client.ping()
-    [session] = served.running.daemon.sessions()
+    [session] = served.running.daemon.clients.sessions()
     below = session.transport.transport
     looks: list[int] = []
 

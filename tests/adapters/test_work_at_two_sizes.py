@@ -126,7 +126,7 @@ class Crowd:
 
     def connect(self) -> Any:
         """Connect one more client."""
-        client = self.bed.daemon.buildProtocol(None)
+        client = self.bed.daemon.clients.buildProtocol(None)
         client.makeConnection(Wire())
         return client
 

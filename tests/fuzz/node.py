@@ -86,7 +86,7 @@ class Fuzzed:
     def client(self) -> tuple[ClientConnection, Wire]:
         """Connect a client."""
         wire = Wire()
-        connection: Any = self.daemon.buildProtocol(None)
+        connection: Any = self.daemon.clients.buildProtocol(None)
         connection.makeConnection(wire)
         return connection, wire
 
@@ -100,7 +100,7 @@ class Fuzzed:
     def check(self) -> None:
         """Raise AssertionError when the daemon has met a bug of its own."""
         reports = "".join(path.read_text() for path in self.daemon.config.dir.glob("crash-*.txt"))
-        assert not self.daemon.statistics.crashes, reports
+        assert not self.daemon.crashes.count, reports
 
 
 @contextmanager
@@ -122,8 +122,8 @@ def fuzzed(settings: str = "", files: Mapping[str, str] = MappingProxyType({})) 
             event_log=EventLog(node, reactor, config),
         )  # fmt: skip
         stand_in: Any = daemon
-        set_one = daemon.config_set
-        stand_in.config_set = lambda name, value: (
+        set_one = daemon.settings.change
+        stand_in.settings.change = lambda name, value: (
             None if name.decode("latin-1").lower() in _LEFT_ALONE else set_one(name, value)
         )
         stand_in.sleep = lambda seconds: None

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -36,7 +36,6 @@ class ShownCertificate:
     """One that ends long after every test."""
 
     ends_at: int = 1 << 32
-    on_renewal: Callable[[], None] = lambda: None
 
 
 @pytest_twisted.async_yield_fixture

@@ -15,13 +15,7 @@ def tied(package: str, modules: str) -> frozenset[str]:
     return frozenset(f"{PACKAGE}.{package}.{module}" for module in modules.split())
 
 
-KNOWN: tuple[frozenset[str], ...] = (
-    tied("core.model", "groups job memory queues units worker"),
-    tied("net.cluster", "bus links"),
-    tied("net.clients", "access callers connection pubsub shutdown traffic unauthenticated")
-    | tied("net.loop", "turns")
-    | tied("net.process", "daemon driver statistics storekeeper switching"),
-)
+KNOWN: tuple[frozenset[str], ...] = (tied("core.model", "groups job memory queues units worker"),)
 
 
 # What holds.

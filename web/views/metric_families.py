@@ -96,7 +96,7 @@ def _of_daemon(gateway: Gateway, facts: Mapping[str, Mapping[str, Any]]) -> Iter
     yield _gauge("disqued_leaving", "1 while the node leaves its cluster and takes no new jobs.", node.is_leaving)
     yield _gauge("disqued_read_only", "1 while the journal fails and no jobs are added.", node.is_read_only)
     yield _gauge("disqued_paused", "1 while no commands run: CLIENT PAUSE, or the end.", gateway.paused)
-    if ends := gateway.certificate_ends():
+    if ends := gateway.tls.ends:
         yield _gauges(
             "disqued_certificate_expiry_timestamp_seconds",
             "When a certificate that this node shows ends, since 1970; only with TLS.", "listener", ends,

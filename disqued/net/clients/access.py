@@ -17,7 +17,7 @@ Source: Redis, src/acl.c; the Redis manual, "ACL".
 import secrets
 from collections.abc import Callable, Iterable
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twisted.logger import Logger
 
@@ -31,14 +31,14 @@ from disqued.acl.user import DEFAULT, User
 from disqued.acl.users import Users, first_default, with_password
 from disqued.commands.categories import CommandBook
 from disqued.commands.clients import describe_client
+from disqued.commands.host import Session
 from disqued.commands.permission import FOR_STRANGERS, check_command, check_names
 from disqued.commands.table import Command
 from disqued.config import Config
 from disqued.core.node import Call, Node
 from disqued.errors import CommandError, NoPermission, NotAuthenticated, TooManyPasswords
-
-if TYPE_CHECKING:
-    from disqued.net.clients.connection import ClientConnection
+from disqued.net.clients.connection import ClientConnection, connection_of
+from disqued.net.clients.pubsub import PubSub
 
 DENIED = (
     b"DENIED this node needs no password any more, so that it takes connections from its own machine alone: connect "
@@ -58,19 +58,26 @@ class Access:
         self,
         config: Config,
         node: Node,
+        pubsub: PubSub,
         seconds: Callable[[], float],
-        sessions: Callable[[], Iterable["ClientConnection"]],
+        *,
+        sessions: Callable[[], Iterable[ClientConnection]],
+        on_password: Callable[[], None],
     ) -> None:
-        """Read the file of users, if there is one; `seconds` is a monotonic clock.  Raises AclFileError."""
+        """Read the file of users, if there is one.  Raises AclFileError.
+
+        `seconds` is a monotonic clock, `sessions` returns the connections that there are, and `on_password` is called
+        when the command that runs has a password among its words.
+        """
         self._config = config
         self._node = node
+        self._pubsub = pubsub
         self._seconds = seconds
         self._sessions = sessions
         self.book = CommandBook()
         self.users = Users(first_default(config.password_digest), node.state.memory)
         self.denials = Denials(config.acllog_max_len)
-        #: Called when the command that runs has a password among its words.
-        self.on_password: Callable[[], None] = lambda: None
+        self._on_password = on_password
         self.attempts = Attempts()
         self.slowed = 0  #: passwords that came too soon after wrong ones, and were not looked at
         if config.aclfile is not None:
@@ -78,11 +85,27 @@ class Access:
             self.users.replace(users)
             if config.has_password and any(user.name == DEFAULT for user in users):
                 config.warnings.append("the password of the settings does not count: aclfile has the user default")
+        config.subscribe("requirepass", self.set_default_password)
+        config.subscribe("acllog-max-len", self.denials.set_length)
 
     @property
     def is_open(self) -> bool:
         """True when nobody has to say who they are."""
         return self.users.default.is_open
+
+    def strangers_are_limited(self) -> bool:
+        """True when a client that says nothing of who it is may not do everything."""
+        default = self.users.default
+        return not (default.is_open and default.may_do_everything)
+
+    def admin_digest(self) -> bytes:
+        """SHA-256 of the password of the settings, if whoever gives it to this node may do everything; b"" = it is not.
+
+        It is that of the user `default`, unless the file of users or ACL SETUSER say otherwise.
+        """
+        digest, default = self._config.password_digest, self.users.default
+        counts = default.enabled and default.may_do_everything and digest in default.digests
+        return digest if counts else b""
 
     def facts(self) -> dict[str, int]:
         """What INFO says of refusals: by Redis's names, and passwords that came too soon."""
@@ -97,7 +120,7 @@ class Access:
 
     # At the door.
 
-    def greet(self, client: "ClientConnection") -> None:
+    def greet(self, client: ClientConnection) -> None:
         """Take a client in as the default user, or as a stranger, or not at all."""
         if not self.is_open:
             client.restrict()
@@ -114,9 +137,10 @@ class Access:
         """
         return self._config.has_password or self._config.aclfile is not None
 
-    def log_in(self, client: "ClientConnection", name: bytes, password: bytes) -> bool:
+    def log_in(self, session: Session, name: bytes, password: bytes) -> bool:
         """Let a client be a user, if the password is right.  Raises TooManyPasswords (WRONGPASS)."""
-        self.on_password()
+        client = connection_of(session)
+        self._on_password()
         address, now = client.host_address or "unix", self._seconds()
         digest = digest_of(digest_of(name) + password)
         wait = self.attempts.wait(address, digest, now)
@@ -138,16 +162,16 @@ class Access:
         client.become(user)
         return True
 
-    def _end_others(self, client: "ClientConnection", user: User | None) -> None:
+    def _end_others(self, client: ClientConnection, user: User | None) -> None:
         """A connection is another user's from now on, or nobody's: it ends what that one may not go on with."""
         if client.monitors and (user is None or not user.may_run("MONITOR")):
-            client.host.stop_monitor(client)
+            client.watch_commands(watches=False)
         if client.subscriptions and (user is None or not _may_listen(client, user)):
-            client.host.pubsub.forget(client)
+            self._pubsub.forget(client)
         self._node.consumers.forget(client)
         self._node.logs.members.forget(client)
 
-    def reset(self, client: "ClientConnection") -> None:
+    def reset(self, client: ClientConnection) -> None:
         """Make a connection one that has said nothing."""
         if self.is_open:
             client.become(self.users.default)
@@ -185,7 +209,7 @@ class Access:
 
     def set_user(self, name: bytes, rules: Iterable[bytes]) -> None:
         """Make a user, or change one, by rules.  Raises CommandError, and nothing is changed."""
-        self.on_password()
+        self._on_password()
         if not is_name(name):
             raise CommandError(_BAD_NAME)
         old = self.users.get(name)
@@ -214,7 +238,7 @@ class Access:
 
     def set_default_password(self, password: str) -> None:
         """Let the default user have the password of the settings, and no other one; none when it is empty."""
-        self.on_password()
+        self._on_password()
         self._put(with_password(self.users.default, self._config.password_digest if password else b""))
 
     def load(self) -> None:
@@ -261,7 +285,7 @@ class Access:
                 if not client.authenticated:
                     client.become(user)
 
-    def _renew(self, client: "ClientConnection", old: User, user: User) -> None:
+    def _renew(self, client: ClientConnection, old: User, user: User) -> None:
         """A connection's user is another one now."""
         is_shut_out = old.is_open and not user.is_open
         has_other_rights = (old.granted, old.commands, old.all_commands, old.all_queues, old.queues) != (
@@ -277,7 +301,7 @@ class Access:
         else:
             client.become(user)
 
-    def _is_registered(self, client: "ClientConnection") -> bool:
+    def _is_registered(self, client: ClientConnection) -> bool:
         """Tell whether a QNOTIFY of this connection would look at queues that it named before."""
         node = self._node
         return client in node.logs.members.by_client or bool(node.consumers.queues_of(client))
@@ -286,11 +310,11 @@ class Access:
         for client in self._of(name):
             client.kill()
 
-    def _of(self, name: bytes) -> list["ClientConnection"]:
+    def _of(self, name: bytes) -> list[ClientConnection]:
         return [client for client in self._sessions() if client.user is not None and client.user.name == name]
 
 
-def _may_listen(client: "ClientConnection", user: User) -> bool:
+def _may_listen(client: ClientConnection, user: User) -> bool:
     """Tell whether a user may listen to all that a connection listens to."""
     return all(user.may_listen(name, is_pattern=False) for name in client.channels) and all(
         user.may_listen(name, is_pattern=True) for name in client.patterns

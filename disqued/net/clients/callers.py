@@ -10,18 +10,17 @@ as one, CLIENT LIST does not show it, and MONITOR is not for it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twisted.internet.defer import Deferred
 
 from disqued.acl.user import User
 from disqued.commands.dispatch import Outcome
+from disqued.commands.host import Host
 from disqued.commands.table import BLOCKED, NO_REPLY, Command
 from disqued.errors import CommandError, NotNow
 from disqued.net.clients.connection import CLOSED, ClientConnection
-
-if TYPE_CHECKING:
-    from disqued.net.process.daemon import Daemon
+from disqued.net.clients.traffic import Traffic
 
 
 class Caller:
@@ -36,19 +35,22 @@ class Caller:
     subscriptions = 0
     reply_mode = "on"
     is_unix = False
+    local_address = certificate_name = ""
     is_closing = False
     descriptor = -1
     input_buffered = output_buffered = 0
 
     def __init__(
-        self, daemon: "Daemon", session_id: int, address: str, is_gone: Callable[[], bool] = lambda: False
-    ) -> None:
+        self, host: Host, traffic: Traffic, session_id: int, address: str,
+        is_gone: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
         """`address` names the caller to MONITOR and the slow log; `is_gone` returns whether it is there no more."""
         self.id = session_id
         self.address = address
         self.lib: dict[bytes, bytes] = {}
-        self.host = daemon
-        self.connected_at = self.active_at = daemon.node.clock.now()
+        self.host = host
+        self.connected_at = self.active_at = traffic.node.clock.now()
+        self._traffic = traffic
         self.is_held = False
         self._outcome = Outcome(checked=True)
         self._heard: Deferred[Any] = Deferred(lambda _: self.cancel())
@@ -70,14 +72,14 @@ class Caller:
 
     def run(self, words: Sequence[bytes]) -> "Deferred[Any]":
         """Run a command; fires with what it returns, None for a command without a reply, or with a CommandError."""
-        daemon, dispatch = self.host, self.host.dispatch
-        if daemon.traffic.paused:
+        traffic, dispatch = self._traffic, self._traffic.dispatch
+        if traffic.paused:
             self._heard.errback(NotNow())
             return self._heard
-        daemon.node.begin(self)
+        traffic.node.begin(self)
         self._outcome.at = dispatch.seconds()
         dispatch.execute(self, list(words), self._outcome)
-        daemon.turn.finish_step(self)
+        traffic.turn.finish_step(self)
         return self._heard
 
     def check(self, entry: Command) -> None:
@@ -88,12 +90,12 @@ class Caller:
     def cancel(self) -> None:
         """Nobody wants the outcome any more: what is blocked is given up, and jobs that were handed out go back."""
         self._gone = True
-        daemon = self.host
-        if daemon.ending:
+        traffic = self._traffic
+        if traffic.ending:
             return  # what was written of the jobs for the next start holds
-        daemon.node.begin()
-        daemon.node.gone(self, self._outcome.handed())
-        daemon.turn.finish_step(None)
+        traffic.node.begin()
+        traffic.node.gone(self, self._outcome.handed())
+        traffic.turn.finish_step(None)
 
     # What the driver asks for.
 
@@ -120,11 +122,12 @@ class Caller:
             return
         outcome, self._outcome = self._outcome, Outcome()
         self._gone = True
-        if self in self.host.node.workers.of_client:
+        traffic = self._traffic
+        if self in traffic.node.workers.of_client:
             # It was a worker's for this one command.
-            self.host.node.begin()
-            self.host.node.gone(self)
-            self.host.turn.finish_step(None)
+            traffic.node.begin()
+            traffic.node.gone(self)
+            traffic.turn.finish_step(None)
         if outcome.failed:
             self._heard.errback(outcome.value)
         else:

@@ -25,29 +25,32 @@ Source: Disque, src/networking.c.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from twisted.internet.protocol import connectionDone
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from disqued.acl.user import User
 from disqued.commands import table
 from disqued.commands.dispatch import Outcome
+from disqued.commands.host import Host, Session
 from disqued.commands.runnable import BLOCKED, Runnable
 from disqued.commands.table import Command, Flag
+from disqued.config import Config
 from disqued.errors import CommandError
-from disqued.net.clients.pubsub import UNREAD_MAX
+from disqued.net.clients import ends
 from disqued.net.clients.traffic import Traffic
+from disqued.net.clients.unauthenticated import Strangers
 from disqued.net.loop.buffers import STEP
 from disqued.net.loop.handles import Handle, Listener
 from disqued.net.loop.turns import SLICE_S
 from disqued.wire.brief import encode_error
 from disqued.wire.pieces import LARGE, Pieces, Text, joined
 from disqued.wire.replies import encode_push
-from disqued.wire.requests import SINGLE_SIZE, parse_single, weight
+from disqued.wire.requests import SINGLE_SIZE, RequestParser, parse_single, weight
 
-if TYPE_CHECKING:
-    from disqued.net.process.daemon import Daemon
+log = Logger("disqued.net.clients.connection.ClientConnection")  # by its name, as it is compiled
 
 LARGE_REPLY = 16 * 1024  #: a reply from this size on is sent before the next command runs
 RESUMED = 1_000  #: commands that were put off and are taken up again at a time
@@ -59,6 +62,7 @@ FEW_WORDS = 16  #: a command of more words, which blocks, counts as long as it d
 MANY_REPLIES = 64  #: replies below `LARGE_REPLY` that wait for a commit and are not counted yet
 #: Bytes of replies that may wait for a commit before the client is read from no further.
 REPLIES_MAX = 1 << 20
+UNREAD_MAX = 32 << 20  #: bytes of messages and replies that one who listens may leave unread
 CLOSED = "the client has closed its side of the connection, so no job is handed out to it"
 #: What a client that listens may say under RESP2, which cannot tell a reply from a message.
 _FOR_LISTENERS = frozenset({"SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "PING", "QUIT", "RESET"})
@@ -74,10 +78,29 @@ def _is_quick(data: bytes) -> bool:
     return entry is not None and bool(entry.flags & Flag.FAST)
 
 
+class Home(Protocol):
+    """What connections need of the registry that they belong to (`registry.Clients`)."""
+
+    config: Config
+    host: Host  #: what their commands ask
+    traffic: Traffic
+    strangers: Strangers
+    recent: deque[tuple[int, bytes]]  #: the last inputs, for crash reports: ids and bytes
+
+    def make_parser(self) -> RequestParser:
+        """Make a parser with the limits in force."""
+
+    def connected(self, client: "ClientConnection") -> None:
+        """Accept a client, or refuse it."""
+
+    def disconnected(self, client: "ClientConnection", handed: list[bytes]) -> None:
+        """Forget a client, and return the jobs `handed` that it did not read."""
+
+
 class ClientConnection(Listener):
     """One client; a `Session` to the commands, a protocol and a push producer to its transport."""
 
-    def __init__(self, daemon: "Daemon", session_id: int) -> None:
+    def __init__(self, home: Home, session_id: int) -> None:
         self.transport: Any = None
         self.id = session_id
         self.address = ""  #: ``ip:port`` of the other end; it is told of after the connection is lost, too
@@ -90,11 +113,11 @@ class ClientConnection(Listener):
         self.channels: dict[bytes, None] = {}  #: that it listens to
         self.patterns: dict[bytes, None] = {}
         self.reply_mode = "on"
-        self.connected_at = self.active_at = daemon.node.moment()
-        self._daemon = daemon
-        self._traffic: Traffic = daemon.traffic
-        self._parser = daemon.make_parser()
-        self._remember = daemon.crashes.recent.append
+        self.connected_at = self.active_at = home.traffic.node.moment()
+        self._home = home
+        self._traffic: Traffic = home.traffic
+        self._parser = home.make_parser()
+        self._remember = home.recent.append
         self._out: list[Text] = []
         #: Replies with jobs that are not sent yet, each behind what names its jobs: they go back when the connection is
         #: lost first.
@@ -137,9 +160,9 @@ class ClientConnection(Listener):
     # What commands see.
 
     @property
-    def host(self) -> "Daemon":
+    def host(self) -> Host:
         """The daemon that it is connected to."""
-        return self._daemon
+        return self._home.host
 
     @property
     def descriptor(self) -> int:
@@ -160,7 +183,17 @@ class ClientConnection(Listener):
     @property
     def is_unix(self) -> bool:
         """True on a Unix socket."""
-        return self._daemon.is_unix_peer(self.transport)
+        return ends.is_unix(self.transport)
+
+    @property
+    def local_address(self) -> str:
+        """The address that the client has connected to."""
+        return ends.own_end(self.transport)
+
+    @property
+    def certificate_name(self) -> str:
+        """The common name in the client's certificate; empty for none."""
+        return ends.common_name(self.transport)
 
     @property
     def subscriptions(self) -> int:
@@ -219,7 +252,7 @@ class ClientConnection(Listener):
 
     def kill(self) -> None:
         """End the connection now; a reply that is being made is still sent."""
-        if self._traffic.running is self:
+        if self._traffic.running == self.id:
             self.close()
         else:
             self._abort()
@@ -240,6 +273,14 @@ class ClientConnection(Listener):
         """RESP 2 or 3."""
         return self._outcome.protocol
 
+    def watch_commands(self, *, watches: bool) -> None:
+        """Show this client every command from now on (MONITOR), or none."""
+        self.monitors = watches
+        if watches:
+            self._traffic.dispatch.watch(self)
+        else:
+            self._traffic.dispatch.unwatch(self)
+
     # The connection.
 
     def makeConnection(self, transport: Any) -> None:
@@ -253,8 +294,8 @@ class ClientConnection(Listener):
         self._wire = handle if handle is not None else getattr(getattr(transport, "transport", None), "handle", None)
         if self._wire is not None:
             self._wire.watcher = self
-        self.address = self._daemon.name_peer(self.transport)
-        self._daemon.connected(self)
+        self.address = ends.other_end(self.transport)
+        self._home.connected(self)
         self.transport.registerProducer(self, streaming=True)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -269,19 +310,19 @@ class ClientConnection(Listener):
         if wire is not None and wire.was_deaf:
             handed += [job_id for names, value in self._unseen for job_id in names(value)]
         self._handed, self._held_handed, self._unseen = [], [], []
-        self._parser = self._daemon.make_parser()  # what was begun is let go of, though a transport may know us still
+        self._parser = self._home.make_parser()  # what was begun is let go of, though a transport may know us still
         self._blocked_size = self.listening_size = 0
         if self._reported:
             self._reported = 0
             self._traffic.buffers.drop(self)
-        self._daemon.disconnected(self, handed)
+        self._home.disconnected(self, handed)
 
     def restrict(self) -> None:
         """Hold a stranger to small requests, and to little time, until it has authenticated."""
         self.authenticated, self.user, self.limited = False, None, True
         self.note_checks()
         self._parser.restrict()
-        self._daemon.strangers.add(self)
+        self._home.strangers.add(self)
 
     def become(self, user: User) -> None:
         """Be a user's connection from now on, with what that one may do."""
@@ -290,8 +331,8 @@ class ClientConnection(Listener):
         self.note_checks()
         if not was_stranger:
             return
-        self._daemon.strangers.remove(self)
-        if self._traffic.running is self:
+        self._home.strangers.remove(self)
+        if self._traffic.running == self.id:
             self._unlock_limits = True
         else:
             self._lift_limits()
@@ -439,20 +480,20 @@ class ClientConnection(Listener):
     def end_for_buffers(self, size: int) -> None:
         """End the connection: it holds most while all hold too much."""
         self._reported = 0
-        if self._daemon.strangers.news.is_new(f"{self.host_address}: holds most"):
-            self._daemon.log.warn(
+        if self._home.strangers.news.is_new(f"{self.host_address}: holds most"):
+            log.warn(
                 "Client {client} holds {size} bytes of requests and replies, the most while all connections hold too"
                 " much: closed",
                 client=self.address, size=size,
             )  # fmt: skip
         self._abort()
-        self._parser = self._daemon.make_parser()
+        self._parser = self._home.make_parser()
         self._drop_output()
 
     def _protocol_error(self) -> None:
         error = self._parser.error
-        if self._parser.http_attempt and self._daemon.strangers.news.is_new(f"{self.host_address}: HTTP"):
-            self._daemon.log.warn("HTTP on the RESP port from {client}: closed", client=self.address)
+        if self._parser.http_attempt and self._home.strangers.news.is_new(f"{self.host_address}: HTTP"):
+            log.warn("HTTP on the RESP port from {client}: closed", client=self.address)
         if error:
             self._out.append(encode_error(error))
         self.close()
@@ -466,12 +507,12 @@ class ClientConnection(Listener):
         node = traffic.node
         node.begin(self)
         self.active_at = node.state.now
-        traffic.running = self
+        traffic.running = self.id
         started = traffic.dispatch.seconds()
         try:
             done = self._run_all(commands, started)
         finally:
-            traffic.running = None
+            traffic.running = 0
         if traffic.dispatch.seconds() - started > BUSY_S:
             self._is_busy, self._is_ready = True, False
         if done < len(commands) and not self._closing:
@@ -589,7 +630,7 @@ class ClientConnection(Listener):
 
         Replies that wait for a commit do not leave with it: it leaves with them.
         """
-        waits = bool(self._out) or self._traffic.running is self
+        waits = bool(self._out) or self._traffic.running == self.id
         self._out.append(line)
         if not waits:
             self.flush()
@@ -702,7 +743,7 @@ class ClientConnection(Listener):
             self._owes = False
             self.queue()
         if self._stalled:
-            limit = self._daemon.config.client_output_buffer_limit
+            limit = self._home.config.client_output_buffer_limit
             buffered = self.output_buffered
             now = self._traffic.node.state.now
             if limit.soft and buffered > limit.soft:
@@ -721,9 +762,7 @@ class ClientConnection(Listener):
 
     def _end_unread(self, buffered: int) -> None:
         """End the connection of a client that leaves so many bytes unread; it hears no more from now on."""
-        self._daemon.log.warn(
-            "Client {client} does not read {size} bytes of replies: closed", client=self.address, size=buffered
-        )
+        log.warn("Client {client} does not read {size} bytes of replies: closed", client=self.address, size=buffered)
         self._abort()
 
     def pauseProducing(self) -> None:
@@ -743,3 +782,12 @@ class ClientConnection(Listener):
 
     def stopProducing(self) -> None:
         """The transport is gone; `connectionLost` does the rest."""
+
+
+def connection_of(
+    client: Session, refusal: str = "events need a connection of their own: redis-cli SUBSCRIBE"
+) -> ClientConnection:
+    """Return a session that is a connection; a caller has none.  Raises CommandError."""
+    if not isinstance(client, ClientConnection):
+        raise CommandError(refusal)
+    return client

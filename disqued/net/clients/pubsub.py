@@ -17,24 +17,22 @@ Source: the Redis manual, "Pub/Sub", "Client side output buffer limits".
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from twisted.logger import Logger
 
+from disqued.commands.host import Session
 from disqued.core.cluster.notifications import channel_of
 from disqued.core.model import glob
+from disqued.core.node import Node
 from disqued.errors import CommandError
+from disqued.net.clients.connection import ClientConnection, connection_of
 from disqued.wire.replies import encode_push
-
-if TYPE_CHECKING:
-    from disqued.core.node import Node
-    from disqued.net.clients.connection import ClientConnection
 
 #: Channels and patterns that one connection may listen to.
 SUBSCRIPTIONS_MAX = 10_000
 CHANNEL_MAX = 65_536  #: bytes of a channel's name
 SUBSCRIPTION_BYTES_MAX = 1 << 20  #: bytes of all names and patterns of a connection together
-UNREAD_MAX = 32 << 20  #: bytes of messages and replies that one who listens may leave unread
 #: Units of `glob.cost` in a turn, some milliseconds; a message to one who listens is MESSAGE_UNITS.
 TURN_UNITS = 4_000
 MESSAGE_UNITS = 5
@@ -42,7 +40,7 @@ WAITING_MAX = 32 << 20  #: bytes of events that wait for patterns to be tried
 EVENT_COST = 256  #: bytes that an event takes besides its text
 SUBSCRIPTION_COST = 640  #: bytes that a subscription takes besides its name, where nobody else has the same
 
-_Table = dict[bytes, "dict[ClientConnection, None]"]
+_Table = dict[bytes, dict[ClientConnection, None]]
 
 
 class _Event(NamedTuple):
@@ -63,7 +61,7 @@ class PubSub:
 
     log = Logger()
 
-    def __init__(self, node: "Node", reactor: Any) -> None:
+    def __init__(self, node: Node, reactor: Any) -> None:
         """`reactor` has `callLater`."""
         self._node = node
         self._reactor = reactor
@@ -80,10 +78,9 @@ class PubSub:
 
     # Listening.
 
-    def subscribe(
-        self, client: "ClientConnection", names: Iterable[bytes], *, patterns: bool
-    ) -> list[tuple[bytes, bytes, int]]:
+    def subscribe(self, session: Session, names: Iterable[bytes], *, patterns: bool) -> list[tuple[bytes, bytes, int]]:
         """Let a connection listen; returns what it is told for each name.  Raises CommandError, nothing is changed."""
+        client = connection_of(session)
         wanted = list(names)
         own = client.patterns if patterns else client.channels
         more = len(frozenset(wanted) - own.keys())
@@ -113,9 +110,10 @@ class PubSub:
         return told
 
     def unsubscribe(
-        self, client: "ClientConnection", names: Iterable[bytes], *, patterns: bool
+        self, session: Session, names: Iterable[bytes], *, patterns: bool
     ) -> list[tuple[bytes, bytes | None, int]]:
-        """Let a connection listen no more; returns what it is told for each name, or for none."""
+        """Let a connection listen no more; returns what it is told for each name, or for none.  Raises CommandError."""
+        client = connection_of(session)
         own = client.patterns if patterns else client.channels
         word = b"punsubscribe" if patterns else b"unsubscribe"
         told: list[tuple[bytes, bytes | None, int]] = []
@@ -125,7 +123,7 @@ class PubSub:
         self._note_listening()
         return told or [(word, None, client.subscriptions)]
 
-    def forget(self, client: "ClientConnection") -> None:
+    def forget(self, client: ClientConnection) -> None:
         """A connection has ended, or begins anew."""
         for name in list(client.channels):
             self._remove(client, name, patterns=False)
@@ -133,7 +131,7 @@ class PubSub:
             self._remove(client, name, patterns=True)
         self._note_listening()
 
-    def _remove(self, client: "ClientConnection", name: bytes, *, patterns: bool) -> None:
+    def _remove(self, client: ClientConnection, name: bytes, *, patterns: bool) -> None:
         own, table = (client.patterns, self.patterns) if patterns else (client.channels, self.channels)
         if name in own:
             del own[name]
@@ -209,11 +207,11 @@ class PubSub:
             self.forget(client)
             client.kill()
 
-    def _push(self, client: "ClientConnection", parts: tuple[bytes, ...]) -> None:
+    def _push(self, client: ClientConnection, parts: tuple[bytes, ...]) -> None:
         self.delivered += 1
         client.push(encode_push(parts, client.protocol))
 
 
-def _size(client: "ClientConnection") -> int:
+def _size(client: ClientConnection) -> int:
     """Bytes of what a connection listens to."""
     return sum(map(len, client.channels)) + sum(map(len, client.patterns))

@@ -3,34 +3,30 @@
     ClientConnection --+
     ClientConnection --+--> Traffic: may commands run? whose runs now? how much came and went?
     Caller (HTTP)    --+        ^
-                                +--- Daemon sets it, INFO shows it
+                                +--- Daemon and Clients set it, INFO shows it
 
 The daemon itself is looked up by name and has properties; this is compiled, so that what is read several times for
 each command costs no more than a field of a structure.
 """
 
-from typing import TYPE_CHECKING
-
 from disqued.commands.dispatch import Dispatch
 from disqued.core.turn import Turn
-
-if TYPE_CHECKING:
-    from disqued.net.clients.connection import ClientConnection
-    from disqued.net.loop.buffers import Buffers
-    from disqued.net.loop.turns import Busy
+from disqued.net.loop.buffers import Buffers
+from disqued.net.loop.turns import Busy
 
 
 class Traffic:
     """The state that connections and the daemon share, and the counters of what passes."""
 
-    def __init__(self, dispatch: Dispatch, turn: Turn, buffers: "Buffers", busy: "Busy") -> None:
+    def __init__(self, dispatch: Dispatch, turn: Turn, buffers: Buffers, busy: Busy) -> None:
         self.dispatch = dispatch
         self.node = dispatch.node
         self.turn = turn
         self.buffers = buffers  #: what all connections hold outside maxmemory
         self.busy = busy  #: clients that take long have their turns here
-        self.running: ClientConnection | None = None  #: the client whose command runs now
+        self.running = 0  #: id of the client whose commands run now; 0 = none
         self.paused = False  #: nobody's commands run: CLIENT PAUSE, or the end
+        self.ending = False  #: the daemon stops
         self.bytes_in = 0
         self.bytes_out = 0
 

@@ -9,16 +9,29 @@ ends strangers, and keeps nobody out.  What each of them may send is bounded els
 that a node keeps for strangers is `max-unauthenticated-clients` times that.  Instants are monotonic milliseconds.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from disqued.net.lograte import News
+from disqued.config import Config
+from disqued.net.loop.lograte import News
 
-if TYPE_CHECKING:
-    from disqued.config import Config
-    from disqued.net.clients.connection import ClientConnection
+
+class Stranger(Protocol):
+    """An unauthenticated connection."""
+
+    address: str  #: of the other end, for the log
+
+    def __hash__(self) -> int:
+        """Any: they are compared, and no more."""
+
+    @property
+    def host_address(self) -> str:
+        """The same without the port."""
+
+    def kill(self) -> None:
+        """End the connection."""
 
 
 class Strangers:
@@ -26,11 +39,11 @@ class Strangers:
 
     log = Logger()
 
-    def __init__(self, config: "Config", reactor: Any) -> None:
+    def __init__(self, config: Config, reactor: Any) -> None:
         """`reactor` has `seconds` and `callLater`."""
         self._config = config
         self._reactor = reactor
-        self._since: dict[ClientConnection, float] = {}  #: oldest first; reactor seconds
+        self._since: dict[Stranger, float] = {}  #: oldest first; reactor seconds
         self._timer: IDelayedCall | None = None
         self.news = News(reactor.seconds)
         self.ended = 0  #: strangers that were ended: too slow, or too many
@@ -40,7 +53,7 @@ class Strangers:
     def __len__(self) -> int:
         return len(self._since)
 
-    def add(self, client: "ClientConnection") -> None:
+    def add(self, client: Stranger) -> None:
         """A connection has to say who it is, from now on."""
         if client in self._since:
             return
@@ -49,7 +62,7 @@ class Strangers:
         if self._timer is None:
             self._set_timer()
 
-    def remove(self, client: "ClientConnection") -> None:
+    def remove(self, client: Stranger) -> None:
         """A connection has said who it is, or is gone."""
         if self._since.pop(client, None) is not None and not self._since:
             self.stop()
@@ -93,7 +106,7 @@ class Strangers:
             self._end(client, "it said nothing in time")
         self._set_timer()
 
-    def _end(self, client: "ClientConnection", reason: str) -> None:
+    def _end(self, client: Stranger, reason: str) -> None:
         del self._since[client]
         self.ended += 1
         if self.news.is_new(f"{client.host_address}: {reason}"):

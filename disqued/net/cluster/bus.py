@@ -17,7 +17,6 @@ import ipaddress
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 from twisted.internet import tcp
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall
@@ -30,8 +29,8 @@ from disqued.core.model.messages import EVENT, Greeting, Message, Target
 from disqued.core.node import Node
 from disqued.net.cluster.linkinbox import LinkInbox
 from disqued.net.cluster.linkqueue import LinkQueue, Texts, spread
-from disqued.net.cluster.links import IncomingConnection, OutgoingConnection, OutgoingLink, plain_host
-from disqued.net.lograte import News
+from disqued.net.cluster.links import Counters, IncomingConnection, OutgoingConnection, OutgoingLink, plain_host
+from disqued.net.loop.lograte import News
 from disqued.net.loop.passed import Adopt, adopt_nothing
 from disqued.net.loop.transport import EagerPort
 from disqued.wire.fields import BadMessage
@@ -48,26 +47,6 @@ MESSAGE_SLACK: Final = 8 << 20  #: bytes of a message beside one job of the larg
 _Key = tuple[str, int, bytes]
 
 
-@attrs.define
-class Counters:
-    """What the bus has done since the start."""
-
-    messages_sent: int = 0
-    messages_received: int = 0
-    dropped_without_link: int = 0  #: messages
-    dropped_buffer_full: int = 0  #: messages
-    bytes_in: int = 0
-    bytes_out: int = 0
-    handshakes_refused: int = 0  #: by this node
-    refused_by_others: int = 0
-    strangers_pushed_out: int = 0
-    forged: int = 0  #: frames, as the three that follow
-    replayed: int = 0
-    oversized: int = 0
-    malformed: int = 0
-    bad_messages: int = 0
-
-
 class Bus(Factory):
     """The links of one node; makes an `IncomingConnection` for each that somebody opens to it."""
 
@@ -76,9 +55,15 @@ class Bus(Factory):
 
     def __init__(
         self, node: Node, reactor: Any, *, secret: bytes, finish_step: Callable[[], None],
-        on_crash: Callable[[bytes, Message], None], dialect: Dialect | None = None,
+        on_crash: Callable[[bytes, Message], None],
+        on_event: Callable[[bytes, bytes, bytes, object], None] = lambda queue, kind, content, only: None,
+        buffers: Budget | None = None, dialect: Dialect | None = None,
     ) -> None:  # fmt: skip
-        """Take what ends a step, and what is called while an exception is handled that is a bug of ours."""
+        """Take what ends a step, and what is called while an exception is handled that is a bug of ours.
+
+        `on_event` takes events for the clients of this node: queue, type, content, the one client or None.  `buffers`
+        counts what connections hold outside maxmemory, links among them.
+        """
         self.node = node
         self.reactor = reactor
         self.secret = secret
@@ -93,15 +78,13 @@ class Bus(Factory):
         self.busy = 0  #: incoming links that have more to say than one slice takes
         self.hearing = False  #: the node takes messages; False while it loads and when it ends
         self._started = False
-        #: Takes events for the clients of this node: queue, type, content, the one client or None.
-        self.on_event: Callable[[bytes, bytes, bytes, object], None] = lambda queue, kind, content, only: None
+        self._on_event = on_event
         self._on_crash = on_crash
         self._ports: list[tcp.Port] = []
         self._links: dict[_Key, OutgoingLink] = {}
         self._open: dict[bytes, OutgoingConnection] = {}
         self._queues: dict[bytes, LinkQueue] = {}  #: of these
-        #: What connections hold outside maxmemory, links among them; set by the daemon.
-        self.buffers: Budget | None = None
+        self.buffers = buffers
         self.texts = Texts()  #: that several links are about to write
         self._strangers: dict[IncomingConnection, None] = {}
         self._incoming: dict[bytes, IncomingConnection] = {}
@@ -193,6 +176,11 @@ class Bus(Factory):
         Links that are open keep what they had.
         """
         self.largest_message = 2 * size + MESSAGE_SLACK
+
+    @property
+    def has_secret(self) -> bool:
+        """True when nodes prove to each other that they know a secret."""
+        return bool(self.secret)
 
     def greeting(self, meets: bool) -> Greeting:
         """What this node says of itself when a link opens."""
@@ -301,7 +289,7 @@ class Bus(Factory):
         counters.dropped_buffer_full += dropped
         for node_id, message in unlinked:
             if node_id == self._own_id and message[0] == EVENT:
-                self.on_event(*message[1:])
+                self._on_event(*message[1:])
             else:
                 counters.dropped_without_link += 1
         for node_id in touched:

@@ -27,12 +27,13 @@ from twisted.logger import Logger
 
 from disqued.core.model.peers import LEAVING, KnownNode
 from disqued.core.node import Node
+from disqued.errors import CommandError
 from disqued.wire.nodesconf import BadNodes, format_nodes, parse_nodes
 
 IDENTITY_FILE = "nodes.conf"
 
 
-class IdentityError(Exception):
+class IdentityError(CommandError):
     """The node's id cannot be read, written or kept from other processes."""
 
 

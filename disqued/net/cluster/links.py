@@ -13,27 +13,30 @@ Times are seconds, as the reactor counts them.
 import ipaddress
 import socket
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from secrets import token_bytes
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+import attrs
+from twisted.internet import protocol
 from twisted.internet.interfaces import IDelayedCall, IPushProducer
-from twisted.internet.protocol import ClientFactory, Protocol, connectionDone
+from twisted.internet.protocol import ClientFactory, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from disqued.commands.host import Budget
 from disqued.core.model.messages import Greeting, Target
+from disqued.core.node import Node
 from disqued.net.cluster.linkinbox import LinkInbox
-from disqued.net.cluster.linkqueue import LinkQueue
+from disqued.net.cluster.linkqueue import LinkQueue, Texts
 from disqued.net.loop.buffers import STEP
+from disqued.net.loop.lograte import News
 from disqued.net.loop.rounds import READ_SIZE
 from disqued.net.loop.transport import EagerConnector
 from disqued.wire.fields import BadMessage
-from disqued.wire.frames import NONCE_BYTES, BadFrame, Dialed, Dialing, Refused, RefusedByOther
-
-if TYPE_CHECKING:
-    from disqued.net.cluster.bus import Bus
+from disqued.wire.frames import NONCE_BYTES, BadFrame, Dialect, Dialed, Dialing, Reader, Refused, RefusedByOther
 
 HANDSHAKE_S = 5.0  #: for connecting, and then for the handshake
 REDIAL_MIN_S = 0.1
@@ -43,6 +46,87 @@ SLICE_S = 0.01  #: work on messages, or on frames, before others have their turn
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 
 log = Logger()
+
+
+@attrs.define
+class Counters:
+    """What the bus has done since the start."""
+
+    messages_sent: int = 0
+    messages_received: int = 0
+    dropped_without_link: int = 0  #: messages
+    dropped_buffer_full: int = 0  #: messages
+    bytes_in: int = 0
+    bytes_out: int = 0
+    handshakes_refused: int = 0  #: by this node
+    refused_by_others: int = 0
+    strangers_pushed_out: int = 0
+    forged: int = 0  #: frames, as the three that follow
+    replayed: int = 0
+    oversized: int = 0
+    malformed: int = 0
+    bad_messages: int = 0
+
+
+class Hub(Protocol):
+    """What both kinds of links need of the bus that they belong to."""
+
+    node: Node
+    reactor: Any
+    secret: bytes
+    dialect: Dialect
+    counters: Counters
+    buffers: Budget | None  #: what all connections hold outside maxmemory
+    texts: Texts  #: that several links are about to write
+    news: News  #: of strangers
+    buffer_limit: int  #: bytes that may wait for one peer
+    largest_message: int  #: bytes
+    hearing: bool  #: the node takes messages
+    busy: int  #: incoming links that have more to say than one slice takes
+
+    @property
+    def finish_step(self) -> Callable[[], None]:
+        """What ends a step."""
+
+    def greeting(self, meets: bool) -> Greeting:
+        """Return what this node says of itself when a link opens."""
+
+    # Links of ours.
+
+    def dialing(self, link: "OutgoingLink") -> Any:
+        """Make what takes a connection of a link that has come about."""
+
+    def reason_of(self, failure: Failure) -> str:
+        """Return why a connection has ended."""
+
+    def link_opened(self, connection: "OutgoingConnection", greeting: Greeting) -> None:
+        """A link of ours is proven."""
+
+    def link_closed(self, connection: "OutgoingConnection") -> None:
+        """A connection of ours has ended."""
+
+    def written(self, queue: LinkQueue, now: int) -> bytes | None:
+        """Return the next frame of a queue; None = there is none."""
+
+    # Links of others.
+
+    def stranger_came(self, connection: "IncomingConnection") -> None:
+        """Note a connection whose handshake begins."""
+
+    def objection(self, connection: "IncomingConnection", greeting: Greeting) -> str:
+        """Return why a proven node is not taken; empty when it is."""
+
+    def greeted(self, connection: "IncomingConnection", greeting: Greeting) -> None:
+        """A stranger has proved to be a node."""
+
+    def inbox(self, sender: bytes, reader: Reader) -> LinkInbox:
+        """Make what hears a link that is open now."""
+
+    def bad_link(self, connection: "IncomingConnection", error: BadFrame | BadMessage) -> None:
+        """End a link that brought what no sound node writes."""
+
+    def incoming_ended(self, connection: "IncomingConnection") -> None:
+        """Forget a connection of another node."""
 
 
 def plain_host(host: str) -> str:
@@ -63,12 +147,12 @@ def _tune(transport: Any) -> None:
         transport.socket.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-class _Connection(Protocol, ABC):
+class _Connection(protocol.Protocol, ABC):
     """What both ends have in common: a time limit for the handshake, and an end that is told once."""
 
     transport: Any
 
-    def __init__(self, bus: "Bus") -> None:
+    def __init__(self, bus: Hub) -> None:
         self.bus = bus
         self.closed = False
         self._reported = 0  #: bytes that the budget of all connections knows of
@@ -125,7 +209,7 @@ class OutgoingLink(ClientFactory):
 
     noisy = False
 
-    def __init__(self, bus: "Bus", target: Target) -> None:
+    def __init__(self, bus: Hub, target: Target) -> None:
         self.bus = bus
         self.target = target
         self.connection: OutgoingConnection | None = None
@@ -324,7 +408,7 @@ class OutgoingConnection(_Connection):
 class IncomingConnection(_Connection):
     """A connection from somebody: a stranger first, then a node that is listened to."""
 
-    def __init__(self, bus: "Bus") -> None:
+    def __init__(self, bus: Hub) -> None:
         super().__init__(bus)
         self.node_id = b""  #: of the other end, once the link is open
         self.bus_port = 0  #: of the other end, once the link is open

@@ -11,7 +11,6 @@ Times are seconds.
 
 import time
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -19,7 +18,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from disqued.config import Config
-from disqued.net.lograte import News
+from disqued.net.loop.lograte import News
 
 if TYPE_CHECKING:
     from disqued.net.loop.tlstransport import TlsFactory
@@ -81,7 +80,7 @@ class Secured:
         return TlsFactory(certificates, above, self._reactor, self._failed)
 
     def take(self, what: str, certificates: "Certificates", *, renews: bool = True, label: str = "") -> None:
-        """Watch certificates, and renew them unless somebody else does.
+        """Watch certificates, and renew them unless somebody else does, who calls `look` then.
 
         `what` names the setting in the log; `label` is a shorter name for INFO and metrics.
         """
@@ -91,20 +90,18 @@ class Secured:
         self._watched[what] = _Shown(certificates, label or what)
         if renews:
             self._renewed[what] = certificates
-        else:
-            certificates.on_renewal = partial(self._look, what, certificates)
-        self._look(what, certificates)
+        self.look(what)
         if self._call is None:
             self._call = self._reactor.callLater(DAY_S, self._look_daily)
 
     def _look_daily(self) -> None:
         self._call = self._reactor.callLater(DAY_S, self._look_daily)
-        for what, shown in self._watched.items():
-            self._look(what, shown.certificates)
+        for what in self._watched:
+            self.look(what)
 
-    @staticmethod
-    def _look(what: str, certificates: "Certificates") -> None:
-        ends_at = certificates.ends_at
+    def look(self, what: str) -> None:
+        """Warn in the log when certificates that are watched end soon: they have been read, or a day has passed."""
+        ends_at = self._watched[what].certificates.ends_at
         left, end = ends_at - time.time(), datetime.fromtimestamp(ends_at, UTC).isoformat(" ")
         if left <= 0:
             log.warn("The certificate of {what} has expired, {end}: who looks at it goes away", what=what, end=end)
@@ -120,7 +117,7 @@ class Secured:
                 log.error("SIGHUP: {what} keeps its certificate: {reason}", what=what, reason=str(error))
             else:
                 log.info("SIGHUP: the certificate of {what} was read anew, for connections from now on", what=what)
-                self._look(what, certificates)
+                self.look(what)
 
     def _failed(self, address: Any, reason: str) -> None:
         self.failed_handshakes += 1

@@ -53,7 +53,7 @@ class Rounds:
     ) -> None:  # fmt: skip
         """Take the loop's table of descriptors, what it does with an event, how it ends a connection, and its clock."""
         #: Is told of rounds of more than one connection; None = every reply is sent at once.
-        self.gatherer: Gatherer | None = None
+        self._gatherer: Gatherer | None = None
         self.selectables = selectables
         self._carry_out = carry_out
         self._disconnect = disconnect
@@ -61,6 +61,10 @@ class Rounds:
         self._ends_left = ENDS_AT_ONCE  #: in this turn
         self._ending: deque[tuple[Any, Any]] = deque()  #: transports that end in later turns, and why
         self._delivered: list[tuple[Handle, bytes | None]] = []  #: the round that is being run
+
+    def keep_back_with(self, gatherer: Gatherer) -> None:
+        """Let replies leave together at the end of a round: the daemon of this loop has been made."""
+        self._gatherer = gatherer
 
     def holds(self, selectable: Any) -> bool:
         """Tell whether something of a transport is in the round that is being run: it may not have it yet."""
@@ -117,7 +121,7 @@ class Rounds:
 
     def _deliver_all(self, received: list[tuple[Handle, bytes | None]]) -> None:
         """Give protocols what was received for them, and let the replies leave together."""
-        gatherer = self.gatherer if len(received) > 1 else None
+        gatherer = self._gatherer if len(received) > 1 else None
         ends = 0.0
         self._delivered = received
         if gatherer is not None:

@@ -18,14 +18,11 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from twisted.python import log
 
 from disqued.net.loop.rounds import Rounds
-
-if TYPE_CHECKING:
-    from disqued.net.clients.connection import ClientConnection
 
 SLICE_S: Final = 0.01  #: one that has worked for so long lets others have their turn
 LONGEST_S: Final = 86_400.0  #: the loop turns at least so often
@@ -44,6 +41,13 @@ def soon_of(reactor: Any) -> Soon:
     return later
 
 
+class Worker(Protocol):
+    """Has more to do than fits into a slice."""
+
+    def turn(self) -> None:
+        """Go on with it, for a slice at most."""
+
+
 class Busy:
     """Clients with more to do than fits into a slice: in each turn of the loop they share one, in the order they came.
 
@@ -54,14 +58,14 @@ class Busy:
     def __init__(self, reactor: Any) -> None:
         """`reactor` has `callLater`."""
         self._reactor = reactor
-        self._short: deque[ClientConnection] = deque()
-        self._long: deque[ClientConnection] = deque()
+        self._short: deque[Worker] = deque()
+        self._long: deque[Worker] = deque()
         self._is_due = False
 
     def __len__(self) -> int:
         return len(self._short) + len(self._long)
 
-    def add(self, client: "ClientConnection", *, is_short: bool) -> None:
+    def add(self, client: Worker, *, is_short: bool) -> None:
         """Let a client have its turn, behind those that wait already."""
         (self._short if is_short else self._long).append(client)
         self._call()

@@ -52,19 +52,23 @@ class Commits:
 class Driver:
     """Carries out what the node's turns ask for."""
 
-    def __init__(self, node: Node, store: IStore, reactor: IReactorTime, *, on_crash: Callable[[], None]) -> None:
-        """Take a node and the store of its journal; `on_crash` is called while a bug's exception is being handled."""
+    def __init__(
+        self, node: Node, store: IStore, reactor: IReactorTime, *, send: Callable[[Messages], None],
+        on_members: Callable[[], None], on_trail: Callable[[], None], on_crash: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """Take a node and the store of its journal.
+
+        `send` takes messages to other nodes that may leave now.  `on_members` is called when what is known of the
+        other nodes has changed, `on_trail` when the trail has news, `on_crash` while the exception of a bug is handled.
+        """
         self.node = node
         self.turn = Turn(node, self)
         self.store = store
         self.reactor = reactor
         self.commits = Commits()
-        #: Takes messages to other nodes that may leave now; set by the daemon.
-        self.send: Callable[[Messages], None] = lambda messages: None
-        #: Called when what is known of the other nodes has changed; set by the daemon.
-        self.on_members: Callable[[], None] = lambda: None
-        #: Called when the trail has news; set by the daemon.
-        self.on_trail: Callable[[], None] = lambda: None
+        self.send = send
+        self.on_members = on_members
+        self.on_trail = on_trail
         #: Takes the same records, and will replace the store.
         self.successor: IStore | None = None
         self._on_crash = on_crash
@@ -80,13 +84,12 @@ class Driver:
 
     def start(self) -> None:
         """Give the store records from now on: it is loaded."""
-        self.store.attention = self._attend
         self._find_journals()
 
     def _find_journals(self) -> None:
         """Let records go to the stores that there are."""
         journals = [store for store in (self.store, self.successor) if store is not None]
-        self.turn.journals = [*journals]
+        self.turn.give_to(*journals)
         self._state.journaling = bool(self.store.records) or self.successor is not None
 
     def begin_watermark(self) -> None:
@@ -219,7 +222,10 @@ class Driver:
     # The store.
 
     def look(self) -> None:
-        """Let the store see whether its files are there; between two commits, once a second."""
+        """Let the store see whether its files are there, and whether it is to be rewritten.
+
+        Called between two commits, once a second.
+        """
         turn = self.turn
         if turn.is_planned or turn.under_way or turn.failure is not None or self._halted:
             return
@@ -228,12 +234,9 @@ class Driver:
         except StoreFailed as error:
             self.commits.failed += 1
             turn.fail(str(error))
-
-    def _attend(self) -> None:
-        """Hear from the store that there is something to do for it, although nothing is committed."""
-        turn = self.turn
-        if not (turn.under_way or turn.failure or turn.is_closed):
-            turn.end_soon()
+            return
+        if self.store.wants_compaction and self._when_handed_over is None:
+            self._compact_by_itself()
 
     def compact(self) -> None:
         """Begin to make what is stored smaller, in the background.  Raises StoreError."""
@@ -292,7 +295,6 @@ class Driver:
         """Make the successor the store; returns the one that is left, which is to be closed."""
         assert self.successor is not None
         left, self.store = self.store, self.successor
-        self.store.attention = self._attend
         self.drop_successor()
         self._cancel_retry()
         self.turn.recover()

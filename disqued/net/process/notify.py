@@ -144,7 +144,6 @@ class Supervision:
 
     def start(self) -> None:
         """Begin: the ports are open, or will be, and the load begins."""
-        self._daemon.on_ready, self._daemon.on_failed_start = self._ready, self.failed
         if not self._notifier:
             return
         if self._watchdog_s:
@@ -164,7 +163,8 @@ class Supervision:
         if not self._notifier.mention(extension, *self._changed(status)):
             self._told = ""
 
-    def _ready(self) -> None:
+    def ready(self) -> None:
+        """Tell that the node has loaded its jobs and serves, as soon as every port is open."""
         self._stop_looking()
         self._opened.addCallback(self._tell_ready)
 

@@ -14,14 +14,22 @@ import secrets
 import sys
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from twisted.internet.task import LoopingCall
 
 import disqued.core.node
-
-if TYPE_CHECKING:
-    from disqued.net.process.daemon import Daemon
+from disqued.config import Config
+from disqued.net.clients.access import Access
+from disqued.net.clients.registry import Clients
+from disqued.net.clients.traffic import Traffic
+from disqued.net.cluster.bus import Bus
+from disqued.net.loop.buffers import Buffers
+from disqued.net.loop.certificates import Secured
+from disqued.net.process.crashes import CrashReports
+from disqued.net.process.loading import Loader
+from disqued.net.process.storekeeper import StoreKeeper
+from disqued.persistence.interface import IEventLog
 
 SAMPLES = 16
 _PAGE = resource.getpagesize()
@@ -30,6 +38,23 @@ _PAGE = resource.getpagesize()
 def core_build() -> str:
     """Return how the core was installed: `compiled`, or `source` for the modules as they are."""
     return "source" if disqued.core.node.__file__.endswith(".py") else "compiled"
+
+
+class Watched(Protocol):
+    """The parts of a daemon that INFO describes."""
+
+    config: Config
+    reactor: Any
+    access: Access
+    buffers: Buffers
+    bus: Bus
+    clients: Clients
+    crashes: CrashReports
+    event_log: IEventLog
+    loader: Loader
+    stores: StoreKeeper
+    tls: Secured
+    traffic: Traffic
 
 
 class Statistics:
@@ -48,13 +73,10 @@ class Statistics:
 
     def reset(self) -> None:
         """Zero the counters."""
-        self.connections = 0  #: accepted, those turned away included
-        self.rejected = 0  #: turned away: too many clients
-        self.crashes = 0  #: commands that met a bug
         #: (monotonic ms, commands run, bytes in, bytes out), oldest first.
         self._samples: deque[tuple[int, int, int, int]] = deque(maxlen=SAMPLES + 1)
 
-    def watch(self, daemon: "Daemon", rest_or_wake: Callable[[], None]) -> None:
+    def watch(self, daemon: Watched, rest_or_wake: Callable[[], None]) -> None:
         """Take samples of a daemon from its next command on; `rest_or_wake` is called when `resting` has changed."""
         self._sampling = LoopingCall(self._sample_or_rest, daemon)
         self._sampling.clock = daemon.reactor
@@ -73,7 +95,7 @@ class Statistics:
         if self._sampling is not None and self._sampling.running:
             self._sampling.stop()
 
-    def _sample_or_rest(self, daemon: "Daemon") -> None:
+    def _sample_or_rest(self, daemon: Watched) -> None:
         self.sample(daemon)
         samples = self._samples
         if len(samples) > SAMPLES and samples[0][1:] == samples[-1][1:]:
@@ -81,10 +103,11 @@ class Statistics:
             self.resting = True
             self._rest_or_wake()
 
-    def sample(self, daemon: "Daemon") -> None:
+    def sample(self, daemon: Watched) -> None:
         """Note the counters as they are now."""
+        traffic = daemon.traffic
         self._samples.append(
-            (daemon.node.clock.now(), daemon.dispatch.commands_run, daemon.traffic.bytes_in, daemon.traffic.bytes_out)
+            (traffic.node.clock.now(), traffic.dispatch.commands_run, traffic.bytes_in, traffic.bytes_out)
         )
 
     def _rates(self) -> tuple[int, float, float]:
@@ -96,21 +119,21 @@ class Statistics:
         commands, received, sent = (max(0, last[index] - first[index]) / seconds for index in (1, 2, 3))
         return round(commands), received / 1_024, sent / 1_024
 
-    def facts(self, daemon: "Daemon") -> dict[str, dict[str, Any]]:
+    def facts(self, daemon: Watched) -> dict[str, dict[str, Any]]:
         """Sections and fields of INFO that only the daemon knows."""
         return {
             "Server": self._server(daemon),
-            "Clients": self._clients(daemon),
+            "Clients": {**daemon.clients.facts(), **daemon.buffers.facts()},
             "Memory": {"used_memory_rss": resident_bytes(), "mem_allocator": "pymalloc"},
-            "Persistence": daemon.persistence_facts(),
+            "Persistence": self._persistence(daemon),
             "Events": daemon.event_log.facts(),
-            "Cluster": daemon.bus_facts(),
+            "Cluster": daemon.bus.facts(),
             "Stats": self._stats(daemon),
             "CPU": _cpu(),
         }
 
-    def _server(self, daemon: "Daemon") -> dict[str, Any]:
-        uptime = (daemon.node.clock.now() - self.started_at) // 1_000
+    def _server(self, daemon: Watched) -> dict[str, Any]:
+        uptime = (daemon.traffic.node.clock.now() - self.started_at) // 1_000
         config = daemon.config
         return {
             "os": f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -129,31 +152,25 @@ class Statistics:
         }
 
     @staticmethod
-    def _clients(daemon: "Daemon") -> dict[str, Any]:
-        clients = daemon.sessions()
-        return {
-            "connected_clients": len(clients),
-            "client_longest_output_list": max((client.output_buffered for client in clients), default=0),
-            "client_biggest_input_buf": max((client.input_buffered for client in clients), default=0),
-            "blocked_clients": sum(client.is_blocked for client in clients),
-            "unauthenticated_clients": len(daemon.strangers),
-            **daemon.buffers.facts(),
-        }
+    def _persistence(daemon: Watched) -> dict[str, Any]:
+        loading = daemon.traffic.dispatch.loading
+        facts = {"loading": int(loading), **daemon.stores.facts()}
+        return facts | daemon.loader.facts() if loading else facts
 
-    def _stats(self, daemon: "Daemon") -> dict[str, Any]:
+    def _stats(self, daemon: Watched) -> dict[str, Any]:
         commands, received, sent = self._rates()
         return {
-            "total_connections_received": self.connections,
-            "total_commands_processed": daemon.dispatch.commands_run,
+            "total_connections_received": daemon.clients.accepted,
+            "total_commands_processed": daemon.traffic.dispatch.commands_run,
             "instantaneous_ops_per_sec": commands,
             "total_net_input_bytes": daemon.traffic.bytes_in,
             "total_net_output_bytes": daemon.traffic.bytes_out,
             "instantaneous_input_kbps": f"{received:.2f}",
             "instantaneous_output_kbps": f"{sent:.2f}",
-            "rejected_connections": self.rejected,
+            "rejected_connections": daemon.clients.refused,
             "latest_fork_usec": 0,
-            "internal_errors": self.crashes,
-            "unauthenticated_clients_ended": daemon.strangers.ended,
+            "internal_errors": daemon.crashes.count,
+            "unauthenticated_clients_ended": daemon.clients.strangers.ended,
             **daemon.access.facts(),
         }
 

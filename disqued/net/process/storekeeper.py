@@ -7,6 +7,7 @@
 Source: Disque, src/aof.c; Redis, src/aof.c (INFO).
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from twisted.internet.task import LoopingCall
@@ -28,16 +29,23 @@ class StoreKeeper:
 
     log = Logger()
 
-    def __init__(self, config: Config, driver: Driver, name: str, open_store: OpenStore) -> None:
-        """Take the name of the store that the driver has, and what opens another one."""
+    def __init__(
+        self, config: Config, driver: Driver, name: str, open_store: OpenStore, *, obstacle: Callable[[], str]
+    ) -> None:
+        """Take the name of the store that the driver has, and what opens another one.
+
+        `obstacle` returns why the store cannot change now, "" when it can.
+        """
         self._config = config
         self._driver = driver
         self.switch = Switch(driver, StoreWord(config.dir), name, opener=open_store, failed=self._stays)
+        self._obstacle = obstacle
         self._looks = LoopingCall(self._look)
         self._looks.clock = driver.reactor
         for setting in StoreSettings.settings.values():
             if setting.mutable and setting not in (StoreSettings.persistence, StoreSettings.appendonly):
                 config.subscribe(setting.name, lambda _: self._configure())
+        config.subscribe(StoreSettings.persistence.name, self._change)
 
     def start(self) -> None:
         """Look every second whether the store is still there."""
@@ -53,10 +61,11 @@ class StoreKeeper:
         if self._driver.store.records:
             self._driver.look()
 
-    def change(self, name: str, obstacle: str) -> None:
-        """Begin to move the jobs to the store of that name; `obstacle`: why not now, if so.  Raises BadValue."""
+    def _change(self, name: str) -> None:
+        """Begin to move the jobs to the store of that name.  Raises BadValue."""
         if name == self.switch.name and self.switch.target is None:
             return
+        obstacle = self._obstacle()
         if obstacle:
             raise BadValue("persistence", name, problem=obstacle)
         try:

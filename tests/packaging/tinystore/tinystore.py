@@ -10,7 +10,7 @@ from twisted.plugin import IPlugin
 from zope.interface import implementer
 
 from disqued.core.model.outbox import JOB_ADDED, Record
-from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed, nobody
+from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed
 from disqued.wire.jobdump import decode_record, encode_event, encode_job
 
 _LENGTH = Struct("<I")
@@ -28,7 +28,6 @@ class TinyStore:
         self._path = path
         self._clock = clock
         self._waiting: list[bytes] = []
-        self.attention = nobody
         self.bytes_total = self.bytes_loaded = 0
 
     def open(self) -> None:

@@ -50,7 +50,7 @@ def test_info_of_a_cluster_of_one(client):
 def test_info_counts_the_nodes_that_are_known_and_those_that_take_copies(client):
     join(client, A, "10.0.0.2", 7712)
     join(client, B, "10.0.0.3", 7713, linked=False)
-    client.host.bus = {"cluster_stats_messages_sent": 5, "cluster_stats_messages_received": 6}
+    client.host.link_facts = {"cluster_stats_messages_sent": 5, "cluster_stats_messages_received": 6}
     text = client.says("CLUSTER", "INFO")
     for line in (
         b"cluster_known_nodes:3", b"cluster_reachable_nodes:1", b"cluster_size:3",

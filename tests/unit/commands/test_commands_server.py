@@ -209,7 +209,7 @@ def test_config_get_of_nothing_is_empty(client):
 
 def test_config_set_changes_a_setting(daemon, client):
     assert client.says("CONFIG", "SET", "maxmemory", "2gb") == OK
-    assert daemon.settings[b"maxmemory"] == b"2gb"
+    assert daemon.values[b"maxmemory"] == b"2gb"
     assert client.is_refused("CONFIG", "SET", "nope", "1") == b"ERR Unsupported CONFIG parameter: nope"
 
 

@@ -100,7 +100,7 @@ class Bench:
         self.node = Node(NODE_ID, self.clock, Random(1), maxmemory=1 << 30)
         self.outside = Outside()
         self.turn = Turn(self.node, self.outside)
-        self.turn.journals = [self.outside]
+        self.turn.give_to(self.outside)
         self.node.state.journaling = True
         self.node.begin()
 
