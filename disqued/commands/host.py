@@ -2,6 +2,9 @@
 
 The core knows neither sockets nor files; commands such as CONFIG, CLIENT and INFO ask for both.  They ask for them
 here, in terms that need no Twisted: `disqued.net` provides them, tests provide their own.
+
+Each protocol is one part of the daemon; `Host` names the parts, and a command asks the one that it needs
+(`client.host.settings.change(...)`).
 """
 
 from collections.abc import Iterable, Mapping

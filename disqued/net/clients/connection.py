@@ -79,7 +79,7 @@ def _is_quick(data: bytes) -> bool:
 
 
 class Home(Protocol):
-    """What connections need of the registry that they belong to (`registry.Clients`)."""
+    """What connections need of the registry that they belong to (`client_registry.Clients`)."""
 
     config: Config
     host: Host  #: what their commands ask

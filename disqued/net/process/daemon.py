@@ -42,9 +42,9 @@ from disqued.core.view import NodeView
 from disqued.errors import CommandError
 from disqued.net.clients.access import Access
 from disqued.net.clients.callers import Caller, Commander
+from disqued.net.clients.client_registry import Clients
 from disqued.net.clients.connection import ClientConnection
 from disqued.net.clients.pubsub import PubSub
-from disqued.net.clients.registry import Clients
 from disqued.net.clients.traffic import Traffic
 from disqued.net.clients.unauthenticated import Strangers
 from disqued.net.cluster.bus import Bus

@@ -21,7 +21,7 @@ from twisted.internet.task import LoopingCall
 import disqued.core.node
 from disqued.config import Config
 from disqued.net.clients.access import Access
-from disqued.net.clients.registry import Clients
+from disqued.net.clients.client_registry import Clients
 from disqued.net.clients.traffic import Traffic
 from disqued.net.cluster.bus import Bus
 from disqued.net.loop.buffers import Buffers
