@@ -21,7 +21,7 @@ from disqued.commands.values import BYTES, INT64_MAX, QUEUE, TIMEOUT, Kind, boun
 from disqued.commands.values import integer as integer_kind
 from disqued.commands.workers import WORKER_ID
 from disqued.core.model.ids import is_job_id
-from disqued.core.model.job import JobOptions, Unit
+from disqued.core.model.job import JobOptions, Unit, attempt_of, process_of
 from disqued.core.model.memory import WORK_COST
 from disqued.core.model.messages import HAS, HAS_ANYWHERE, SOON
 from disqued.core.model.outbox import WORK, News
@@ -32,7 +32,7 @@ from disqued.core.work.delivery import FETCHED_BYTES
 from disqued.core.work.inquiries import Known
 from disqued.core.work.replication import Batch
 from disqued.core.workers.tasks import Process, unique_alias
-from disqued.core.workers.workers import WorkerForm, attempt_of, process_of
+from disqued.core.workers.workers import WorkerForm
 from disqued.errors import (
     BadJobId,
     CommandError,

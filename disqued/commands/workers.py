@@ -20,6 +20,7 @@ from disqued.core.model.queues import Client
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.worker import Worker
 from disqued.core.node import Node
+from disqued.core.workers.announcements import tell_life
 from disqued.core.workers.workers import HEARTBEATS, TTL_MS
 from disqued.errors import CommandError, NoWorker, OutOfMemory, StaleWorker, SyntaxFault
 
@@ -153,7 +154,7 @@ class WorkerKeepAlive:
             if not workers.is_plausible(worker, epoch):
                 raise CommandError(_UNHEARD_EPOCH)
             workers.supersede(worker, epoch)
-            workers.on_change(worker)
+            tell_life(node.state, worker)
         elif epoch < worker.epoch and not workers.is_seated(worker, client):
             raise StaleWorker
         worker.epoch_is_known = True

@@ -37,6 +37,7 @@ from disqued.core.model.job import (
     StoredJob,
     Unit,
 )
+from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import CLAIM, CLAIMED, FLUSH, JOBS_PER_MESSAGE, Message
 from disqued.core.model.queues import Client, Queue
 from disqued.core.model.schedule import Timed
@@ -98,7 +99,7 @@ class Claim(Timed):
         self.deadline_at: int = 0
 
 
-class Lists:
+class Lists(Machine):
     """The machine behind RQ.RECOVER and QFLUSH, and what new elements are given where their producer says nothing."""
 
     __slots__ = (
@@ -117,6 +118,15 @@ class Lists:
         self.replicate: int = 0  #: copies of an element (`rq-replicate`); 0 = as ADDJOB decides
         self.background: int = 0  #: pushes that go on though their clients were answered
         self.pool_size: int = 128  #: of these, at most (`bg-push-pool-size`)
+
+    def hears(self) -> dict[int, Hear]:
+        return {CLAIM: self.on_claim, CLAIMED: self.on_claimed, FLUSH: self.on_flush}
+
+    def due_table(self) -> Acts:
+        return on(Claim, self.due)
+
+    def abandon_table(self) -> Acts:
+        return on(Claim, self.forsake)
 
     def over_in_background(self, failed: bool) -> None:
         """Note the end of a push that nobody waited for."""
@@ -238,7 +248,7 @@ class Lists:
         self._state.schedule.cancel(claim)
         self._state.wait_no_more(claim.client, claim)
 
-    def answer_all(self) -> None:
+    def flushing(self) -> None:
         """Everything is flushed: those who wait hear of what has been found so far."""
         for claim in list(self._claims.values()):
             self._answer(claim)

@@ -12,26 +12,28 @@
                           |
                        Outbox  --> the driver: journal, commit, messages, replies
 
+A message, a deadline or an event reaches the machines through their tables and methods (`model.machine`).
+
 A step begins with `begin`, which reads the clocks, unless they stand, and runs to its end; several commands of one
 client may share it.  The same clocks, the same generator and the same inputs give the same effects in the same order.
 
 Times are integer milliseconds.
 """
 
-from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
-from disqued.core.cluster.federation import Arrival, Federation, Hunger
+from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.membership import Membership
 from disqued.core.cluster.notifications import Events
-from disqued.core.lists import Claim, Lists
+from disqued.core.lists import Lists
 from disqued.core.model import messages
 from disqued.core.model.clock import Clock
 from disqued.core.model.groups import read_scope
 from disqued.core.model.ids import JobIds
 from disqued.core.model.job import ACKED, ACTIVE, QUEUED, Event, Job, Unit
+from disqued.core.model.machine import Machine, handlers, join
 from disqued.core.model.memory import Memory
 from disqued.core.model.messages import Greeting, Lease, Message, Target
 from disqued.core.model.outbox import GONE_EVICTED, GONE_EXPIRED, JOB_GONE
@@ -40,20 +42,20 @@ from disqued.core.model.schedule import Timed
 from disqued.core.model.state import ASKED_MS, QUEUE_IDLE_MS, State
 from disqued.core.model.trace import SET_MS
 from disqued.core.model.unfinished import Parts
-from disqued.core.model.units import GivenUnit, GroupUnit
-from disqued.core.model.worker import Home, Worker
-from disqued.core.streams.acksets import Facts, Round
+from disqued.core.model.units import GroupUnit
+from disqued.core.model.worker import Worker
+from disqued.core.streams.acksets import Facts
 from disqued.core.streams.entries import Logs
-from disqued.core.streams.readers import Readers, Thirst
-from disqued.core.streams.reconciliation import Settlement, Settling
+from disqued.core.streams.readers import Readers
+from disqued.core.streams.reconciliation import Settling
 from disqued.core.work.acks import Acks
 from disqued.core.work.consumers import Consumers
 from disqued.core.work.delivery import Delivery
-from disqued.core.work.inquiries import Inquiries, Inquiry
-from disqued.core.work.keys import Addition, Keys, Producer
-from disqued.core.work.replication import Pending, Replication
+from disqued.core.work.inquiries import Inquiries
+from disqued.core.work.keys import Keys
+from disqued.core.work.replication import Replication
 from disqued.core.work.sharing import Sharing
-from disqued.core.workers.homes import Homes, Move
+from disqued.core.workers.homes import Homes
 from disqued.core.workers.tasks import Tasks
 from disqued.core.workers.workers import Workers
 from disqued.errors import OutOfMemory
@@ -103,98 +105,40 @@ class Node:
         self.facts = Facts(self.state, self.logs)
         self.readers = Readers(self.state, self.delivery, self.logs)
         self.replication = Replication(self.state, self.delivery)
-        self.sharing = Sharing(self.state, self.delivery)
+        self.sharing = Sharing(self.state, self.delivery, self.replication)
         self.acks = Acks(self.state, self.replication)
-        self.federation = Federation(self.state, self.delivery)
-        self.federation.on_resumed = self.readers.resumed
+        #: Every machine, in the order in which each event reaches them.
+        self.machines: list[Machine] = []
+        self.federation = Federation(self.state, self.delivery, self.machines)
         self.consumers = Consumers()
-        self.membership = Membership(self.state, self.replication.forget_wishes, self.facts.standing_changed)
-        self.settling = Settling(self.state, self.logs, self.membership)
-        self.settling.on_settled_elsewhere = self.readers.settled
-        self.replication.on_refusal = self.membership.tell
-        self.sharing.on_refusal = self.replication.paused_elsewhere
-        self.replication.on_unknown = self.facts.on_gotjob
+        self.membership = Membership(self.state, self.machines)
+        self.settling = Settling(self.state, self.logs, self.facts, self.membership)
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
         self.events = Events(self.state)
-        self.workers = Workers(self.state, self.delivery, self.events)
+        self.workers = Workers(self.state, self.delivery, self.events, self.logs.returned)
         self.homes = Homes(self.state, self.delivery, self.sharing, self.workers, self.events)
         self.lists = Lists(self.state, self.delivery, self.acks, self.workers, self.homes)
         self.tasks = Tasks(self.state, self.delivery, self.acks, self.workers, self.events)
         self.inquiries = Inquiries(self.state, self.acks)
         self.keys = Keys(self.state, self.replication, self.inquiries)
-        self.membership.on_failure = self.homes.node_failed
-        self.acks.on_stolen = self.tasks.stolen
         self.delivery.on_dropped = self.tasks.drop
-        self.workers.return_event = self.logs.returned
         self._of_client = self.workers.of_client
-        self._hears: dict[int, Callable[[bytes, Message], None]] = {
+        self.machines += [
+            self.membership, self.delivery, self.keys, self.replication, self.sharing, self.acks, self.lists,
+            self.consumers, self.federation, self.leaving, self.workers, self.homes, self.events, self.logs, self.facts,
+            self.readers, self.settling, self.inquiries,
+        ]  # fmt: skip
+        #: Messages that concern several machines, then those that one machine takes.
+        self._hears = {
             messages.PING: self._on_ping,
-            messages.PONG: self.membership.on_pong,
-            messages.FAIL: self.membership.on_fail,
-            messages.VITALS: self.membership.on_vitals,
-            messages.REPLJOB: self.replication.on_repljob,
             messages.GOTJOB: self._on_gotjob,
-            messages.HOLDERS: self.sharing.on_holders,
-            messages.ENQUEUE: self.replication.on_enqueue,
-            messages.WILLQUEUE: self.sharing.on_willqueue,
-            messages.QUEUED: self.sharing.on_queued,
-            messages.WORKING: self.sharing.on_working,
             messages.SETACK: self._on_setack,
-            messages.GOTACK: self.acks.on_gotack,
-            messages.DELJOB: self.acks.on_deljob,
-            messages.NEEDJOBS: self.federation.on_needjobs,
-            messages.POLLJOBS: self.federation.on_needjobs,
-            messages.YOURJOBS: self.federation.on_yourjobs,
-            messages.PAUSE: self.federation.on_pause,
-            messages.LIVES: self.homes.on_lives,
-            messages.LEASED: self.homes.on_leased,
-            messages.HANDOVER: self.homes.on_handover,
-            messages.LISTEN: self.events.on_listen,
-            messages.EVENT: self.events.on_event,
             messages.DELIVERED: self._on_delivered,
-            messages.CLAIM: self.lists.on_claim,
-            messages.CLAIMED: self.lists.on_claimed,
-            messages.FLUSH: self.lists.on_flush,
-            messages.FACTS: self.facts.on_facts,
-            messages.MISSING: self.facts.on_missing,
-            messages.BEGIN: self.logs.beginnings.on_begin,
-            messages.WANT: self.readers.on_want,
-            messages.HAVE: self.readers.on_have,
-            messages.TAKE: self.readers.on_take,
-            messages.GIVE: self.readers.on_give,
-            messages.SETTLE: self.settling.on_settle,
-            messages.SETTLED: self.settling.on_settled,
-            messages.INQUIRE: self.inquiries.on_inquire,
-            messages.FOUND: self.inquiries.on_found,
+            **handlers(self.machines),
         }
-        #: What is done when something of a kind is due; what comes in more kinds than one is not in here.
-        self._acts: dict[type[Timed], Callable[[Any], None]] = {
-            Pending: self.replication.due,
-            Hunger: self.federation.due,
-            Arrival: self.federation.due,
-            Thirst: self.readers.due,
-            GivenUnit: self.readers.lapsed,
-            Settlement: self.settling.due,
-            Inquiry: self.inquiries.due,
-            Addition: self.keys.due,
-            Producer: self.keys.timed_out,
-            Round: self.facts.round_due,
-            Claim: self.lists.due,
-            Worker: self.workers.due,
-            Home: self.homes.due,
-            Move: self.homes.move_due,
-            Membership: Membership.due,
-            Leaving: Leaving.due,
-            Facts: Facts.due,
-        }
-        self.state.forsakers = {
-            Pending: self.replication.forsake,
-            Producer: self.keys.forsake,
-            Inquiry: self.inquiries.forsake,
-            Settlement: self.settling.forsake,
-            Claim: self.lists.forsake,
-            Move: self.homes.forsake,
-        }
+        #: What is done when something is due, by its class; the classes that `_due` names are not in here.
+        self._acts = join(machine.due_table() for machine in self.machines)
+        self.state.abandons.update(join(machine.abandon_table() for machine in self.machines))
         self._queue_cursor = 0
         self.begin()
 
@@ -269,43 +213,31 @@ class Node:
 
         Returns whether the link is wanted: not one to ourselves, and not a second one.
         """
-        wanted = self.membership.link_opened(target, greeting, own_host)
+        wanted = self.membership.link_proven(target, greeting, own_host)
         if wanted:
-            self.acks.link_opened(greeting.id)
-            self.federation.link_opened(greeting.id)
-            self.leaving.link_opened(greeting.id)
-            self.homes.link_opened(greeting.id)
-            self.events.link_opened(greeting.id)
-            self.facts.link_opened(greeting.id)
-            self.readers.link_opened(greeting.id)
-            self.settling.link_opened(greeting.id)
+            for machine in self.machines:
+                machine.link_opened(greeting.id)
             self.serve()
         return wanted
 
     def link_closed(self, node_id: bytes) -> None:
         """Our link to a node is gone; what had not left on it is lost."""
-        self.membership.link_closed(node_id)
-        self.acks.link_closed(node_id)
-        self.facts.link_closed(node_id)
-        self.readers.link_closed(node_id)
-        self.settling.link_closed(node_id)
-        self.inquiries.link_closed(node_id)
+        for machine in self.machines:
+            machine.link_closed(node_id)
         self.serve()
 
     def greeted(self, greeting: Greeting, host: str, own_host: str) -> None:
         """The link of another node to us is proven: it comes from `host` and leads to `own_host`."""
-        self.events.greeted(greeting.id)
-        self.homes.greeted(greeting.id)
-        self.facts.greeted(greeting.id)
-        self.membership.greeted(greeting, host, own_host)
-        self.inquiries.greeted(greeting.id)
-        self.acks.link_opened(greeting.id)
+        self.membership.greeting_proven(greeting, host, own_host)
+        for machine in self.machines:
+            machine.greeted(greeting.id)
 
     def serve(self) -> None:
         """Hand out the jobs that consumers wait for: those of this node first, then those of others."""
-        while self.state.ready or self.state.giving:
+        while self.state.ready or self.state.giving or self.logs.offered:
             self.delivery.serve()
             self.federation.give()
+            self.readers.offer()
 
     def in_parts(self, client: Client, parts: Parts) -> None:
         """Carry out a command that is too long for one step; the client is blocked and hears when it is done."""
@@ -319,16 +251,12 @@ class Node:
             self.federation.deserted(waiter.queues)
         self.state.forsake(client)
         self.state.unfinished.forsake(client)
-        if len(self.consumers):
-            self.consumers.forget(client)
-        if self.logs.members.by_client:
-            self.logs.members.forget(client)
         if handed:
             # What was handed out as a process is named by its id, of which the job's is the first part.
             self._give_back(handed)
-        if self._of_client:
-            self.workers.gone(client)
-            self.serve()
+        for machine in self.machines:
+            machine.client_gone(client)
+        self.serve()
 
     def _give_back(self, handed: list[bytes]) -> None:
         """Let go back what was handed to a client that never saw it; an event's id has a scope behind."""
@@ -421,7 +349,10 @@ class Node:
     def _on_gotjob(self, sender: bytes, message: Message) -> None:
         job = self.replication.on_gotjob(sender, message)
         self.leaving.on_gotjob(sender, message)
-        if isinstance(job, Event):
+        if job is None:
+            if not self.replication.has_given_up(message[1]):
+                self.facts.on_gotjob(sender, message)
+        elif isinstance(job, Event):
             self.facts.tell(sender, job)
 
     def _on_ping(self, sender: bytes, message: Message) -> None:
@@ -448,21 +379,11 @@ class Node:
 
     def flush(self) -> None:
         """Forget every job and queue; consumers that wait are answered: no jobs."""
-        self.delivery.forget_waiters()
-        self.keys.flushed()
-        self.replication.refuse_all()
-        self.lists.answer_all()
-        self.settling.flushed()
-        self.inquiries.flushed()
-        self.readers.flushed()
-        self.facts.flushed()
-        self.delivery.copies.forget()
-        self.federation.flushed()
+        for machine in self.machines:
+            machine.flushing()
         self.state.flush()
-        self.workers.flushed()
-        self.homes.flushed()
-        self.membership.wake()
-        self.leaving.wake()
+        for machine in self.machines:
+            machine.flushed()
 
     def note_expired(self, job_ids: list[bytes]) -> None:
         """Journal that jobs which this node never took in are gone: their time was over."""

@@ -28,6 +28,7 @@ from disqued.core.node import Node
 from disqued.core.recovery import Recovery
 from disqued.core.streams.acksets import Facts
 from disqued.core.streams.entries import Logs
+from disqued.core.streams.given import Given
 from disqued.core.streams.owners import Arbiters
 from disqued.core.streams.readers import Readers
 from disqued.core.streams.reconciliation import Settling
@@ -427,8 +428,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a node that keeps no copy says that it has one", FULL,
         Replication, "on_repljob",
-        "self.on_refusal(sender)\n        return",
-        "self.on_refusal(sender)\n        state.send(sender, (GOTJOB, stored.id))\n        return",
+        "tell_flags(state, sender)\n        return",
+        "tell_flags(state, sender)\n        state.send(sender, (GOTJOB, stored.id))\n        return",
     ),
     _mutant(
         "a copy knows of no other holder", SLOW,
@@ -596,7 +597,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "who is met is not taken in", CALM,
-        Membership, "greeted", "if greeting.meets:", "if False:",
+        Membership, "greeting_proven", "if greeting.meets:", "if False:",
     ),
     _mutant(
         "a node that answers again stays suspected", APART,
@@ -807,7 +808,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what a dead worker had of another node is not given back there", LOGS_CLUSTER,
-        Readers, "give_back_of_worker",
+        Given, "returned",
         "return self._state.send(unit.granter, (SETTLE, unit.queue, _group_of(unit), 0, RETURN, (unit.id,)))",
         "return True",
     ),

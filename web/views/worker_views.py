@@ -13,11 +13,10 @@ from typing import Any, Final
 
 import attrs
 
-from disqued.core.model.job import Unit
+from disqued.core.model.job import Unit, attempt_of
 from disqued.core.model.queues import Queue
 from disqued.core.model.worker import Home, Worker
 from disqued.core.view import NodeView
-from disqued.core.workers.workers import attempt_of
 from disqued.web.gateway import SLICE_ROWS, Gateway
 from disqued.web.http.exchange import Visitor
 from disqued.web.turns import next_turn

@@ -39,12 +39,13 @@ does not ask, and the others give it no more than it has room for, as it told la
 Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README, "Client nodes: federation".
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from itertools import islice
 
 from disqued.core.cluster.transfer import Moves
 from disqued.core.model.demand import Want, Wants
 from disqued.core.model.job import StoredJob
+from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.memory import OVERDRAFT_PART, cost_of_job
 from disqued.core.model.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, POLLJOBS, YOURJOBS, Message
 from disqued.core.model.peers import LEAVING, Peer
@@ -116,21 +117,31 @@ class Arrival(Errand):
         self.jobs_in: int = 0  #: count of the queue then
 
 
-class Federation:
+class Federation(Machine):
     """The machine that moves jobs between the queues of one name."""
 
-    __slots__ = ("_arrivals", "_delivery", "_hungers", "_state", "imports", "moves", "on_resumed", "wants")
+    __slots__ = ("_arrivals", "_delivery", "_hungers", "_machines", "_state", "imports", "moves", "wants")
 
-    def __init__(self, state: State, delivery: Delivery) -> None:
+    def __init__(self, state: State, delivery: Delivery, machines: Sequence[Machine]) -> None:
         self._state = state
         self._delivery = delivery
-        #: Called with a queue that gives what it has, and may have been paused until now.
-        self.on_resumed: Callable[[Queue], None] = lambda queue: None
+        self._machines = machines
         self.moves = Moves(state, delivery)
         self._hungers: dict[bytes, Hunger] = {}
         self._arrivals: dict[bytes, Arrival] = {}
         self.wants = Wants(state.wanted)
         self.imports: int = 0  #: jobs that other nodes brought, some of them perhaps in vain
+
+    def hears(self) -> dict[int, Hear]:
+        return {
+            NEEDJOBS: self.on_needjobs,
+            POLLJOBS: self.on_needjobs,
+            YOURJOBS: self.on_yourjobs,
+            PAUSE: self.on_pause,
+        }
+
+    def due_table(self) -> Acts:
+        return on(Hunger, self.due) | on(Arrival, self.due)
 
     # Asking.
 
@@ -303,7 +314,7 @@ class Federation:
         del self._arrivals[arrival.queue.name]
         self._look_at(arrival.queue.name)
 
-    def flushed(self) -> None:
+    def flushing(self) -> None:
         """Every queue is gone, and the schedule with them."""
         self._hungers.clear()
         self._arrivals.clear()
@@ -467,7 +478,8 @@ class Federation:
             self._look_at(name)
             if queue.is_awaited and not len(queue.units):
                 self.need([queue])
-            self.on_resumed(queue)
+            for machine in self._machines:
+                machine.queue_resumed(queue)
 
     def tell_pause(self, name: bytes, pause: int) -> None:
         """Let all nodes that can be reached set the PAUSE_... bits of a queue."""

@@ -41,6 +41,7 @@ from disqued.core.model.job import (
     WORK_SCOPE,
     Job,
 )
+from disqued.core.model.machine import Acts, Machine, on
 from disqued.core.model.messages import ENQUEUE, JOBS_PER_MESSAGE, YOURJOBS, Message
 from disqued.core.model.queues import PAUSE_OUT, Queue
 from disqued.core.model.registry import TABLES
@@ -65,7 +66,7 @@ UNDER_WAY = "jobs are on their way"
 ACKS = "acks are on their way"
 
 
-class Leaving(Timed):
+class Leaving(Timed, Machine):
     """The machine that empties a node."""
 
     __slots__ = (
@@ -112,6 +113,9 @@ class Leaving(Timed):
         self._is_safe = False  #: the last walk found that the node can be stopped
         #: Why the node is not safe to stop; empty when it is, or when it is not leaving.
         self.problem: str = ""
+
+    def due_table(self) -> Acts:
+        return on(Leaving, Leaving.due)
 
     # What operators want and see.
 
@@ -179,6 +183,9 @@ class Leaving(Timed):
         if self._state.leaving:
             self._to_be_doubted.add(node_id)
         self.plan(STEP_MS)
+
+    def flushed(self) -> None:
+        self.wake()
 
     def wake(self) -> None:
         """Be scheduled again, after all deadlines were dropped."""

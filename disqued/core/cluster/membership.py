@@ -37,7 +37,7 @@ A peer may be wrong or hostile.  What it says can add addresses to try, as far a
 Times are integer milliseconds of the monotonic clock.  Source: Disque, src/cluster.c.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from random import Random
@@ -45,6 +45,7 @@ from typing import NamedTuple
 
 from disqued.core.model import messages
 from disqued.core.model.ids import JobIds, is_node_id
+from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import (
     NODE_FAIL,
     NODE_FULL,
@@ -57,10 +58,10 @@ from disqued.core.model.messages import (
 )
 from disqued.core.model.peers import FAIL, FULL, LEAVING, PEERS_MAX, PFAIL, KnownNode, Peer
 from disqued.core.model.schedule import Timed
+from disqued.core.model.standing import own_flags
 from disqued.core.model.state import State
 from disqued.core.model.vitals import account_of, own_vitals
 
-TOLD_AGAIN_MS = 100  #: between two times that a node is told how it is with this one, because it seems not to know
 PERIOD_MS = 1_000  #: between two looks at the others, at most
 MEETING_MIN_MS = 1_000  #: an address is tried for the time-out, and for so long at least
 FORGOTTEN_MS = 60_000  #: a node that was forgotten is not taken in for so long
@@ -82,22 +83,21 @@ class _Meeting(NamedTuple):
     ends_at: int
 
 
-class Membership(Timed):
+class Membership(Timed, Machine):
     """The machine behind CLUSTER, and what the bus asks where to go."""
 
     __slots__ = (
-        "_announced", "_banned", "_due_at", "_gossip", "_meetings", "_on_reachable", "_on_standing", "_peers",
-        "_schedule", "_spoken_of", "_standing", "_state", "_told_flags", "bus_port", "host", "on_failure", "port",
-        "twin",
+        "_announced", "_banned", "_due_at", "_gossip", "_machines", "_meetings", "_peers", "_schedule", "_spoken_of",
+        "_standing", "_state", "_told_flags", "bus_port", "host", "port", "twin",
     )  # fmt: skip
 
-    def __init__(self, state: State, on_reachable: Callable[[], None], on_standing: Callable[[], None]) -> None:
+    def __init__(self, state: State, machines: Sequence[Machine]) -> None:
+        """Take the machines that hear when nodes come, go or fail."""
         self.awake_at = 0
         self._state = state
         self._peers = state.peers
         self._schedule = state.schedule  #: the one that this machine is on
-        self._on_reachable = on_reachable  #: called after `state.peers.reachable` has changed
-        self._on_standing = on_standing  #: called after other nodes are known, fail, or leave, or do so no more
+        self._machines = machines
         self._standing: dict[bytes, int] = {}
         self._meetings: dict[Target, _Meeting] = {}
         self._banned: dict[bytes, int] = {}  #: forgotten nodes, and until when they are not taken in
@@ -108,13 +108,17 @@ class Membership(Timed):
         self._due_at: int = 0  #: when it was to wake last
         self._told_flags: int = 0  #: what everybody was told of this node
         self._announced: str = ""
-        #: Called with the id of a node that most nodes find to have failed.
-        self.on_failure: Callable[[bytes], None] = lambda _: None
         self.host: str = ""  #: our own address; empty = nobody has told yet
         self.port: int = 0  #: our own, for clients
         self.bus_port: int = 0
         #: Address of another node that says that it has our id; empty = there is none.
         self.twin: str = ""
+
+    def hears(self) -> dict[int, Hear]:
+        return {messages.PONG: self.on_pong, messages.FAIL: self.on_fail, messages.VITALS: self.on_vitals}
+
+    def due_table(self) -> Acts:
+        return on(Membership, Membership.due)
 
     @property
     def timeout_ms(self) -> int:
@@ -143,23 +147,13 @@ class Membership(Timed):
         """Note that this node drains, or does not any more, and tell everybody."""
         self._state.leaving = leaving
         self._state.outbox.members_changed = True
-        self._on_standing()
+        self._tell_standing()
         for peer in self._peers.linked.values():
             self._ping(peer)
 
     @property
     def _own_flags(self) -> int:
-        state = self._state
-        flags = NODE_LEAVING if state.leaving else 0
-        return flags | NODE_FULL if state.memory.is_low or state.read_only else flags
-
-    def tell(self, node_id: bytes) -> None:
-        """Let a node know how it is with this one, which it seems not to; now and then, if it goes on."""
-        now = self._state.now
-        peer = self._peers.linked.get(node_id)
-        if peer is not None and now - peer.told_at >= TOLD_AGAIN_MS:
-            peer.told_at = now
-            self._state.send(node_id, (messages.PONG, self._own_flags, ()))
+        return own_flags(self._state)
 
     def _learn_own(self, host: str, *, insist: bool) -> None:
         """Learn the own address, from how others came to reach us."""
@@ -266,7 +260,7 @@ class Membership(Timed):
         ]
         return [*targets, *self._meetings]
 
-    def link_opened(self, target: Target, greeting: Greeting, own_host: str) -> bool:
+    def link_proven(self, target: Target, greeting: Greeting, own_host: str) -> bool:
         """Our link to a target is proven; say whether it is wanted."""
         self._learn_own(own_host, insist=False)
         meeting = self._meetings.pop(target, None)
@@ -319,7 +313,7 @@ class Membership(Timed):
             peer.heard_host = ""
         self._changed()
 
-    def greeted(self, greeting: Greeting, host: str, own_host: str) -> None:
+    def greeting_proven(self, greeting: Greeting, host: str, own_host: str) -> None:
         """Somebody's link to us, from this address to that one of ours, is proven."""
         if greeting.id == self._state.node_id:
             self._found_own_id(host, greeting, own_host)
@@ -543,7 +537,8 @@ class Membership(Timed):
         peer.flags = peer.flags & ~_FAILING | opinion
         self._changed()
         if opinion == FAIL:
-            self.on_failure(peer.id)
+            for machine in self._machines:
+                machine.node_failed(peer.id)
 
     # Time.
 
@@ -617,6 +612,9 @@ class Membership(Timed):
             peer.ping_sent_at = self._state.now
             peer.given_lately = 0
 
+    def flushed(self) -> None:
+        self.wake()
+
     def wake(self) -> None:
         """Be scheduled again, after all deadlines were dropped."""
         self._plan()
@@ -636,6 +634,10 @@ class Membership(Timed):
 
     # What follows from a change.
 
+    def _tell_standing(self) -> None:
+        for machine in self._machines:
+            machine.standing_changed()
+
     def _changed(self) -> None:
         """Let links, nodes.conf, copies and the schedule follow."""
         peers = self._peers
@@ -645,11 +647,12 @@ class Membership(Timed):
         reachable = tuple(sorted(peer.id for peer in peers.linked.values() if peer.pong_at and not peer.flags))
         if reachable != peers.reachable:
             peers.reachable = reachable
-            self._on_reachable()
+            for machine in self._machines:
+                machine.reachable_changed()
         standing = {peer.id: peer.flags & ~FULL for peer in peers.by_id.values()}
         if standing != self._standing:
             self._standing = standing
-            self._on_standing()
+            self._tell_standing()
         self._plan()
 
 

@@ -13,6 +13,7 @@ Source: the Worqr README ("publish"); the Redis manual, "Pub/Sub".
 """
 
 from disqued.core.model import messages
+from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import Message
 from disqued.core.model.outbox import CANCEL, DEAD, DELETE, DONE, EVERYWHERE, HERE_ALONE, RETURNED, WORK, News
 from disqued.core.model.state import State
@@ -27,13 +28,16 @@ def channel_of(queue: bytes, kind: bytes) -> bytes:
     return b"%b%b:%b" % (PREFIX, queue, kind)
 
 
-class Events:
+class Events(Machine):
     """The machine between what happens and those who listen."""
 
     __slots__ = ("_state",)
 
     def __init__(self, state: State) -> None:
         self._state = state
+
+    def hears(self) -> dict[int, Hear]:
+        return {messages.LISTEN: self.on_listen, messages.EVENT: self.on_event}
 
     @property
     def listens(self) -> bool:

@@ -280,6 +280,16 @@ class Event(Job):
         return scope in self.early if self.log is None else self.log.is_marked(self, scope)
 
 
+def attempt_of(unit: Unit) -> int:
+    """The number of the delivery that a unit is in, or was in last: 1 is the first."""
+    return 1 + unit.nacks + unit.additional_deliveries
+
+
+def process_of(unit: Unit) -> bytes:
+    """The id of a process: a unit in the hands of its current consumer."""
+    return b"%b:%d" % (unit.id, attempt_of(unit))
+
+
 def new_job(job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions, *, alias: bytes) -> Job:
     """Make a job, of the kind that has an alias if it has one, or that belongs into a log; events have no alias."""
     if options.kind:

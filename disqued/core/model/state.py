@@ -74,11 +74,12 @@ class State:
     """Jobs, queues, deadlines and the outbox of one node."""
 
     __slots__ = (
-        "_freed_later", "_holder_sets", "_options", "_others", "acked", "actor", "adding", "ahead_ms", "asking",
-        "behind", "blocked", "bound", "counters", "departed", "effort", "elsewhere", "ended", "endings", "evictable",
-        "forsakers", "giving", "ids", "interested", "jobs", "journaling", "last_ctime", "leaving", "listeners",
-        "memory", "named", "node_id", "now", "outbox", "owed", "peers", "pending", "questions", "queues", "read_only",
-        "ready", "rng", "schedule", "spans", "trail", "unfinished", "unique", "waits", "wall", "wanted", "watermark",
+        "_freed_later", "_holder_sets", "_options", "_others", "abandons", "acked", "actor", "adding", "ahead_ms", "asking",
+        "behind", "blocked", "bound", "counters", "departed", "effort", "elsewhere", "ended", "endings",
+        "evictable", "giving", "ids", "interested", "jobs", "journaling", "last_ctime", "leaving", "listeners",
+        "memory", "named", "node_id", "now", "outbox", "owed", "peers", "pending", "questions", "queues",
+        "read_only", "ready", "rng", "schedule", "spans", "trail", "unfinished", "unique", "waits", "wall",
+        "wanted", "watermark",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, ids: JobIds, memory: Memory, rng: Random) -> None:
@@ -102,6 +103,8 @@ class State:
         self.endings: Trail | None = None
         #: Who makes this step happen: a client, whom its connection names, or the id of a node; None = time does.
         self.actor: Client | None = None
+        #: How each class of what is waited for ends when its client is gone; filled from the machines.
+        self.abandons: dict[type[Timed], Callable[[Timed], None]] = {}
         self.unfinished: Unfinished = Unfinished()
         #: What this tick has done beside one thing for each deadline, in units of a tenth of a microsecond or so.
         self.effort: int = 0
@@ -127,8 +130,6 @@ class State:
         self.blocked: dict[Client, Waiter] = {}
         #: What other clients wait for whose command has no reply yet, such as copies or the answers of other nodes.
         self.waits: dict[Client, dict[Timed, None]] = {}
-        #: How each kind of what is waited for ends when its client is gone; filled by `node`.
-        self.forsakers: dict[type[Timed], Callable[[Any], None]] = {}
         #: Units that consumers have for a time of their fetch's own, in milliseconds; then they go to the front.
         self.spans: dict[Unit, int] = {}
         #: Queues that got jobs while consumers wait for them; served at the end of the step, in this order.
@@ -239,7 +240,7 @@ class State:
     def forsake(self, client: Client) -> None:
         """A client is gone: nobody needs any more what it waited for."""
         for this in list(self.waits.get(client, ())):
-            self.forsakers[type(this)](this)
+            self.abandons[type(this)](this)
 
     def work(self, parts: Parts, client: Client | None = None) -> None:
         """Do a piece of work in parts, in the ticks that follow; a client that is named is answered at the end."""

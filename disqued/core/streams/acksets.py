@@ -21,9 +21,10 @@ Times are integer milliseconds.
 from collections.abc import Iterator
 from typing import Final
 
-from disqued.core.model.groups import START, Log, units_of
+from disqued.core.model.groups import START, Log
 from disqued.core.model.job import WAIT_REPL, Event
-from disqued.core.model.messages import DELJOB, FACTS, FACTS_PER_MESSAGE, MISSING, Fact, Lease, Message
+from disqued.core.model.machine import Acts, Hear, Machine, on
+from disqued.core.model.messages import DELJOB, FACTS, FACTS_PER_MESSAGE, MISSING, Fact, Message
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
@@ -54,7 +55,7 @@ class Round(Timed):
         self.is_collected: bool = False  #: these are all
 
 
-class Facts(Timed):
+class Facts(Timed, Machine):
     """The machine that keeps holders of events at one; it is due when others have been waited for, after a start."""
 
     __slots__ = ("_logs", "_looks", "_rounds", "_state")
@@ -65,8 +66,12 @@ class Facts(Timed):
         self._logs = logs
         self._rounds: dict[bytes, Round] = {}
         self._looks = 0  #: how often all events were to be looked at again
-        logs.on_doubt = self.doubt
-        logs.on_foundling = self.ask_around
+
+    def hears(self) -> dict[int, Hear]:
+        return {FACTS: self.on_facts, MISSING: self.on_missing}
+
+    def due_table(self) -> Acts:
+        return on(Round, self.round_due) | on(Facts, Facts.due)
 
     # After a start.
 
@@ -96,7 +101,6 @@ class Facts(Timed):
     # Nodes come and go.
 
     def standing_changed(self) -> None:
-        """Some node can be reached now that could not, or the other way round, or leaves, or stays."""
         self._logs.arbiters.forget_candidates()
         self._look_again()
 
@@ -122,7 +126,7 @@ class Facts(Timed):
                     return
                 for event in events:
                     if event.holders:
-                        self._logs.place(event)
+                        self._place(event)
                 yield
 
     def link_opened(self, node_id: bytes) -> None:
@@ -174,7 +178,7 @@ class Facts(Timed):
         if not event.holders or node_id not in event.holders:
             return False
         # After a start it is not known yet who hands out what.
-        return event.has_facts or self._logs.arbiters.of(event) in (node_id, NOBODY) or any(self._leases_of(event))
+        return event.has_facts or self._logs.arbiters.of(event) in (node_id, NOBODY) or any(self._logs.leases_of(event))
 
     # Telling.
 
@@ -189,15 +193,11 @@ class Facts(Timed):
             # At the end of the step at the earliest: more may come to mind in it.
             self._await(this, 0)
 
-    def ask_around(self, event: Event) -> None:
-        """Tell the other holders that this node has an event, whose maker does not hold it; who has none says so."""
-        self._state.tell(event, (FACTS, 0, (self._fact(event),), False))
-
     def tell(self, node_id: bytes, event: Event) -> None:
         """Tell a node what is known of an event, of which it has just got a copy."""
         self.note_holder(node_id, event)
-        if event.has_facts or any(self._leases_of(event)):
-            self._state.send(node_id, (FACTS, 0, (self._fact(event),), False))
+        if event.has_facts or any(self._logs.leases_of(event)):
+            self._state.send(node_id, (FACTS, 0, (self._logs.fact_of(event),), False))
 
     def round_due(self, this: Round) -> None:
         """Say once more what was not answered, or begin."""
@@ -222,7 +222,7 @@ class Facts(Timed):
             event = this.events[this.at]
             this.at += 1
             if state.jobs.get(event.id) is event:
-                fact = self._fact(event)
+                fact = self._logs.fact_of(event)
                 facts.append(fact)
                 size += sum(map(len, fact.done)) + sum(len(lease.scope) for lease in fact.leases)
         last = this.at == len(this.events)
@@ -236,12 +236,13 @@ class Facts(Timed):
         del self._rounds[this.node_id]
         self._state.schedule.cancel(this)
 
-    def _leases_of(self, event: Event) -> Iterator[Lease]:
-        for unit in units_of(event):
-            yield self._logs.lease_of(unit)
-
-    def _fact(self, event: Event) -> Fact:
-        return Fact(event.id, tuple(event.done), tuple(self._leases_of(event)))
+    def _place(self, event: Event) -> None:
+        """See again which node hands out an event; ask a node that neither made it nor told this one of it."""
+        self._logs.place(event)
+        if event.log is not None and event.elsewhere:
+            arbiter = self._logs.arbiters.of(event)
+            if arbiter and arbiter[:8] != event.origin:
+                self.doubt(arbiter, event)
 
     # Hearing.
 
@@ -278,7 +279,7 @@ class Facts(Timed):
             event.absent -= {node_id}
             is_new = True
         if is_new:
-            self._logs.place(event)
+            self._place(event)
 
     def on_missing(self, sender: bytes, message: Message) -> None:
         """Hear which events a node does not hold, and tell it the next ones."""
@@ -287,7 +288,7 @@ class Facts(Timed):
             event = self._state.jobs.get(job_id)
             if isinstance(event, Event) and sender not in event.absent:
                 event.absent |= {sender}
-                self._logs.place(event)
+                self._place(event)
         this = self._rounds.get(sender)
         if not number or this is None or this.awaited != number:
             return
@@ -303,7 +304,7 @@ class Facts(Timed):
         if self._state.jobs.get(job_id) is None and job_id not in self._state.ended:
             self._state.send(sender, (MISSING, 0, (job_id,)))
 
-    def flushed(self) -> None:
+    def flushing(self) -> None:
         """Everything is gone, and the schedule with it."""
         self._rounds.clear()
         self._logs.arbiters.unheard = frozenset()

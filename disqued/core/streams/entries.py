@@ -28,11 +28,12 @@ are as they were; others wait again.
 Times are integer milliseconds.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
-from disqued.core.model.groups import Behind, Group, Log, note_early, read_scope
+from disqued.core.model.groups import Behind, Group, Log, note_early, read_scope, units_of
 from disqued.core.model.job import ACTIVE, QUEUED, Event, Job, Unit
-from disqued.core.model.messages import DELIVERED, SETACK, Lease
+from disqued.core.model.machine import Hear, Machine
+from disqued.core.model.messages import BEGIN, DELIVERED, FACTS, SETACK, Fact, Lease
 from disqued.core.model.outbox import GONE_DELETED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.model.queues import PAUSE_OUT, Client, Form, Queue
 from disqued.core.model.state import State
@@ -40,6 +41,7 @@ from disqued.core.model.trace import ACK, DELIVER, NACK, ONCE, PEER, REQUEUE, UN
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.units import EventForm, GivenUnit, GroupUnit, GroupWaiter, LogUnit
 from disqued.core.model.worker import Worker
+from disqued.core.streams.given import Given
 from disqued.core.streams.members import Members
 from disqued.core.streams.owners import Arbiters
 from disqued.core.streams.starts import Beginnings
@@ -64,27 +66,29 @@ class QueueName(Form):
 QUEUE_NAME = QueueName()
 
 
-class Logs:
+class Logs(Machine):
     """The machine between the logs and the groups of consumers of one node."""
 
     __slots__ = (
-        "_delivery", "_serving", "_state", "add_timeout_ms", "arbiters", "background", "beginnings", "members",
-        "on_doubt", "on_foundling", "on_given_back", "on_returned", "serve_others", "served",
+        "_delivery",
+        "_serving",
+        "_state",
+        "add_timeout_ms",
+        "arbiters",
+        "background",
+        "beginnings",
+        "given",
+        "members",
+        "offered",
+        "served",
     )  # fmt: skip
 
     def __init__(self, state: State, delivery: Delivery) -> None:
         self.arbiters = Arbiters(state)
         self.beginnings = Beginnings(state, self._make_ready)
-        #: Called with an event that is handed out by a node of which that is only supposed.
-        self.on_doubt: Callable[[bytes, Event], None] = lambda node_id, event: None
-        #: Called with a copy whose maker is not the one that hands it out.
-        self.on_foundling: Callable[[Event], None] = lambda event: None
-        #: Called with what another node gave a consumer that turned out to be gone.
-        self.on_given_back: Callable[[GivenUnit], None] = lambda unit: None
-        #: Called with what another node gave a worker that is dead; says whether that node can be told.
-        self.on_returned: Callable[[GivenUnit], bool] = lambda unit: False
-        #: Called with a log that has something, when nobody waits for it here any more.
-        self.serve_others: Callable[[Queue], None] = lambda queue: None
+        self.given = Given(state)
+        #: Queues that have entries for consumers of other nodes; `readers` tells these at the end of the step.
+        self.offered: dict[Queue, None] = {}
         self.background = Background()
         self.members = Members()
         self.add_timeout_ms: int = ADD_TIMEOUT_MS  #: how long a producer waits for copies; 0 = for ever
@@ -98,6 +102,13 @@ class Logs:
         delivery.keep_event = self.keep
         delivery.serve_log = self.serve
         delivery.give_back_event = self.vanished
+
+    def hears(self) -> dict[int, Hear]:
+        return {BEGIN: self.beginnings.on_begin}
+
+    def client_gone(self, client: Client) -> None:
+        if self.members.by_client:
+            self.members.forget(client)
 
     def consumers_of(self, group: Group) -> int:
         """Count the consumers of a group: waiting ones and registered ones."""
@@ -137,7 +148,8 @@ class Logs:
         else:
             self.publish(job)
         if self.arbiters.of(job)[:8] != job.origin:
-            self.on_foundling(job)
+            # The maker does not hold it: a holder that has none says so.
+            self._state.tell(job, (FACTS, 0, (self.fact_of(job),), False))
 
     def place(self, event: Event) -> None:
         """See again who hands out an event."""
@@ -151,16 +163,8 @@ class Logs:
                 log.went_away(event)
             else:
                 log.came_here(event)
-        if is_elsewhere:
-            self._doubt(event)
-        else:
+        if not is_elsewhere:
             self._make_ready(self._state.queue(event.queue), log)
-
-    def _doubt(self, event: Event) -> None:
-        """Ask a node whether it hands out an event, if it neither made it nor told this one of it."""
-        arbiter = self.arbiters.of(event)
-        if arbiter and arbiter[:8] != event.origin:
-            self.on_doubt(arbiter, event)
 
     def expect(self, job: Job) -> None:
         """Note an event whose delay is not over: a flush ends it, too."""
@@ -262,6 +266,15 @@ class Logs:
         left_ms = max(1, unit.requeue_at - self._state.now) if unit.state == ACTIVE and unit.requeue_at else 0
         return Lease(unit.scope, left_ms, max(0, unit.lease_ms - left_ms) if left_ms else 0, unit.deliveries)
 
+    def leases_of(self, event: Event) -> Iterator[Lease]:
+        """Yield what another node is told of the groups that have an event."""
+        for unit in units_of(event):
+            yield self.lease_of(unit)
+
+    def fact_of(self, event: Event) -> Fact:
+        """What another node is told of an event."""
+        return Fact(event.id, tuple(event.done), tuple(self.leases_of(event)))
+
     def has_event(self, queue: Queue, group_name: bytes) -> bool:
         """Tell whether a group can have an event now; True where that takes longer to find out."""
         if queue.log is None or queue.pause & PAUSE_OUT:
@@ -306,7 +319,7 @@ class Logs:
                 self._serving[queue] = False
                 self._state.work(self._serve_on(queue, parts))
         if queue.name in self._state.interested:
-            self.serve_others(queue)
+            self.offered[queue] = None
 
     def _serve_on(self, queue: Queue, parts: Parts) -> Parts:
         """Go on serving those who wait, and look again when something came meanwhile."""
@@ -398,7 +411,7 @@ class Logs:
     def vanished(self, unit: Unit) -> None:
         """A unit was handed to a consumer that turned out to be gone before it heard of it."""
         if isinstance(unit, GivenUnit):
-            self.on_given_back(unit)
+            self.given.give_back(unit)
             return
         if not isinstance(unit, GroupUnit) or unit.state != ACTIVE or unit.group.units.get(unit.event) is not unit:
             return  # what was done at its delivery stays done
@@ -432,7 +445,7 @@ class Logs:
         Returns whether that is so: not when its log was flushed.
         """
         if not isinstance(unit, GroupUnit):
-            return isinstance(unit, GivenUnit) and self.on_returned(unit)
+            return isinstance(unit, GivenUnit) and self.given.returned(unit)
         queue = self._state.queues.by_name.get(unit.queue)
         if queue is None or queue.log is not unit.group.log or unit.state != ACTIVE:
             return False

@@ -26,15 +26,15 @@ Times are integer milliseconds.
 
 from typing import Final
 
-from disqued.core.model.groups import Behind, Group, read_scope
+from disqued.core.model.groups import Behind, Group
 from disqued.core.model.job import KIND_LOG, RETRY_NEVER_MS, WORK_SCOPE, Unit
-from disqued.core.model.messages import GIVE, HAVE, JOBS_PER_MESSAGE, RETURN, SETTLE, TAKE, UNSEEN, WANT, Message
+from disqued.core.model.machine import Acts, Hear, Machine, on
+from disqued.core.model.messages import GIVE, HAVE, JOBS_PER_MESSAGE, SETTLE, TAKE, UNSEEN, WANT, Message
 from disqued.core.model.queues import PAUSE_OUT, Client, Form, Queue, Waiter
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.units import EventForm, GivenUnit, GroupWaiter
-from disqued.core.model.worker import Worker
 from disqued.core.streams.entries import Logs
 from disqued.core.work.delivery import Delivery
 from disqued.errors import JournalFailed
@@ -83,10 +83,10 @@ class Question:
         self.waiter: GroupWaiter = waiter
 
 
-class Readers:
+class Readers(Machine):
     """The machine between consumers of one node and the logs of another."""
 
-    __slots__ = ("_bound", "_delivery", "_given", "_logs", "_of_node", "_questions", "_state", "_thirsts")
+    __slots__ = ("_delivery", "_given", "_logs", "_of_node", "_questions", "_state", "_thirsts")
 
     def __init__(self, state: State, delivery: Delivery, logs: Logs) -> None:
         self._state = state
@@ -96,12 +96,13 @@ class Readers:
         self._questions: dict[int, Question] = {}
         #: What each node wants: {node: {(queue, group): None}}, renewed longest ago first.
         self._of_node: dict[bytes, dict[tuple[bytes, bytes], None]] = {}
-        logs.serve_others = self.offer
-        logs.on_given_back = self.give_back
-        logs.on_returned = self.give_back_of_worker
-        #: What workers of this node have from others: {(job id, group): unit}.
-        self._bound: dict[tuple[bytes, bytes], GivenUnit] = {}
         self._given = 0  #: events that others have given to this node
+
+    def hears(self) -> dict[int, Hear]:
+        return {WANT: self.on_want, HAVE: self.on_have, TAKE: self.on_take, GIVE: self.on_give}
+
+    def due_table(self) -> Acts:
+        return on(Thirst, self.due) | on(GivenUnit, self._logs.given.lapsed)
 
     # Consumers of this node.
 
@@ -154,7 +155,7 @@ class Readers:
         if not thirst.awake_at:
             self._state.schedule.add(thirst, max(at, self._state.now + 1))
 
-    def resumed(self, queue: Queue) -> None:
+    def queue_resumed(self, queue: Queue) -> None:
         """Let those who wait for a queue that is not paused any more have what other nodes have by now."""
         for group in queue.log.waiting if queue.log is not None and self.can_ask else ():
             thirst = self._thirst(queue.name, group.name)
@@ -272,7 +273,7 @@ class Readers:
             units = self._units(thirst.queue, sender, scope, events)
             state.counters.imported += len(units)
             if form.worker is not None:
-                self._bind(form.worker, units, form.lease_ms)
+                self._logs.given.bind(form.worker, units, form.lease_ms)
             self._logs.hand(waiter, form, list(units))
         else:
             self._refuse(sender, thirst.queue, scope, events)
@@ -307,44 +308,6 @@ class Readers:
         if events:
             ids = tuple(job_id for job_id, _ in events)
             self._state.send(node_id, (SETTLE, queue, scope, 0, UNSEEN, ids))
-
-    # Workers.
-
-    def _bind(self, worker: Worker, units: list[GivenUnit], lease_ms: int) -> None:
-        """Let events go back to the node that gave them, should their worker die before their time is over."""
-        now = self._state.now
-        for unit in units:
-            worker.started += 1
-            unit.bind(worker, now)
-            self._bound[unit.id, _group_of(unit)] = unit
-            self._state.schedule.add(unit, now + lease_ms)
-
-    def lapsed(self, unit: GivenUnit) -> None:
-        """The time is over for which a worker has an event: its node gives it to others."""
-        self._let_go(unit)
-
-    def settled(self, job_id: bytes, group_name: bytes) -> None:
-        """An event was acknowledged, or given back: no worker has it any more."""
-        unit = self._bound.get((job_id, group_name))
-        if unit is not None:
-            if unit.worker is not None:
-                unit.worker.done += 1
-            self._let_go(unit)
-
-    def _let_go(self, unit: GivenUnit) -> None:
-        self._bound.pop((unit.id, _group_of(unit)), None)
-        self._state.schedule.cancel(unit)
-        unit.unbind()
-
-    def give_back_of_worker(self, unit: GivenUnit) -> bool:
-        """Let the node that gave an event have it back from a worker that is dead; says whether it can be told."""
-        self._let_go(unit)
-        return self._state.send(unit.granter, (SETTLE, unit.queue, _group_of(unit), 0, RETURN, (unit.id,)))
-
-    def give_back(self, unit: GivenUnit) -> None:
-        """A consumer turned out to be gone before it heard of what it was given."""
-        self._let_go(unit)
-        self._state.send(unit.granter, (SETTLE, unit.queue, unit.scope, 0, UNSEEN, (unit.id,)))
 
     # Consumers of other nodes.
 
@@ -385,8 +348,16 @@ class Readers:
         if not groups:
             del self._state.interested[name]
 
-    def offer(self, queue: Queue) -> None:
-        """Tell other nodes that want events of a log that there are some."""
+    def offer(self) -> None:
+        """Tell the nodes that want events that there are some."""
+        offered = self._logs.offered
+        while offered:
+            queue = next(iter(offered))
+            del offered[queue]
+            if queue.name in self._state.interested:
+                self._offer(queue)
+
+    def _offer(self, queue: Queue) -> None:
         state = self._state
         for group_name, wants in list(state.interested[queue.name].items()):
             eager = [(node_id, want) for node_id, want in wants.items() if not want.is_told]
@@ -470,15 +441,9 @@ class Readers:
             thirst.awaited.discard(node_id)
             self._ask(thirst)
 
-    def flushed(self) -> None:
+    def flushing(self) -> None:
         """Everything is gone, and the schedule with it."""
         self._thirsts.clear()
         self._questions.clear()
-        for unit in list(self._bound.values()):
-            unit.unbind()
-        self._bound.clear()
-
-
-def _group_of(unit: GivenUnit) -> bytes:
-    name, _ = read_scope(unit.scope) or (b"", 0)
-    return name
+        self._logs.given.clear()
+        self._logs.offered.clear()

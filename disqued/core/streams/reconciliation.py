@@ -19,12 +19,12 @@ what was asked for: an answer that is lost makes a later refusal worth nothing, 
 Times are integer milliseconds.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from disqued.core.cluster.membership import Membership
 from disqued.core.model.groups import scope_of
 from disqued.core.model.job import ACTIVE, Event
+from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import (
     ACK,
     OUTCOME_DONE,
@@ -41,6 +41,7 @@ from disqued.core.model.queues import Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.units import GroupUnit
+from disqued.core.streams.acksets import Facts
 from disqued.core.streams.entries import Logs
 from disqued.core.work.acks import ttl_of
 
@@ -77,20 +78,28 @@ class Settlement(Timed):
         self.doubted: set[bytes] = set()  #: those that may be done: somebody was asked, and the answer is lost
 
 
-class Settling:
+class Settling(Machine):
     """The machine behind QACK and QGROUP RETURN."""
 
-    __slots__ = ("_logs", "_membership", "_open", "_state", "on_settled_elsewhere", "orphans")
+    __slots__ = ("_facts", "_logs", "_membership", "_open", "_state", "orphans")
 
-    def __init__(self, state: State, logs: Logs, membership: Membership) -> None:
+    def __init__(self, state: State, logs: Logs, facts: Facts, membership: Membership) -> None:
         self._state = state
         self._logs = logs
+        self._facts = facts
         self._membership = membership
         self._open: dict[int, Settlement] = {}
-        #: Called with an event and a group that is done with it, or gave it back, as another node has decided.
-        self.on_settled_elsewhere: Callable[[bytes, bytes], None] = lambda job_id, group: None
         #: Acknowledgements of events that nobody knew who could be reached: {(id, scope): until when they are kept}.
         self.orphans: dict[tuple[bytes, bytes], int] = {}
+
+    def hears(self) -> dict[int, Hear]:
+        return {SETTLE: self.on_settle, SETTLED: self.on_settled}
+
+    def due_table(self) -> Acts:
+        return on(Settlement, self.due)
+
+    def abandon_table(self) -> Acts:
+        return on(Settlement, self.forsake)
 
     # Consumers of this node.
 
@@ -202,7 +211,7 @@ class Settling:
         del this.open[job_id], this.asked[job_id]
         if outcome == OUTCOME_DONE:
             this.count += 1
-            self.on_settled_elsewhere(job_id, this.group)
+            self._logs.given.settled(job_id, this.group)
 
     def _conclude(self, this: Settlement, job_id: bytes, outcome: int) -> None:
         """Hear from one who decides."""
@@ -291,7 +300,7 @@ class Settling:
         event = self._state.jobs.get(job_id)
         if isinstance(event, Event):
             # It was supposed to hand this out.
-            self._logs.on_doubt(sender, event)
+            self._facts.doubt(sender, event)
         elif not this.open[job_id] and self._is_known_to_nobody(this, job_id):
             self._close(this, job_id, OUTCOME_REFUSED)
 
@@ -345,7 +354,7 @@ class Settling:
                     this.open[job_id].discard(node_id)
                     this.doubted.add(job_id)
 
-    def flushed(self) -> None:
+    def flushing(self) -> None:
         """Everything is gone, and the schedule with it: who waits hears of what was done."""
         self.orphans.clear()
         for this in list(self._open.values()):

@@ -43,8 +43,6 @@ A holder that was forgotten (CLUSTER FORGET), or that this node has never met by
 Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "Acknowledgement and garbage collection".
 """
 
-from collections.abc import Callable
-
 from disqued.core.model.ids import comes_first
 from disqued.core.model.job import (
     ACKED,
@@ -56,9 +54,11 @@ from disqued.core.model.job import (
     WORK_SCOPE,
     Job,
     NamedJob,
+    process_of,
 )
+from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import DELJOB, GOTACK, SETACK, Message
-from disqued.core.model.outbox import GONE_DELETED, JOB_ADDED
+from disqued.core.model.outbox import CANCEL, GONE_DELETED, HERE_ALONE, JOB_ADDED, News
 from disqued.core.model.queues import Client
 from disqued.core.model.state import State
 from disqued.core.model.trace import ACK, FAST, FAST_UNKNOWN, PEER, UNKNOWN
@@ -90,18 +90,19 @@ class _Round:
         self.waits_until: int = 0  #: for that answer
 
 
-class Acks:
+class Acks(Machine):
     """The machine behind ACKJOB, FASTACK and DELJOB."""
 
-    __slots__ = ("_replication", "_rounds", "_state", "asked_at_once", "on_stolen")
+    __slots__ = ("_replication", "_rounds", "_state", "asked_at_once")
 
     def __init__(self, state: State, replication: Replication) -> None:
         self._state = state
         self._replication = replication
         self._rounds: dict[bytes, _Round] = {}
         self.asked_at_once: int = ASKED_AT_ONCE
-        #: Called with a job that a worker has and that another node says is done.
-        self.on_stolen: Callable[[Job], None] = lambda _: None
+
+    def hears(self) -> dict[int, Hear]:
+        return {GOTACK: self.on_gotack, DELJOB: self.on_deljob}
 
     # Commands.
 
@@ -331,6 +332,10 @@ class Acks:
             this = self._rounds[node_id] = _Round(list(self._state.acked))
             self._state.work(self._go_on(node_id, this))
 
+    def greeted(self, node_id: bytes) -> None:
+        """Ask a node again that can answer now."""
+        self.link_opened(node_id)
+
     def link_closed(self, node_id: bytes) -> None:
         """Ask a node no more: the next link begins a round anew."""
         self._rounds.pop(node_id, None)
@@ -447,8 +452,10 @@ class Acks:
     def _note_heard(self, job: Job, sender: bytes) -> None:
         """Take note of an ack that another node tells of."""
         self._state.counters.acks_heard += 1
-        if job in self._state.bound:
-            self.on_stolen(job)
+        state = self._state
+        if state.listeners and job in state.bound:
+            # The worker that has it hears so.
+            state.outbox.events.append(News(job.queue, CANCEL, process_of(job), HERE_ALONE))
         self._count(job, sender, PEER)
         self._mistrust(job)
 

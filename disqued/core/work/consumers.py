@@ -9,6 +9,7 @@ are bounded in bytes.
 
 from collections.abc import Iterable
 
+from disqued.core.model.machine import Machine
 from disqued.core.model.queues import Client, check_name
 from disqued.errors import OutOfMemory
 
@@ -16,7 +17,7 @@ NAME_COST = 200  #: bytes of one name of one client beside its text: its places 
 BYTES_MAX = 16 << 20
 
 
-class Consumers:
+class Consumers(Machine):
     """Every client that has registered for queues."""
 
     __slots__ = ("_by_client", "_by_queue", "size")
@@ -43,6 +44,10 @@ class Consumers:
             self.size += size
             for name in wanted:
                 self._by_queue[name] = self._by_queue.get(name, 0) + 1
+
+    def client_gone(self, client: Client) -> None:
+        if self._by_client:
+            self.forget(client)
 
     def forget(self, client: Client) -> None:
         """A client is no consumer any more."""

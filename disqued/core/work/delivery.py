@@ -47,6 +47,7 @@ from disqued.core.model.job import (
     Job,
     Unit,
 )
+from disqued.core.model.machine import Machine
 from disqued.core.model.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED
 from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED, QUEUE_PAUSED, UNIT_DONE, WATERMARK, WORK, News
 from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT, Client, Form, Queue, Waiter, Watcher
@@ -125,7 +126,7 @@ def requeue_within(unit: Unit, now: int) -> int:
     return max(0, left_ms)
 
 
-class Delivery:
+class Delivery(Machine):
     """The machine between the queues and the consumers of one node."""
 
     __slots__ = (
@@ -678,11 +679,12 @@ class Delivery:
         """Answer every blocked consumer with an error; very many hear so bit by bit."""
         self._begin(self._refuse(list(self._state.blocked.values()), error))
 
-    def forget_waiters(self) -> None:
+    def flushing(self) -> None:
         """Everything is about to be forgotten, queues and the schedule too: answer every blocked consumer no jobs."""
         waiters = list(self._state.blocked.values())
         self._state.blocked = {}
         self._begin(self._answer_nothing(waiters))
+        self.copies.forget()
 
     def _begin(self, parts: Parts) -> None:
         if next(parts, self) is not self:

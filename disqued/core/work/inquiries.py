@@ -47,6 +47,7 @@ from disqued.core.model.job import (
     Job,
     NamedJob,
 )
+from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import (
     A_COPY,
     A_JOB,
@@ -135,10 +136,10 @@ class Inquiry(Timed):
         return found
 
 
-class Inquiries:
+class Inquiries(Machine):
     """The machine that asks other nodes about names."""
 
-    __slots__ = ("_acks", "_asked", "_later", "_open", "_state", "on_asked", "waits")
+    __slots__ = ("_acks", "_asked", "_later", "_open", "_state", "waits")
 
     def __init__(self, state: State, acks: Acks) -> None:
         self._state = state
@@ -147,9 +148,16 @@ class Inquiries:
         self._asked: dict[bytes, dict[Inquiry, None]] = {}  #: the same, by each name that they are about
         #: Called with what becomes of an addition that another node is about, by the number of the question.
         self._later: dict[int, Callable[[Known], None]] = {}
-        #: Called with an addition that waits for another node's, when one that is about to add the job asks for it.
-        self.on_asked: Callable[[Any], None] = lambda addition: None
         self.waits: Any = object()  #: returned by `when_known` when the client is to wait for something else
+
+    def hears(self) -> dict[int, Hear]:
+        return {FOUND: self.on_found}
+
+    def due_table(self) -> Acts:
+        return on(Inquiry, self.due)
+
+    def abandon_table(self) -> Acts:
+        return on(Inquiry, self.forsake)
 
     @property
     def can_ask(self) -> bool:
@@ -225,20 +233,12 @@ class Inquiries:
         if not this.waits_for:
             self._finish(this)
 
-    def on_inquire(self, sender: bytes, message: Message) -> None:
-        """Look for names, and do with them what is asked."""
+    def answer(self, sender: bytes, message: Message) -> tuple[Known, ...]:
+        """Look for names for another node, and do with them what it asks; returns what it hears of each."""
         _, queue, number, verb, aliases = message
         what = tuple(self._found(sender, verb, queue, alias) for alias in aliases)
         self._state.send(sender, (FOUND, number, what))
-        if verb == HAS_KEY:
-            for alias, known in zip(aliases, what, strict=True):
-                addition = self._state.adding.get((queue, alias))
-                if addition is None:
-                    continue
-                if known is _SOON:
-                    addition.told[sender] = number
-                else:
-                    self.on_asked(addition)
+        return what
 
     def _found(self, sender: bytes, verb: int, queue: bytes, alias: bytes) -> Known:
         if verb == KEEP:
@@ -337,7 +337,7 @@ class Inquiries:
         if this.client is not None:
             self._state.wait_no_more(this.client, this)
 
-    def flushed(self) -> None:
+    def flushing(self) -> None:
         """Everything is gone, and the schedule with it: those who wait go on with what is known."""
         for this in list(self._open.values()):
             self._finish(this)

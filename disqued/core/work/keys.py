@@ -25,7 +25,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from disqued.core.model.messages import A_COPY, A_JOB, FOUND, HAS_KEY, KEEP, SOON
+from disqued.core.model.machine import Acts, Hear, Machine, on
+from disqued.core.model.messages import A_COPY, A_JOB, FOUND, HAS_KEY, INQUIRE, KEEP, SOON, Message
 from disqued.core.model.queues import Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
@@ -96,7 +97,7 @@ class Addition(Timed, StandIn):
         return address
 
 
-class Keys:
+class Keys(Machine):
     """The machine behind ADDJOB with a KEY."""
 
     __slots__ = ("_inquiries", "_replication", "_state")
@@ -105,7 +106,15 @@ class Keys:
         self._state = state
         self._replication = replication
         self._inquiries = inquiries
-        inquiries.on_asked = self.hurry
+
+    def hears(self) -> dict[int, Hear]:
+        return {INQUIRE: self.on_inquire}
+
+    def due_table(self) -> Acts:
+        return on(Addition, self.due) | on(Producer, self.timed_out)
+
+    def abandon_table(self) -> Acts:
+        return on(Producer, self.forsake)
 
     def add(self, client: Client, queue: bytes, alias: bytes, timeout_ms: int, add: Add) -> bytes | None:
         """Return the id of the job of a key, which is added if nobody has it; None when the client is to wait.
@@ -185,7 +194,7 @@ class Keys:
     def _answer(self, producer: Producer, value: Any) -> None:
         self._state.outbox.replies.append((producer.client, value, []))
 
-    def flushed(self) -> None:
+    def flushing(self) -> None:
         """Everything is flushed: those who wait hear so."""
         for addition in list(self._state.adding.values()):
             self._state.forsake(addition)
@@ -198,6 +207,20 @@ class Keys:
         if self._state.adding.get(addition.place) is addition:
             addition.may_hurry = True
             self._ask(addition)
+
+    def on_inquire(self, sender: bytes, message: Message) -> None:
+        """Answer a question of another node; it may be about the job that a client here waits for, too."""
+        what = self._inquiries.answer(sender, message)
+        _, queue, number, verb, aliases = message
+        if verb == HAS_KEY:
+            for alias, known in zip(aliases, what, strict=True):
+                addition = self._state.adding.get((queue, alias))
+                if addition is None:
+                    continue
+                if known.how == SOON:
+                    addition.told[sender] = number
+                else:
+                    self.hurry(addition)
 
     def hurry(self, addition: Addition) -> None:
         """Another node is about to add the job that this one waits for: ask at once, to hear what becomes of it.

@@ -57,12 +57,14 @@ from disqued.core.model.job import (
     StoredJob,
     new_job,
 )
+from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.memory import JOB_COST, NAME_COST, PENDING_COST
 from disqued.core.model.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, Message
 from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.model.peers import FULL, LEAVING
 from disqued.core.model.queues import NAME_MAX, PAUSE_IN, Client, Queue
 from disqued.core.model.schedule import Timed
+from disqued.core.model.standing import tell_flags
 from disqued.core.model.state import State
 from disqued.core.model.trace import ADD, ELSEWHERE, NOREPL, REFUSE, REPLICATE
 from disqued.core.work.background import StandIn
@@ -148,11 +150,11 @@ class _Places:
         self.holders: frozenset[bytes] = holders
 
 
-class Replication:
+class Replication(Machine):
     """The machine behind ADDJOB, and behind the copies for other nodes."""
 
     __slots__ = (
-        "_delivery", "_joined", "_places", "_reached", "_refused", "_state", "epoch", "on_refusal", "on_unknown",
+        "_delivery", "_joined", "_places", "_reached", "_refused", "_state", "epoch",
     )  # fmt: skip
 
     def __init__(self, state: State, delivery: Delivery) -> None:
@@ -160,10 +162,6 @@ class Replication:
         self._delivery = delivery
         #: Another number on each node, and whenever other nodes can be reached: what depends on that is made anew.
         self.epoch: int = next(_EPOCHS)
-        #: Called with the id of a node whose copy was not taken because this one takes none now.
-        self.on_refusal: Callable[[bytes], None] = lambda _: None
-        #: Called with what a node says that holds a copy of a job which is not known here.
-        self.on_unknown: Callable[[bytes, Message], None] = lambda sender, message: None
         #: Jobs that were given up, oldest first, and who may keep them all the same: a node id, or nobody.
         self._refused: dict[bytes, bytes] = {}
         self._places: _Places | None = None  #: of the last job that went to all nodes
@@ -171,7 +169,16 @@ class Replication:
         #: Sets of nodes with one node more, by that one and by the set without it.
         self._joined: dict[bytes, dict[frozenset[bytes], frozenset[bytes]]] = {}
 
-    def forget_wishes(self) -> None:
+    def hears(self) -> dict[int, Hear]:
+        return {REPLJOB: self.on_repljob, ENQUEUE: self.on_enqueue}
+
+    def due_table(self) -> Acts:
+        return on(Pending, self.due)
+
+    def abandon_table(self) -> Acts:
+        return on(Pending, self.forsake)
+
+    def reachable_changed(self) -> None:
         """The nodes that can be reached are others now: wishes come to something else, and some may be fulfilled."""
         self.epoch = next(_EPOCHS)
         self._joined.clear()
@@ -517,9 +524,7 @@ class Replication:
         job = state.jobs.get(job_id) if pending is None else pending.job
         if job is None:
             keeper = self._refused.get(job_id)
-            if keeper is None:
-                self.on_unknown(sender, message)
-            elif keeper != sender:
+            if keeper is not None and keeper != sender:
                 state.send(sender, (DELJOB, job_id))
         elif job.state != ACKED and job.confirmed is not None:
             job.confirmed = self._join(job.confirmed, sender)
@@ -655,6 +660,10 @@ class Replication:
         state.drop(job)
         self._note_refused(job.id)
 
+    def has_given_up(self, job_id: bytes) -> bool:
+        """Return whether this node remembers that it gave up a job."""
+        return job_id in self._refused
+
     def _note_refused(self, job_id: bytes, keeper: bytes = b"") -> None:
         """Remember a job that nobody but the keeper is to keep who says GOTJOB from now on."""
         refused = self._refused
@@ -683,7 +692,7 @@ class Replication:
         self._wait_no_more(pending)
         self._abandon(pending.job)
 
-    def refuse_all(self) -> None:
+    def flushing(self) -> None:
         """Everything is flushed: producers that wait hear that their jobs are gone."""
         for pending in list(self._state.pending.values()):
             self._give_up(pending, NotReplicated(REMOVED))
@@ -711,7 +720,7 @@ class Replication:
             self._refresh(job, sender, holders, quiet=quiet)
             return
         if self.takes_no_copy or state.read_only:
-            self.on_refusal(sender)
+            tell_flags(state, sender)
             return
         if self._delivery.is_paused_in(stored.queue):
             if not quiet:

@@ -42,8 +42,6 @@ Times are integer milliseconds; spans travel, never instants.  Source: Disque, s
 README, "Job re-queueing state machine".
 """
 
-from collections.abc import Callable
-
 from disqued.core.model import messages
 from disqued.core.model.ids import comes_first
 from disqued.core.model.job import (
@@ -59,23 +57,32 @@ from disqued.core.model.job import (
     WORK_SCOPE,
     Job,
 )
+from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED, Message
 from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.model.state import State
 from disqued.core.work.copies import SPREAD_MS
 from disqued.core.work.delivery import Delivery
+from disqued.core.work.replication import Replication
 
 
-class Sharing:
+class Sharing(Machine):
     """The machine that hears what other holders say of a job."""
 
-    __slots__ = ("_delivery", "_state", "on_refusal")
+    __slots__ = ("_delivery", "_replication", "_state")
 
-    def __init__(self, state: State, delivery: Delivery) -> None:
+    def __init__(self, state: State, delivery: Delivery, replication: Replication) -> None:
         self._state = state
         self._delivery = delivery
-        #: Called with a node that does not keep a copy of a job, as its queue is paused there.
-        self.on_refusal: Callable[[bytes, Job], None] = lambda sender, job: None
+        self._replication = replication
+
+    def hears(self) -> dict[int, Hear]:
+        return {
+            messages.HOLDERS: self.on_holders,
+            messages.WILLQUEUE: self.on_willqueue,
+            messages.QUEUED: self.on_queued,
+            messages.WORKING: self.on_working,
+        }
 
     def on_willqueue(self, sender: bytes, message: Message) -> None:
         """Say so if this node knows better, or that it does not."""
@@ -136,7 +143,7 @@ class Sharing:
             return
         if job.state == WAIT_REPL:
             if not holders:
-                self.on_refusal(sender, job)
+                self._replication.paused_elsewhere(sender, job)
             return
         more = holders - (job.holders or frozenset())
         if state.unite_holders(job, holders) and state.journaling:

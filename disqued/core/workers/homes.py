@@ -29,7 +29,8 @@ from operator import attrgetter
 from disqued.core.cluster.notifications import Events
 from disqued.core.model import messages
 from disqued.core.model.ids import comes_first
-from disqued.core.model.job import ACTIVE, FLAG_HELD_ELSEWHERE, RETRY_NEVER_MS, WORK_SCOPE, Job
+from disqued.core.model.job import ACTIVE, FLAG_HELD_ELSEWHERE, RETRY_NEVER_MS, WORK_SCOPE, Job, attempt_of, process_of
+from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.memory import HOME_COST
 from disqued.core.model.messages import JOBS_PER_MESSAGE, WORKERS_PER_MESSAGE, Held, Life, Message
 from disqued.core.model.outbox import CANCEL
@@ -42,7 +43,8 @@ from disqued.core.model.worker import Home, Worker
 from disqued.core.work.copies import SPREAD_MS
 from disqued.core.work.delivery import Delivery
 from disqued.core.work.sharing import Sharing
-from disqued.core.workers.workers import LEASES_AT_ONCE, TTL_MS, WORKERS_MAX, Workers, attempt_of, process_of
+from disqued.core.workers.announcements import held_by, life_of, tell_leases
+from disqued.core.workers.workers import LEASES_AT_ONCE, TTL_MS, WORKERS_MAX, Workers
 
 DOUBTED = -1  #: the stage of a home that has yet to be named again
 DOUBTED_AND_FAILED = -2  #: of one whose node has failed since
@@ -63,7 +65,7 @@ class Move(Timed):
         self.client: Client = client
 
 
-class Homes:
+class Homes(Machine):
     """The machine that knows of the workers of other nodes, and tells them of ours."""
 
     __slots__ = ("_delivery", "_events", "_moves", "_sharing", "_state", "_workers", "known")
@@ -77,42 +79,27 @@ class Homes:
         self._moves: dict[bytes, Move] = {}
         #: Workers of other nodes, by id.
         self.known: dict[bytes, Home] = {}
-        workers.on_change = self._tell_change
-        workers.on_renewal = self._tell_leases
+
+    def hears(self) -> dict[int, Hear]:
+        return {
+            messages.LIVES: self.on_lives,
+            messages.LEASED: self.on_leased,
+            messages.HANDOVER: self.on_handover,
+        }
+
+    def due_table(self) -> Acts:
+        return on(Home, self.due) | on(Move, self.move_due)
+
+    def abandon_table(self) -> Acts:
+        return on(Move, self.forsake)
 
     # Telling others of ours.
 
-    def _tell_change(self, worker: Worker) -> None:
-        linked = self._state.peers.linked
-        if linked:
-            message = (messages.LIVES, (_life(worker),))
-            for node_id in list(linked):
-                self._state.send(node_id, message)
-
     def link_opened(self, node_id: bytes) -> None:
         """Let a node hear of all workers of this one."""
-        lives = list(map(_life, self._workers.by_id.values()))
+        lives = list(map(life_of, self._workers.by_id.values()))
         for at in range(0, len(lives), WORKERS_PER_MESSAGE):
             self._state.send(node_id, (messages.LIVES, tuple(lives[at : at + WORKERS_PER_MESSAGE])))
-
-    def _tell_leases(self, worker: Worker, jobs: Iterable[Job]) -> None:
-        """Let the other holders of what a worker has leave it alone."""
-        state = self._state
-        told: dict[bytes, list[Held]] = {}
-        for job in jobs:
-            holders = job.holders
-            if holders:
-                held = self._held(worker, job)
-                for node_id in state.others(holders):
-                    if node_id in state.peers.linked:
-                        told.setdefault(node_id, []).append(held)
-        for node_id, held_units in told.items():
-            for at in range(0, len(held_units), JOBS_PER_MESSAGE):
-                some = tuple(held_units[at : at + JOBS_PER_MESSAGE])
-                state.send(node_id, (messages.LEASED, worker.id, worker.epoch, worker.ttl_ms, some))
-
-    def _held(self, worker: Worker, job: Job) -> Held:
-        return Held(job.id, job.scope, attempt_of(job), self._state.now - worker.leases[job])
 
     # Hearing of those of others.
 
@@ -147,7 +134,7 @@ class Homes:
             if home is not None:
                 self._workers.do(self._hand_over(worker, home, units))
         else:
-            self._state.send(sender, (messages.LIVES, (_life(worker),)))
+            self._state.send(sender, (messages.LIVES, (life_of(worker),)))
 
     def _note(self, sender: bytes, worker_id: bytes, epoch: int, ttl_ms: int) -> Home | None:
         """Note where a worker lives; None when a better word is known, there are too many, or memory is full."""
@@ -232,7 +219,7 @@ class Homes:
         if worker is None:
             state.send(node_id, (messages.WORKING, job.id, WORK_SCOPE, job.requeue_at - state.now))
         else:
-            held = self._held(worker, job)
+            held = held_by(state, worker, job)
             state.send(node_id, (messages.LEASED, worker.id, worker.epoch, worker.ttl_ms, (held,)))
 
     def _put_in_hands_of(self, home: Home, job: Job, age_ms: int) -> None:
@@ -294,7 +281,7 @@ class Homes:
 
     def arrived(self, worker: Worker) -> None:
         """A worker that came has begun here: other holders of what it has hear so."""
-        self._tell_leases(worker, [unit for unit in worker.leases if isinstance(unit, Job)])
+        tell_leases(self._state, worker, [unit for unit in worker.leases if isinstance(unit, Job)])
 
     def await_rest(self, worker: Worker, client: Client, node_id: bytes) -> bool:
         """Let a client wait until the old home of its worker has handed over; False when that cannot be reached."""
@@ -333,7 +320,7 @@ class Homes:
                 yield
             mine = [job for job in jobs[at : at + JOBS_PER_MESSAGE] if state.bound.get(job) is worker]
             last = at + JOBS_PER_MESSAGE >= len(jobs)
-            held = tuple(self._held(worker, job) for job in mine)
+            held = tuple(held_by(state, worker, job) for job in mine)
             self._send_jobs(mine, home.node_id)
             message = (messages.HANDOVER, worker.id, home.epoch, worker.name, queues, held, last)
             state.send(home.node_id, message)
@@ -393,7 +380,7 @@ class Homes:
             job.additional_deliveries += max(0, held.attempt - attempt_of(job))
             self._take(worker, job, held.age_ms)
         self._workers.wake(worker)
-        self._tell_leases(worker, [job for job, _ in jobs if self._state.bound.get(job) is worker])
+        tell_leases(self._state, worker, [job for job, _ in jobs if self._state.bound.get(job) is worker])
         if last:
             self._end_move(worker_id)
 
@@ -466,10 +453,6 @@ class Homes:
         failed = [node_id for node_id, peer in self._state.peers.by_id.items() if peer.flags & FAIL]
         for node_id in failed:
             self.node_failed(node_id)
-
-
-def _life(worker: Worker) -> Life:
-    return Life(worker.id, worker.epoch, worker.ttl_ms, worker.is_alive)
 
 
 def _last_first(jobs: Iterable[Job]) -> list[Job]:

@@ -38,14 +38,16 @@ from disqued.core.model.job import (
     Job,
     NamedJob,
     Unit,
+    attempt_of,
+    process_of,
 )
-from disqued.core.model.outbox import CANCEL, DELETE, DONE, HERE_ALONE, RETURNED, News
+from disqued.core.model.outbox import CANCEL, DELETE, DONE, RETURNED
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.worker import Worker
 from disqued.core.work.acks import Acks
 from disqued.core.work.delivery import Delivery
-from disqued.core.workers.workers import Workers, attempt_of, process_of, readable
+from disqued.core.workers.workers import Workers, readable
 from disqued.errors import WrongType
 
 RETRY_S = 300  #: when a task comes again whose node is gone, by default
@@ -141,11 +143,6 @@ class Tasks:
         if result is not None:
             content["result"] = readable(result)
         self._events.tell(job.queue, DONE, dumps(content).encode("ascii"))
-
-    def stolen(self, job: Job) -> None:
-        """Another node says that a job is done that a worker of this one has: let it hear so."""
-        if self._state.listeners:
-            self._state.outbox.events.append(News(job.queue, CANCEL, process_of(job), HERE_ALONE))
 
     def return_some(self, processes: list[Process], *, back: bool, delay_ms: int) -> int:
         """Queue the tasks of processes again, in their order; returns how many of them were current."""

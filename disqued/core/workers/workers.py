@@ -38,7 +38,8 @@ from operator import attrgetter
 from typing import Any
 
 from disqued.core.cluster.notifications import Events
-from disqued.core.model.job import ACTIVE, FLAG_LEASED, RETRY_NEVER_MS, WORK_SCOPE, Job, Unit
+from disqued.core.model.job import ACTIVE, FLAG_LEASED, RETRY_NEVER_MS, WORK_SCOPE, Job, Unit, attempt_of
+from disqued.core.model.machine import Acts, Machine, on
 from disqued.core.model.memory import BOUND_COST
 from disqued.core.model.outbox import DEAD, RETURNED, UNIT_LEASED
 from disqued.core.model.queues import Client, Form
@@ -47,6 +48,7 @@ from disqued.core.model.unfinished import Parts
 from disqued.core.model.units import GroupUnit, LogUnit
 from disqued.core.model.worker import Seats, Worker
 from disqued.core.work.delivery import Delivery
+from disqued.core.workers.announcements import tell_leases, tell_life
 from disqued.errors import CommandError, NotWorking, NoWorker, StaleWorker
 
 TTL_MS = 3_000  #: life after the last sign of it, by default
@@ -85,24 +87,25 @@ class WorkerForm(Form):
         return self._rows.row(unit)
 
 
-class Workers:
+class Workers(Machine):
     """The machine behind WORKER."""
 
-    __slots__ = ("_delivery", "_events", "_state", "by_id", "of_client", "on_change", "on_renewal", "return_event")
+    __slots__ = ("_delivery", "_events", "_return_entry", "_state", "by_id", "of_client")
 
-    def __init__(self, state: State, delivery: Delivery, events: Events) -> None:
+    def __init__(
+        self, state: State, delivery: Delivery, events: Events, return_entry: Callable[[LogUnit], bool]
+    ) -> None:
+        """`return_entry` returns what a worker has of a stream to its group, and says whether that was possible."""
         self._state = state
         self._delivery = delivery
         self._events = events
         self.by_id: dict[bytes, Worker] = {}
         self.of_client: dict[Client, Seats] = {}
-        #: Called when a worker has come to this node or has ended.
-        self.on_change: Callable[[Worker], None] = lambda _: None
-        #: Called with jobs that a worker has taken, or goes on to have.
-        self.on_renewal: Callable[[Worker, Iterable[Job]], None] = lambda worker, jobs: None
-        #: Called with what a worker has of a log, which its group can have again; says whether that is so.
-        self.return_event: Callable[[LogUnit], bool] = lambda unit: False
+        self._return_entry = return_entry
         delivery.on_waited = self.heard
+
+    def due_table(self) -> Acts:
+        return on(Worker, self.due)
 
     # Life.
 
@@ -125,7 +128,7 @@ class Workers:
             self.adopt(worker, client)
             worker.bound_to = client if bind else None
         self.wake(worker)
-        self.on_change(worker)
+        tell_life(self._state, worker)
 
     def adopt(self, worker: Worker, client: Client) -> None:
         """Let every command of a client be a sign of life; it works as this worker from now on."""
@@ -183,7 +186,7 @@ class Workers:
         seats = self.of_client.get(client)
         return seats is not None and seats.workers.get(worker) == worker.epoch
 
-    def gone(self, client: Client) -> None:
+    def client_gone(self, client: Client) -> None:
         """A client's connection has ended: workers that are bound to it die, very many bit by bit."""
         seats = self.of_client.pop(client, None)
         if seats is not None:
@@ -288,7 +291,7 @@ class Workers:
                     if not seats.workers:
                         del self.of_client[client]
         worker.clients.clear()
-        self.on_change(worker)
+        tell_life(self._state, worker)
 
     def _refuse_waiting(self, worker: Worker, meant: Callable[[Iterable[bytes]], bool], reason: CommandError) -> None:
         """Answer those an error who wait for units for a worker, on queues that are meant."""
@@ -347,7 +350,7 @@ class Workers:
                 taken.append(unit)
         if taken:
             self.wake(worker)
-            self.on_renewal(worker, taken)
+            tell_leases(self._state, worker, taken)
 
     def hold(self, worker: Worker, job: Job, since: int) -> None:
         """Enter a job that a worker has, and that is leased, and write it down."""
@@ -388,7 +391,7 @@ class Workers:
                 retry_ms = job.options.retry_ms
                 if retry_ms < RETRY_NEVER_MS and job not in state.spans:
                     job.requeue_at = state.now + retry_ms
-            self.on_renewal(worker, kept)
+            tell_leases(self._state, worker, kept)
 
     # The way back.
 
@@ -423,7 +426,7 @@ class Workers:
 
     def _put_in_front(self, unit: Unit, *, asked: bool) -> bool:
         if isinstance(unit, LogUnit):
-            return self.return_event(unit)
+            return self._return_entry(unit)
         if not isinstance(unit, Job) or unit.state != ACTIVE:
             return False
         return self._delivery.enqueue(unit, asked=asked, front=True)
@@ -473,16 +476,6 @@ class Workers:
 def _jobs(units: Iterable[Unit]) -> list[Job]:
     """The jobs among units."""
     return [unit for unit in units if isinstance(unit, Job)]
-
-
-def attempt_of(unit: Unit) -> int:
-    """The number of the delivery that a unit is in, or was in last: 1 is the first."""
-    return 1 + unit.nacks + unit.additional_deliveries
-
-
-def process_of(unit: Unit) -> bytes:
-    """The id of a process: a unit in the hands of whoever has it now."""
-    return b"%b:%d" % (unit.id, attempt_of(unit))
 
 
 def readable(text: bytes) -> str:

@@ -60,6 +60,17 @@ def test_nothing_is_left_of_clients_that_have_gone(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", WAITS)
+def test_a_client_that_waits_may_leave_after_a_flush_of_the_node(what: str) -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    a("DEBUG", "FLUSHALL")
+    cluster.hold(b, a)
+    assert a(*WAITS[what](0), client="client") is BLOCKED
+    a.gone("client")
+    assert what_waits(a) == [{}, {}, {}]
+
+
+@pytest.mark.parametrize("what", WAITS)
 def test_nothing_is_left_of_clients_that_have_been_answered(what: str) -> None:
     cluster = waiting(WAITS[what], FEW)
     a, b = cluster

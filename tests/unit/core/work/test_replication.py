@@ -17,7 +17,7 @@ def server() -> Server:
 def reach(server: Server, nodes: tuple[bytes, ...]) -> None:
     """Let a node believe that it can reach others."""
     server.state.peers.reachable = nodes
-    server.node.replication.forget_wishes()
+    server.node.replication.reachable_changed()
 
 
 def test_a_job_gets_the_defaults_of_disque(server: Server) -> None:

@@ -541,7 +541,7 @@ def test_jobs_that_are_added_together_are_answered_once_although_enough_copies_m
     assert a.answers["client"] == []
     a.state.peers.linked[b.id].flags |= FULL
     a.node.begin()
-    a.node.replication.forget_wishes()
+    a.node.replication.reachable_changed()
     a.settle()
     (names,) = a.answers["client"]
     assert len(names) == 2
@@ -786,7 +786,7 @@ def test_a_node_that_has_a_copy_counts_though_it_takes_none_any_more() -> None:
     a("ADDJOB", "q", "x", 30_000, "REPLICATE", 3)
     a.state.peers.linked[b.id].flags |= FULL
     a.node.begin()
-    a.node.replication.forget_wishes()
+    a.node.replication.reachable_changed()
     a.settle()
     assert not a.answers["client"]
     cluster.lose = lambda flight: False
