@@ -249,9 +249,9 @@ class Server:
     def settle(self) -> None:
         """Take what is in the outbox, and let the jobs go that wait for the journal: what it has is on the disk."""
         self._take_outbox()
-        mark = self.state.watermark
+        mark = self.state.durability.watermark
         for _ in range(SETTLED_AT_MOST):
-            if not mark.held or self.state.read_only:
+            if not mark.held or self.state.durability.read_only:
                 return
             self.node.delivery.release(mark.last, mark.until)
             self.node.tick()
@@ -314,16 +314,16 @@ def check(server: Server) -> None:
         *(EVENT_COST for job in jobs if job.options.kind),
         *(EARLY_COST + len(scope) for job in jobs if isinstance(job, Event) for scope in job.early),
         *(NAME_COST + len(job.alias) for job in named),
-        BOUND_COST * len(state.bound),
-        PENDING_COST * len(state.pending),
+        BOUND_COST * len(state.custody.bound),
+        PENDING_COST * len(server.node.replication.pending),
         *(QUEUE_COST + len(name) for name in queues),
         *(queue.log.cost for queue in queues.values() if queue.log is not None),
         *(worker.cost for worker in server.node.workers.by_id.values()),
         *(HOME_COST + len(worker_id) for worker_id in server.node.homes.known),
     ]
     assert state.memory.used == sum(counted)
-    assert sorted(job.id for same in state.named.values() for job in same) == sorted(job.id for job in named)
-    assert all(job in state.named[job.queue, job.alias] for job in named)
+    assert sorted(job.id for same in state.aliases.named.values() for job in same) == sorted(job.id for job in named)
+    assert all(job in state.aliases.named[job.queue, job.alias] for job in named)
     queued: list[Unit] = []
     leased: list[Unit] = []
     for queue in state.queues.by_name.values():
@@ -331,7 +331,7 @@ def check(server: Server) -> None:
         assert len(units) == len(queue.units)
         assert units == sorted(units, key=lambda unit: (unit.order_key, unit.id))
         assert all(unit.queue == queue.name for unit in units)
-        keeps = queue.is_awaited and units and not queue.pause & 2 and queue not in state.behind
+        keeps = queue.is_awaited and units and not queue.pause & 2 and queue not in state.waiting.behind
         assert not keeps, f"{queue.name!r} keeps a job from its consumers"
         queued += units
         assert queue.tangled or list(queue.leased.values()) == sorted(queue.leased.values())
@@ -345,31 +345,31 @@ def check(server: Server) -> None:
     assert sorted(unit.id for unit in leased) == sorted(
         job.id for job in jobs if job.flags & FLAG_LEASED and job.options.retry_ms and job.options.kind != KIND_LOG
     )
-    assert all(unit in leased for unit in state.spans)
-    for waiter in state.blocked.values():
+    assert all(unit in leased for unit in state.custody.spans)
+    for waiter in state.waiting.blocked.values():
         if isinstance(waiter, GroupWaiter):
             assert all(waiter in group.waiters for group in waiter.groups)
             continue
         waits = [queue.watchers if isinstance(waiter, Watcher) else queue.waiters for queue in waiter.queues]
         assert all(waiter in line for line in waits)
-    assert all(unit in leased and worker.leases.get(unit) is not None for unit, worker in state.bound.items())
+    assert all(unit in leased and worker.leases.get(unit) is not None for unit, worker in state.custody.bound.items())
     for worker in server.node.workers.by_id.values():
         for unit in worker.leases:
             is_event = isinstance(unit, GroupUnit)
-            assert (unit.worker if is_event else state.bound.get(unit)) is worker
+            assert (unit.worker if is_event else state.custody.bound.get(unit)) is worker
             assert not is_event or (unit.state == ACTIVE and unit.group.units.get(unit.event) is unit)
         assert list(worker.leases.values()) == sorted(worker.leases.values())
         assert not worker.ttl_ms or 0 < worker.awake_at <= worker.alive_at + worker.ttl_ms
-    assert in_journal(server.journal) == {job.id for job in jobs if job not in state.evictable}
+    assert in_journal(server.journal) == {job.id for job in jobs if job not in state.custody.evictable}
     deadline = server.node.deadline()
     due = [next_deadline(job) for job in jobs]
-    due += [waiter.awake_at for waiter in state.blocked.values() if waiter.awake_at]
+    due += [waiter.awake_at for waiter in state.waiting.blocked.values() if waiter.awake_at]
     if due:
         assert deadline is not None
         assert deadline <= min(due)
     assert not state.ready
     # What is cancelled is not kept: live entries, as many stale ones, and a few for each bucket in use.
-    live = len(jobs) + len(state.blocked) + len(state.queues) + len(server.node.workers.by_id)
+    live = len(jobs) + len(state.waiting.blocked) + len(state.queues) + len(server.node.workers.by_id)
     assert state.schedule.entries <= 20 * live + WIDTH_MS
 
 

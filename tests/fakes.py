@@ -183,7 +183,7 @@ class Client:
 
     @property
     def is_blocked(self) -> bool:
-        return self in self.host.node.state.blocked
+        return self in self.host.node.state.waiting.blocked
 
     def close(self) -> None:
         self.is_closing = True

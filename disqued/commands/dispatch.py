@@ -184,7 +184,10 @@ class Dispatch:
                 runs is None
                 or self._guarded
                 or outcome.checked
-                or (runs.needs_journal and (state.read_only or (memory.used > memory.low_mark and memory.level > 1)))
+                or (
+                    runs.needs_journal
+                    and (state.durability.read_only or (memory.used > memory.low_mark and memory.level > 1))
+                )
             ):
                 call = self._admit(session, args, outcome)
                 runs = outcome.entry
@@ -241,7 +244,7 @@ class Dispatch:
             self._permissions.admit(session, entry)
         if entry.adds_data and self._state.memory.level > 1 and not self.node.make_room():
             raise OutOfMemory
-        if entry.needs_journal and self._state.read_only:
+        if entry.needs_journal and self._state.durability.read_only:
             raise JournalFailed(f"{JournalFailed.__doc__}: {self._failure()}")
         if self.loading and Flag.LOADING not in entry.flags and entry.name not in FOR_STRANGERS:
             raise Loading

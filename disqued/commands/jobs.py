@@ -226,11 +226,11 @@ class _InParts:
         words.pop()
         changed = 0
         while words:
-            node.state.effort = 0
+            node.state.unfinished.effort = 0
             change = self.command.change(node)
             for _ in range(min(CHANGED_PER_PART, len(words))):
                 changed += change(words.pop())
-                if node.state.effort > CHANGED_EFFORT:
+                if node.state.unfinished.effort > CHANGED_EFFORT:
                     break
             yield
         return changed
@@ -354,11 +354,11 @@ class DelJob(_OnEachJob):
 
     def _parts(self, node: Node) -> Parts:
         state, dropped = node.state, 0
-        state.effort = 0
+        state.unfinished.effort = 0
         for job_id in self.ids:
-            if state.effort > CHANGED_EFFORT:
+            if state.unfinished.effort > CHANGED_EFFORT:
                 yield
-                state.effort = 0
+                state.unfinished.effort = 0
             dropped += node.acks.delete(job_id)
         return dropped
 

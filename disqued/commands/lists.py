@@ -145,7 +145,7 @@ def list_options(node: Node, *, ttl_ms: int = 0, retry_ms: int = RETRY_NEVER_MS,
     """How elements want to be treated whose producer says no more than this; 0 = it does not say."""
     lists = node.lists
     copies = replicate or lists.replicate or node.replication.default_copies
-    return node.state.options(ttl_ms or lists.ttl_s * 1_000, retry_ms, 0, copies)
+    return node.state.shared.options(ttl_ms or lists.ttl_s * 1_000, retry_ms, 0, copies)
 
 
 @command(
@@ -231,7 +231,7 @@ class RqPushX:
         if self.retry == 0 and copies > 1:
             raise CommandError(_ONCE)
         retry_ms = RETRY_NEVER_MS if self.retry is None else self.retry
-        return node.state.options(ttl_s * 1_000, retry_ms, self.delay * 1_000, copies)
+        return node.state.shared.options(ttl_s * 1_000, retry_ms, self.delay * 1_000, copies)
 
 
 @command(
@@ -278,7 +278,7 @@ class RqPop:
             return wait_for_jobs(node, client, new, waiting, named=len(self.keys), timeout_ms=max(0, self.block))
         if state.peers.linked:
             node.federation.need(with_new(node, self.keys))
-        if state.behind and delivery.is_behind(queues):
+        if state.waiting.behind and delivery.is_behind(queues):
             delivery.wait(client, queues, 0, waiting, nohang=True)
             return BLOCKED
         return []

@@ -114,7 +114,7 @@ class QAdd:
         replicate = self.replicate or node.replication.default_copies
         event_id = node.replication.add(
             background if self.noblock else client, self.queue, self.contents,
-            state.options(ttl_ms, RETRY_NEVER_MS, delay_ms, replicate, KIND_LOG),
+            state.shared.options(ttl_ms, RETRY_NEVER_MS, delay_ms, replicate, KIND_LOG),
             maxlen=self.maxlen, timeout_ms=logs.add_timeout_ms, asynchronous=False, by_default=self.replicate is None,
         )  # fmt: skip
         if not self.noblock:
@@ -386,7 +386,7 @@ class QNotify:
 def _notify(node: Node, client: Client, group: bytes, names: list[bytes], timeout_ms: int) -> Any:
     """Name one of these logs that has something for a group, or wait for one; returns a name, None, or BLOCKED."""
     shuffled = list(names)
-    node.state.rng.shuffle(shuffled)
+    node.state.numbers.rng.shuffle(shuffled)
     for name in shuffled:
         queue = queue_of_log(node, name)
         if queue is not None and node.logs.has_event(queue, group):

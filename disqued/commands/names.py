@@ -55,7 +55,7 @@ def shown(job_id: bytes, alias: bytes, family: bytes) -> bytes:
 
 def jobs_called(state: State, queue_name: bytes, family: bytes, name: bytes) -> tuple[Job, ...]:
     """The jobs of a queue that a family calls so, or whose id this is; oldest first, done ones not among them."""
-    found: tuple[Job, ...] = state.by_name(queue_name, family + name)
+    found: tuple[Job, ...] = state.aliases.by_name(queue_name, family + name)
     if not found and is_job_id(name):
         job = state.jobs.get(name)
         if job is not None and job.queue == queue_name:

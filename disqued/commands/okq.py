@@ -143,7 +143,7 @@ class _Push:
     def _check_free(self, node: Node) -> None:
         """Refuse an id that is taken on this node.  Raises CommandError."""
         alias = EVENT + self.event_id
-        if node.state.by_name(self.queue, alias) or node.inquiries.is_claimed(self.queue, alias):
+        if node.state.aliases.by_name(self.queue, alias) or node.inquiries.is_claimed(self.queue, alias):
             raise self._duplicate
 
     @property
@@ -323,7 +323,7 @@ def notify(node: Node, client: Client, names: list[bytes], timeout_ms: int) -> A
     """Name one of these queues that has a job, or wait for one; returns a name, None, or BLOCKED."""
     state, delivery = node.state, node.delivery
     queues = existing(node, names)
-    state.rng.shuffle(queues)
+    state.numbers.rng.shuffle(queues)
     for queue in queues:
         if delivery.has_some(queue):
             return queue.name

@@ -100,7 +100,7 @@ class CachedOptions:
             raise CommandError(ONCE)
         if self._delay >= ttl:
             raise CommandError(NEVER_DELIVERED)
-        return state.options(ttl * 1_000, retry * 1_000, self._delay * 1_000, replicate)
+        return state.shared.options(ttl * 1_000, retry * 1_000, self._delay * 1_000, replicate)
 
 
 class Addition(CompiledCall):
@@ -181,7 +181,7 @@ class Fetch(CompiledCall):
         state, delivery = node.state, node.delivery
         for queue in queues:
             queue.check_kind(KIND_WORK)
-        if self._nohang and not (state.behind and delivery.is_behind(queues)):
+        if self._nohang and not (state.waiting.behind and delivery.is_behind(queues)):
             if state.peers.linked:
                 node.federation.need(queues)
             return None

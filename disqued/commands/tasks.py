@@ -160,7 +160,7 @@ class WqEnqueue:
             raise CommandError(_ONCE)
         if self.delay >= self.ttl:
             raise CommandError(_DELAY)
-        return node.state.options(self.ttl * 1_000, retry * 1_000, self.delay * 1_000, replicate)
+        return node.state.shared.options(self.ttl * 1_000, retry * 1_000, self.delay * 1_000, replicate)
 
     def _aliases(self, node: Node, client: Client) -> list[bytes]:
         """What makes the tasks unique, in their order.  Raises DuplicateTask (DUPLICATE)."""
@@ -312,7 +312,7 @@ class WqDequeue:
         if units:
             note_taken(node, queues, units, worker)
             return [form.row(unit) for unit in units]
-        if self.block is None and not (state.behind and delivery.is_behind(queues)):
+        if self.block is None and not (state.waiting.behind and delivery.is_behind(queues)):
             if state.peers.linked:
                 node.federation.need(queues)
             return None

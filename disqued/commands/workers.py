@@ -96,7 +96,7 @@ class WorkerStart:
     def run(self, node: Node, client: Client) -> list[Any]:
         """Begin, or take over; returns id, epoch, ttl and the advised time between two signs of life."""
         workers = node.workers
-        worker_id = self.id or b"%032x" % node.state.rng.getrandbits(_ID_BITS)
+        worker_id = self.id or b"%032x" % node.state.numbers.rng.getrandbits(_ID_BITS)
         worker = workers.by_id.get(worker_id)
         if worker is None:
             node.check_names(WORKER_COST + len(worker_id) + len(self.name or b""))

@@ -201,9 +201,9 @@ class Lists(Machine):
     # Asking other nodes.
 
     def _claim(self, client: Client, queue: Queue, wish: Wish, row: Callable[[Found], Any]) -> Claim:
-        number = self._state.next_number()
+        number = self._state.numbers.next_number()
         claim = self._claims[number] = Claim(number, client, queue.name, wish, row)
-        self._state.wait(client, claim)
+        self._state.waiting.add(client, claim)
         return claim
 
     def _begin_claim(self, claim: Claim, found: list[Job], nodes: list[bytes]) -> None:
@@ -246,7 +246,7 @@ class Lists(Machine):
         """Nobody waits for this any more."""
         del self._claims[claim.number]
         self._state.schedule.cancel(claim)
-        self._state.wait_no_more(claim.client, claim)
+        self._state.waiting.remove(claim.client, claim)
 
     def flushing(self) -> None:
         """Everything is flushed: those who wait hear of what has been found so far."""
@@ -321,7 +321,7 @@ class Lists(Machine):
     def flush(self, name: bytes) -> Parts:
         """Acknowledge every job of a queue that this node knows now, in parts; whoever waits goes on waiting."""
         state = self._state
-        latest = state.next_ctime()
+        latest = state.numbers.next_ctime(state.wall)
         seen = done = 0
         for job in self._jobs_of(name):
             seen += 1

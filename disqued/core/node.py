@@ -138,7 +138,7 @@ class Node:
         }
         #: What is done when something is due, by its class; the classes that `_due` names are not in here.
         self._acts = join(machine.due_table() for machine in self.machines)
-        self.state.abandons.update(join(machine.abandon_table() for machine in self.machines))
+        self.state.waiting.abandons.update(join(machine.abandon_table() for machine in self.machines))
         self._queue_cursor = 0
         self.begin()
 
@@ -154,11 +154,12 @@ class Node:
         state = self.state
         if not self._clocks_stand:
             self._read_clocks()
-        state.actor = actor
-        if state.trail is not None:
-            if not -SET_MS < state.wall - state.now - state.ahead_ms < SET_MS:
-                state.note_clock()
-            state.trail.act(state.wall, state.now, actor)
+        trace = state.trace
+        trace.actor = actor
+        if trace.full is not None:
+            if not -SET_MS < state.wall - state.now - trace.ahead_ms < SET_MS:
+                trace.note_clock(state.wall, state.now)
+            trace.full.act(state.wall, state.now, actor)
 
     def stop_clocks(self) -> None:
         """Let what begins from now on, until `start_clocks`, happen at this moment."""
@@ -178,8 +179,8 @@ class Node:
         state.now = self.clock.now()
         state.wall = self.clock.wall()
         lead_ms = state.wall - state.now
-        if lead_ms > state.watermark.lead_ms:
-            state.watermark.lead_ms = lead_ms
+        if lead_ms > state.durability.watermark.lead_ms:
+            state.durability.watermark.lead_ms = lead_ms
 
     def command(self, client: Client, call: Call) -> Any:
         """Run a command; returns its reply, or what `run` returns for a client that is now blocked."""
@@ -191,7 +192,7 @@ class Node:
         else:
             value = call.run(self, client)
         state = self.state
-        if state.ready or state.giving:
+        if state.ready or state.demand.giving:
             self.serve()
         return value
 
@@ -202,10 +203,10 @@ class Node:
         if peer is None:
             state.peers.refused += 1
             return
-        state.actor = sender
+        state.trace.actor = sender
         peer.heard_at = state.now
         self._hears[message[0]](sender, message)
-        if state.ready or state.giving:
+        if state.ready or state.demand.giving:
             self.serve()
 
     def link_opened(self, target: Target, greeting: Greeting, own_host: str) -> bool:
@@ -234,7 +235,7 @@ class Node:
 
     def serve(self) -> None:
         """Hand out the jobs that consumers wait for: those of this node first, then those of others."""
-        while self.state.ready or self.state.giving or self.logs.offered:
+        while self.state.ready or self.state.demand.giving or self.logs.offered:
             self.delivery.serve()
             self.federation.give()
             self.readers.offer()
@@ -245,11 +246,11 @@ class Node:
 
     def gone(self, client: Client, handed: list[bytes] | None = None) -> None:
         """A client's connection ended: it takes no job any more, and those handed to it that it never saw go back."""
-        waiter = self.state.blocked.get(client)
+        waiter = self.state.waiting.blocked.get(client)
         if waiter is not None:
             self.delivery.stop_waiting(client)
             self.federation.deserted(waiter.queues)
-        self.state.forsake(client)
+        self.state.waiting.abandon(client)
         self.state.unfinished.forsake(client)
         if handed:
             # What was handed out as a process is named by its id, of which the job's is the first part.
@@ -277,16 +278,16 @@ class Node:
     def tick(self) -> None:
         """Do what is due, or the first part of it: ask `deadline` again afterwards."""
         state = self.state
-        state.effort = 0
+        state.unfinished.effort = 0
         items = state.schedule.pop_due(state.now, DUE_PER_TICK)
         for at, item in enumerate(items, 1):
             self._due(item)
-            if state.effort > EFFORT_PER_TICK and at < len(items):
+            if state.unfinished.effort > EFFORT_PER_TICK and at < len(items):
                 self._put_off(items[at:])
                 break
         if state.memory.is_low:
             self._collect_queues(QUEUES_PER_TICK)
-        if state.ready or state.giving:
+        if state.ready or state.demand.giving:
             self.serve()
         if len(state.unfinished) and not state.unfinished.awake_at:
             self._go_on()
@@ -330,11 +331,17 @@ class Node:
                 act(item)
 
     def _queue_due(self, queue: Queue) -> None:
-        if not self.state.collect_queue(queue):
+        if not self.collect_queue(queue):
             asks = queue.log is not None and queue.log.asks
             idle_ms = ASKED_MS if asks else QUEUE_IDLE_MS[self.state.memory.level]
             since = queue.accessed_at if queue.is_idle else self.state.now
             self.state.schedule.add(queue, max(since + idle_ms, self.state.now + 1_000))
+
+    def collect_queue(self, queue: Queue) -> bool:
+        """Forget what a queue does not need any more, and the queue if it is idle; say whether it was."""
+        if queue.log is not None:
+            self.logs.beginnings.forget_unneeded(queue.log)
+        return self.state.collect_queue(queue)
 
     def _job_due(self, job: Job) -> None:
         if self.state.jobs.get(job.id) is not job:
@@ -407,7 +414,7 @@ class Node:
         """
         state, memory = self.state, self.state.memory
         if memory.evicts:
-            for job in list(_first(state.evictable, EVICTED_PER_CYCLE)):
+            for job in list(_first(state.custody.evictable, EVICTED_PER_CYCLE)):
                 if memory.level < 2:
                     break
                 if job.state == ACKED:
@@ -424,7 +431,7 @@ class Node:
         queues = self.state.queues.from_serial(self._queue_cursor, count)
         self._queue_cursor = queues[-1].serial + 1 if len(queues) == count else 0
         for queue in queues:
-            self.state.collect_queue(queue)
+            self.collect_queue(queue)
 
 
 def _first(jobs: dict[Job, None], count: int) -> list[Job]:

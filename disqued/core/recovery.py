@@ -114,8 +114,8 @@ def snapshot(state: State) -> Iterator[Record]:
 
 def _watermark(state: State) -> Iterator[Record]:
     """Up to when delayed jobs have been queued, where the journal says so."""
-    if state.watermark.until:
-        yield (WATERMARK, state.watermark.until)
+    if state.durability.watermark.until:
+        yield (WATERMARK, state.durability.watermark.until)
 
 
 def _beginnings(state: State, log: Log) -> Iterator[Record]:
@@ -173,7 +173,7 @@ def walk(state: State) -> Iterator[Record | None]:
 
 def _lease_to_keep(state: State, job: Job) -> Record | None:
     """What a journal is to know of who has a job, as far as that outlasts a crash; None: nothing."""
-    if job in state.spans or state.jobs.get(job.id) is not job:
+    if job in state.custody.spans or state.jobs.get(job.id) is not job:
         return None
     return lease_record(state, job)
 
@@ -287,7 +287,7 @@ class Recovery:
         elif kind == UNIT_DONE and record[2] != WORK_SCOPE:
             self._finish(record[1], record[2])
         elif kind == WATERMARK:
-            self._until = self._state.watermark.until = record[1]
+            self._until = self._state.durability.watermark.until = record[1]
             self._is_sure = len(record) == WATERMARK_SIZE
         elif kind in (JOB_GONE, UNIT_DONE):
             self._forget(record[1])
@@ -313,7 +313,7 @@ class Recovery:
             if state.journaling and (not until or is_ahead or due - state.wall > job.options.delay_ms):
                 state.outbox.journal.append((JOB_ADDED, job))
         if is_ahead:
-            state.watermark.until = 0
+            state.durability.watermark.until = 0
 
     def _take_for_queued(self, job: Job, due: int) -> None:
         """Treat a delayed job as one that may have been delivered; the clock may say that its time is to come."""
@@ -324,7 +324,7 @@ class Recovery:
             job.requeue_at = state.now + max(left_ms, options.retry_ms)
         else:
             job.requeue_at = 0
-            state.evictable[job] = None
+            state.custody.evictable[job] = None
         self._delivery.reschedule(job)
 
     def _go_on_waiting(self, job: Job, due: int) -> None:
@@ -332,8 +332,8 @@ class Recovery:
         state, options = self._state, job.options
         left_ms = due - state.wall
         job.flags &= ~FLAG_QUEUED_BEFORE
-        state.evictable.pop(job, None)
-        if -left_ms >= options.retry_ms > 0 and job.holders and state.others(job.holders):
+        state.custody.evictable.pop(job, None)
+        if -left_ms >= options.retry_ms > 0 and job.holders and state.shared.others(job.holders):
             # Others have queued it by now, if they could.
             job.flags |= FLAG_QUEUED_BEFORE
             job.requeue_at = state.now + PROBED_AFTER_MS
@@ -376,7 +376,7 @@ class Recovery:
         self._keep_lease(job, state.now - max(0, state.wall - when))
         span_ms = self._spans.pop(job.id, 0)
         if span_ms:
-            state.spans[job] = span_ms
+            state.custody.spans[job] = span_ms
             job.requeue_at = state.now + span_ms
             self._delivery.reschedule(job)
 
@@ -412,8 +412,8 @@ class Recovery:
             ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key, kind, alias,
         ) = stored  # fmt: skip
         state = self._state
-        if ctime > state.last_ctime:
-            state.last_ctime = ctime if ctime < STAMP_LAST else STAMP_LAST
+        if ctime > state.numbers.last_ctime:
+            state.numbers.last_ctime = ctime if ctime < STAMP_LAST else STAMP_LAST
         left_ms = expires - state.wall
         if left_ms <= 0:
             self._forget(job_id)
@@ -433,7 +433,7 @@ class Recovery:
         else:
             job = Job(job_id, name, body, ctime, options)
         job.expires_at = at = now + (left_ms if left_ms < ttl_ms else ttl_ms)
-        job.holders = holders if holders is None else state.holders(holders)
+        job.holders = holders if holders is None else state.shared.holders(holders)
         job.nacks = nacks
         job.additional_deliveries = additional_deliveries
         # One object for both where they are equal, as they are for most.
@@ -455,7 +455,7 @@ class Recovery:
     def _wish(self, wishes: tuple[int, int, int, int, int]) -> JobOptions:
         """The options for these wishes, which the next job has, too, as a rule."""
         self._wishes = wishes
-        self._options = self._state.options(*wishes)
+        self._options = self._state.shared.options(*wishes)
         return self._options
 
     def _place(self, job: Job, stored: StoredJob, before: Job | None) -> None:
@@ -463,7 +463,7 @@ class Recovery:
         state, options, retry_ms = self._state, job.options, stored.retry_ms
         since = None if before is None else self._let_go(before, job)
         if isinstance(job, NamedJob):
-            state.note_name(job)
+            state.aliases.add(job)
         if stored.state == ACKED:
             self._keep_done(job)
             return
@@ -484,7 +484,7 @@ class Recovery:
             job.flags |= FLAG_QUEUED_BEFORE
             job.requeue_at = state.now + retry_ms if retry_ms else 0
             if not retry_ms:
-                state.evictable[job] = None
+                state.custody.evictable[job] = None
         self._schedule(job)
 
     def _schedule(self, job: Job) -> None:
@@ -496,12 +496,12 @@ class Recovery:
     def _add_event(self, stored: StoredJob, left_ms: int) -> None:
         """Put an event into its log, or let its delay go on; of one that is there already, note who else holds it."""
         state = self._state
-        holders = stored.holders if stored.holders is None else state.holders(stored.holders)
+        holders = stored.holders if stored.holders is None else state.shared.holders(stored.holders)
         known = state.jobs.get(stored.id)
         if known is not None:
             known.holders = holders
             return
-        options = state.options(stored.ttl_ms, stored.retry_ms, stored.delay_ms, stored.replicate, stored.kind)
+        options = state.shared.options(stored.ttl_ms, stored.retry_ms, stored.delay_ms, stored.replicate, stored.kind)
         name = self._names.setdefault(stored.queue, stored.queue)
         event = Event(stored.id, name, stored.body, stored.ctime, options)
         event.expires_at = state.now + min(left_ms, stored.ttl_ms)
@@ -543,7 +543,7 @@ class Recovery:
         name = read_scope(scope)
         began = dict(floor)
         # New events are behind it, though the clock went back and those are gone that were made until then.
-        state.last_ctime = max(state.last_ctime, min(began.get(state.node_id[:8], 0), STAMP_LAST))
+        state.numbers.last_ctime = max(state.numbers.last_ctime, min(began.get(state.node_id[:8], 0), STAMP_LAST))
         # A clock that went back says nothing of how long it was.
         since = state.now - max(0, state.wall - when)
         if name is None:
@@ -569,8 +569,8 @@ class Recovery:
         state = self._state
         job.state = ACKED
         job.requeue_at = 0
-        state.acked[job] = 0
-        state.evictable[job] = None
+        state.custody.acked[job] = 0
+        state.custody.evictable[job] = None
         state.schedule.add(job, min(job.expires_at, state.now + COLLECTED_AFTER_MS))
 
     def _let_go(self, before: Job, job: Job) -> int | None:
@@ -601,4 +601,4 @@ class Recovery:
         if stored.state == QUEUED:
             self._delivery.enqueue_new(job, state.queue(job.queue))
         elif not stored.retry_ms and job.flags & FLAG_QUEUED_BEFORE:
-            state.evictable[job] = None
+            state.custody.evictable[job] = None

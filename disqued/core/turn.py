@@ -177,7 +177,7 @@ class Turn:
         if outbox.members_changed:
             outbox.members_changed = False
             self._outside.follow_members()
-        endings = self._state.endings
+        endings = self._state.trace.endings
         if endings is not None and endings.is_news():
             self._outside.follow_trail()
         at = self._state.schedule.next_at()
@@ -289,7 +289,7 @@ class Turn:
             # While it fails nothing is added, and what else is done the next good commit makes durable.
             self._speak(messages, clients)
             return
-        if self._state.watermark.held:
+        if self._state.durability.watermark.held:
             self._note_held()
         reason = self._outside.commit()
         if reason is None:
@@ -379,7 +379,7 @@ class Turn:
 
     def _note_held(self) -> None:
         """Note which held jobs the commit that begins is about."""
-        mark = self._state.watermark
+        mark = self._state.durability.watermark
         self._told = (mark.last, mark.until)
 
     def _secure(self) -> None:
@@ -439,7 +439,7 @@ class Turn:
 
     def _set_failure(self, reason: str | None) -> None:
         before, self.failure = self.failure, reason
-        self._state.read_only = reason is not None
+        self._state.durability.read_only = reason is not None
         self._outside.failing(before)
 
     def try_again(self) -> None:
@@ -448,7 +448,7 @@ class Turn:
             self._outside.try_again_later()
             return
         self._outside.repair()
-        if self._state.watermark.held:
+        if self._state.durability.watermark.held:
             self._note_held()
         self._tries_again = True
         reason = self._outside.commit()

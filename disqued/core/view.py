@@ -58,7 +58,7 @@ class NodeView:
     @property
     def is_read_only(self) -> bool:
         """True while the journal fails and no jobs are added."""
-        return self._state.read_only
+        return self._state.durability.read_only
 
     @property
     def vitals(self) -> Vitals:
@@ -109,17 +109,17 @@ class NodeView:
     @property
     def acked_count(self) -> int:
         """Number of acknowledged jobs, kept until every holder knows."""
-        return len(self._state.acked)
+        return len(self._state.custody.acked)
 
     @property
     def pending_count(self) -> int:
         """Number of jobs that wait for their copies."""
-        return len(self._state.pending)
+        return len(self._node.replication.pending)
 
     @property
     def blocked_count(self) -> int:
         """Number of consumers that wait in a command that fetches."""
-        return len(self._state.blocked)
+        return len(self._state.waiting.blocked)
 
     # Queues.
 
@@ -175,7 +175,7 @@ class NodeView:
 
     def home_of(self, job: Job) -> Home | None:
         """Return the home of the worker on another node that holds a job; None when none is known."""
-        return self._state.elsewhere.get(job)
+        return self._state.custody.elsewhere.get(job)
 
     # Background work.
 

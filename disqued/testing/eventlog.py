@@ -1,6 +1,6 @@
 """The event logs of simulated nodes: what the core tells of jobs, in the very files that daemons write.
 
-    a step --> state.trail: lines --FLUSH_MS after the first--> <folder>/date=.../node=.../_open-...jsonl
+    a step --> state.trace.full: lines --FLUSH_MS after the first--> <folder>/date=.../node=.../_open-...jsonl
 
 The trail, the lines and the files are the real ones; the loop and the thread between them are virtual time.  So a
 process that is killed loses what was not written yet, one whose power fails also the end of the file that is open,
@@ -73,7 +73,7 @@ class SimEventLog:
         self._lines = lines = Lines(server.id, found.boot, _name)
         lines.start(clock.wall(), b"clean" if found.ended_well else b"crash", found.last)
         lines.act(clock.wall(), clock.now(), None)
-        state.trail = state.endings = lines
+        state.trace.full = state.trace.endings = lines
         self._take()
 
     def wake(self) -> None:
@@ -111,7 +111,7 @@ class SimEventLog:
         self._server.state.note_node(STOP, b"")
         self._take()
         self._files.end()
-        self._server.state.trail = self._server.state.endings = None
+        self._server.state.trace.full = self._server.state.trace.endings = None
         self._boot = 0
 
 

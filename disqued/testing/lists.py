@@ -137,7 +137,7 @@ class ListConsumer(Taker[Held]):
         """The id of the job that a list calls so, as far as a node knows it."""
         if is_job_id(name):
             return name
-        known = [server.state.by_name(self._queue, b"r" + name) for server in self.servers if server.is_up]
+        known = [server.state.aliases.by_name(self._queue, b"r" + name) for server in self.servers if server.is_up]
         ids = {job.id for jobs in known for job in jobs}
         return ids.pop() if len(ids) == 1 else b""
 

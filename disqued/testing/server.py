@@ -228,7 +228,7 @@ class SimServer:
             self.event_log.start()
         node.begin()
         recovery.finish()
-        if self.journal.records and not self.state.watermark.until:
+        if self.journal.records and not self.state.durability.watermark.until:
             self.outbox.journal.append(self.state.begin_watermark())
         node.workers.recover(recovery.held)
         node.facts.resume()

@@ -415,16 +415,17 @@ class World:
             left += [_shown_job(server, job) for job, _ in zip(state.jobs, range(5), strict=False)]
             queues = state.queues.by_name.values() if self.faults.log else ()
             beginnings = [queue for queue in queues if _is_a_beginning(queue)]
-            for what in ("adding", "jobs", "acked", "evictable", "queues", "blocked", "unfinished", "giving", "ready"):
-                count = len(getattr(state, what))
-                if count > (len(beginnings) if what == "queues" else 0):
-                    left.append(f"{server} has {count} in state.{what}")
             node = server.node
             for what, table in (
-                ("bound units", state.bound), ("units elsewhere", state.elsewhere), ("workers", node.workers.by_id),
+                ("keys to be added", node.keys.adding), ("jobs", state.jobs), ("acked jobs", state.custody.acked),
+                ("evictable jobs", state.custody.evictable), ("blocked consumers", state.waiting.blocked),
+                ("queues", state.queues), ("pieces of work", state.unfinished), ("queues to give", state.demand.giving),
+                ("ready queues", state.ready),
+                ("bound units", state.custody.bound), ("units elsewhere", state.custody.elsewhere),
+                ("workers", node.workers.by_id),
                 ("clients of workers", node.workers.of_client), ("workers of others", node.homes.known),
             ):  # fmt: skip
-                if table:
+                if len(table) > (len(beginnings) if what == "queues" else 0):
                     left.append(f"{server} has {len(table)} {what}")
             used = state.memory.used - sum(map(_cost_of, beginnings))
             if used:

@@ -1,6 +1,6 @@
 """The event log of a node: from the trail of the core to files, beside everything else that it does.
 
-    steps --> state.trail: lines ----------------------------------------------------------------> a thread --> files
+    steps --> state.trace.full: lines -----------------------------------------------------------> a thread --> files
                                      when there are HANDED_OVER bytes of them, or FLUSH_S after the first
               notes, while the folder is not ready --> lines
 
@@ -99,10 +99,10 @@ class EventLog:
     def _tell(self, trail: Trail | None) -> None:
         """Let the core tell a trail of what is wanted from now on; None: nobody."""
         state = self._state
-        state.endings = trail
-        state.trail = trail if self._wanted == ALL else None
+        state.trace.endings = trail
+        state.trace.full = trail if self._wanted == ALL else None
         if trail is not None:
-            trail.act(state.wall, state.now, state.actor)
+            trail.act(state.wall, state.now, state.trace.actor)
 
     def _note(self) -> None:
         """Keep what happens from now on until the folder is ready."""

@@ -157,11 +157,11 @@ async def test_a_user_who_is_deleted_or_turned_off_is_gone(launch: Launch) -> No
         waiting = await running.connect()
         await waiting.call("AUTH", "ann", "pw")
         waiting.send("GETJOB", "FROM", "q")
-        await wait_until(lambda: bool(running.daemon.node.state.blocked))
+        await wait_until(lambda: bool(running.daemon.node.state.waiting.blocked))
         await admin.call(*words)
         await ann.closed()
         await waiting.closed()
-        assert not running.daemon.node.state.blocked
+        assert not running.daemon.node.state.waiting.blocked
         assert await other.call("PING") == b"PONG"
         assert said(await other.call("AUTH", "ann", "pw")).startswith("WRONGPASS")
 
@@ -186,10 +186,10 @@ async def test_who_waits_listens_or_watches_is_ended_when_its_rights_change(laun
     for client in (listener, idle):
         await client.call("AUTH", "ann", "pw")
     await listener.call("SUBSCRIBE", "wq:q:work")
-    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    await wait_until(lambda: bool(running.daemon.node.state.waiting.blocked))
     # Neither a password nor a wider right ends anything.
     await admin.call("ACL", "SETUSER", "ann", ">another", "&more")
-    assert running.daemon.node.state.blocked
+    assert running.daemon.node.state.waiting.blocked
     assert await idle.call("ACL", "WHOAMI") == b"ann"
     assert not consumer.lost
     assert not listener.lost
@@ -219,12 +219,12 @@ async def test_a_consumer_that_may_do_less_than_everything_waits_no_more(
     consumer = await user(running, "ann", *EVERYTHING)
     admin = await administrator(running)
     consumer.send("GETJOB", "FROM", "q")
-    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    await wait_until(lambda: bool(running.daemon.node.state.waiting.blocked))
     await admin.call("ACL", "SETUSER", "ann", ">another", "resetchannels", "allchannels")
     assert not consumer.lost
     await admin.call("ACL", "SETUSER", "ann", *rules)
     await consumer.closed()
-    assert not running.daemon.node.state.blocked
+    assert not running.daemon.node.state.waiting.blocked
 
 
 @async_test

@@ -106,10 +106,10 @@ async def test_a_blocked_caller_hears_of_the_job_that_comes(launch: Launch) -> N
     running = await ready(launch)
     waiting = call(running, "GETJOB", "FROM", "q")
     assert not waiting.called
-    assert len(running.daemon.node.state.blocked) == 1
+    assert len(running.daemon.node.state.waiting.blocked) == 1
     job_id = await call(running, "ADDJOB", "q", "body", 0)
     assert [row[1] for row in await waiting] == [job_id]
-    assert not running.daemon.node.state.blocked
+    assert not running.daemon.node.state.waiting.blocked
 
 
 @async_test
@@ -119,7 +119,7 @@ async def test_a_blocked_caller_that_goes_waits_no_more(launch: Launch) -> None:
     waiting.cancel()
     with pytest.raises(CancelledError):
         await waiting
-    assert not running.daemon.node.state.blocked
+    assert not running.daemon.node.state.waiting.blocked
     await call(running, "ADDJOB", "q", "body", 0)
     assert await call(running, "QLEN", "q") == 1
 

@@ -52,7 +52,7 @@ async def test_commands_after_a_blocking_one_wait_for_it(launch: Launch) -> None
     running = launch()
     consumer, producer = await running.connect(), await running.connect()
     consumer.transport.write(pack("GETJOB", "FROM", "q") + pack("QLEN", "q") + pack("QLEN", "other"))
-    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    await wait_until(lambda: bool(running.daemon.node.state.waiting.blocked))
     consumer.send("QLEN", "third")
     assert await producer.call("QLEN", "q") == 0
     assert consumer.unread_replies == 0
@@ -63,7 +63,7 @@ async def test_commands_after_a_blocking_one_wait_for_it(launch: Launch) -> None
 @async_test
 async def test_waiting_consumers_are_served_in_the_order_in_which_they_came(launch: Launch) -> None:
     running = launch()
-    blocked = running.daemon.node.state.blocked
+    blocked = running.daemon.node.state.waiting.blocked
     consumers: list[RawClient] = []
     for count in range(1, 6):
         consumers.append(await running.connect())
@@ -82,7 +82,7 @@ async def test_a_consumer_that_closed_takes_no_job(launch: Launch) -> None:
     gone, stays, producer = await running.connect(), await running.connect(), await running.connect()
     for count, client in enumerate((gone, stays), 1):
         client.send("GETJOB", "FROM", "q")
-        await wait_until(lambda count=count: len(running.daemon.node.state.blocked) == count)
+        await wait_until(lambda count=count: len(running.daemon.node.state.waiting.blocked) == count)
     gone.transport.abortConnection()
     await producer.call("ADDJOB", "q", "body", 0, "RETRY", 0)
     assert (await stays.replies(1))[0][0][2] == b"body"
@@ -94,7 +94,7 @@ async def test_a_close_that_the_loop_has_not_seen_yet_takes_no_job(launch: Launc
     client = await running.connect()
     with socket.create_connection(("127.0.0.1", running.port.getHost().port)) as other:
         other.sendall(pack("GETJOB", "FROM", "q"))
-        await wait_until(lambda: bool(running.daemon.node.state.blocked))
+        await wait_until(lambda: bool(running.daemon.node.state.waiting.blocked))
     # No turn of the loop lies between the close above and this command, which the daemon may well read first.
     assert (await client.call("ADDJOB", "q", "body", 0, "RETRY", 0)).startswith(b"DI")
     assert (await client.call("GETJOB", "NOHANG", "FROM", "q"))[0][2] == b"body"
@@ -230,7 +230,7 @@ async def test_a_blocked_client_is_read_no_further_than_a_backlog(launch: Launch
     running = launch()
     client, other = await running.connect(), await running.connect()
     client.send("GETJOB", "FROM", "q")
-    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    await wait_until(lambda: bool(running.daemon.node.state.waiting.blocked))
     [session] = [session for session in running.daemon.clients.sessions() if session.is_blocked]
     client.transport.write(pack("QLEN", "x" * 1_000) * 20_000)
     await wait_until(lambda: not session._read_on)
@@ -249,7 +249,7 @@ async def test_a_blocked_client_that_is_not_read_from_is_noticed_when_it_closes(
     other = await running.connect()
     client = await running.connect()
     client.send("GETJOB", "FROM", "q")
-    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    await wait_until(lambda: bool(running.daemon.node.state.waiting.blocked))
     [session] = [session for session in running.daemon.clients.sessions() if session.is_blocked]
     # Little enough to have arrived when the client closes.
     client.transport.write(pack("QLEN", "x" * 1_000) * 100)
@@ -261,7 +261,7 @@ async def test_a_blocked_client_that_is_not_read_from_is_noticed_when_it_closes(
     else:
         client.transport.abortConnection()
     await wait_until(lambda: len(running.daemon.clients.by_id) == 1)
-    assert not running.daemon.node.state.blocked
+    assert not running.daemon.node.state.waiting.blocked
     assert (await other.call("ADDJOB", "q", "body", 0, "RETRY", 0)).startswith(b"DI")
     assert await other.call("QLEN", "q") == 1
     assert running.daemon.buffers.used == 0
@@ -343,7 +343,7 @@ async def test_idle_clients_are_closed_and_blocked_ones_are_not(launch: Launch) 
     running = launch("timeout 1")
     idle, blocked = await running.connect(), await running.connect()
     blocked.send("GETJOB", "FROM", "q")
-    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    await wait_until(lambda: bool(running.daemon.node.state.waiting.blocked))
     await idle.closed()
     assert not blocked.lost
 
@@ -438,7 +438,7 @@ async def test_small_commands_behind_a_blocking_one_count_with_what_they_take(la
     running = launch()
     client = await running.connect()
     client.transport.write(pack("GETJOB", "FROM", "q") + small * 200_000)
-    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    await wait_until(lambda: bool(running.daemon.node.state.waiting.blocked))
     [session] = running.daemon.clients.sessions()
     await wait_until(lambda: not session._read_on)
     words = [word for waiting in session._backlog for word in waiting]

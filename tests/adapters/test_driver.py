@@ -44,7 +44,7 @@ async def test_an_at_most_once_job_is_done_in_the_journal_before_it_is_handed_ou
     running = launch(store=store)
     producer, consumer = await running.connect(), await running.connect()
     consumer.send("GETJOB", "FROM", "q")
-    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    await wait_until(lambda: bool(running.daemon.node.state.waiting.blocked))
     heard: list[bytes] = []
     store.before_commit = lambda: heard.append(bytes(consumer.received))
     job_id = await producer.call("ADDJOB", "q", "body", 0, "RETRY", 0)
@@ -522,7 +522,7 @@ async def test_nobody_hears_of_what_could_not_be_made_durable(launch: Launch, la
         store.later = False
     await wait_until(lambda: running.daemon.turn.failure is not None)
     await turn()
-    assert running.daemon.node.state.read_only
+    assert running.daemon.node.state.durability.read_only
     assert batches == [[DELETED]]
     # Nor what another node takes for done, or does in the belief that it is safe here.
     promises = [(kind, b"id") for kind in (GOTACK, GIVE, SETTLED, FOUND)]
@@ -531,7 +531,7 @@ async def test_nobody_hears_of_what_could_not_be_made_durable(launch: Launch, la
     assert batches == [[DELETED], [DELETED, PINGED]]
     store.fails = False
     await wait_until(lambda: running.daemon.turn.failure is None)
-    assert not running.daemon.node.state.read_only
+    assert not running.daemon.node.state.durability.read_only
     add(running, CONFIRMED, record=PAUSED)
     await turn()
     assert batches[2:] == [[CONFIRMED]]
@@ -698,7 +698,7 @@ async def test_the_trail_is_told_of_at_the_end_of_a_step_that_has_news_of_it(lau
     running = launch()
     driver, state = running.daemon.driver, running.daemon.node.state
     told: list[int] = []
-    state.endings = lines = Lines(state.node_id, 7, str)
+    state.trace.endings = lines = Lines(state.node_id, 7, str)
     driver.on_trail = lambda: told.append(lines.seq)
     driver.turn.finish_step(None)
     assert told == []

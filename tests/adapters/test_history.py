@@ -60,7 +60,7 @@ class Bed:
     def add(self, name: bytes, count: int = 1) -> None:
         """Add jobs."""
         self.node.begin()
-        options = self.node.state.options(3_600_000, 600_000, 0, 1)
+        options = self.node.state.shared.options(3_600_000, 600_000, 0, 1)
         for _ in range(count):
             self.node.replication.add("test", name, b"", options, maxlen=0, timeout_ms=0, asynchronous=False)
 

@@ -449,8 +449,8 @@ async def add_with(client: AdminClient, **options: Any) -> str:
     node.begin()
     batch = Batch("test")
     [job] = node.replication.add_together(
-        batch, b"mail", [b"x"], node.state.options(**wishes), lambda _: b"", maxlen=0, timeout_ms=0, asynchronous=False,
-        by_default=False,
+        batch, b"mail", [b"x"], node.state.shared.options(**wishes), lambda _: b"", maxlen=0, timeout_ms=0,
+        asynchronous=False, by_default=False,
     )  # fmt: skip
     return job.id.decode()
 

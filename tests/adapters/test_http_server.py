@@ -374,9 +374,9 @@ async def test_a_client_that_goes_away_waits_for_no_job(launch: Launch) -> None:
     state = client.running.daemon.node.state
     body = json.dumps({"queues": ["q"]}).encode()
     exchange = client.begin("POST", "/api/commands/GETJOB", body=body, headers={"Content-Type": "application/json"})
-    await wait_until(lambda: bool(state.blocked))
+    await wait_until(lambda: bool(state.waiting.blocked))
     exchange.hang_up()
-    assert not state.blocked
+    assert not state.waiting.blocked
     assert client.site.audit.recent[-1]["status"] == 499
     added = await client.post("/api/commands/ADDJOB", {"queue": "q", "body": "b", "timeout": 0})
     assert added.status == 200
@@ -413,7 +413,7 @@ async def test_stopping_ends_every_connection(launch: Launch, tmp_path: Path) ->
     client = admin(launch())
     exchange = client.begin("POST", "/api/commands/GETJOB", body=b'{"queues": ["q"]}',
                             headers={"Content-Type": "application/json"})  # fmt: skip
-    await wait_until(lambda: bool(client.running.daemon.node.state.blocked))
+    await wait_until(lambda: bool(client.running.daemon.node.state.waiting.blocked))
     await client.stop()
     assert exchange.ended
     assert not client.factory.channels  # type: ignore[attr-defined]

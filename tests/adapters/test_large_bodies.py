@@ -90,7 +90,7 @@ async def test_a_consumer_that_waited_is_written_the_body_itself(launch: Launch,
     running = launch()
     consumer = await running.connect()
     consumer.send(*FETCH)
-    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    await wait_until(lambda: bool(running.daemon.node.state.waiting.blocked))
     _, job_id = await added(running, 2)
     assert await consumer.replies(1) == [[[b"q", job_id, BODY]]]
     assert sum(piece is body_of(running) for piece in written) == 1

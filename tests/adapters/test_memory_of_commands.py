@@ -383,7 +383,7 @@ def _take_and_forget(stage: Stage, number: int) -> None:
     queue = stage.node.state.queues.by_name.get(name)
     if queue is not None:
         queue.accessed_at -= 10_000_000
-        stage.node.state.collect_queue(queue)
+        stage.node.collect_queue(queue)
 
 
 @pytest.fixture(autouse=True)

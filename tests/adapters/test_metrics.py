@@ -40,7 +40,7 @@ def _add(running: Running, *names: bytes, count: int = 1) -> None:
     """Make queues with jobs in the node itself, many at once."""
     node = running.daemon.node
     node.begin()
-    options = node.state.options(60_000, 10_000, 0, 1)
+    options = node.state.shared.options(60_000, 10_000, 0, 1)
     for name in names:
         for _ in range(count):
             node.replication.add("test", name, b"body", options, maxlen=0, timeout_ms=0, asynchronous=False)

@@ -184,7 +184,7 @@ async def test_the_end_of_a_bound_workers_connection_is_its_death_at_once(launch
         await client.call("WQ.WORK", "q")
     assert len(await worker.call("WQ.DEQUEUE", "q")) == 1
     waiting.send("WQ.DEQUEUE", "q", "BLOCK", 0)
-    await wait_until(lambda: bool(running.daemon.node.state.blocked))
+    await wait_until(lambda: bool(running.daemon.node.state.waiting.blocked))
     worker.transport.abortConnection()
     [[[queue, process, task]]] = await waiting.replies(1)
     assert (queue, task) == (b"q", b"a")

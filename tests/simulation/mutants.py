@@ -20,6 +20,7 @@ from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.membership import Membership
 from disqued.core.cluster.transfer import Moves
 from disqued.core.lists import Lists
+from disqued.core.model.aliases import Aliases
 from disqued.core.model.groups import Group
 from disqued.core.model.ids import JobIds
 from disqued.core.model.state import State
@@ -273,12 +274,12 @@ def _mutant(name: str, profile: Profile, owner: Any, method: str, old: str, new:
 
 #: A worker has, all of a sudden, what others have.
 _TAKES_ALL = (
-    "worker.leases = dict.fromkeys(self._state.bound, 0); "
-    "self._state.bound.update(dict.fromkeys(self._state.bound, worker))"
+    "worker.leases = dict.fromkeys(self._state.custody.bound, 0); "
+    "self._state.custody.bound.update(dict.fromkeys(self._state.custody.bound, worker))"
 )
 
 #: Nobody who has forgotten a job says so: it would mend what some mistakes break.
-_SILENT = Edit(State, "say_ended", (("if job_id in self.ended:", "if False:"),))
+_SILENT = Edit(State, "say_ended", (("if job_id in self.custody.ended:", "if False:"),))
 
 
 def _besides(mutant: Mutant, *edits: Edit) -> Mutant:
@@ -303,7 +304,7 @@ MUTANTS: tuple[Mutant, ...] = (
         _mutant(
             "the list of the holders is forgotten when the job is done", CALM,
             Acks, "_become_done", "done.holders = job.holders",
-            "done.holders = state.holders(frozenset((state.node_id,)))",
+            "done.holders = state.shared.holders(frozenset((state.node_id,)))",
         ),
         _SILENT,
     ),
@@ -323,7 +324,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant("an answer is not noted", CALM, Acks, "_confirm", "if node_id not in confirmed:", "if False:"),
     _mutant(
         "an ack waits for its back-off although a link is there again", APART,
-        Acks, "link_opened", "if self._state.acked and", "if False and",
+        Acks, "link_opened", "if self._state.custody.acked and", "if False and",
     ),
     _mutant(
         "a round of acks ends with its first part", APART,
@@ -576,7 +577,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an at-most-once job does not wait for the disk", DELAYS,
-        Delivery, "_waits_for_journal", "state.watermark.hold(job)\n    return True", "return False",
+        Delivery, "_waits_for_journal", "state.durability.watermark.hold(job)\n    return True", "return False",
     ),
     _mutant(
         "nobody notes that delayed jobs are queued", DELAYS,
@@ -620,7 +621,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an eviction takes what is needed", FULL,
-        Node, "make_room", "_first(state.evictable, EVICTED_PER_CYCLE)",
+        Node, "make_room", "_first(state.custody.evictable, EVICTED_PER_CYCLE)",
         "[job for job in state.jobs if job.state in (ACTIVE, QUEUED)]",
     ),
     _mutant("an id comes twice", CALM, JobIds, "next", "ready.pop()", "ready[-1]"),
@@ -638,14 +639,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "one death takes the tasks of all workers", WORKERS,
-        Workers, "_end", "list(worker.leases)", "list(self._state.bound)",
+        Workers, "_end", "list(worker.leases)", "list(self._state.custody.bound)",
         ("return self.return_all(worker, ", f"{_TAKES_ALL}; return self.return_all(worker, "),
     ),
     Mutant(
         "what live workers have comes back by its retry period", WORKERS,
         (
             Edit(Workers, "_renew", (("self.do(self._renew_parts(worker, _jobs(worker.leases)))", "pass"),)),
-            Edit(Delivery, "due", (("if state.bound and job in state.bound and", "if False and"),)),
+            Edit(Delivery, "due", (("if job in custody.bound and", "if False and"),)),
         ),
     ),
     _mutant(
@@ -695,7 +696,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a job with a key that moves is named by nobody", KEYS,
-        State, "note_departed", "self.departed.add(job.queue, job.alias, job.id, self.now)", "pass",
+        Aliases, "note_departed", "self.departed.add(job.queue, job.alias, job.id, now)", "pass",
     ),
     # Logs.
     _mutant(
@@ -767,7 +768,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what is given back stays with its consumer", LOGS,
-        Logs, "give_back", "self._back(unit, self._state.next_front())", "pass",
+        Logs, "give_back", "self._back(unit, self._state.numbers.next_front(self._state.wall))", "pass",
     ),
     _mutant(
         "events that are done are counted as available", LOGS,

@@ -244,7 +244,7 @@ class World:
         for record in self.disk:
             recovery.apply(decode_record(record))
         server.state.journaling = True
-        server.journal = [(JOB_ADDED, job) for job in server.state.jobs if job not in server.state.evictable]
+        server.journal = [(JOB_ADDED, job) for job in server.state.jobs if job not in server.state.custody.evictable]
         self.written = len(server.journal)
         self.records, self.turn = [], []
         check(server)

@@ -129,7 +129,7 @@ class Federation(Machine):
         self.moves = Moves(state, delivery)
         self._hungers: dict[bytes, Hunger] = {}
         self._arrivals: dict[bytes, Arrival] = {}
-        self.wants = Wants(state.wanted)
+        self.wants = Wants(state.demand.jobs)
         self.imports: int = 0  #: jobs that other nodes brought, some of them perhaps in vain
 
     def hears(self) -> dict[int, Hear]:
@@ -334,8 +334,8 @@ class Federation(Machine):
             self._bring(queue, sender, want)
 
     def give(self) -> None:
-        """Bring jobs of the queues in `state.giving` to the nodes that want them."""
-        giving = self._state.giving
+        """Bring jobs of the queues in `state.demand.giving` to the nodes that want them."""
+        giving = self._state.demand.giving
         while giving:
             queue = next(iter(giving))
             del giving[queue]
@@ -347,8 +347,8 @@ class Federation(Machine):
         """See at the end of the step what of a queue other nodes can have."""
         state = self._state
         queue = state.queues.by_name.get(name)
-        if queue is not None and name in state.wanted:
-            state.giving[queue] = None
+        if queue is not None and name in state.demand.jobs:
+            state.demand.giving[queue] = None
 
     def _bring(self, queue: Queue, node_id: bytes, want: Want) -> bool:
         """Bring a node jobs that it wants, if it can be reached; say whether others may get some, too."""

@@ -139,7 +139,7 @@ class Leaving(Timed, Machine):
         return (
             state.leaving
             and self._is_safe
-            and not state.pending
+            and not self._replication.pending
             and not self._on_their_way
             and not self._to_be_doubted
             and self._imports == self._federation.imports
@@ -150,8 +150,8 @@ class Leaving(Timed, Machine):
         state = self._state
         left, acks = 0, 0
         if state.leaving:
-            left = self._jobs_left if self._walks else len(state.jobs) - len(state.acked)
-            acks = len(state.acked)
+            left = self._jobs_left if self._walks else len(state.jobs) - len(state.custody.acked)
+            acks = len(state.custody.acked)
         return {
             "cluster_leaving": _yes(state.leaving),
             "cluster_leaving_jobs_left": str(max(left, len(self._on_their_way))),
@@ -294,7 +294,7 @@ class Leaving(Timed, Machine):
         if self._doubted and job.id not in self._looked_into:
             self._looked_into.add(job.id)
             if job.confirmed:
-                job.confirmed = self._state.holders(job.confirmed - self._doubted)
+                job.confirmed = self._state.shared.holders(job.confirmed - self._doubted)
 
     def _see_to_once(self, job: Job) -> bool:
         """Move a job that is delivered at most once and waits for its first delivery."""
@@ -302,7 +302,7 @@ class Leaving(Timed, Machine):
             return False
         if job.flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED):
             return True
-        if self._state.read_only:
+        if self._state.durability.read_only:
             return False  # the journal could not be told
         node_id = self._next_node()
         if node_id:
@@ -316,7 +316,7 @@ class Leaving(Timed, Machine):
         """Tell whether a node can be reached that has yet to hear that a job is done."""
         peers = self._state.peers
         confirmed = job.confirmed or frozenset()
-        others = peers.linked if not job.holders else self._state.others(job.holders)
+        others = peers.linked if not job.holders else self._state.shared.others(job.holders)
         return any(node_id in peers.linked and node_id not in confirmed for node_id in others)
 
     def _wanted_copies(self, job: Job) -> int:
@@ -356,7 +356,7 @@ class Leaving(Timed, Machine):
         for job in jobs:
             self._look_into(job)
             if job.options.retry_ms and job.confirmed is None:
-                job.confirmed = state.holders(frozenset((state.node_id,)))
+                job.confirmed = state.shared.holders(frozenset((state.node_id,)))
             self._sent(job)
         if jobs:
             state.send(node_id, (YOURJOBS, tuple(jobs), True))
@@ -406,7 +406,7 @@ class Leaving(Timed, Machine):
         left_ms = max(1, job.requeue_at - state.now)
         state.send(node_id, (ENQUEUE, job.id, WORK_SCOPE, left_ms))
         job.flags |= FLAG_QUEUED_BEFORE
-        self._delivery.put_off(job, state.now + left_ms + job.options.probe_ms + state.spread(SPREAD_MS))
+        self._delivery.put_off(job, state.now + left_ms + job.options.probe_ms + state.numbers.spread(SPREAD_MS))
 
 
 def _yes(value: bool) -> str:

@@ -44,7 +44,7 @@ from random import Random
 from typing import NamedTuple
 
 from disqued.core.model import messages
-from disqued.core.model.ids import JobIds, is_node_id
+from disqued.core.model.ids import is_node_id
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import (
     NODE_FAIL,
@@ -196,10 +196,7 @@ class Membership(Timed, Machine):
         self._banned.clear()
         self.twin = ""
         if hard:
-            state.node_id = b"%040x" % state.rng.getrandbits(160)
-            if state.endings is not None:
-                state.endings.become(state.wall, state.now, state.node_id)
-            state.ids = JobIds(state.node_id, b"%040x" % state.rng.getrandbits(160))
+            state.become(b"%040x" % state.numbers.rng.getrandbits(160))
         self._changed()
 
     def failure_reports(self, node_id: bytes) -> int | None:
@@ -384,7 +381,7 @@ class Membership(Timed, Machine):
             self._try(target, node_id, port)
 
     def _try(self, target: Target, expected: bytes, port: int) -> None:
-        shown_id = expected or b"%040x" % self._state.rng.getrandbits(160)
+        shown_id = expected or b"%040x" % self._state.numbers.rng.getrandbits(160)
         ends_at = self._state.now + max(self.timeout_ms, MEETING_MIN_MS)
         self._meetings[target] = _Meeting(expected, shown_id, port, ends_at)
         self._changed()
@@ -440,7 +437,7 @@ class Membership(Timed, Machine):
         if newcomer.linked:
             self._ping(newcomer)
         others = [peer for peer in self._peers.linked.values() if peer is not newcomer]
-        for peer in _draw(others, TOLD_AT_ONCE, self._state.rng):
+        for peer in _draw(others, TOLD_AT_ONCE, self._state.numbers.rng):
             self._ping(peer, newcomer)
 
     def on_fail(self, sender: bytes, message: Message) -> None:
@@ -498,7 +495,7 @@ class Membership(Timed, Machine):
             if max(map(len, others)) <= count:
                 told = self._gossip[receiver] = tuple(_rumour(peer) for peers in others for peer in peers)
                 return told
-        rng = self._state.rng
+        rng = self._state.numbers.rng
         drawn = [*_draw_others(failing, count, receiver, rng), *_draw_others(fine, count, receiver, rng)]
         return tuple(map(_rumour, drawn))
 
@@ -600,7 +597,9 @@ class Membership(Timed, Machine):
     def _ping_most_silent(self) -> None:
         asked = [peer for peer in self._peers.linked.values() if not peer.ping_sent_at]
         if asked:
-            self._ping(min(_draw(asked, ASKED_AT_ONCE, self._state.rng), key=lambda peer: (peer.pong_at, peer.id)))
+            self._ping(
+                min(_draw(asked, ASKED_AT_ONCE, self._state.numbers.rng), key=lambda peer: (peer.pong_at, peer.id))
+            )
 
     def _ping(self, peer: Peer, newcomer: Peer | None = None) -> None:
         """Ask a node whether it is there, and tell it of some others, of the newcomer in any case."""

@@ -42,7 +42,7 @@ class Events(Machine):
     @property
     def listens(self) -> bool:
         """Tell whether a client of this node listens."""
-        return self._state.node_id in self._state.listeners
+        return self._state.node_id in self._state.demand.listeners
 
     def set_listening(self, *, listens: bool) -> None:
         """Note whether clients of this node listen, and tell the other nodes when that has changed."""
@@ -50,9 +50,9 @@ class Events(Machine):
         if listens == self.listens:
             return
         if listens:
-            state.listeners[state.node_id] = None
+            state.demand.listeners[state.node_id] = None
         else:
-            del state.listeners[state.node_id]
+            del state.demand.listeners[state.node_id]
         for node_id in list(state.peers.linked):
             state.send(node_id, (messages.LISTEN, listens))
 
@@ -63,14 +63,14 @@ class Events(Machine):
 
     def greeted(self, node_id: bytes) -> None:
         """The link of a node to us is new: if somebody listens there it says so on it."""
-        self._state.listeners.pop(node_id, None)
+        self._state.demand.listeners.pop(node_id, None)
 
     def on_listen(self, sender: bytes, message: Message) -> None:
         """Hear whether clients of another node listen."""
         if message[1]:
-            self._state.listeners[sender] = None
+            self._state.demand.listeners[sender] = None
         else:
-            self._state.listeners.pop(sender, None)
+            self._state.demand.listeners.pop(sender, None)
 
     def on_event(self, sender: bytes, message: Message) -> None:
         """Hear what happened on another node."""
@@ -80,7 +80,7 @@ class Events(Machine):
 
     def tell(self, queue: bytes, kind: bytes, content: int | bytes) -> None:
         """Tell whoever listens, on any node."""
-        if self._state.listeners:
+        if self._state.demand.listeners:
             self._state.outbox.events.append(News(queue, kind, content))
 
     def collect(self) -> None:
@@ -98,7 +98,7 @@ class Events(Machine):
         queue, kind, content, audience = event
         text = content if isinstance(content, bytes) else b"%d" % content
         if audience == EVERYWHERE:
-            for node_id in state.listeners:
+            for node_id in state.demand.listeners:
                 if node_id != state.node_id:
                     state.send(node_id, (messages.EVENT, queue, kind, text))
         if audience in (EVERYWHERE, HERE_ALONE):

@@ -76,13 +76,13 @@ class Moves:
             self.part_with(job)
             return
         state.unite_holders(job, frozenset((state.node_id, node_id)))
-        self._delivery.put_off(job, state.now + job.options.probe_ms + state.spread(SPREAD_MS))
+        self._delivery.put_off(job, state.now + job.options.probe_ms + state.numbers.spread(SPREAD_MS))
         job.flags |= FLAG_GIVEN
 
     def part_with(self, job: Job) -> None:
         """Forget an at-most-once job that another node is to have: it moves as a whole."""
         job.additional_deliveries += 1
-        self._state.note_departed(job)
+        self._state.aliases.note_departed(job, self._state.now)
         self._state.finish(job)
 
     # Taking.
@@ -120,10 +120,10 @@ class Moves:
         job.requeue_at = state.now + retry_ms if retry_ms else 0
         state.note(ENQUEUE, job, who=giver)
         self._delivery.enqueue_new(job, state.queue(job.queue))
-        if state.listeners:
+        if state.demand.listeners:
             # It was announced to all where it came into being; who listens here may have asked for it.
             state.outbox.events[-1] = News(job.queue, WORK, 1, HERE_ALONE)
-        for node_id in state.others(job.holders or frozenset()):
+        for node_id in state.shared.others(job.holders or frozenset()):
             if node_id != giver:
                 state.send(node_id, (messages.QUEUED, job.id, WORK_SCOPE, messages.AS_BEFORE))
 

@@ -11,8 +11,11 @@ not brought jobs asks again.
 Times are integer milliseconds.
 """
 
-from typing import Any
+from typing import TypeVar
 
+from disqued.core.model.queues import Queue
+
+Entry = TypeVar("Entry")
 LIVES_MS = 35_000  #: longer than the longest time between two broadcasts
 WANT_COST = 400  #: bytes of a want without its name: object, places in the tables
 NODE_BYTES_MAX = 1 << 20
@@ -28,6 +31,32 @@ class Want:
         self.count: int = count
         self.waits: bool = waits  #: consumers wait for them; False: some may come again
         self.until: int = until  #: when it is forgotten
+
+
+class EntryWant:
+    """Another node has consumers of a group that want entries of a stream."""
+
+    __slots__ = ("is_told", "until")
+
+    def __init__(self, until: int) -> None:
+        self.until: int = until  #: when it is forgotten
+        self.is_told: bool = False  #: the node knows that there are some
+
+
+class Demand:
+    """What other nodes want of this one."""
+
+    __slots__ = ("entries", "giving", "jobs", "listeners")
+
+    def __init__(self) -> None:
+        #: Queues that consumers of other nodes want jobs of: {name: {node id: want}}; kept by `federation`.
+        self.jobs: dict[bytes, dict[bytes, Want]] = {}
+        #: Streams that consumers of other nodes want entries of: {queue: {group: {node id: want}}}; kept by `readers`.
+        self.entries: dict[bytes, dict[bytes, dict[bytes, EntryWant]]] = {}
+        #: Ids of the nodes, this one too, on which somebody listens to events; kept by `notifications`.
+        self.listeners: dict[bytes, None] = {}
+        #: Queues that got jobs which other nodes want; served at the end of the step, after the own consumers.
+        self.giving: dict[Queue, None] = {}
 
 
 class Wants:
@@ -118,7 +147,7 @@ def _cost(name: bytes) -> int:
     return WANT_COST + len(name)
 
 
-def _take_out(table: dict[bytes, dict[bytes, Any]], key: bytes, inner: bytes) -> None:
+def _take_out(table: dict[bytes, dict[bytes, Entry]], key: bytes, inner: bytes) -> None:
     """Take an entry out of a table of tables, and its table when that is empty then."""
     entries = table[key]
     del entries[inner]

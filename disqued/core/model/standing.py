@@ -9,7 +9,7 @@ TOLD_AGAIN_MS = 100  #: between two answers to a node that goes on to send what 
 def own_flags(state: State) -> int:
     """Return the NODE_... bits of this node."""
     flags = NODE_LEAVING if state.leaving else 0
-    return flags | NODE_FULL if state.memory.is_low or state.read_only else flags
+    return flags | NODE_FULL if state.memory.is_low or state.durability.read_only else flags
 
 
 def tell_flags(state: State, node_id: bytes) -> None:

@@ -30,6 +30,7 @@ from typing import Any, Final
 
 from disqued.core.model.job import Job
 from disqued.core.model.outbox import GONE_DELETED, GONE_EVICTED, GONE_EXPIRED, GONE_REFUSED
+from disqued.core.model.queues import Client
 
 ADD: Final = 0
 REPLICATE: Final = 1
@@ -131,6 +132,26 @@ class Trail:
     def is_news(self) -> bool:
         """Tell at the end of a step whether somebody should come for what is there."""
         raise NotImplementedError
+
+
+class Traces:
+    """Who takes what happens on a node, and who makes it happen."""
+
+    __slots__ = ("actor", "ahead_ms", "endings", "full")
+
+    def __init__(self) -> None:
+        self.full: Trail | None = None  #: takes everything, for the event log; None = nobody wants it
+        self.endings: Trail | None = None  #: the same, or one that takes how jobs end
+        #: Who makes this step happen: a client, whom its connection names, or the id of a node; None = time does.
+        self.actor: Client | None = None
+        #: What the wall clock was ahead of the monotonic one when it was looked at last.
+        self.ahead_ms: int = 0
+
+    def note_clock(self, wall: int, now: int) -> None:
+        """Note that the wall clock was set since the last look, if there was one: spans across it are not known."""
+        before_ms, self.ahead_ms = self.ahead_ms, wall - now
+        if self.full is not None and before_ms:
+            self.full.tell(CLOCK, wall, now, word=AHEAD if self.ahead_ms > before_ms else BACK)
 
 
 #: Kinds of notes beside those above: moments, and another id.

@@ -42,10 +42,13 @@ class Piece:
 class Unfinished(Timed):
     """All the work that has been begun and not finished; on the schedule while there is any."""
 
-    __slots__ = ("_awaited", "_pieces")
+    __slots__ = ("_awaited", "_pieces", "effort", "freed")
 
     def __init__(self) -> None:
         self.awake_at = 0
+        #: Work of this tick beyond one thing for each deadline, in units of about a tenth of a microsecond.
+        self.effort: int = 0
+        self.freed: list[bytes] = []  #: large bodies that are let go of in ticks of their own
         self._pieces: deque[Piece] = deque()
         self._awaited: dict[Client, Piece] = {}  #: by the client that is blocked until it is done
 

@@ -80,7 +80,7 @@ class Facts(Timed, Machine):
         others: set[bytes] = set()
         for log in self._all_logs():
             for holders in {event.holders for event in log if event.holders}:
-                others.update(self._state.others(holders))
+                others.update(self._state.shared.others(holders))
         if others:
             self._logs.arbiters.unheard = frozenset(others)
             self._look_again()
@@ -226,7 +226,7 @@ class Facts(Timed, Machine):
                 facts.append(fact)
                 size += sum(map(len, fact.done)) + sum(len(lease.scope) for lease in fact.leases)
         last = this.at == len(this.events)
-        number = state.next_number()
+        number = state.numbers.next_number()
         if state.send(this.node_id, (FACTS, number, tuple(facts), last)):
             self._await(this, number, this.patience_ms)
         else:
@@ -253,7 +253,7 @@ class Facts(Timed, Machine):
         missing: list[bytes] = []
         for fact in facts:
             event = state.jobs.get(fact.job_id)
-            if event is None and fact.job_id in state.ended:
+            if event is None and fact.job_id in state.custody.ended:
                 state.send(sender, (DELJOB, fact.job_id))
             elif not isinstance(event, Event):
                 missing.append(fact.job_id)
@@ -301,7 +301,7 @@ class Facts(Timed, Machine):
     def on_gotjob(self, sender: bytes, message: Message) -> None:
         """Hear that a node holds a copy; of an event that is not here, as a start has taken it, it is to know that."""
         job_id = message[1]
-        if self._state.jobs.get(job_id) is None and job_id not in self._state.ended:
+        if self._state.jobs.get(job_id) is None and job_id not in self._state.custody.ended:
             self._state.send(sender, (MISSING, 0, (job_id,)))
 
     def flushing(self) -> None:

@@ -181,7 +181,7 @@ class Logs(Machine):
         state = self._state
         if queue.pause & PAUSE_OUT:
             return
-        if log.waiting or queue.name in state.interested:
+        if log.waiting or queue.name in state.demand.entries:
             state.ready[queue] = None
 
     # Events go to consumers.
@@ -201,7 +201,7 @@ class Logs(Machine):
         if queue.pause & PAUSE_OUT:
             return taken
         state = self._state
-        if not lease_ms and state.read_only:
+        if not lease_ms and state.durability.read_only:
             raise JournalFailed
         while len(taken) < count and size < FETCHED_BYTES:
             try:
@@ -228,7 +228,7 @@ class Logs(Machine):
         if unit.deliveries:
             state.counters.redelivered += 1
         unit.deliveries += 1
-        state.note(DELIVER, unit, span_ms=waited_ms, who=state.actor, word=b"" if lease_ms else ONCE)
+        state.note(DELIVER, unit, span_ms=waited_ms, who=state.trace.actor, word=b"" if lease_ms else ONCE)
         if worker is not None:
             worker.started += 1
             unit.bind(worker, state.now)
@@ -318,7 +318,7 @@ class Logs(Machine):
             else:
                 self._serving[queue] = False
                 self._state.work(self._serve_on(queue, parts))
-        if queue.name in self._state.interested:
+        if queue.name in self._state.demand.entries:
             self.offered[queue] = None
 
     def _serve_on(self, queue: Queue, parts: Parts) -> Parts:
@@ -433,10 +433,10 @@ class Logs(Machine):
 
     def give_back(self, unit: GroupUnit) -> None:
         """A consumer gives a unit back, before its time is over: its group can have it before all others."""
-        self._state.note(NACK, unit, who=self._state.actor)
+        self._state.note(NACK, unit, who=self._state.trace.actor)
         unit.nacks += 1
         self._state.counters.nacked += 1
-        self._back(unit, self._state.next_front())
+        self._back(unit, self._state.numbers.next_front(self._state.wall))
         self._note_lease(unit)
 
     def returned(self, unit: LogUnit) -> bool:
@@ -451,7 +451,7 @@ class Logs(Machine):
             return False
         if unit.group.units.get(unit.event) is not unit:
             return False  # its group has begun anew
-        self._return(unit, self._state.next_front())
+        self._return(unit, self._state.numbers.next_front(self._state.wall))
         self._note_lease(unit)
         return True
 
@@ -514,7 +514,7 @@ class Logs(Machine):
             queue.acked += 1
         if unit.worker is not None:
             unit.worker.done += 1
-        state.note_end(ACK, unit, span_ms=flight_ms, who=state.actor)
+        state.note_end(ACK, unit, span_ms=flight_ms, who=state.trace.actor)
         self.finish(unit.group, unit.event)
         return True
 
@@ -565,7 +565,7 @@ class Logs(Machine):
         if read_scope(scope) is None or not self.note_done(event, scope):
             return
         state.note_end(ACK, OfGroup(event, scope), who=sender, word=PEER)
-        for node_id in state.others(event.holders or frozenset()):
+        for node_id in state.shared.others(event.holders or frozenset()):
             if node_id not in holders and node_id != sender:
                 state.send(node_id, (SETACK, event.id, scope, False, event.holders))
 

@@ -76,7 +76,7 @@ class Arbiters:
     def _those_there(self, holders: frozenset[bytes], absent: frozenset[bytes]) -> tuple[bytes, ...]:
         """Of these holders, and this node, those that count."""
         state = self._state
-        others = [node_id for node_id in state.others(holders) if node_id not in absent]
+        others = [node_id for node_id in state.shared.others(holders) if node_id not in absent]
         there = [*filter(self._can_be_reached, others), state.node_id]
         staying = [node_id for node_id in there if not self._is_leaving(node_id)]
         if len(self._candidates) >= SETS_KEPT:

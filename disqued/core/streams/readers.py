@@ -26,6 +26,7 @@ Times are integer milliseconds.
 
 from typing import Final
 
+from disqued.core.model.demand import EntryWant
 from disqued.core.model.groups import Behind, Group
 from disqued.core.model.job import KIND_LOG, RETRY_NEVER_MS, WORK_SCOPE, Unit
 from disqued.core.model.machine import Acts, Hear, Machine, on
@@ -44,16 +45,6 @@ AGAIN_MS: Final = 15_000  #: between two times that others are told of a want th
 LIVES_MS: Final = 2 * AGAIN_MS + 5_000  #: how long the want of another node is remembered that is not told again
 LINGER_MS: Final = 5_000  #: how long others go on to tell what they have, when nobody waits any more
 WANTS_OF_NODE: Final = 10_000  #: that are remembered
-
-
-class Want:
-    """Another node has consumers of a group that want events."""
-
-    __slots__ = ("is_told", "until")
-
-    def __init__(self, until: int) -> None:
-        self.until: int = until  #: when it is forgotten
-        self.is_told: bool = False  #: the node knows that there are some
 
 
 class Thirst(Timed):
@@ -220,7 +211,7 @@ class Readers(Machine):
         return True
 
     def _take(self, thirst: Thirst, waiter: GroupWaiter, form: EventForm, node_id: bytes) -> None:
-        number = self._state.next_number()
+        number = self._state.numbers.next_number()
         count = min(form.count, JOBS_PER_MESSAGE)
         message = (TAKE, thirst.queue, thirst.group, number, count, form.lease_ms, form.strict)
         if self._state.send(node_id, message):
@@ -267,7 +258,7 @@ class Readers(Machine):
         if not events:
             thirst.sources.pop(sender, None)
             self._serve(thirst)
-        elif state.blocked.get(waiter.client) is waiter:
+        elif state.waiting.blocked.get(waiter.client) is waiter:
             form = waiter.form
             assert isinstance(form, EventForm)
             units = self._units(thirst.queue, sender, scope, events)
@@ -296,7 +287,7 @@ class Readers(Machine):
     def _units(
         self, queue: bytes, giver: bytes, scope: bytes, events: tuple[tuple[bytes, bytes], ...]
     ) -> list[GivenUnit]:
-        options = self._state.options(1, RETRY_NEVER_MS, 0, 1, KIND_LOG)
+        options = self._state.shared.options(1, RETRY_NEVER_MS, 0, 1, KIND_LOG)
         units = []
         for job_id, body in events:
             self._given += 1
@@ -324,14 +315,14 @@ class Readers(Machine):
         want.is_told = has_some
         state.send(sender, (HAVE, name, group_name, has_some))
 
-    def _note(self, node_id: bytes, name: bytes, group_name: bytes) -> Want:
+    def _note(self, node_id: bytes, name: bytes, group_name: bytes) -> EntryWant:
         wants = self._of_node.setdefault(node_id, {})
         if len(wants) >= WANTS_OF_NODE:
             self._forget(node_id, *next(iter(wants)))
             wants = self._of_node.setdefault(node_id, {})
         wants[name, group_name] = None
-        want = Want(self._state.now + LIVES_MS)
-        self._state.interested.setdefault(name, {}).setdefault(group_name, {})[node_id] = want
+        want = EntryWant(self._state.now + LIVES_MS)
+        self._state.demand.entries.setdefault(name, {}).setdefault(group_name, {})[node_id] = want
         return want
 
     def _forget(self, node_id: bytes, name: bytes, group_name: bytes) -> None:
@@ -341,12 +332,12 @@ class Readers(Machine):
         del wants[name, group_name]
         if not wants:
             del self._of_node[node_id]
-        groups = self._state.interested[name]
+        groups = self._state.demand.entries[name]
         del groups[group_name][node_id]
         if not groups[group_name]:
             del groups[group_name]
         if not groups:
-            del self._state.interested[name]
+            del self._state.demand.entries[name]
 
     def offer(self) -> None:
         """Tell the nodes that want events that there are some."""
@@ -354,12 +345,12 @@ class Readers(Machine):
         while offered:
             queue = next(iter(offered))
             del offered[queue]
-            if queue.name in self._state.interested:
+            if queue.name in self._state.demand.entries:
                 self._offer(queue)
 
     def _offer(self, queue: Queue) -> None:
         state = self._state
-        for group_name, wants in list(state.interested[queue.name].items()):
+        for group_name, wants in list(state.demand.entries[queue.name].items()):
             eager = [(node_id, want) for node_id, want in wants.items() if not want.is_told]
             if not eager or not self._logs.has_event(queue, group_name):
                 continue
@@ -372,7 +363,7 @@ class Readers(Machine):
     def on_take(self, sender: bytes, message: Message) -> None:
         """Let a consumer of another node have events."""
         _, name, group_name, number, _, _, _ = message
-        want = self._state.interested.get(name, {}).get(group_name, {}).get(sender)
+        want = self._state.demand.entries.get(name, {}).get(group_name, {}).get(sender)
         if want is None:
             want = self._note(sender, name, group_name)
         want.is_told = False
@@ -419,7 +410,7 @@ class Readers(Machine):
         """Tell a node that has just become reachable what consumers wait for."""
         if not self.can_ask:
             return
-        for waiter in self._state.blocked.values():
+        for waiter in self._state.waiting.blocked.values():
             if isinstance(waiter, GroupWaiter):
                 for group in waiter.groups:
                     self._come_back(self._thirst(group.log.queue, group.name))

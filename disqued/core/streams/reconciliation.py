@@ -116,7 +116,7 @@ class Settling(Machine):
                 count += outcome == OUTCOME_DONE
         if not elsewhere:
             return count
-        number = state.next_number()
+        number = state.numbers.next_number()
         this = self._open[number] = Settlement(
             client, number, verb, queue=queue, group=group, deadline_at=state.now + self.patience_ms
         )
@@ -125,7 +125,7 @@ class Settling(Machine):
         for job_id in elsewhere:
             this.open[job_id] = set()
             this.asked[job_id] = set()
-        state.wait(client, this)
+        state.waiting.add(client, this)
         self._ask(this, list(this.open))
         return None
 
@@ -139,7 +139,7 @@ class Settling(Machine):
         state = self._state
         event = state.jobs.get(job_id)
         if not isinstance(event, Event):
-            return OUTCOME_REFUSED if event is not None or job_id in state.ended else OUTCOME_UNKNOWN
+            return OUTCOME_REFUSED if event is not None or job_id in state.custody.ended else OUTCOME_UNKNOWN
         unit = self._logs.unit(queue, group, job_id)
         if event.elsewhere and not self._is_own(unit):
             return OUTCOME_LATER
@@ -308,7 +308,7 @@ class Settling(Machine):
         """Nobody waits for this any more."""
         del self._open[this.number]
         self._state.schedule.cancel(this)
-        self._state.wait_no_more(this.client, this)
+        self._state.waiting.remove(this.client, this)
 
     # Consumers of other nodes.
 
@@ -318,7 +318,7 @@ class Settling(Machine):
         if verb == UNSEEN:
             self._take_back(group, ids)
             return
-        if self._state.read_only:
+        if self._state.durability.read_only:
             # What is decided now would be forgotten in a crash.
             outcomes = tuple((job_id, OUTCOME_LATER) for job_id in ids)
         else:

@@ -32,11 +32,15 @@ from disqued.core.model.queues import Queue
 from disqued.core.model.registry import Registry
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
+from disqued.core.model.units import GroupUnit
 
 KEPT_MS = 300_000  #: how long a beginning is to be known, at least, that matters to the node that tells of it
 TOLD_PER_PART = 500  #: groups whose beginning a node is told of in one go
 FORGOTTEN_PER_PART = 500  #: events of a flush that are let go of in one go, some milliseconds' work
-FORGOTTEN_EFFORT = 20_000  #: or fewer, of which groups have much: see `State.effort`
+BEGINNINGS_AT_ONCE = 200  #: groups that are forgotten where they began
+ENDED_AT_ONCE = 500  #: units of a group that has begun anew, some milliseconds' work
+FORGOTTEN_EFFORT = 20_000  #: or fewer, of which groups have much: see `Unfinished.effort`
+_DONE = object()
 
 
 class Beginnings:
@@ -66,7 +70,7 @@ class Beginnings:
         ended = group.merge(epoch, floor)
         if ended is None:
             return False
-        state.end_units(group, ended)
+        self._end(group, ended)
         group.since = state.now
         if state.journaling:
             state.outbox.journal.append((GROUP, log.queue, group.scope, tuple(sorted(group.floor.items()))))
@@ -77,14 +81,68 @@ class Beginnings:
         """Hear that it means nothing any more where a group began."""
         group = log.groups.get(name)
         if group is not None:
-            self._state.end_units(group, group.forget())
+            self._end(group, group.forget())
             log.let_go(group)
 
     def floor_now(self, log: Log) -> Floor:
         """All events that this node knows of, and could know of, at this moment."""
         floor = dict(log.seen)
-        floor[self._state.node_id[:8]] = self._state.last_ctime
+        floor[self._state.node_id[:8]] = self._state.numbers.last_ctime
         return floor
+
+    def _end(self, group: Group, units: list[GroupUnit]) -> None:
+        """Take the units of a group that has begun anew from those who have them; very many bit by bit."""
+        parts = self._end_parts(group, units, self._state.jobs)
+        if next(parts, _DONE) is not _DONE:
+            self._state.work(parts)
+
+    def _end_parts(self, group: Group, units: list[GroupUnit], jobs: Registry) -> Parts:
+        # After a flush of the whole node there is nothing to take them from.
+        while self._state.jobs is jobs:
+            for unit in units[-ENDED_AT_ONCE:]:
+                unit.unlink()
+                unit.unbind()
+                self._state.schedule.cancel(unit)
+            del units[-ENDED_AT_ONCE:]
+            if not group.forget_left(ENDED_AT_ONCE) and not units:
+                return
+            yield
+
+    def forget_unneeded(self, log: Log) -> None:
+        """Forget where groups began when it matters no more, here and, as they were asked the last time, to others."""
+        if log.forget_horizon(self._state.now) and self._state.journaling:
+            self._state.outbox.journal.append((GROUP, log.queue, WORK_SCOPE, ()))
+        state = self._state
+        unneeded = log.unneeded(state.now, forgets=not state.peers.is_one_away)
+        parts = self._forget_unneeded(log, unneeded, state.jobs)
+        if next(parts, _DONE) is not _DONE:
+            self._state.work(parts)
+        log.forget_searches()
+
+    def _forget_unneeded(self, log: Log, groups: list[Group], jobs: Registry) -> Parts:
+        for count, group in enumerate(groups, 1):
+            # Between two parts it may have come to matter, or everything may have been flushed.
+            if self._state.jobs is not jobs:
+                return
+            if group in log.begun and not log.needs(group, self._state.now):
+                self._forget_one(log, group)
+            if count % BEGINNINGS_AT_ONCE == 0:
+                yield
+
+    def _forget_one(self, log: Log, group: Group) -> None:
+        scope, asks = group.scope, not group.is_asked and len(self._state.peers.linked) > 0
+        group.is_asked = True
+        if not asks:
+            self._forget_beginning(group)
+        for node_id in list(self._state.peers.linked):
+            self._state.send(node_id, (BEGIN, log.queue, scope, {}, 0, asks))
+
+    def _forget_beginning(self, group: Group) -> None:
+        """Forget where a group began."""
+        self._end(group, group.forget())
+        if self._state.journaling:
+            self._state.outbox.journal.append((GROUP, group.log.queue, group.scope, ()))
+        group.log.let_go(group)
 
     # Flushes.
 
@@ -127,13 +185,13 @@ class Beginnings:
     def _let_go_flushed(self, log: Log, jobs: Registry) -> Parts:
         state = self._state
         events: list[Unit] = [*log.events.listed(), *log.delayed]
-        state.effort = 0
+        state.unfinished.effort = 0
         for event in events:
             assert isinstance(event, Event)
-            if state.effort >= FORGOTTEN_EFFORT:
+            if state.unfinished.effort >= FORGOTTEN_EFFORT:
                 yield
-                state.effort = 0
-            state.effort += FORGOTTEN_EFFORT // FORGOTTEN_PER_PART
+                state.unfinished.effort = 0
+            state.unfinished.effort += FORGOTTEN_EFFORT // FORGOTTEN_PER_PART
             if state.jobs is jobs and jobs.get(event.id) is event and log.is_flushed(event):
                 state.forget(event, GONE_DELETED)
         yield
@@ -180,7 +238,7 @@ class Beginnings:
             return
         log = state.log(name)
         # This node may have lost what it made until then, and its clock may have gone back.
-        state.stamp_behind(floor.get(state.node_id[:8], 0))
+        state.numbers.stamp_behind(floor.get(state.node_id[:8], 0), state.wall)
         if asks:
             floor = dict(floor)
             raise_floor(floor, self.floor_now(log))
@@ -204,7 +262,7 @@ class Beginnings:
             else:
                 self._tell_all(self.of_group(log, group))
         elif not asks:
-            state.forget_beginning(group)
+            self._forget_beginning(group)
 
     def _hear_of_flush(self, log: Log, floor: Floor, left_ms: int) -> Message:
         parts = self.merge_horizon(log, floor)

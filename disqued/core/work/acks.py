@@ -123,7 +123,7 @@ class Acks(Machine):
             raise WrongType
         if job.state == WAIT_REPL:
             self._replication.settle(job)
-        self._count(job, self._state.actor)
+        self._count(job, self._state.trace.actor)
         if job.flags & FLAG_CAME_BACK:
             self._mistrust(job)
         if job.holders is None:
@@ -148,7 +148,7 @@ class Acks(Machine):
             raise WrongType
         if job.state != ACKED:
             state.counters.fast_acked += 1
-            self._count(job, state.actor, FAST)
+            self._count(job, state.trace.actor, FAST)
         if job.state == WAIT_REPL:
             self._replication.refuse(job)
             return True
@@ -166,15 +166,15 @@ class Acks(Machine):
         else:
             if job.options.kind and job.holders:
                 self._state.tell(job, (DELJOB, job_id))
-                self._state.ended.add(job_id)
+                self._state.custody.ended.add(job_id)
             self._state.forget(job, GONE_DELETED)
         return True
 
     def _note_unknown(self, job_id: bytes, word: bytes) -> None:
         """Leave a word in the trail of the ack of a job that this node does not know."""
         state = self._state
-        if state.endings is not None:
-            state.endings.tell(ACK, state.wall, state.now, job_id, who=state.actor, word=word)
+        if state.trace.endings is not None:
+            state.trace.endings.tell(ACK, state.wall, state.now, job_id, who=state.trace.actor, word=word)
 
     def _count(self, job: Job, who: Client | bytes | None, word: bytes = b"") -> None:
         """Count an ack, and how long the consumer had the job, if this node knows it to be with one."""
@@ -183,8 +183,8 @@ class Acks(Machine):
         requeue_at = job.requeue_at
         if requeue_at and job.flags & FLAG_LEASED:
             span_ms = job.options.retry_ms
-            if state.spans:
-                span_ms = state.spans.get(job, span_ms)
+            if state.custody.spans:
+                span_ms = state.custody.spans.get(job, span_ms)
             flight_ms = state.now - requeue_at + span_ms
             if flight_ms < 0:
                 flight_ms = 0
@@ -193,16 +193,16 @@ class Acks(Machine):
         else:
             flight_ms = -1
             counters.acked_untimed += 1
-        if state.endings is not None:
+        if state.trace.endings is not None:
             if word or job.nacks or job.additional_deliveries:
                 state.note_end(ACK, job, span_ms=flight_ms, who=who, word=word)
-            elif state.trail is not None:
-                state.trail.ack(job, flight_ms)
+            elif state.trace.full is not None:
+                state.trace.full.ack(job, flight_ms)
             else:
-                state.endings.act(state.wall, state.now, who)
-                state.endings.ack(job, flight_ms)
-        if state.bound:
-            worker = state.bound.get(job)
+                state.trace.endings.act(state.wall, state.now, who)
+                state.trace.endings.ack(job, flight_ms)
+        if state.custody.bound:
+            worker = state.custody.bound.get(job)
             if worker is not None:
                 worker.done += 1
         queue = state.queues.by_name.get(job.queue)
@@ -240,10 +240,10 @@ class Acks(Machine):
         state = self._state
         done.state = ACKED
         done.requeue_at = 0
-        done.confirmed = state.holders(frozenset((state.node_id,)))
+        done.confirmed = state.shared.holders(frozenset((state.node_id,)))
         state.enter(done)
-        state.acked[done] = 0
-        state.evictable[done] = None
+        state.custody.acked[done] = 0
+        state.custody.evictable[done] = None
 
     def _keep_dummy(self, job_id: bytes) -> None:
         """Remember that a job is done that this node does not hold, as long as the job may live.
@@ -259,7 +259,7 @@ class Acks(Machine):
             for node_id in sorted(state.peers.linked):
                 state.send(node_id, (SETACK, job_id, WORK_SCOPE, False, _UNKNOWN))
             return
-        done = Job(job_id, b"", b"", state.wall * 1_000_000, state.options(ttl_ms, RETRY_MIN_MS, 0, 1))
+        done = Job(job_id, b"", b"", state.wall * 1_000_000, state.shared.options(ttl_ms, RETRY_MIN_MS, 0, 1))
         done.expires_at = state.now + ttl_ms
         done.holders = _UNKNOWN
         self._keep(done)
@@ -277,8 +277,8 @@ class Acks(Machine):
     def _ask(self, job: Job) -> None:
         """Send SETACK to those who have not said that they know, and set the time of the next attempt."""
         state = self._state
-        attempt = min(state.acked[job] + 1, ATTEMPTS_COUNTED)
-        state.acked[job] = attempt
+        attempt = min(state.custody.acked[job] + 1, ATTEMPTS_COUNTED)
+        state.custody.acked[job] = attempt
         missing = self._missing(job)
         if not missing:
             self._collect(job)
@@ -289,9 +289,9 @@ class Acks(Machine):
 
     def _put_off(self, job: Job) -> None:
         state = self._state
-        period_ms = min(RETRY_MIN_MS << max(0, state.acked[job] - 1), RETRY_MAX_MS)
+        period_ms = min(RETRY_MIN_MS << max(0, state.custody.acked[job] - 1), RETRY_MAX_MS)
         # Centred, so that the mean period stays the one in the manual.
-        at = state.now + period_ms + state.spread(RETRY_SPREAD_MS) - RETRY_SPREAD_MS // 2
+        at = state.now + period_ms + state.numbers.spread(RETRY_SPREAD_MS) - RETRY_SPREAD_MS // 2
         state.schedule.move(job, min(at, job.expires_at))
 
     def _missing(self, job: Job) -> list[bytes]:
@@ -300,11 +300,11 @@ class Acks(Machine):
         confirmed = job.confirmed or _UNKNOWN
         if not job.holders:
             return [node_id for node_id in sorted(state.peers.by_id) if node_id not in confirmed]
-        patient = state.acked[job] < STRANGERS_GIVEN_UP
+        patient = state.custody.acked[job] < STRANGERS_GIVEN_UP
         peers = state.peers
         return [
             node_id
-            for node_id in state.others(job.holders)
+            for node_id in state.shared.others(job.holders)
             if node_id not in confirmed and node_id not in peers.forgotten and (patient or node_id in peers.by_id)
         ]
 
@@ -313,7 +313,7 @@ class Acks(Machine):
 
         Not if this node would not know any more after a crash.
         """
-        if self._state.read_only:
+        if self._state.durability.read_only:
             self._put_off(job)
             return
         self._tell(job, forgot)
@@ -322,14 +322,14 @@ class Acks(Machine):
     def _tell(self, job: Job, forgot: bytes = b"") -> None:
         """Let those who may hold a job forget it."""
         state = self._state
-        for node_id in state.others(job.holders or _UNKNOWN):
+        for node_id in state.shared.others(job.holders or _UNKNOWN):
             if node_id != forgot:
                 state.send(node_id, (DELJOB, job.id))
 
     def link_opened(self, node_id: bytes) -> None:
         """Ask a node again that could not be asked, or could not answer: a link has opened, whoever's it is."""
-        if self._state.acked and node_id in self._state.peers.linked:
-            this = self._rounds[node_id] = _Round(list(self._state.acked))
+        if self._state.custody.acked and node_id in self._state.peers.linked:
+            this = self._rounds[node_id] = _Round(list(self._state.custody.acked))
             self._state.work(self._go_on(node_id, this))
 
     def greeted(self, node_id: bytes) -> None:
@@ -358,18 +358,18 @@ class Acks(Machine):
         state = self._state
         this.awaited = b""
         for job in jobs:
-            if job not in state.acked:
+            if job not in state.custody.acked:
                 continue
             missing = self._missing(job)
             if node_id not in missing:
                 continue
-            state.acked[job] = 0
+            state.custody.acked[job] = 0
             if self._is_ours_to_ask(job):
                 state.say_done(node_id, job, last=len(missing) == 1)
                 self._put_off(job)
                 this.awaited = this.awaited or job.id
             else:
-                again_at = state.now + LEFT_TO_OTHERS_MS + state.spread(LEFT_TO_OTHERS_MS)
+                again_at = state.now + LEFT_TO_OTHERS_MS + state.numbers.spread(LEFT_TO_OTHERS_MS)
                 state.schedule.move(job, min(again_at, job.expires_at))
         this.waits_until = state.now + ANSWER_MS
         return bool(this.awaited)
@@ -387,7 +387,9 @@ class Acks(Machine):
         if not missing or not all(map(self._is_asked_in_a_round, missing)):
             return False
         state = self._state
-        state.schedule.move(job, min(state.now + LEFT_TO_ROUND_MS + state.spread(LEFT_TO_ROUND_MS), job.expires_at))
+        state.schedule.move(
+            job, min(state.now + LEFT_TO_ROUND_MS + state.numbers.spread(LEFT_TO_ROUND_MS), job.expires_at)
+        )
         return True
 
     def _is_asked_in_a_round(self, node_id: bytes) -> bool:
@@ -404,7 +406,8 @@ class Acks(Machine):
         state = self._state
         linked, own = state.peers.linked, state.node_id
         return not any(
-            other in linked and comes_first(other, own, job.id) for other in state.others(job.confirmed or _UNKNOWN)
+            other in linked and comes_first(other, own, job.id)
+            for other in state.shared.others(job.confirmed or _UNKNOWN)
         )
 
     # Messages.
@@ -429,7 +432,7 @@ class Acks(Machine):
         if job.state != ACKED:
             self._note_heard(job, sender)
         state.add_holders(job, holders | {state.node_id})
-        if last and not state.read_only and holders >= (job.holders or _UNKNOWN) - {state.node_id}:
+        if last and not state.durability.read_only and holders >= (job.holders or _UNKNOWN) - {state.node_id}:
             # Everybody knows now: this node has nothing to keep, and nobody to keep it for.
             self._leave(job, sender)
             state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
@@ -443,7 +446,7 @@ class Acks(Machine):
                 self._ask(job)
         if holders:
             self._confirm(job, sender)
-        if not state.read_only:
+        if not state.durability.read_only:
             state.send(sender, (GOTACK, job_id, scope, True, job.holders))
             if holders and not self._missing(job):
                 # Everybody knows, this node the last: nobody asks it any more.
@@ -453,7 +456,7 @@ class Acks(Machine):
         """Take note of an ack that another node tells of."""
         self._state.counters.acks_heard += 1
         state = self._state
-        if state.listeners and job in state.bound:
+        if state.demand.listeners and job in state.custody.bound:
             # The worker that has it hears so.
             state.outbox.events.append(News(job.queue, CANCEL, process_of(job), HERE_ALONE))
         self._count(job, sender, PEER)
@@ -472,7 +475,7 @@ class Acks(Machine):
         """Hear that a job is done that is not known here: it has ended, or our copy of it is still under way."""
         state = self._state
         if state.node_id in holders and state.jobs.get(job_id) is None:
-            state.ended.add(job_id)
+            state.custody.ended.add(job_id)
         state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
 
     def on_gotack(self, sender: bytes, message: Message) -> None:
@@ -496,7 +499,7 @@ class Acks(Machine):
     def _confirm(self, job: Job, node_id: bytes) -> None:
         confirmed = job.confirmed or _UNKNOWN
         if node_id not in confirmed:
-            job.confirmed = self._state.holders(confirmed | {node_id})
+            job.confirmed = self._state.shared.holders(confirmed | {node_id})
 
     def on_deljob(self, sender: bytes, message: Message) -> None:
         """Forget a job because another node says so: it is done everywhere, or was refused."""
@@ -511,7 +514,7 @@ class Acks(Machine):
             self._state.forget(job, GONE_DELETED)
             # One with a key may have been promised by another node: then it has not ended.
             if job.options.retry_ms and not _is_keyed(job):
-                self._state.ended.add(job.id)
+                self._state.custody.ended.add(job.id)
 
     def _is_promised(self, job: Job) -> bool:
         """Tell whether a producer may count on this copy, as another node told it the id that its key stands for.

@@ -59,9 +59,9 @@ class Copies:
         """
         state = self._state
         left_ms = min(stored.expires, stored.ttl_ms)
-        if left_ms <= 0 or (stored.id in state.ended if stored.retry_ms else self.came_before(stored)):
+        if left_ms <= 0 or (stored.id in state.custody.ended if stored.retry_ms else self.came_before(stored)):
             return None
-        state.stamp_behind(stored.ctime)
+        state.numbers.stamp_behind(stored.ctime, state.wall)
         options = self._options_of(stored)
         queue = state.queues.by_name.get(stored.queue)
         name = stored.queue if queue is None else queue.name
@@ -83,7 +83,7 @@ class Copies:
             and last.replicate == stored.replicate and last.kind == stored.kind
         ):  # fmt: skip
             return last
-        last = self._options = self._state.options(
+        last = self._options = self._state.shared.options(
             stored.ttl_ms, stored.retry_ms, stored.delay_ms, stored.replicate, stored.kind
         )
         return last
@@ -96,7 +96,7 @@ class Copies:
             return state.now + delay_ms if delay_ms else 0
         if stored.retry_ms:
             probe_ms = ORPHAN_MS if stored.retry_ms == RETRY_NEVER_MS else stored.retry_ms
-            return state.now + delay_ms + probe_ms + state.spread(SPREAD_MS)
+            return state.now + delay_ms + probe_ms + state.numbers.spread(SPREAD_MS)
         return state.now + delay_ms if delay_ms else 0
 
     def came_before(self, stored: StoredJob) -> bool:

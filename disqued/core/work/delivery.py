@@ -162,8 +162,8 @@ class Delivery(Machine):
         state = self._state
         if job.flags & FLAG_WITH_CONSUMER:
             self.leases.end(job)
-        if state.asking:
-            state.asking.pop(job, None)
+        if state.custody.asking:
+            state.custody.asking.pop(job, None)
         job.flags = job.flags & _LASTING_FLAGS | FLAG_QUEUED_BEFORE
         queue.units.push(job)
         queue.jobs_in += 1
@@ -171,9 +171,10 @@ class Delivery(Machine):
         queue.accessed_at = state.now
         if (queue.waiters or queue.watchers) and not queue.pause & PAUSE_OUT:
             state.ready[queue] = None
-        if state.wanted and queue.name in state.wanted:
-            state.giving[queue] = None
-        if state.listeners:
+        demand = state.demand
+        if demand.jobs and queue.name in demand.jobs:
+            demand.giving[queue] = None
+        if demand.listeners:
             state.outbox.events.append(News(queue.name, WORK, 1))
 
     def enqueue(self, job: Job, *, nack: bool = False, asked: bool = False, front: bool = False) -> bool:
@@ -204,7 +205,7 @@ class Delivery(Machine):
         state = self._state
         job.requeue_at = state.now + retry_ms if retry_ms else 0
         if front:
-            job.order_key = state.next_front()
+            job.order_key = state.numbers.next_front(state.wall)
         queue = state.queue(job.queue)
         self.enqueue_new(job, queue)
         if again:
@@ -221,7 +222,7 @@ class Delivery(Machine):
     def _count_enqueued(self, job: Job, *, nack: bool, again: bool, asked: bool) -> None:
         """Count why a job is queued, and note it for the event log."""
         state = self._state
-        if state.trail is not None:
+        if state.trace.full is not None:
             state.note(NACK if nack else REQUEUE if again else ENQUEUE, job, word=ASKED_FOR if asked else b"")
         if nack:
             job.nacks += 1
@@ -245,26 +246,26 @@ class Delivery(Machine):
             state.outbox.journal.append((JOB_ADDED, job))
         else:
             state.reach()
-            if retry_ms or state.watermark.is_safe(state.now):
+            if retry_ms or state.durability.watermark.is_safe(state.now):
                 return False
             if not state.outbox.journal:
                 # A step that writes nothing has no commit, and the job would be held until another step has one.
-                state.outbox.journal.append((WATERMARK, state.watermark.until))
+                state.outbox.journal.append((WATERMARK, state.durability.watermark.until))
         if nack:
             job.nacks += 1
             state.counters.nacked += 1
-        state.watermark.hold(job)
+        state.durability.watermark.hold(job)
         return True
 
     def release(self, last: int, until: int) -> None:
         """Queue the jobs that were held up to that number: what was journaled before is safe, and so the watermark."""
-        mark = self._state.watermark
+        mark = self._state.durability.watermark
         mark.safe = max(mark.safe, until)
         if mark.held:
             self._state.work(self._release(last))
 
     def _release(self, last: int) -> Parts:
-        while jobs := self._state.watermark.release(last, RELEASED_PER_PART):
+        while jobs := self._state.durability.watermark.release(last, RELEASED_PER_PART):
             for job in jobs:
                 self._queue_held(job)
             yield
@@ -321,10 +322,10 @@ class Delivery(Machine):
         """Let the timer of a job begin again, and give up the question whether it may be queued."""
         job.requeue_at = requeue_at
         job.flags &= ~(FLAG_ASKING | FLAG_GIVEN)
-        if self._state.asking:
-            missing = self._state.asking.pop(job, None)
+        if self._state.custody.asking:
+            missing = self._state.custody.asking.pop(job, None)
             if missing:
-                self._state.owed[job] = missing
+                self._state.custody.owed[job] = missing
         self.reschedule(job)
 
     def due(self, job: Job) -> None:
@@ -334,10 +335,11 @@ class Delivery(Machine):
         if job.expires_at <= now:
             state.forget(job, GONE_EXPIRED)
             return
-        if job.state == QUEUED or job in state.watermark.held:
+        if job.state == QUEUED or job in state.durability.watermark.held:
             state.schedule.add(job, job.expires_at)
             return
-        if state.bound and job in state.bound and job not in state.spans and job.requeue_at <= now:
+        custody = state.custody
+        if job in custody.bound and job not in custody.spans and job.requeue_at <= now:
             # As long as its worker lives it keeps what it has, but for what it took for a time.
             job.requeue_at = now + job.options.retry_ms
         if job.flags & FLAG_DROPPED and 0 < job.requeue_at <= now:
@@ -350,7 +352,7 @@ class Delivery(Machine):
     def _timer_ended(self, job: Job) -> None:
         """Queue a job whose timer has ended, unless its queue is paused or other holders have yet to say something."""
         retry_ms = job.options.retry_ms
-        has_own_span = job in self._state.spans
+        has_own_span = job in self._state.custody.spans
         if retry_ms and self.is_paused_in(job.queue):
             waits_ms = PAUSED_MS if job.options.kind or has_own_span else job.options.probe_ms
             job.requeue_at = self._state.now + waits_ms
@@ -359,7 +361,7 @@ class Delivery(Machine):
             return
         elif self.leases.keeps_orphans and self._is_orphan(job):
             job.flags &= ~FLAG_ASKING
-            self._state.asking.pop(job, None)
+            self._state.custody.asking.pop(job, None)
             self.leases.adopt(job)
         elif not self.enqueue(job, front=has_own_span):
             job.requeue_at = 0
@@ -373,9 +375,9 @@ class Delivery(Machine):
         is_late = False
         asked: Iterable[bytes]
         if job.flags & FLAG_ASKING:
-            asked = sorted(state.asking.get(job, _NOBODY))
+            asked = sorted(state.custody.asking.get(job, _NOBODY))
         else:
-            asked = state.others(job.holders) if job.holders else ()
+            asked = state.shared.others(job.holders) if job.holders else ()
             is_late = state.now - job.requeue_at >= LATE_MS
             if not asked and not is_late:
                 return True
@@ -385,20 +387,20 @@ class Delivery(Machine):
             state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))
         may_wait = state.now - job.requeue_at < state.peers.timeout_ms
         missing = state.peers.hopeful(asked) if may_wait else _NOBODY
-        state.asking[job] = state.holders(missing)
+        state.custody.asking[job] = state.shared.holders(missing)
         return not missing and not is_late
 
     def _asks_again_at(self, job: Job) -> int:
         """When holders that have not answered are asked once more; at once where nobody is to answer."""
         state = self._state
-        if not state.asking.get(job):
+        if not state.custody.asking.get(job):
             return state.now + 1
         return state.now + max(1, min(ASKED_AGAIN_MS, state.peers.timeout_ms // 4))
 
     def go_ahead(self, job: Job, node_id: bytes, others: frozenset[bytes]) -> None:
         """Hear that a node does not have a job that this one is about to queue; ask others that it has named."""
         state = self._state
-        missing = state.asking.get(job, _NOBODY)
+        missing = state.custody.asking.get(job, _NOBODY)
         if self._is_owed(job, node_id):
             # It may have said so before something happened that made this node give up its question.
             state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))
@@ -406,32 +408,32 @@ class Delivery(Machine):
         more = state.peers.hopeful(others)
         for other in sorted(more):
             state.send(other, (messages.WILLQUEUE, job.id, WORK_SCOPE))
-        state.asking[job] = left = state.holders((missing | more) - {node_id})
+        state.custody.asking[job] = left = state.shared.holders((missing | more) - {node_id})
         if not state.peers.hopeful(left):
             self._timer_ended(job)
             self.reschedule(job)
 
     def _is_owed(self, job: Job, node_id: bytes) -> bool:
         """Tell whether an answer may belong to an earlier question; the next one of this node does not."""
-        owed = self._state.owed.get(job)
+        owed = self._state.custody.owed.get(job)
         if owed is None or node_id not in owed:
             return False
         left = owed - {node_id}
         if left:
-            self._state.owed[job] = left
+            self._state.custody.owed[job] = left
         else:
-            del self._state.owed[job]
+            del self._state.custody.owed[job]
         return True
 
     def ask_again(self, job: Job, node_id: bytes) -> None:
         """Take back what a node has said of a job that this one is about to queue: it goes first."""
         state = self._state
-        state.asking[job] = state.holders(state.asking.get(job, _NOBODY) | {node_id})
+        state.custody.asking[job] = state.shared.holders(state.custody.asking.get(job, _NOBODY) | {node_id})
 
     def _is_orphan(self, job: Job) -> bool:
         """Tell whether a job that nobody else seems to have in a queue may have been delivered."""
         is_manual = job.options.retry_ms == RETRY_NEVER_MS
-        return is_manual and bool(job.flags & FLAG_QUEUED_BEFORE) and job not in self._state.spans
+        return is_manual and bool(job.flags & FLAG_QUEUED_BEFORE) and job not in self._state.custody.spans
 
     def is_paused_in(self, queue_name: bytes) -> bool:
         """Tell whether a queue takes no new jobs."""
@@ -508,12 +510,12 @@ class Delivery(Machine):
             else:
                 waited_ms = max(0, state.wall - job.ctime // 1_000_000 - job.options.delay_ms)
                 self._delivered_once(job)
-            if state.trail is not None:
+            if state.trace.full is not None:
                 if retry_ms and not unit.nacks and not unit.additional_deliveries:
-                    state.trail.deliver(job, waited_ms)
+                    state.trace.full.deliver(job, waited_ms)
                 else:
                     word = b"" if retry_ms else ONCE
-                    state.note(DELIVER, unit, span_ms=waited_ms, who=state.actor, word=word)
+                    state.note(DELIVER, unit, span_ms=waited_ms, who=state.trace.actor, word=word)
             counters = state.counters
             counters.waiting_buckets[_BITS[waited_ms] if 0 <= waited_ms < _BITS_KNOWN else waited_ms.bit_length()] += 1
             counters.waiting_ms += waited_ms
@@ -531,17 +533,17 @@ class Delivery(Machine):
         if self._over < OVER_AT_ONCE:
             return False
         if len(queue.units):
-            if not state.behind:
+            if not state.waiting.behind:
                 state.work(self._catch_up())
-            state.behind[queue] = None
+            state.waiting.behind[queue] = None
         return True
 
     def _catch_up(self) -> Parts:
         """Drop the jobs whose time is over in front of the queues that are behind, and serve those who wait."""
         state = self._state
         # A flush puts another dict in the place of this one.
-        while state.behind:
-            queue = next(iter(state.behind))
+        while state.waiting.behind:
+            queue = next(iter(state.waiting.behind))
             if self._drop_over(queue):
                 self._serve_behind(queue)
             yield
@@ -566,19 +568,19 @@ class Delivery(Machine):
         self.serve()
         if self._begins_with_over(queue):
             return
-        del state.behind[queue]
+        del state.waiting.behind[queue]
         for waiter in list(queue.waiters):
             if waiter.nohang and not self.is_behind(waiter.queues):
                 self.timed_out(waiter)
 
     def is_behind(self, queues: list[Queue]) -> bool:
         """Tell whether one of these queues may have a job that nobody could look at yet."""
-        return not self._state.behind.keys().isdisjoint(queues)
+        return not self._state.waiting.behind.keys().isdisjoint(queues)
 
     def _delivered_once(self, job: Job) -> None:
         """Make sure that an at-most-once job is never handed out again, whatever happens from here on."""
         state = self._state
-        state.evictable[job] = None
+        state.custody.evictable[job] = None
         if state.journaling:
             state.outbox.journal.append((UNIT_DONE, job.id, WORK_SCOPE))
 
@@ -595,7 +597,7 @@ class Delivery(Machine):
                 continue
             if not job.options.retry_ms:
                 job.flags &= ~FLAG_DELIVERED
-                state.evictable.pop(job, None)
+                state.custody.evictable.pop(job, None)
                 if state.journaling:
                     state.outbox.journal.append((JOB_ADDED, job))
             state.note(REQUEUE, job, word=UNSEEN)
@@ -624,7 +626,7 @@ class Delivery(Machine):
     def block(self, waiter: Waiter, timeout_ms: int) -> None:
         """Let a consumer wait, for `timeout_ms` at most; 0 = for ever."""
         state = self._state
-        state.blocked[waiter.client] = waiter
+        state.waiting.blocked[waiter.client] = waiter
         waiter.enter()
         worker = waiter.form.worker
         if worker is not None:
@@ -634,7 +636,7 @@ class Delivery(Machine):
 
     def stop_waiting(self, client: Client) -> bool:
         """Unblock a consumer without an answer; say whether it was blocked."""
-        waiter = self._state.blocked.pop(client, None)
+        waiter = self._state.waiting.blocked.pop(client, None)
         if waiter is None:
             return False
         waiter.leave()
@@ -677,12 +679,12 @@ class Delivery(Machine):
 
     def refuse_waiters(self, error: CommandError) -> None:
         """Answer every blocked consumer with an error; very many hear so bit by bit."""
-        self._begin(self._refuse(list(self._state.blocked.values()), error))
+        self._begin(self._refuse(list(self._state.waiting.blocked.values()), error))
 
     def flushing(self) -> None:
         """Everything is about to be forgotten, queues and the schedule too: answer every blocked consumer no jobs."""
-        waiters = list(self._state.blocked.values())
-        self._state.blocked = {}
+        waiters = list(self._state.waiting.blocked.values())
+        self._state.waiting.blocked = {}
         self._begin(self._answer_nothing(waiters))
         self.copies.forget()
 
@@ -692,7 +694,7 @@ class Delivery(Machine):
 
     def _refuse(self, waiters: list[Waiter], error: CommandError) -> Parts:
         for count, waiter in enumerate(waiters, 1):
-            if self._state.blocked.get(waiter.client) is waiter and self.stop_waiting(waiter.client):
+            if self._state.waiting.blocked.get(waiter.client) is waiter and self.stop_waiting(waiter.client):
                 self._state.outbox.replies.append((waiter.client, error, []))
             if count % SERVED_AT_ONCE == 0:
                 yield
@@ -736,7 +738,7 @@ class Delivery(Machine):
     def serve(self) -> None:
         """Hand jobs to those who wait for the queues that became ready in this step; to very many bit by bit."""
         state = self._state
-        ready, actor = state.ready, state.actor
+        ready, actor = state.ready, state.trace.actor
         self._served = 0
         while ready:
             if self._served >= SERVED_AT_ONCE:
@@ -781,15 +783,15 @@ class Delivery(Machine):
         if (job.expires_at - state.now) * 2 < options.ttl_ms:
             raise TooLate
         if job.state in (ACTIVE, QUEUED):
-            state.note(WORKING, job, who=state.actor)
+            state.note(WORKING, job, who=state.trace.actor)
             self.dequeue(job)
             if options.retry_ms:
                 state.counters.working += 1
-                span_ms = state.spans.get(job, 0)
+                span_ms = state.custody.spans.get(job, 0)
                 requeue_at = state.now + (span_ms or options.retry_ms)
                 # What a consumer of this node has keeps its place among what was handed out.
                 stays = job.flags & FLAG_WITH_CONSUMER == FLAG_LEASED and options.retry_ms != RETRY_NEVER_MS
-                is_bound = job in state.bound or (stays and not span_ms)
+                is_bound = job in state.custody.bound or (stays and not span_ms)
                 if is_bound:
                     self._restart(job, requeue_at)
                 else:

@@ -173,12 +173,12 @@ class Inquiries(Machine):
         Returns the number of the question.
         """
         state = self._state
-        number = state.next_number()
+        number = state.numbers.next_number()
         this = self._open[number] = Inquiry(client, number, verb, queue=queue, aliases=aliases, when_known=when_known)
         for alias in aliases:
             self._asked.setdefault(alias, {})[this] = None
         if client is not None:
-            state.wait(client, this)
+            state.waiting.add(client, this)
         this.waits_for = {node_id for node_id in list(state.peers.linked) if state.send(node_id, this.message)}
         state.schedule.add(this, state.now + INQUIRY_MS)
         return number
@@ -245,7 +245,9 @@ class Inquiries(Machine):
             return self.keep(alias)
         state = self._state
         anywhere = verb == HAS_ANYWHERE
-        jobs: tuple[NamedJob, ...] = state.unique.get(alias, ()) if anywhere else state.by_name(queue, alias)
+        jobs: tuple[NamedJob, ...] = (
+            state.aliases.unique.get(alias, ()) if anywhere else state.aliases.by_name(queue, alias)
+        )
         if verb == ACK_ONE:
             jobs = tuple(job for job in jobs if job.flags & FLAG_WITH_CONSUMER)[:1]
         if verb in (ACK_EVERY, ACK_ONE):
@@ -266,10 +268,10 @@ class Inquiries(Machine):
 
     def standing(self, queue: bytes, alias: bytes) -> Known:
         """Tell what this node knows of the job of a key: SOON while its producer waits for copies."""
-        return self._standing(queue, alias, self._state.by_name(queue, alias))
+        return self._standing(queue, alias, self._state.aliases.by_name(queue, alias))
 
     def _standing(self, queue: bytes, alias: bytes, jobs: tuple[NamedJob, ...]) -> Known:
-        departed = self._state.departed.named(queue, alias, self._state.now)
+        departed = self._state.aliases.departed.named(queue, alias, self._state.now)
         known = Known(A_JOB, departed) if departed else UNKNOWN
         for job in jobs:
             if job.expires_at > self._state.now:
@@ -291,7 +293,7 @@ class Inquiries(Machine):
         state = self._state
         job = state.jobs.get(job_id)
         if job is None:
-            return _OVER if job_id in state.ended else UNKNOWN
+            return _OVER if job_id in state.custody.ended else UNKNOWN
         if job.state == ACKED:
             return _OVER
         if job.state == WAIT_REPL:
@@ -335,7 +337,7 @@ class Inquiries(Machine):
                 if not asked:
                     del self._asked[alias]
         if this.client is not None:
-            self._state.wait_no_more(this.client, this)
+            self._state.waiting.remove(this.client, this)
 
     def flushing(self) -> None:
         """Everything is gone, and the schedule with it: those who wait go on with what is known."""

@@ -100,12 +100,13 @@ class Addition(Timed, StandIn):
 class Keys(Machine):
     """The machine behind ADDJOB with a KEY."""
 
-    __slots__ = ("_inquiries", "_replication", "_state")
+    __slots__ = ("_inquiries", "_replication", "_state", "adding")
 
     def __init__(self, state: State, replication: Replication, inquiries: Inquiries) -> None:
         self._state = state
         self._replication = replication
         self._inquiries = inquiries
+        self.adding: dict[tuple[bytes, bytes], Addition] = {}  #: by queue and alias
 
     def hears(self) -> dict[int, Hear]:
         return {INQUIRE: self.on_inquire}
@@ -122,7 +123,7 @@ class Keys(Machine):
         `timeout_ms`: for copies, or for the one who is about to add it; 0 = for ever.  Raises what `add` raises.
         """
         place = (queue, alias)
-        addition = self._state.adding.get(place)
+        addition = self.adding.get(place)
         if addition is not None:
             self._join(addition, client, timeout_ms)
             return None
@@ -136,7 +137,7 @@ class Keys(Machine):
             if job_id is not None:
                 return job_id
             addition.asks = False
-        self._state.adding[place] = addition
+        self.adding[place] = addition
         self._join(addition, client, timeout_ms)
         if addition.asks:
             self._ask(addition)
@@ -146,7 +147,7 @@ class Keys(Machine):
 
     def _join(self, addition: Addition, client: Client, timeout_ms: int) -> None:
         producer = addition.producers[client] = Producer(client, addition, timeout_ms)
-        self._state.wait(client, producer)
+        self._state.waiting.add(client, producer)
         if not addition.asks:
             self._begin_to_wait(producer)
 
@@ -166,16 +167,16 @@ class Keys(Machine):
         """Nobody waits for this any more: the job is not wanted if it was the last."""
         addition = producer.addition
         self._state.schedule.cancel(producer)
-        self._state.wait_no_more(producer.client, producer)
+        self._state.waiting.remove(producer.client, producer)
         del addition.producers[producer.client]
         if not addition.producers:
             self._close(addition, UNKNOWN)
-            self._state.forsake(addition)
+            self._state.waiting.abandon(addition)
 
     def _close(self, addition: Addition, outcome: Known) -> None:
         """Have done with an addition, and let other nodes know which wait for it."""
         state = self._state
-        del state.adding[addition.place]
+        del self.adding[addition.place]
         state.schedule.cancel(addition)
         self._inquiries.expect_no_more(addition.number)
         for node_id, number in addition.told.items():
@@ -187,7 +188,7 @@ class Keys(Machine):
         self._close(addition, Known(A_JOB, value) if is_there else UNKNOWN)
         for producer in addition.producers.values():
             self._state.schedule.cancel(producer)
-            self._state.wait_no_more(producer.client, producer)
+            self._state.waiting.remove(producer.client, producer)
             self._answer(producer, value)
         self._state.counters.repeated += len(addition.producers) - 1 if is_there else 0
 
@@ -196,15 +197,15 @@ class Keys(Machine):
 
     def flushing(self) -> None:
         """Everything is flushed: those who wait hear so."""
-        for addition in list(self._state.adding.values()):
-            self._state.forsake(addition)
+        for addition in list(self.adding.values()):
+            self._state.waiting.abandon(addition)
             self._end(addition, NotReplicated(FLUSHED))
 
     # Who has it.
 
     def due(self, addition: Addition) -> None:
         """Ask again."""
-        if self._state.adding.get(addition.place) is addition:
+        if self.adding.get(addition.place) is addition:
             addition.may_hurry = True
             self._ask(addition)
 
@@ -214,7 +215,7 @@ class Keys(Machine):
         _, queue, number, verb, aliases = message
         if verb == HAS_KEY:
             for alias, known in zip(aliases, what, strict=True):
-                addition = self._state.adding.get((queue, alias))
+                addition = self.adding.get((queue, alias))
                 if addition is None:
                     continue
                 if known.how == SOON:
@@ -301,7 +302,7 @@ class Keys(Machine):
     def _begin(self, addition: Addition) -> None:
         """Add the job, as nobody has it; it is the first of those who wait that adds it."""
         state = self._state
-        actor = state.actor
+        actor = state.trace.actor
         state.act_for(next(iter(addition.producers)))
         try:
             job_id = addition.add(addition)

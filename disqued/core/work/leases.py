@@ -29,7 +29,7 @@ from disqued.core.model.trace import DELIVER, RECOVERED
 
 def lease_record(state: State, job: Job) -> Record | None:
     """What a journal is to know of the lease of a job, if a worker has it or no timer ends it; None: nothing."""
-    worker = state.bound.get(job) if state.bound else None
+    worker = state.custody.bound.get(job) if state.custody.bound else None
     if not job.flags & FLAG_LEASED or (worker is None and job.options.retry_ms != RETRY_NEVER_MS):
         return None
     since = state.queues.by_name[job.queue].leased.get(job, state.now)
@@ -60,7 +60,7 @@ class Leases:
         """Tell the journal and the other holders of a lease that has just begun, or begun anew."""
         state = self._state
         if span_ms:
-            state.spans[job] = span_ms
+            state.custody.spans[job] = span_ms
             job.requeue_at = state.now + span_ms
         elif state.journaling:
             record = lease_record(state, job)
@@ -73,7 +73,7 @@ class Leases:
         """Note that no consumer has a job any more that is not done."""
         state = self._state
         is_manual = job.options.retry_ms == RETRY_NEVER_MS and job.flags & FLAG_LEASED
-        if state.journaling and is_manual and job not in state.spans:
+        if state.journaling and is_manual and job not in state.custody.spans:
             state.outbox.journal.append((UNIT_LEASED, job.id, WORK_SCOPE, 0, b""))
         state.end_lease(job)
 
@@ -93,7 +93,7 @@ class Leases:
 
     def hints(self, job: Job) -> list[Message]:
         """What another holder is told of a job that a consumer has, and of its worker if that is one."""
-        worker = self._state.bound.get(job)
+        worker = self._state.custody.bound.get(job)
         if worker is None:
             return [self.hint(job)]
         held = Held(job.id, WORK_SCOPE, job.deliveries, self._state.now - worker.leases[job])
@@ -114,15 +114,15 @@ class Leases:
         state = self._state
         job.additional_deliveries += 1
         state.counters.redelivered += 1
-        worker = state.bound.get(job)
+        worker = state.custody.bound.get(job)
         if worker is not None:
             worker.returned += 1
         state.end_lease(job)
         job.requeue_at = state.now + job.options.retry_ms
         self.begin(job, state.now)
-        if state.trail is not None:
+        if state.trace.full is not None:
             # It waited in no queue.
-            state.note(DELIVER, job, span_ms=0, who=state.actor, word=RECOVERED)
+            state.note(DELIVER, job, span_ms=0, who=state.trace.actor, word=RECOVERED)
         queue = state.queue(job.queue)
         queue.accessed_at = state.now
         if job.holders and job.options.retry_ms != RETRY_NEVER_MS:

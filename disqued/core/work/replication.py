@@ -154,7 +154,7 @@ class Replication(Machine):
     """The machine behind ADDJOB, and behind the copies for other nodes."""
 
     __slots__ = (
-        "_delivery", "_joined", "_places", "_reached", "_refused", "_state", "epoch",
+        "_delivery", "_joined", "_places", "_reached", "_refused", "_state", "epoch", "pending",
     )  # fmt: skip
 
     def __init__(self, state: State, delivery: Delivery) -> None:
@@ -162,6 +162,7 @@ class Replication(Machine):
         self._delivery = delivery
         #: Another number on each node, and whenever other nodes can be reached: what depends on that is made anew.
         self.epoch: int = next(_EPOCHS)
+        self.pending: dict[bytes, Pending] = {}  #: by the ids of jobs whose producers wait for copies
         #: Jobs that were given up, oldest first, and who may keep them all the same: a node id, or nobody.
         self._refused: dict[bytes, bytes] = {}
         self._places: _Places | None = None  #: of the last job that went to all nodes
@@ -185,9 +186,9 @@ class Replication(Machine):
         state = self._state
         reachable = frozenset(state.peers.reachable)
         back, self._reached = reachable - self._reached, reachable
-        waiting: list[Pending] = list(state.pending.values())
+        waiting: list[Pending] = list(self.pending.values())
         for pending in waiting:
-            if state.pending.get(pending.job.id) is pending:
+            if self.pending.get(pending.job.id) is pending:
                 self._look_again(pending, back)
 
     def _look_again(self, pending: Pending, back: frozenset[bytes]) -> None:
@@ -256,7 +257,7 @@ class Replication(Machine):
         for body in bodies:
             job = self._make(queue_name, queue, body, options, alias_of)
             if front:
-                job.order_key = state.next_front()
+                job.order_key = state.numbers.next_front(state.wall)
             jobs.append(job)
         if not several:
             for job in jobs:
@@ -315,8 +316,8 @@ class Replication(Machine):
         state.schedule.add(job, options.first_at)
         if queue is not None and not options.delay_ms:
             self._delivery.enqueue_new(job, queue)
-        if state.trail is not None:
-            state.trail.add(job)
+        if state.trace.full is not None:
+            state.trace.full.add(job)
         return job.id
 
     def _admit(self, queue_name: bytes, options: JobOptions, added: int, *, maxlen: int, waits: bool) -> Queue | None:
@@ -348,9 +349,9 @@ class Replication(Machine):
         if options.stamped_at != state.now:
             options.stamp(state.now)
         name = queue_name if queue is None else queue.name
-        job_id = state.ids.next(options.ttl_suffix)
+        job_id = state.numbers.ids.next(options.ttl_suffix)
         state.counters.added += 1
-        ctime = state.next_ctime()
+        ctime = state.numbers.next_ctime(state.wall)
         if alias_of is None and not options.kind:
             return Job(job_id, name, body, ctime, options)
         return new_job(job_id, name, body, ctime, options, alias=b"" if alias_of is None else alias_of(ctime))
@@ -396,7 +397,7 @@ class Replication(Machine):
 
     def _add_quietly(self, job: Job, chosen: list[bytes], *, own: bool) -> None:
         """Add a job whose copies nobody waits for; `own`: one of them is ours."""
-        self._state.note(ADD, job, who=self._state.actor, word=b"" if own else ELSEWHERE)
+        self._state.note(ADD, job, who=self._state.trace.actor, word=b"" if own else ELSEWHERE)
         self._send_copies(job, chosen, quiet=True)
         if own:
             self._state.enter(job)
@@ -410,10 +411,10 @@ class Replication(Machine):
         job.state = WAIT_REPL
         job.confirmed = places.confirmed
         state.enter(job)
-        state.pending[job.id] = pending
+        self.pending[job.id] = pending
         state.memory.used += PENDING_COST
         if pending.client is not None:
-            state.wait(pending.client, pending)
+            state.waiting.add(pending.client, pending)
         self._send_copies(job, places.chosen, quiet=False)
         self._wake(pending)
 
@@ -430,7 +431,7 @@ class Replication(Machine):
             return known
         chosen = reachable if everywhere else tuple(self._draw(copies - own, frozenset()))
         ours = (node_id,) if own else ()
-        confirmed, holders = state.holders(frozenset(ours)), state.holders(frozenset((*chosen, *ours)))
+        confirmed, holders = state.shared.holders(frozenset(ours)), state.shared.holders(frozenset((*chosen, *ours)))
         places = _Places(node_id, chosen, confirmed, holders, own=own)
         if everywhere:
             self._places = places
@@ -442,7 +443,7 @@ class Replication(Machine):
         if len(others) <= count:
             return others
         # As `sample` does, which takes 3 microseconds for two: it is made for other counts.
-        random = self._state.rng.random
+        random = self._state.numbers.rng.random
         return [others.pop(int(random() * len(others))) for _ in range(count)]
 
     def _send_copies(self, job: Job, node_ids: list[bytes], *, quiet: bool) -> None:
@@ -453,7 +454,7 @@ class Replication(Machine):
     def _hand_over(self, job: Job, node_id: bytes) -> None:
         """Let another node queue a job that this one does not keep."""
         delay_ms = max(1, job.requeue_at - self._state.now) if job.options.delay_ms else 0
-        self._state.note_departed(job)
+        self._state.aliases.note_departed(job, self._state.now)
         self._state.send(node_id, (ENQUEUE, job.id, WORK_SCOPE, delay_ms))
 
     def _begin(self, job: Job) -> None:
@@ -488,7 +489,7 @@ class Replication(Machine):
     def due(self, pending: Pending) -> None:
         """Find one more node, and ask again those that have not answered; or give up."""
         state, job = self._state, pending.job
-        if state.pending.get(job.id) is not pending:
+        if self.pending.get(job.id) is not pending:
             return  # another job of its batch was given up at the same time
         if state.now >= job.expires_at:
             self.refuse(job)
@@ -499,7 +500,7 @@ class Replication(Machine):
         if self._has_enough(pending):
             self._achieve(pending)
             return
-        before = state.others(job.holders or frozenset())
+        before = state.shared.others(job.holders or frozenset())
         more = self._draw(1, job.holders or frozenset()) if state.now >= pending.more_at else []
         if more:
             pending.more_at = state.now + pending.patience_ms
@@ -520,7 +521,7 @@ class Replication(Machine):
         state = self._state
         job_id: bytes = message[1]
         # Its producer waits, nearly always, and of those there are few: that is the shorter way to the job.
-        pending: Pending | None = state.pending.get(job_id)
+        pending: Pending | None = self.pending.get(job_id)
         job = state.jobs.get(job_id) if pending is None else pending.job
         if job is None:
             keeper = self._refused.get(job_id)
@@ -535,7 +536,7 @@ class Replication(Machine):
     def _join(self, node_ids: frozenset[bytes], node_id: bytes) -> frozenset[bytes]:
         """A set of nodes with one more; there are few such sets, and every copy asks for one."""
         if len(node_ids) > JOINED_SIZE:
-            return self._state.holders(node_ids | {node_id})
+            return self._state.shared.holders(node_ids | {node_id})
         of_node = self._joined.get(node_id)
         if of_node is None or len(of_node) >= JOINED_KEPT:
             if len(self._joined) >= JOINED_KEPT:
@@ -543,7 +544,7 @@ class Replication(Machine):
             of_node = self._joined[node_id] = {}
         joined = of_node.get(node_ids)
         if joined is None:
-            joined = of_node[node_ids] = self._state.holders(node_ids | {node_id})
+            joined = of_node[node_ids] = self._state.shared.holders(node_ids | {node_id})
         return joined
 
     def _has_enough(self, pending: Pending) -> bool:
@@ -574,7 +575,7 @@ class Replication(Machine):
             return
         self._end_batch(batch, batch.value)
         for each in batch.pendings:
-            if self._state.pending.get(each.job.id) is each:
+            if self.pending.get(each.job.id) is each:
                 self._answer(each, None)
                 self._place(each)
 
@@ -595,7 +596,7 @@ class Replication(Machine):
         if own:
             self._begin(job)
         else:
-            chosen = state.rng.choice(state.others(confirmed))
+            chosen = state.numbers.rng.choice(state.shared.others(confirmed))
             self._hand_over(job, chosen)
             if not job.options.retry_ms:
                 self._leave_to_one(job, chosen)
@@ -603,7 +604,7 @@ class Replication(Machine):
 
     def _leave_to_one(self, job: Job, chosen: bytes) -> None:
         """Let no other node keep an at-most-once job, neither those that have a copy nor those that will."""
-        for node_id in self._state.others(job.holders or frozenset()):
+        for node_id in self._state.shared.others(job.holders or frozenset()):
             if node_id != chosen:
                 self._state.send(node_id, (DELJOB, job.id))
         self._note_refused(job.id, chosen)
@@ -611,24 +612,24 @@ class Replication(Machine):
     def settle(self, job: Job) -> None:
         """Somebody says that a job is done whose producer waits: that is as good as copies."""
         state = self._state
-        pending = state.pending.get(job.id)
+        pending = self.pending.get(job.id)
         assert pending is not None
         self._answer(pending, job.id)
         if pending.batch is not None:
             self._achieve_together(pending.batch, job)
         job.state = ACTIVE
-        job.holders = state.holders((job.holders or frozenset()) | {state.node_id})
+        job.holders = state.shared.holders((job.holders or frozenset()) | {state.node_id})
         state.note(ADD, job, who=pending.client)
         if state.journaling:
             state.outbox.journal.append((JOB_ADDED, job))
 
     def refuse(self, job: Job) -> None:
         """Give up a job whose producer waits, for it is removed."""
-        self._give_up(self._state.pending[job.id], NotReplicated(REMOVED))
+        self._give_up(self.pending[job.id], NotReplicated(REMOVED))
 
     def paused_elsewhere(self, sender: bytes, job: Job) -> None:
         """Hear that a node keeps no copy as the queue is paused there: ask another one, or say so if there is none."""
-        pending: Pending | None = self._state.pending.get(job.id)
+        pending: Pending | None = self.pending.get(job.id)
         if pending is None or sender in (job.confirmed or _NOBODY):
             return
         pending.refused_by |= {sender}
@@ -641,14 +642,14 @@ class Replication(Machine):
     def _give_up(self, pending: Pending, problem: CommandError) -> None:
         """Answer with an error, and let nobody keep a copy, as far as nodes can be reached."""
         state = self._state
-        if state.pending.get(pending.job.id) is not pending:
+        if self.pending.get(pending.job.id) is not pending:
             return  # another job of its batch has been given up
         state.counters.refused += 1
         if pending.batch is not None:
             self._end_batch(pending.batch, problem)
         together: list[Pending] = [pending] if pending.batch is None else pending.batch.pendings
         for each in together:
-            if state.pending.get(each.job.id) is each:
+            if self.pending.get(each.job.id) is each:
                 self._answer(each, problem)
                 self._abandon(each.job)
 
@@ -681,11 +682,11 @@ class Replication(Machine):
 
     def _wait_no_more(self, pending: Pending) -> None:
         state = self._state
-        del state.pending[pending.job.id]
+        del self.pending[pending.job.id]
         state.memory.used -= PENDING_COST
         state.schedule.cancel(pending)
         if pending.client is not None:
-            state.wait_no_more(pending.client, pending)
+            state.waiting.remove(pending.client, pending)
 
     def forsake(self, pending: Pending) -> None:
         """Its producer is gone: the job is not wanted any more, as nobody knows its id."""
@@ -694,7 +695,7 @@ class Replication(Machine):
 
     def flushing(self) -> None:
         """Everything is flushed: producers that wait hear that their jobs are gone."""
-        for pending in list(self._state.pending.values()):
+        for pending in list(self.pending.values()):
             self._give_up(pending, NotReplicated(REMOVED))
 
     # Copies for others.
@@ -704,7 +705,7 @@ class Replication(Machine):
         state = self._state
         state.unite_holders(job, frozenset((*node_ids, state.node_id)))
         if job.confirmed is None:
-            job.confirmed = state.holders(frozenset((state.node_id,)))
+            job.confirmed = state.shared.holders(frozenset((state.node_id,)))
         if state.journaling:
             state.outbox.journal.append((JOB_ADDED, job))
         self._send_copies(job, node_ids, quiet=False)
@@ -719,7 +720,7 @@ class Replication(Machine):
         if job is not None:
             self._refresh(job, sender, holders, quiet=quiet)
             return
-        if self.takes_no_copy or state.read_only:
+        if self.takes_no_copy or state.durability.read_only:
             tell_flags(state, sender)
             return
         if self._delivery.is_paused_in(stored.queue):
@@ -737,7 +738,7 @@ class Replication(Machine):
         if state.node_id not in holders:
             holders = self._join(holders, state.node_id)
         if len(holders) > 1:
-            job.holders = state.holders(holders)
+            job.holders = state.shared.holders(holders)
         state.counters.copies += 1
         state.note(REPLICATE, job, who=sender)
         state.register(job)
@@ -754,7 +755,7 @@ class Replication(Machine):
         if job.state == ACKED:
             if not job.holders:
                 # Who holds the job is known now, so that its ack can be collected.
-                job.holders = state.holders(holders | {state.node_id})
+                job.holders = state.shared.holders(holders | {state.node_id})
                 state.schedule.move(job, state.now + 1)
             state.say_done(sender, job)
             return

@@ -122,7 +122,7 @@ class Sharing(Machine):
         if job.flags & FLAG_GIVEN and left_ms > SPREAD_MS:
             # No longer than the taker's own retry period lasts: when that is over, the taker may ask, too.
             return (messages.WORKING, job.id, WORK_SCOPE, left_ms - SPREAD_MS)
-        if job.flags & FLAG_ELSEWHERE and job not in state.elsewhere and left_ms > 0:
+        if job.flags & FLAG_ELSEWHERE and job not in state.custody.elsewhere and left_ms > 0:
             _, node_id = state.queue(job.queue).elsewhere[job]
             if node_id != sender and node_id not in state.peers.linked:
                 return self._delivery.leases.hint(job)
@@ -132,7 +132,7 @@ class Sharing(Machine):
         """Tell a node that this one does not have a job, and who else may have it."""
         state = self._state
         others = (job.holders or frozenset()) - {state.node_id, node_id}
-        state.send(node_id, (messages.HOLDERS, job.id, state.holders(others)))
+        state.send(node_id, (messages.HOLDERS, job.id, state.shared.holders(others)))
 
     def on_holders(self, sender: bytes, message: Message) -> None:
         """Hear of more nodes that may hold a job, or that the sender has nothing against queueing it."""
@@ -229,4 +229,4 @@ class Sharing(Machine):
         """Let the timer end after that of the node that has the job."""
         if job.state == ACTIVE and job.options.retry_ms:
             state = self._state
-            self._delivery.put_off(job, state.now + min(span_ms + state.spread(SPREAD_MS), RETRY_NEVER_MS))
+            self._delivery.put_off(job, state.now + min(span_ms + state.numbers.spread(SPREAD_MS), RETRY_NEVER_MS))

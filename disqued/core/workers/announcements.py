@@ -35,7 +35,7 @@ def tell_leases(state: State, worker: Worker, jobs: Iterable[Job]) -> None:
         holders = job.holders
         if holders:
             held = held_by(state, worker, job)
-            for node_id in state.others(holders):
+            for node_id in state.shared.others(holders):
                 if node_id in state.peers.linked:
                     told.setdefault(node_id, []).append(held)
     for node_id, held_units in told.items():

@@ -181,7 +181,7 @@ class Homes(Machine):
         for job in list(home.jobs):
             if job.options.retry_ms == RETRY_NEVER_MS:
                 # Nothing else would ever ask after it.
-                self._delivery.put_off(job, state.now + job.options.probe_ms + state.spread(SPREAD_MS))
+                self._delivery.put_off(job, state.now + job.options.probe_ms + state.numbers.spread(SPREAD_MS))
             else:
                 state.end_lease(job)
 
@@ -215,7 +215,7 @@ class Homes(Machine):
     def _insist(self, node_id: bytes, job: Job) -> None:
         """Tell a node whose worker has a job that one of ours has it by right."""
         state = self._state
-        worker = state.bound.get(job)
+        worker = state.custody.bound.get(job)
         if worker is None:
             state.send(node_id, (messages.WORKING, job.id, WORK_SCOPE, job.requeue_at - state.now))
         else:
@@ -232,14 +232,14 @@ class Homes(Machine):
             return
         is_manual = job.options.retry_ms == RETRY_NEVER_MS
         if not is_manual or not self._was_delivered_by(home.node_id, job):
-            waits_ms = min(job.options.retry_ms + state.spread(SPREAD_MS), RETRY_NEVER_MS)
+            waits_ms = min(job.options.retry_ms + state.numbers.spread(SPREAD_MS), RETRY_NEVER_MS)
             self._delivery.put_off(job, state.now + waits_ms)
             if is_manual:
                 self._delivery.leases.note_elsewhere(job, home.node_id, age_ms, attempt_of(job))
-        elif job in state.elsewhere:
-            del state.elsewhere[job].jobs[job]
+        elif job in state.custody.elsewhere:
+            del state.custody.elsewhere[job].jobs[job]
         job.flags |= FLAG_HELD_ELSEWHERE
-        state.elsewhere[job] = home
+        state.custody.elsewhere[job] = home
         home.jobs[job] = None
 
     def _was_delivered_by(self, node_id: bytes, job: Job) -> bool:
@@ -273,7 +273,7 @@ class Homes(Machine):
     def _take(self, worker: Worker, job: Job, age_ms: int) -> None:
         """Lease a job to a worker that had it on another node."""
         state = self._state
-        if job.state == ACTIVE and job not in state.bound and job.options.retry_ms:
+        if job.state == ACTIVE and job not in state.custody.bound and job.options.retry_ms:
             state.end_lease(job)
             self._delivery.put_off(job, state.now + job.options.retry_ms)
             self._delivery.lease(job, state.now)
@@ -290,7 +290,7 @@ class Homes(Machine):
         move = Move(worker, client)
         self._end_move(worker.id)
         self._moves[worker.id] = move
-        self._state.wait(client, move)
+        self._state.waiting.add(client, move)
         self._state.schedule.add(move, self._state.now + MOVE_MS)
         return True
 
@@ -309,7 +309,7 @@ class Homes(Machine):
         """Nobody waits for this any more."""
         del self._moves[move.worker.id]
         self._state.schedule.cancel(move)
-        self._state.wait_no_more(move.client, move)
+        self._state.waiting.remove(move.client, move)
 
     def _hand_over(self, worker: Worker, home: Home, jobs: list[Job]) -> Parts:
         """Give the new home of a worker what it has: the jobs, and their leases."""
@@ -318,7 +318,7 @@ class Homes(Machine):
         for at in range(0, max(1, len(jobs)), JOBS_PER_MESSAGE):
             if at:
                 yield
-            mine = [job for job in jobs[at : at + JOBS_PER_MESSAGE] if state.bound.get(job) is worker]
+            mine = [job for job in jobs[at : at + JOBS_PER_MESSAGE] if state.custody.bound.get(job) is worker]
             last = at + JOBS_PER_MESSAGE >= len(jobs)
             held = tuple(held_by(state, worker, job) for job in mine)
             self._send_jobs(mine, home.node_id)
@@ -350,7 +350,7 @@ class Homes(Machine):
         for at in range(0, len(jobs), JOBS_PER_MESSAGE):
             if at:
                 yield
-            mine = [job for job in jobs[at : at + JOBS_PER_MESSAGE] if self._state.elsewhere.get(job) is home]
+            mine = [job for job in jobs[at : at + JOBS_PER_MESSAGE] if self._state.custody.elsewhere.get(job) is home]
             self._send_jobs(mine, home.node_id)
             held = tuple(Held(job.id, job.scope, attempt_of(job), 0) for job in mine)
             message = (messages.HANDOVER, home.worker_id, home.epoch, b"", (), held, False)
@@ -372,7 +372,7 @@ class Homes(Machine):
         if worker is None or worker.epoch != epoch:
             if worker is None and worker_id not in self.known:
                 # It has ended meanwhile, and what it had with it.
-                self._workers.give_back(_last_first(job for job, _ in jobs if job not in self._state.bound))
+                self._workers.give_back(_last_first(job for job, _ in jobs if job not in self._state.custody.bound))
             return
         worker.name = worker.name or name
         self._workers.work_on(worker, queues)
@@ -380,7 +380,7 @@ class Homes(Machine):
             job.additional_deliveries += max(0, held.attempt - attempt_of(job))
             self._take(worker, job, held.age_ms)
         self._workers.wake(worker)
-        tell_leases(self._state, worker, [job for job, _ in jobs if self._state.bound.get(job) is worker])
+        tell_leases(self._state, worker, [job for job, _ in jobs if self._state.custody.bound.get(job) is worker])
         if last:
             self._end_move(worker_id)
 
@@ -422,7 +422,7 @@ class Homes(Machine):
         state = self._state
         return not any(
             node_id in state.peers.linked and comes_first(node_id, state.node_id, job.id)
-            for node_id in state.others(job.holders or frozenset())
+            for node_id in state.shared.others(job.holders or frozenset())
         )
 
     def _take_back(self, home: Home, jobs: list[Job]) -> Parts:
@@ -431,7 +431,7 @@ class Homes(Machine):
         for at in range(0, len(jobs), LEASES_AT_ONCE):
             if at:
                 yield
-            some = [job for job in jobs[at : at + LEASES_AT_ONCE] if self._state.elsewhere.get(job) is home]
+            some = [job for job in jobs[at : at + LEASES_AT_ONCE] if self._state.custody.elsewhere.get(job) is home]
             self._workers.give_back(some)
 
     def _take_back_all(self, home: Home) -> Parts:

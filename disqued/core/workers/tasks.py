@@ -105,7 +105,7 @@ class Tasks:
         state = self._state
         job = state.jobs.get(process.job_id)
         if job is None or job.state == ACKED:
-            if job is None and process.job_id not in state.ended:
+            if job is None and process.job_id not in state.custody.ended:
                 self._acks.acknowledge(process.job_id)
             return NOTHING_DONE
         if job.options.kind:
@@ -117,7 +117,7 @@ class Tasks:
             if strict:
                 return NOTHING_DONE
             self._events.tell(job.queue, CANCEL, process_of(job))
-        worker = by or state.bound.get(job)
+        worker = by or state.custody.bound.get(job)
         self._tell_done(job, b"" if worker is None else worker.id, result)
         self._acks.acknowledge(job.id)
         return outcome
@@ -133,7 +133,7 @@ class Tasks:
         return job.state == ACTIVE and (attempt > known or (attempt == known and not job.flags & FLAG_DELIVERED))
 
     def _tell_done(self, job: Job, worker_id: bytes, result: bytes | None) -> None:
-        if not self._state.listeners:
+        if not self._state.demand.listeners:
             return
         content = {
             "workerId": readable(worker_id),
@@ -157,14 +157,14 @@ class Tasks:
     def _put_elsewhere(self, job: Job, *, back: bool, delay_ms: int) -> None:
         """Give a task that somebody has another place in its queue, now or in a while."""
         state = self._state
-        worker = state.bound.get(job)
+        worker = state.custody.bound.get(job)
         if worker is not None:
             worker.returned += 1
         if job.flags & FLAG_DROPPED:
             self.drop(job)
             return
         state.counters.tasks_given_back += 1
-        job.order_key = state.next_ctime() if back else state.next_front()
+        job.order_key = state.numbers.next_ctime(state.wall) if back else state.numbers.next_front(state.wall)
         is_elsewhere = not job.flags & FLAG_LEASED
         if not delay_ms:
             self._delivery.enqueue(job, asked=is_elsewhere)
@@ -241,7 +241,9 @@ class Tasks:
     def first_unique(self, queue_name: bytes, alias: bytes, *, anywhere: bool) -> Job | None:
         """The unique task of this `unique_alias`, in its queue or anywhere; None when there is none."""
         state = self._state
-        found: tuple[NamedJob, ...] = state.unique.get(alias, ()) if anywhere else state.by_name(queue_name, alias)
+        found: tuple[NamedJob, ...] = (
+            state.aliases.unique.get(alias, ()) if anywhere else state.aliases.by_name(queue_name, alias)
+        )
         return found[0] if found else None
 
 

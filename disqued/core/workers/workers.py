@@ -20,7 +20,7 @@ disappears comes again after a retry period at the latest.
     of_client         {client: {worker: epoch}}     whose command is a sign of life; the last one is who it works as;
                                                     noted once per client, whoever many workers it shows
     worker.leases     {unit: since}                 what comes back with it
-    state.bound       {job: worker}                 the same the other way round; an event of a group knows it itself
+    custody.bound     {job: worker}                 the same the other way round; an event of a group knows it itself
 
 What comes back together keeps its order, and all of it is served before what waits: it is queued from the last to the
 first, each in front of all.  A worker that has very much is dealt with bit by bit.
@@ -116,7 +116,7 @@ class Workers(Machine):
 
     def holder_of(self, unit: Unit) -> Worker | None:
         """Return the worker of this node that holds a unit; None when none does."""
-        return unit.worker if isinstance(unit, LogUnit) else self._state.bound.get(unit)
+        return unit.worker if isinstance(unit, LogUnit) else self._state.custody.bound.get(unit)
 
     def begin(self, worker: Worker, client: Client | None = None, *, bind: bool = False) -> None:
         """Take a worker in that lives here from now on.  Raises CommandError when there are too many."""
@@ -226,7 +226,7 @@ class Workers(Machine):
     def _waits(self, client: Client) -> bool:
         """Tell whether a client waits for the reply to a command."""
         state = self._state
-        return client in state.blocked or client in state.waits or state.unfinished.has(client)
+        return client in state.waiting.blocked or client in state.waiting.waits or state.unfinished.has(client)
 
     def wake(self, worker: Worker) -> None:
         """Look at a worker when its life may be over, or its leases are to be renewed."""
@@ -244,7 +244,7 @@ class Workers(Machine):
 
     def _end_dead(self, worker: Worker) -> Parts:
         self._state.counters.workers_died += 1
-        self._state.effort += 200 + 20 * min(len(worker.leases), LEASES_AT_ONCE)
+        self._state.unfinished.effort += 200 + 20 * min(len(worker.leases), LEASES_AT_ONCE)
         queues = dict.fromkeys([*worker.queues, *(unit.queue for unit in worker.leases)])
         returned = yield from self._end(worker)
         content = dumps({"workerId": readable(worker.id), "returned": returned}).encode("ascii")
@@ -297,7 +297,7 @@ class Workers(Machine):
         """Answer those an error who wait for units for a worker, on queues that are meant."""
         state = self._state
         for client in list(worker.waiters):
-            waiter = state.blocked.get(client)
+            waiter = state.waiting.blocked.get(client)
             if waiter is not None and meant(queue.name for queue in waiter.queues):
                 self._delivery.stop_waiting(client)
                 state.outbox.replies.append((client, reason, []))
@@ -357,17 +357,17 @@ class Workers(Machine):
         state = self._state
         self.keep(worker, job, since)
         # What was taken for a time of the fetch's own is queued at once after a crash.
-        if state.journaling and job not in state.spans:
+        if state.journaling and job not in state.custody.spans:
             state.outbox.journal.append((UNIT_LEASED, job.id, WORK_SCOPE, attempt_of(job), worker.id))
 
     def keep(self, worker: Worker, job: Job, since: int) -> None:
         """Enter a job that a worker has, and that is leased."""
-        if job not in self._state.bound:
+        if job not in self._state.custody.bound:
             self._state.memory.used += BOUND_COST
-        self._state.bound[job] = worker
+        self._state.custody.bound[job] = worker
         worker.leases[job] = since
         retry_ms = job.options.retry_ms
-        if retry_ms < RETRY_NEVER_MS and job not in self._state.spans:
+        if retry_ms < RETRY_NEVER_MS and job not in self._state.custody.spans:
             renew_ms = max(1, retry_ms // 3)
             if not worker.renew_at or renew_ms < worker.renew_ms:
                 worker.renew_ms = renew_ms
@@ -386,10 +386,10 @@ class Workers(Machine):
         for at in range(0, len(jobs), LEASES_AT_ONCE):
             if at:
                 yield
-            kept = [job for job in jobs[at : at + LEASES_AT_ONCE] if state.bound.get(job) is worker]
+            kept = [job for job in jobs[at : at + LEASES_AT_ONCE] if state.custody.bound.get(job) is worker]
             for job in kept:
                 retry_ms = job.options.retry_ms
-                if retry_ms < RETRY_NEVER_MS and job not in state.spans:
+                if retry_ms < RETRY_NEVER_MS and job not in state.custody.spans:
                     job.requeue_at = state.now + retry_ms
             tell_leases(self._state, worker, kept)
 

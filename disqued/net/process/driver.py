@@ -94,7 +94,7 @@ class Driver:
 
     def begin_watermark(self) -> None:
         """Let a journal that has no watermark have one, with whatever it is given next."""
-        if self._state.journaling and not self._state.watermark.until:
+        if self._state.journaling and not self._state.durability.watermark.until:
             self.turn.append()
             record = self._state.begin_watermark()
             for journal in self.turn.journals:

@@ -259,7 +259,7 @@ def test_a_queue_forgotten_in_the_middle_of_a_walk_hides_no_other(server: Server
         server("ACKJOB", *[row[1] for row in server("QPEEK", name, 1)])
         queue = server.state.queues.by_name[name]
         queue.accessed_at -= 300_000
-        assert server.state.collect_queue(queue)
+        assert server.node.collect_queue(queue)
     cursor, page = server("QSCAN", cursor, "COUNT", 100)
     assert cursor == b"0"
     assert page == [b"%d" % number for number in range(10, 30) if number not in (10, 12)]

@@ -105,7 +105,7 @@ class Bed:
 
     def fail_journal(self, reason: str | None) -> None:
         """Let nothing be made durable, as the turn does."""
-        self.failure, self.node.state.read_only = reason, reason is not None
+        self.failure, self.node.state.durability.read_only = reason, reason is not None
 
 
 @pytest.fixture

@@ -291,7 +291,7 @@ def test_with_ex_zero_an_event_is_done_before_its_consumer_hears_of_it(bench: Be
 
 def test_while_the_journal_cannot_be_written_nothing_is_given_away_for_good(bench: Bench) -> None:
     bench.event()
-    bench.state.read_only = True
+    bench.state.durability.read_only = True
     assert bench.refusal("QGET", "q", "g", "EX", 0).startswith("MISCONF ")
     assert bench.body("g", "EX", 1) == b"x"
 

@@ -188,7 +188,7 @@ def test_the_same_words_come_to_other_options_on_another_node() -> None:
     for server in (one, other, one):
         job = server.state.jobs.get(server.add("q", "body", "TTL", 77))
         assert job is not None
-        assert server.state.options(77_000, 7_000, 0, 1) is job.options
+        assert server.state.shared.options(77_000, 7_000, 0, 1) is job.options
 
 
 def test_while_a_node_takes_no_copy_itself_options_are_completed_each_time() -> None:

@@ -275,7 +275,7 @@ def test_an_id_of_another_list_matches_nothing(server: Server) -> None:
     push(server, "b", key="two")
     popped(server, "COUNT", 2, "one", "two")
     assert server("RQ.ACK", "two", one) == []
-    [job] = server.state.by_name(b"one", b"r" + one)
+    [job] = server.state.aliases.by_name(b"one", b"r" + one)
     assert server("RQ.ACK", "two", job.id) == []
     assert server("RQ.ACK", "one", one) == [one]
 

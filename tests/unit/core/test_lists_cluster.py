@@ -24,7 +24,7 @@ def check_but_journal(member: Member) -> None:
     """What `check` asserts; acks of other nodes are kept in the journal, too."""
     member.journal.clear()
     state = member.state
-    kept = [job for job in state.jobs if job not in state.evictable]
+    kept = [job for job in state.jobs if job not in state.custody.evictable]
     member.journal += [(0, job) for job in kept]
     check(member)
 
@@ -159,8 +159,8 @@ def test_orphans_are_kept_as_delivered_if_that_is_wanted(cluster: Cluster) -> No
     cluster.advance(ORPHAN_MS + 2_000)
     assert [state_of(member, b"x") for member in (b, c)] == ["active", "active"]
     assert [job.flags & FLAG_ASKING for member in (b, c) for job in member.state.jobs] == [0, 0]
-    assert not b.state.asking
-    assert not c.state.asking
+    assert not b.state.custody.asking
+    assert not c.state.custody.asking
     assert pop(b) == pop(c) == []
     assert recover(b) == [b"x"]
 

@@ -55,7 +55,7 @@ class Machine:
             self.begin_watermark()
 
     def begin_watermark(self) -> None:
-        if not self.node.state.watermark.until:
+        if not self.node.state.durability.watermark.until:
             self.node.outbox.journal.append(self.node.state.begin_watermark())
 
     def commit(self) -> None:
@@ -66,7 +66,7 @@ class Machine:
             encode_job(record[1], offset) if record[0] == JOB_ADDED else encode_event(record, self.clock.wall())
             for record in records
         ]
-        mark = self.node.state.watermark
+        mark = self.node.state.durability.watermark
         if mark.held:
             self.node.delivery.release(mark.last, mark.until)
             self.node.tick()
@@ -93,7 +93,7 @@ class Machine:
         if delay_ms and not self.has_delays:
             self.has_delays = True
             self.begin_watermark()
-        options = self.node.state.options(TTL_MS, retry_ms, delay_ms, 1)
+        options = self.node.state.shared.options(TTL_MS, retry_ms, delay_ms, 1)
         job_id = self.node.replication.add("producer", queue, body, options, maxlen=0, timeout_ms=0, asynchronous=False)
         assert job_id is not None
         return job_id
@@ -108,7 +108,7 @@ class Machine:
         self.node.begin()
         while (at := self.node.deadline()) is not None and at <= self.clock.now():
             self.node.tick()
-            if self.node.state.watermark.held:
+            if self.node.state.durability.watermark.held:
                 self.commit()
 
     def job(self, job_id: bytes) -> Job:
@@ -355,11 +355,11 @@ def test_a_job_that_is_held_has_a_record_to_wait_for_though_the_watermark_is_ahe
     held = machine.add(retry_ms=0, delay_ms=3_050)
     machine.wait(3_000)
     machine.commit()
-    assert machine.node.state.watermark.until > machine.clock.wall() + 50
+    assert machine.node.state.durability.watermark.until > machine.clock.wall() + 50
     machine.clock.advance(50)
     machine.node.begin()
     machine.node.tick()
-    assert machine.node.state.watermark.held
+    assert machine.node.state.durability.watermark.held
     # A step without records would be followed by no commit.
     assert [record[0] for record in machine.node.outbox.journal] == [WATERMARK]
     machine.commit()
@@ -508,7 +508,7 @@ def test_an_at_most_once_job_is_never_queued_again(machine: Machine) -> None:
 def test_an_at_most_once_job_that_cannot_be_delivered_may_be_evicted(machine: Machine) -> None:
     job_id = machine.add(retry_ms=0)
     machine.crash()
-    assert list(machine.node.state.evictable) == [machine.job(job_id)]
+    assert list(machine.node.state.custody.evictable) == [machine.job(job_id)]
 
 
 def test_an_at_most_once_job_before_the_end_of_its_delay_is_delivered_then_and_once(machine: Machine) -> None:
@@ -593,7 +593,7 @@ def test_a_delivered_at_most_once_job_is_still_known_and_never_queued(machine: M
     job_id = machine.add(retry_ms=0)
     assert machine.get() == [job_id]
     machine.restart()
-    assert machine.job(job_id) in machine.node.state.evictable
+    assert machine.job(job_id) in machine.node.state.custody.evictable
     machine.wait(TTL_MS - 1)
     assert machine.get() == []
     assert machine.node.acks.acknowledge(job_id)
@@ -713,7 +713,7 @@ def test_what_is_made_after_a_stamp_that_is_nearly_too_high_can_be_read_again(ma
     copy = decode_copy(encode_copy(machine.job(second), machine.clock.now()))
     assert copy.ctime == machine.job(second).ctime
     machine.node.begin()
-    assert -STAMP_MAX < machine.node.state.next_front() < -STAMP_LAST
+    assert -STAMP_MAX < machine.node.state.numbers.next_front(machine.node.state.wall) < -STAMP_LAST
 
 
 def test_no_stamp_that_a_store_hands_out_lets_those_that_follow_leave_their_bounds(machine: Machine) -> None:
@@ -722,6 +722,6 @@ def test_no_stamp_that_a_store_hands_out_lets_those_that_follow_leave_their_boun
     record = decode_record(machine.journal[0])
     for stamp in (2**63 - 2, 2**63 - 1):
         machine.recovery.apply((JOB_ADDED, record[1]._replace(ctime=stamp, order_key=stamp)))
-        assert STAMP_LAST < machine.node.state.next_ctime() <= STAMP_MAX
+        assert STAMP_LAST < machine.node.state.numbers.next_ctime(machine.node.state.wall) <= STAMP_MAX
         machine.recovery.apply((GROUP, b"log", b"1:group", ((NODE_ID[:8], stamp),), machine.clock.wall()))
-        assert STAMP_LAST < machine.node.state.next_ctime() <= STAMP_MAX
+        assert STAMP_LAST < machine.node.state.numbers.next_ctime(machine.node.state.wall) <= STAMP_MAX

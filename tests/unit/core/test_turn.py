@@ -106,7 +106,7 @@ class Bench:
 
     def add(self, client: Client) -> bytes:
         """A step in which a client adds a job."""
-        options = self.node.state.options(60_000, RETRY_NEVER_MS, 0, 1)
+        options = self.node.state.shared.options(60_000, RETRY_NEVER_MS, 0, 1)
         job_id = self.node.replication.add(client, b"q", b"body", options, maxlen=0, timeout_ms=0, asynchronous=False)
         assert isinstance(job_id, bytes)
         client.due.append(job_id)
@@ -151,7 +151,7 @@ def test_a_failed_commit_is_answered_with_its_reason_and_the_jobs_are_gone(bench
     assert bench.outside.sent == [(SETACK,)]
     assert bench.node.state.jobs.get(job_id) is None
     assert bench.outside.records[-1] == (JOB_GONE, job_id, GONE_REFUSED)
-    assert bench.node.state.read_only
+    assert bench.node.state.durability.read_only
     assert bench.outside.take() == ["end_turn_soon", "commit", "failing", "try_again_later"]
 
 
@@ -175,7 +175,7 @@ def test_it_is_tried_again_until_it_succeeds_and_nothing_is_committed_meanwhile(
     bench.turn.try_again()
     assert bench.outside.take() == ["repair", "commit", "failing", "rested"]
     assert bench.turn.failure is None
-    assert not bench.node.state.read_only
+    assert not bench.node.state.durability.read_only
 
 
 def test_while_a_commit_takes_its_time_later_turns_wait_for_the_next_one(bench: Bench) -> None:

@@ -190,7 +190,7 @@ def test_what_a_consumer_without_a_name_holds_is_known_with_the_time(server: Ser
 def test_the_home_of_a_job_that_a_worker_elsewhere_has_is_known(server: Server, view: NodeView) -> None:
     job = server.job(server.add())
     assert view.home_of(job) is None
-    home = server.state.elsewhere[job] = Home(b"far", 1, b"f" * 40, 3_000)
+    home = server.state.custody.elsewhere[job] = Home(b"far", 1, b"f" * 40, 3_000)
     assert view.home_of(job) is home
 
 

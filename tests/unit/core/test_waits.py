@@ -32,7 +32,7 @@ def waiting(words: Callable[[int], tuple[Word, ...]], count: int) -> Cluster:
 
 
 def what_waits(a: Member) -> list[object]:
-    return [a.state.waits, a.state.pending, a.state.adding]
+    return [a.state.waiting.waits, a.node.replication.pending, a.node.keys.adding]
 
 
 def leave(a: Member, number: int) -> int:

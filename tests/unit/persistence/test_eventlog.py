@@ -91,8 +91,8 @@ def test_lines_are_handed_over_when_they_are_many_or_their_time_is_over(
     while not event_log.facts()["events_waiting_bytes"]:
         server.add("q", "x")
         event_log.wake()
-        assert server.state.endings is not None
-        assert not server.state.endings.is_news()
+        assert server.state.trace.endings is not None
+        assert not server.state.trace.endings.is_news()
     assert module.HANDED_OVER <= event_log.facts()["events_waiting_bytes"] < module.HANDED_OVER + (100 << 10)
     end(event_log, loop)
     lines = published(tmp_path)
@@ -107,7 +107,7 @@ def test_lines_are_no_news_while_they_are_few_and_somebody_comes_for_them(
     loop.turn()
     server.add("q", "x")
     event_log.wake()
-    lines = server.state.endings
+    lines = server.state.trace.endings
     assert lines is not None
     server.add("q", "y")
     assert not lines.is_news()

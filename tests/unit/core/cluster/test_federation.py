@@ -179,17 +179,17 @@ def test_when_the_last_consumer_has_gone_all_hear_so(cluster: Cluster, how: str)
         (a, (NEEDJOBS, b"q", 0)),
         (c, (NEEDJOBS, b"q", 0)),
     ]
-    assert not a.state.wanted
+    assert not a.state.demand.jobs
 
 
 def test_two_seconds_after_somebody_asked_who_did_not_wait_all_hear_that_nothing_is_wanted(cluster: Cluster) -> None:
     a, b, _ = cluster
     assert b.bodies() == []
     cluster.advance(federation.LINGER_MS - 1)
-    assert b"q" in a.state.wanted
+    assert b"q" in a.state.demand.jobs
     cluster.advance(1)
     assert cluster.sent(NEEDJOBS, b, a)[-1].message[2] == 0
-    assert not a.state.wanted
+    assert not a.state.demand.jobs
 
 
 def test_when_nobody_waits_nobody_is_asked_and_no_timer_is_left(cluster: Cluster) -> None:
@@ -450,7 +450,7 @@ def test_pausing_a_queue_out_takes_back_what_was_asked_for(cluster: Cluster) -> 
     a, b, _ = cluster
     b.wait("bob")
     b("PAUSE", "q", "out")
-    assert not a.state.wanted
+    assert not a.state.demand.jobs
     a.add("q", "body", "REPLICATE", 1)
     assert a("QLEN", "q") == 1
 
@@ -672,7 +672,7 @@ def test_jobs_that_nobody_waits_for_are_not_asked_for_any_more(cluster: Cluster)
     cluster.lose = lambda flight: False
     a.add("q", "first", "REPLICATE", 1)
     assert cluster.flights[-1].message == (NEEDJOBS, b"q", 0)
-    assert not a.state.wanted
+    assert not a.state.demand.jobs
 
 
 # Bounds.
@@ -685,12 +685,12 @@ def test_what_one_node_wants_costs_bounded_memory(cluster: Cluster) -> None:
         b.say(a, (NEEDJOBS, b"queue %d" % number, 1))
     assert a.node.federation.wants.size <= demand.NODE_BYTES_MAX + demand.WANT_COST + 5
     # The oldest of that node are forgotten, and nothing of others.
-    assert b"queue 4999" in a.state.wanted
-    assert b"queue 0" not in a.state.wanted
-    assert b"queue" in a.state.wanted
+    assert b"queue 4999" in a.state.demand.jobs
+    assert b"queue 0" not in a.state.demand.jobs
+    assert b"queue" in a.state.demand.jobs
     b.say(a, (NEEDJOBS, b"x" * MEGABYTE, 1))
-    assert b"queue 4999" in a.state.wanted
-    assert b"x" * MEGABYTE not in a.state.wanted
+    assert b"queue 4999" in a.state.demand.jobs
+    assert b"x" * MEGABYTE not in a.state.demand.jobs
 
 
 def test_what_all_nodes_want_costs_bounded_memory() -> None:

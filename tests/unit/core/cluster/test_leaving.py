@@ -102,9 +102,9 @@ def test_queued_jobs_go_to_the_other_nodes_in_turn(cluster: Cluster) -> None:
 def test_what_a_node_that_is_leaving_had_asked_for_is_not_brought(cluster: Cluster) -> None:
     a, b, _ = cluster
     a.wait("anna")
-    assert b"q" in b.state.wanted
+    assert b"q" in b.state.demand.jobs
     leave(a)
-    assert not b.state.wanted
+    assert not b.state.demand.jobs
     b.add("q", "body", "REPLICATE", 1)
     assert b("QLEN", "q") == 1
 

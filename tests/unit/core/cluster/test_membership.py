@@ -770,7 +770,7 @@ def test_a_hard_reset_makes_another_node() -> None:
     a.membership.reset(hard=True)
     mesh.settle()
     assert a.id != before
-    assert a.node.state.ids.next(b"05a0SQ").startswith(b"DI" + a.id[:8])
+    assert a.node.state.numbers.ids.next(b"05a0SQ").startswith(b"DI" + a.id[:8])
     assert a.membership.greeting(False).id == a.id
     mesh.advance(2 * TIMEOUT_MS)
     assert b.known == {before}

@@ -95,7 +95,7 @@ def test_the_end_of_a_job_that_another_node_may_bring_again_is_remembered(flag: 
     server("ACKJOB", job.id)
     assert server.state.jobs.get(job.id) is None
     brought = flag in (FLAG_COPY, FLAG_CAME_BACK)
-    assert (job.id in server.state.ended) is bool(brought and retry)
+    assert (job.id in server.state.custody.ended) is bool(brought and retry)
 
 
 def test_of_the_flags_in_a_journal_there_are_two_whatever_else_a_job_has() -> None:

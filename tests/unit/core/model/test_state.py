@@ -4,7 +4,7 @@ import pytest
 
 from disqued.commands.table import BLOCKED
 from disqued.core.model.outbox import FLUSHED, JOB_ADDED
-from disqued.core.model.state import OPTIONS_KEPT
+from disqued.core.model.shared import OPTIONS_KEPT
 from tests.core_fixtures import Server, check
 
 HOUR_MS = 3_600_000
@@ -20,9 +20,11 @@ def server() -> Server:
 
 def test_stamps_are_unix_nanoseconds_and_count_up_within_a_millisecond(server: Server) -> None:
     wall = server.clock.wall()
-    assert [server.state.next_ctime() for _ in range(3)] == [wall * 1_000_000 + more for more in range(3)]
+    assert [server.state.numbers.next_ctime(server.state.wall) for _ in range(3)] == [
+        wall * 1_000_000 + more for more in range(3)
+    ]
     server.advance(1)
-    assert server.state.next_ctime() == (wall + 1) * 1_000_000
+    assert server.state.numbers.next_ctime(server.state.wall) == (wall + 1) * 1_000_000
 
 
 @pytest.mark.parametrize("jump_ms", [-HOUR_MS, -1, 1, HOUR_MS])
@@ -67,9 +69,9 @@ def test_a_wall_clock_that_jumps_requeues_nothing_ends_nothing_and_loses_nothing
 
 
 def test_a_stamp_that_was_seen_is_never_given_again(server: Server) -> None:
-    ctime = server.state.next_ctime() + 10**12
-    server.state.last_ctime = ctime
-    assert server.state.next_ctime() == ctime + 1
+    ctime = server.state.numbers.next_ctime(server.state.wall) + 10**12
+    server.state.numbers.last_ctime = ctime
+    assert server.state.numbers.next_ctime(server.state.wall) == ctime + 1
 
 
 # Options.
@@ -80,7 +82,7 @@ def test_equal_wishes_share_one_object_and_the_memory_for_them_is_bounded(server
     assert server.job(server.add("q", "y", "TTL", 1_000)).options is first.options
     for ttl in range(2_000, 2_000 + 2 * OPTIONS_KEPT):
         server.add("q", "x", "TTL", ttl)
-    assert len(server.state._options) <= OPTIONS_KEPT
+    assert len(server.state.shared._options) <= OPTIONS_KEPT
     assert server.show(first.id)["ttl"] == 1_000  # type: ignore[index]
     assert server.job(server.add("q", "z", "TTL", 1_000)).options.ttl_ms == 1_000_000
 

@@ -41,9 +41,9 @@ def follow(
 ) -> Callable[[], list[Line]]:
     """Begin a trail; returns what reads its new lines."""
     lines = Lines(server.state.node_id, 7, address_of)
-    server.state.endings = lines
+    server.state.trace.endings = lines
     if not endings_alone:
-        server.state.trail = lines
+        server.state.trace.full = lines
 
     def read() -> list[Line]:
         found = [json.loads(line) for line in taken(lines).splitlines()]
@@ -407,7 +407,7 @@ def test_without_a_log_nothing_is_kept(server: Server) -> None:
     job_id = server.add("q", "x")
     server.get("q")
     server("ACKJOB", job_id)
-    assert (server.state.trail, server.state.endings) == (None, None)
+    assert (server.state.trace.full, server.state.trace.endings) == (None, None)
 
 
 def test_names_are_written_for_people_and_break_no_line(server: Server) -> None:

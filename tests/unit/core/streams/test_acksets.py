@@ -461,7 +461,7 @@ def test_who_keeps_a_copy_of_an_event_that_is_not_here_hears_so(cluster: Cluster
     a, b = cluster
     known, ended = add(a, copies=2), add(a, copies=2)
     a("DELJOB", ended)
-    assert ended in a.state.ended
+    assert ended in a.state.custody.ended
     cluster.flights.clear()
     for job_id in (known, ended, UNKNOWN_ID):
         b.say(a, (GOTJOB, job_id))

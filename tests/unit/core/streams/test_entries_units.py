@@ -292,7 +292,7 @@ def test_who_wanted_to_be_told_is_told_once(bench: Bench) -> None:
     bench.event()
     bench.event()
     assert bench.answers["anna"] == [b"q"]
-    assert "anna" not in bench.state.blocked
+    assert "anna" not in bench.state.waiting.blocked
 
 
 def test_who_waits_to_be_done_at_once_hears_that_this_cannot_be_kept_and_the_next_one_is_served(bench: Bench) -> None:
@@ -300,11 +300,11 @@ def test_who_waits_to_be_done_at_once_hears_that_this_cannot_be_kept_and_the_nex
     bench.take()
     assert bench("QGET", "q", "g", "EX", 0, "BLOCK", 60, client="anna") is BLOCKED
     assert bench("QGET", "q", "g", "BLOCK", 60, client="ben") is BLOCKED
-    bench.state.read_only = True
+    bench.state.durability.read_only = True
     bench("QGROUP", "RETURN", "q", "g", event_id)
     (error,) = bench.answers["anna"]
     assert error.line.startswith(b"MISCONF ")
-    assert "anna" not in bench.state.blocked
+    assert "anna" not in bench.state.waiting.blocked
     assert bench.answers["ben"] == [[event_id, b"x"]]
     assert counts(bench) == (1, 0, 0, 0)
 

@@ -232,9 +232,9 @@ def test_a_node_is_asked_no_more_a_while_after_nobody_waits() -> None:
     cluster = Cluster(2)
     a, b = cluster
     assert get(b) is None
-    assert a.state.interested
+    assert a.state.demand.entries
     cluster.advance(2 * LINGER_MS)
-    assert not a.state.interested
+    assert not a.state.demand.entries
 
 
 def test_a_consumer_that_waits_gets_what_comes_on_a_node_that_was_away() -> None:
@@ -265,10 +265,10 @@ def test_what_a_node_wants_is_bounded_and_who_is_forgotten_is_told_of_nothing() 
     a, b = cluster
     for number in range(WANTS_OF_NODE + 5):
         b.say(a, (WANT, b"queue %d" % number, b"g", True))
-    assert len(a.state.interested) == WANTS_OF_NODE
-    assert b"queue 4" not in a.state.interested
+    assert len(a.state.demand.entries) == WANTS_OF_NODE
+    assert b"queue 4" not in a.state.demand.entries
     cluster.cut(a, b)
-    assert not a.state.interested
+    assert not a.state.demand.entries
 
 
 def test_who_is_told_of_something_that_nobody_wants_any_more_says_so() -> None:
@@ -473,7 +473,7 @@ def test_that_a_group_is_done_with_an_event_does_not_end_a_copy_that_is_still_to
     a, b = cluster
     event_id = add(a)
     a.say(b, (SETACK, event_id, b"0:g", False, frozenset((a.id, b.id))))
-    assert event_id not in b.state.ended
+    assert event_id not in b.state.custody.ended
 
 
 def test_with_ex_zero_what_is_on_its_way_is_waited_for_when_the_time_of_its_consumer_is_up() -> None:
@@ -506,12 +506,12 @@ def test_a_node_that_cannot_write_its_journal_decides_nothing_for_others() -> No
     a, b = cluster
     event_id = add(a)
     get(b, "EX", 300)
-    a.state.read_only = True
+    a.state.durability.read_only = True
     assert b("QACK", "q", "g", event_id, client="settler") is BLOCKED
     cluster.advance(1_000)
     assert "settler" not in b.answers
     assert figures(a)[b"inprogress"] == 1
-    a.state.read_only = False
+    a.state.durability.read_only = False
     cluster.advance(1_000)
     assert b.answers.pop("settler") == [1]
 

@@ -18,7 +18,7 @@ def cluster() -> Cluster:
 
 def is_wanted(member: Member) -> bool:
     """Tell whether a node knows that others want events of q."""
-    return b"q" in member.state.interested
+    return b"q" in member.state.demand.entries
 
 
 # Asking.
@@ -264,7 +264,7 @@ def test_a_scope_that_is_none_does_no_harm_to_a_worker(cluster: Cluster) -> None
     cluster.lose = lambda flight: flight.kind == GIVE
     assert b("QGET", "q", "g", "BLOCK", 60, "WORKER", "w", client="worker") is BLOCKED
     cluster.lose = lambda flight: False
-    a.say(b, (GIVE, b.state.questions, b"nonsense", ((event_id, b"x"),)))
+    a.say(b, (GIVE, b.state.numbers.questions, b"nonsense", ((event_id, b"x"),)))
     assert b.answers.pop("worker") == [[event_id, b"x"]]
     b("WORKER", "STOP", "w", client="operator")
     assert not b.node.logs.given._bound
@@ -407,7 +407,7 @@ def test_no_group_is_made_by_one_that_takes_nothing(cluster: Cluster) -> None:
 def test_with_ex_zero_a_node_that_cannot_write_its_journal_gives_nothing_away(cluster: Cluster) -> None:
     a, b = cluster
     event_id = add(a)
-    a.state.read_only = True
+    a.state.durability.read_only = True
     assert get(b, "EX", 0) is None
     assert get(b) == [event_id, b"x"]
 
@@ -562,5 +562,5 @@ def test_a_new_group_finds_an_event_behind_very_many_that_another_node_hands_out
     assert set(log.groups) == {b"g", b"h"}
     check(cluster)
     # Whose search nobody goes on with is forgotten.
-    b.state.collect_queue(b.state.queues.by_name[b"q"])
+    b.node.collect_queue(b.state.queues.by_name[b"q"])
     assert set(log.groups) == {b"g"}

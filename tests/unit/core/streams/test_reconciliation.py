@@ -69,7 +69,7 @@ class Case:
         for member in (self.c, self.d):
             self.cluster.hold(self.b, member)
         begin(self.b, self.event_id, verb=verb)
-        self.number = self.b.state.questions
+        self.number = self.b.state.numbers.questions
 
     def say(self, sender: Member, outcome: int) -> None:
         sender.say(self.b, (SETTLED, self.number, ((self.event_id, outcome),)))
@@ -254,10 +254,10 @@ def test_what_one_node_holds_is_not_refused_because_all_others_do_not() -> None:
         cluster.hold(b, member)
     begin(b, event_id)
     for member, outcome in ((a, OUTCOME_UNKNOWN), (c, OUTCOME_LATER), (c, OUTCOME_UNKNOWN)):
-        member.say(b, (SETTLED, b.state.questions, ((event_id, outcome),)))
+        member.say(b, (SETTLED, b.state.numbers.questions, ((event_id, outcome),)))
         cluster.advance(AGAIN_MS)
         assert "settler" not in b.answers
-    c.say(b, (SETTLED, b.state.questions, ((event_id, OUTCOME_DONE),)))
+    c.say(b, (SETTLED, b.state.numbers.questions, ((event_id, OUTCOME_DONE),)))
     assert ended(b) == 1
 
 
@@ -327,11 +327,11 @@ def test_one_that_was_unknown_to_who_hands_it_out_is_asked_about_again() -> None
     for expected in (1, 2):
         questions = [flight for flight in cluster.held(b, a) if flight.kind == SETTLE]
         assert len(questions) == expected
-        a.say(b, (SETTLED, b.state.questions, ((event_id, OUTCOME_UNKNOWN),)))
+        a.say(b, (SETTLED, b.state.numbers.questions, ((event_id, OUTCOME_UNKNOWN),)))
         cluster.advance(AGAIN_MS)
     # It is here, so that it is not one that nobody holds.
     while "settler" not in b.answers:
-        a.say(b, (SETTLED, b.state.questions, ((event_id, OUTCOME_UNKNOWN),)))
+        a.say(b, (SETTLED, b.state.numbers.questions, ((event_id, OUTCOME_UNKNOWN),)))
         cluster.advance(AGAIN_MS)
     assert ended(b) == 1
 
@@ -341,13 +341,13 @@ def test_a_holder_that_cannot_write_its_journal_is_asked_again_and_not_doubted()
     a, b = cluster
     event_id = add(a, copies=2)
     get(b, *EX)
-    a.state.read_only = True
+    a.state.durability.read_only = True
     begin(b, event_id)
     cluster.advance(8 * AGAIN_MS)
     assert "settler" not in b.answers
     assert len(asked(cluster)) > 4
     assert not cluster.sent(FACTS, sender=b)
-    a.state.read_only = False
+    a.state.durability.read_only = False
     cluster.advance(AGAIN_MS)
     assert ended(b) == 1
 

@@ -195,7 +195,7 @@ def test_a_group_that_has_something_keeps_its_epoch_everywhere() -> None:
 def collect(member: Member) -> None:
     """Let a node look whether it may forget something of its queue."""
     member.node.begin()
-    member.state.collect_queue(member.state.queues.by_name[b"q"])
+    member.node.collect_queue(member.state.queues.by_name[b"q"])
     member("QINFO")
 
 
@@ -341,7 +341,7 @@ def test_a_flush_that_is_heard_of_twice_is_news_once() -> None:
     cluster = Cluster(2)
     a, b = cluster
     event_id = add(b)
-    floor = {b.id[:8]: b.state.last_ctime}
+    floor = {b.id[:8]: b.state.numbers.last_ctime}
     begin(a, b, WORK_SCOPE, floor, 1_000, False)
     since, records = log_of(b).since, len(b.journal)
     assert len(b.state.unfinished) == 1
@@ -377,7 +377,7 @@ def test_a_beginning_of_what_is_no_group_changes_nothing(scope: bytes) -> None:
     cluster = Cluster(2)
     a, b = cluster
     add(b)
-    begin(a, b, scope, {b.id[:8]: b.state.last_ctime}, 1_000, True)
+    begin(a, b, scope, {b.id[:8]: b.state.numbers.last_ctime}, 1_000, True)
     begin(a, b, scope, {}, 1_000, True, queue=b"another")
     assert not log_of(b).horizon
     assert not log_of(b).groups
@@ -420,7 +420,7 @@ def test_while_memory_is_full_beginnings_make_no_queues_and_those_of_others_are_
     add(b)
     b.state.memory.set_limit(1)
     assert b.state.memory.level == 3
-    floor = {b.id[:8]: b.state.last_ctime}
+    floor = {b.id[:8]: b.state.numbers.last_ctime}
     begin(a, b, WORK_SCOPE, floor, 1_000, False, queue=b"another")
     begin(a, b, b"1:g", floor, 1_000, False, queue=b"another")
     assert b"another" not in b.state.queues.by_name

@@ -65,6 +65,6 @@ def test_a_job_can_be_acknowledged_when_its_queue_is_forgotten(server: Server) -
 def test_an_at_most_once_job_that_is_acknowledged_is_no_candidate_for_eviction_any_more(server: Server) -> None:
     job_id = server.add("q", "x", "RETRY", 0)
     server.get()
-    assert len(server.state.evictable) == 1
+    assert len(server.state.custody.evictable) == 1
     server("ACKJOB", job_id)
-    assert len(server.state.evictable) == 0
+    assert len(server.state.custody.evictable) == 0

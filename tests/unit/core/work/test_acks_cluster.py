@@ -41,7 +41,12 @@ def known(cluster: Cluster, job_id: bytes) -> str:
 def is_clean(member: Member) -> bool:
     """Tell whether nothing of any job is left on a node."""
     state = member.state
-    return not len(state.jobs) and not state.acked and not state.evictable and not state.pending
+    return (
+        not len(state.jobs)
+        and not state.custody.acked
+        and not state.custody.evictable
+        and not member.node.replication.pending
+    )
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -122,7 +127,7 @@ def test_when_a_link_comes_back_everything_that_waited_is_collected_at_once() ->
     cluster.cut(a, b)
     a("ACKJOB", *a.answers["client"])
     cluster.advance(500_000)
-    assert len(a.state.acked) == 1_500
+    assert len(a.state.custody.acked) == 1_500
     cluster.heal(a, b)
     cluster.advance(10)
     assert all(map(is_clean, cluster))
@@ -137,7 +142,7 @@ def behind_a_partition(cluster: Cluster, count: int) -> None:
     ids = [bytes(job_id) for job_id in a.answers["client"]]
     a("ACKJOB", *ids)
     cluster.advance(10)
-    assert len(a.state.acked) == count
+    assert len(a.state.custody.acked) == count
     cluster.flights.clear()
 
 
@@ -176,7 +181,7 @@ def test_a_round_goes_on_though_no_answer_comes_and_ends_when_the_link_does() ->
     cluster.lose = lambda flight: flight.kind == GOTACK
     cluster.heal(a, b)
     cluster.advance(20_000)
-    assert {flight.message[1] for flight in cluster.sent(SETACK, a, b)} == {job.id for job in a.state.acked}
+    assert {flight.message[1] for flight in cluster.sent(SETACK, a, b)} == {job.id for job in a.state.custody.acked}
     cluster.cut(a, b)
     cluster.heal(a, b)
     cluster.cut(a, b)
@@ -197,7 +202,7 @@ def test_an_ack_whose_next_attempt_comes_is_left_to_the_round_that_will_come_to_
     cluster.heal(a, b)
     cluster.advance(900)
     asked = len(cluster.sent(SETACK, a, b))
-    for job in list(a.state.acked):
+    for job in list(a.state.custody.acked):
         a.state.schedule.move(job, a.state.now + 10)
     cluster.advance(50)
     assert len(cluster.sent(SETACK, a, b)) == asked
@@ -213,7 +218,7 @@ def test_what_could_not_be_answered_is_asked_again_when_the_other_node_opens_its
     cluster._link(a, b)
     a.settle()
     cluster.advance(60_000)
-    assert len(a.state.acked) == 10
+    assert len(a.state.custody.acked) == 10
     cluster._link(b, a)
     b.settle()
     cluster.advance(10)
@@ -255,7 +260,7 @@ def test_of_two_that_tell_each_other_to_be_the_last_one_tells_the_others() -> No
     cluster.advance(3_000)
     job = c.state.jobs.get(job_id)
     assert job is not None
-    job.confirmed = c.state.holders(frozenset((a.id, c.id)))  # it has heard of that from a, some time ago
+    job.confirmed = c.state.shared.holders(frozenset((a.id, c.id)))  # it has heard of that from a, some time ago
     cluster.hold(b, c)
     cluster.hold(c, b)
     cluster.heal(b, c)
@@ -410,7 +415,7 @@ def test_who_still_has_a_job_that_has_ended_elsewhere_hears_so_when_it_speaks_of
     job_id = replicated(cluster, "RETRY", 5)
     copy = cluster.sent(REPLJOB, a, c)[0]
     b("ACKJOB", job_id)
-    c.state.ended = Ended()
+    c.state.custody.ended = Ended()
     cluster.repeat(copy)
     assert known(cluster, job_id) == "c"
     cluster.advance(20_000)
@@ -439,10 +444,10 @@ def test_ids_of_jobs_that_have_ended_are_kept_in_bounded_number(monkeypatch: pyt
     a, _, c = cluster
     ids = [replicated(cluster) for _ in range(35)]
     a("ACKJOB", *ids)
-    remembered = [job_id in c.state.ended for job_id in ids]
+    remembered = [job_id in c.state.custody.ended for job_id in ids]
     assert remembered == [False] * 20 + [True] * 15
     a.node.flush()
-    assert ids[-1] not in a.state.ended
+    assert ids[-1] not in a.state.custody.ended
 
 
 def test_a_job_that_comes_after_its_ack_is_not_delivered() -> None:
@@ -600,7 +605,7 @@ def test_an_ack_that_not_everybody_knows_outlives_a_crash() -> None:
             recovery.apply(decode_record(data))
         job = server.job(job_id)
         assert (job.state, job.body, job.holders) == (3, b"", frozenset(member.id for member in cluster))
-        assert list(server.state.acked) == [job]
+        assert list(server.state.custody.acked) == [job]
         server.advance(5_000)
         assert server.get() == []
     assert (b, c) == tuple(cluster.members[1:])
@@ -621,13 +626,13 @@ def test_an_ack_is_not_collected_by_a_node_that_cannot_write_it_down() -> None:
     cluster = Cluster(3)
     a, b, c = cluster
     job_id = replicated(cluster)
-    a.state.read_only = True
+    a.state.durability.read_only = True
     a("ACKJOB", job_id)
     cluster.advance(500)
     assert known(cluster, job_id) == "abc"
     assert [member.job(job_id).state for member in cluster] == [ACKED] * 3
     assert not cluster.sent(DELJOB, a)
-    a.state.read_only = False
+    a.state.durability.read_only = False
     cluster.advance(10_000)
     assert all(map(is_clean, (a, b, c)))
 
@@ -684,9 +689,9 @@ def test_a_node_that_keeps_no_ack_of_an_unknown_job_tells_the_cluster_once(reaso
         cluster.hold(other, c)  # so that no answer ends what it would keep
     assert c("ACKJOB", job_id) == 0
     assert not any(member.holds(job_id) for member in cluster)
-    assert not c.state.acked
+    assert not c.state.custody.acked
     assert len(cluster.sent(SETACK, c)) == 2
-    assert not b.state.acked
+    assert not b.state.custody.acked
 
 
 @pytest.mark.parametrize("way", ["timer", "NACK", "ENQUEUE"])

@@ -607,7 +607,7 @@ def test_a_job_is_given_back_on_a_node_that_keeps_no_journal_too(server: Server)
 
 def test_a_time_out_that_comes_too_late_answers_nobody(server: Server) -> None:
     wait(server, "anna", timeout=1_000)
-    waiter = server.state.blocked["anna"]
+    waiter = server.state.waiting.blocked["anna"]
     server.add()
     server.node.delivery.timed_out(waiter)
     server.settle()
@@ -751,7 +751,7 @@ def test_who_would_not_wait_waits_for_the_last_of_several_such_queues(server: Se
     server.run("ADDJOB", "long", "good", 0)
     server.clock.advance(1_000)
     assert server("GETJOB", "NOHANG", "FROM", "short", "long") is BLOCKED
-    while server.state.queues.by_name[b"short"] in server.state.behind:
+    while server.state.queues.by_name[b"short"] in server.state.waiting.behind:
         server.tick()
     assert not server.answers["client"]
     server.advance(0)
@@ -834,12 +834,12 @@ def test_a_delayed_at_most_once_job_is_held_back_while_the_journal_cannot_say_th
     server.add("q", "delayed", "DELAY", 1, "RETRY", 0)
     server.add("q", "not delayed", "RETRY", 0)
     server.add("q", "may come again", "DELAY", 1)
-    server.state.read_only = True
+    server.state.durability.read_only = True
     server.advance(1_000)
     assert server.bodies() == [b"not delayed", b"may come again"]
     server.advance(10_000)
     assert server.bodies() == []
-    server.state.read_only = False
+    server.state.durability.read_only = False
     server.settle()
     assert server.bodies() == [b"delayed"]
     server.advance(10_000)

@@ -117,7 +117,7 @@ def test_an_answer_that_nobody_waits_for_changes_nothing(cluster: Cluster) -> No
     (answered,) = cluster.sent(FOUND, sender=b, receiver=a)
     assert answered.message[2] == ((NOTHING, b""),)
     # It has answered: what it says now is about nothing that is asked.
-    number = a.state.questions
+    number = a.state.numbers.questions
     for said in (number, number + 1):
         b.say(a, (FOUND, said, ((A_JOB, UNKNOWN_ID),)))
     cluster.release(c, a)
@@ -131,7 +131,7 @@ def test_an_answer_that_says_less_or_more_than_was_asked_is_heard_as_far_as_it_g
     assert a("QLPUSH", "q", "one", "x", "REPLICATE", 1) is BLOCKED
     for member, what in zip(others, [(), ((NOTHING, b""), (A_JOB, UNKNOWN_ID))], strict=True):
         cluster.release(member, a, order=lambda flights: [])
-        member.say(a, (FOUND, a.state.questions, what))
+        member.say(a, (FOUND, a.state.numbers.questions, what))
     assert a.answers.pop("client") == [b"OK"]
 
 

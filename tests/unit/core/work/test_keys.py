@@ -185,7 +185,7 @@ def test_the_same_key_on_two_nodes_is_the_same_job(cluster: Cluster, replicate: 
     assert sum(member.state.counters.added for member in cluster) == 1
     assert sum(member.state.counters.repeated for member in cluster) == 3
     assert all((member.show(first) or {"key": b"k"})["key"] == b"k" for member in cluster)
-    assert not any(member.state.adding for member in cluster)
+    assert not any(member.node.keys.adding for member in cluster)
     c("ACKJOB", first)
     cluster.advance(5_000)
     second = add(b, "k", "REPLICATE", replicate)
@@ -250,7 +250,7 @@ def test_a_refusal_is_heard_after_other_nodes_were_asked_and_leaves_nothing(clus
     add(a, "k", "REPLICATE", 1)
     with pytest.raises(CommandError, match="MAXLEN"):
         add(a, "l", "REPLICATE", 1, "MAXLEN", 1)
-    assert not a.state.adding
+    assert not a.node.keys.adding
     assert is_job_id(add(b, "l", "REPLICATE", 1))
 
 
@@ -269,7 +269,7 @@ def test_who_comes_second_waits_for_the_same_copies(cluster: Cluster) -> None:
     assert len(a.answers["second"]) == 1
     assert a.answers.pop("second") == [job.id for job in a.state.jobs]
     assert a.state.counters.repeated == 1
-    assert not a.state.adding
+    assert not a.node.keys.adding
 
 
 def test_each_waits_for_its_own_time_and_the_job_is_given_up_with_the_last(cluster: Cluster) -> None:
@@ -286,8 +286,8 @@ def test_each_waits_for_its_own_time_and_the_job_is_given_up_with_the_last(clust
     with pytest.raises(CommandError, match=TIMED_OUT):
         answer(a, "second")
     assert not a.state.jobs
-    assert not a.state.pending
-    assert not a.state.adding
+    assert not a.node.replication.pending
+    assert not a.node.keys.adding
     # Nobody was told of it, and the key is free.
     cluster.lose = lambda flight: False
     first = add(b, "k", "REPLICATE", 3)
@@ -339,7 +339,7 @@ def test_a_job_whose_producers_are_all_gone_is_given_up(cluster: Cluster) -> Non
     a.gone("client")
     cluster.release(c, a)
     assert [len(member.state.jobs) for member in cluster] == [0, 0, 0]
-    assert not a.state.adding
+    assert not a.node.keys.adding
 
 
 def test_on_another_node_it_waits_for_the_outcome_too(cluster: Cluster) -> None:
@@ -505,7 +505,7 @@ def test_a_flush_ends_the_wait(cluster: Cluster) -> None:
         with pytest.raises(CommandError, match=FLUSHED):
             answer(a, client)
     cluster.release(c, a)
-    assert not a.state.adding
+    assert not a.node.keys.adding
     assert not a.state.jobs
 
 

@@ -96,9 +96,16 @@ def test_a_queue_is_not_idle_while_consumers_have_jobs_of_it(server: Server) -> 
 
 def add_named(server: Server, alias: bytes, body: bytes = b"x") -> NamedJob:
     state = server.state
-    options = state.options(60_000, 10_000, 0, 1)
+    options = state.shared.options(60_000, 10_000, 0, 1)
     options.stamp(state.now)
-    job = NamedJob(state.ids.next(options.ttl_suffix), b"q", body, state.next_ctime(), options, alias=alias)
+    job = NamedJob(
+        state.numbers.ids.next(options.ttl_suffix),
+        b"q",
+        body,
+        state.numbers.next_ctime(state.wall),
+        options,
+        alias=alias,
+    )
     state.register(job)
     state.schedule.add(job, options.first_at)
     server.node.delivery.enqueue_new(job, state.queue(b"q"))
@@ -108,20 +115,20 @@ def add_named(server: Server, alias: bytes, body: bytes = b"x") -> NamedJob:
 
 def test_a_job_is_found_by_its_alias_until_it_is_done(server: Server) -> None:
     job = add_named(server, b"one")
-    assert server.state.by_name(b"q", b"one") == (job,)
-    assert server.state.by_name(b"other", b"one") == ()
+    assert server.state.aliases.by_name(b"q", b"one") == (job,)
+    assert server.state.aliases.by_name(b"other", b"one") == ()
     server("ACKJOB", job.id)
-    assert server.state.by_name(b"q", b"one") == ()
-    assert server.state.named == {}
+    assert server.state.aliases.by_name(b"q", b"one") == ()
+    assert server.state.aliases.named == {}
 
 
 def test_of_two_jobs_with_one_alias_the_older_comes_first(server: Server) -> None:
     younger = add_named(server, b"one")
     older = add_named(server, b"one")
     older.ctime = younger.ctime - 1
-    assert server.state.by_name(b"q", b"one") == (older, younger)
+    assert server.state.aliases.by_name(b"q", b"one") == (older, younger)
     server("DELJOB", older.id)
-    assert server.state.by_name(b"q", b"one") == (younger,)
+    assert server.state.aliases.by_name(b"q", b"one") == (younger,)
 
 
 def test_an_alias_comes_back_from_the_journal(server: Server) -> None:
@@ -130,17 +137,17 @@ def test_an_alias_comes_back_from_the_journal(server: Server) -> None:
     recovery = Recovery(again.state, restores_queues=False)
     again.node.begin()
     recovery.apply(decode_record(encode_job(job, server.clock.wall() - server.clock.now())))
-    [found] = again.state.by_name(b"q", b"one")
+    [found] = again.state.aliases.by_name(b"q", b"one")
     assert (found.id, found.alias) == (job.id, b"one")
     recovery.apply((UNIT_DONE, job.id, b"", 1))
-    assert again.state.named == {}
+    assert again.state.aliases.named == {}
 
 
 def test_a_flush_takes_the_aliases_along(server: Server) -> None:
     add_named(server, b"one")
     server.node.flush()
     server.settle()
-    assert server.state.named == {}
+    assert server.state.aliases.named == {}
 
 
 # Places.

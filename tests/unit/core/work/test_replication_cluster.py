@@ -165,7 +165,7 @@ def test_when_time_is_up_the_producer_hears_noreplication_and_no_copy_is_left() 
     cluster.advance(1)
     assert answered(a) == TIMEOUT
     assert not any(len(member.state.jobs) for member in cluster)
-    assert not a.state.pending
+    assert not a.node.replication.pending
     assert a.state.counters.refused == 1
 
 
@@ -226,7 +226,7 @@ def test_a_node_that_wakes_late_meets_several_deadlines_of_one_job_at_once(ttl: 
     a.clock.advance(10_000)
     a.tick()
     assert answered(a) in (TIMEOUT, REMOVED)
-    assert (len(a.state.jobs), a.state.pending) == (0, {})
+    assert (len(a.state.jobs), a.node.replication.pending) == (0, {})
     a.advance(100_000)
 
 
@@ -373,7 +373,7 @@ def test_a_node_that_can_keep_no_copy_says_so_and_the_producer_hears_why(reason:
         b.state.memory.set_limit(1)
         b.state.memory.used = 10
     elif reason == "journal":
-        b.state.read_only = True
+        b.state.durability.read_only = True
     else:
         b("PAUSE", "q", "in")
     a("ADDJOB", "q", "x", 0, "REPLICATE", 2)
@@ -420,7 +420,7 @@ def test_the_only_copy_of_a_job_is_not_brought_back_after_its_end(end: str, mean
     assert not b.holds(job_id)
     cluster.repeat(flight)
     assert not b.holds(job_id)
-    assert job_id in b.state.ended
+    assert job_id in b.state.custody.ended
 
 
 def test_a_copy_of_a_job_that_is_done_is_answered_with_its_ack() -> None:
@@ -437,7 +437,7 @@ def test_a_copy_of_a_job_that_is_done_is_answered_with_its_ack() -> None:
     # The job and then its end: a crash between the two leaves a job that is known to be held elsewhere.
     written = [record for record in a.journal if record[1] in (job, job.id)]
     assert written[0] == (JOB_ADDED, job)
-    assert a.node.replication._state.pending.get(job.id) is None
+    assert a.node.replication.pending.get(job.id) is None
     cluster.advance(5_000)
     assert not len(a.state.jobs)
     assert not len(b.state.jobs)
@@ -546,7 +546,7 @@ def test_jobs_that_are_added_together_are_answered_once_although_enough_copies_m
     (names,) = a.answers["client"]
     assert len(names) == 2
     assert {first, second} == {job.id for job in a.state.jobs}
-    assert not a.state.pending
+    assert not a.node.replication.pending
 
 
 def test_a_job_that_is_handed_over_to_a_paused_queue_waits_for_a_retry_period() -> None:
@@ -724,7 +724,7 @@ def test_a_node_that_is_full_says_so_and_does_not_keep_producers_of_others_waiti
     if reason == "memory":
         fill(c)
     else:
-        c.state.read_only = True
+        c.state.durability.read_only = True
     # The first one finds out, and is answered all the same.
     a("ADDJOB", "q", "x", 0)
     assert isinstance(answered(a), bytes)
@@ -737,7 +737,7 @@ def test_a_node_that_is_full_says_so_and_does_not_keep_producers_of_others_waiti
     assert not cluster.sent(REPLJOB, a, c)
     assert a.refusal("ADDJOB", "q", "x", 1_000, "REPLICATE", 3).startswith("NOREPL")
     # Everybody hears when it is over.
-    c.state.read_only = False
+    c.state.durability.read_only = False
     c.state.memory.set_limit(1 << 30)
     cluster.advance(1_000)
     assert c.id in a.state.peers.reachable

@@ -205,10 +205,10 @@ def test_who_lets_another_one_go_first_needs_its_word_once_more() -> None:
     ask(second, job_id)
     cluster.settle()
     # The second has the word of the first, which only then asks for itself.
-    assert second.state.asking[second.job(job_id)] == {third.id}
+    assert second.state.custody.asking[second.job(job_id)] == {third.id}
     ask(first, job_id)
     cluster.settle()
-    assert second.state.asking[second.job(job_id)] == {first.id, third.id}
+    assert second.state.custody.asking[second.job(job_id)] == {first.id, third.id}
     cluster.release(third, second)
     assert queued_at(cluster, job_id) == ""
     cluster.release(third, first)
@@ -435,7 +435,7 @@ def test_an_answer_to_a_question_that_was_given_up_does_not_count_for_the_next_o
     assert queued_at(cluster, job_id) == ""
     assert len(cluster.sent(WILLQUEUE, a, b)) == 3
     a("DELJOB", job_id)
-    assert not a.state.owed
+    assert not a.state.custody.owed
 
 
 def test_nothing_is_left_of_questions_that_are_over() -> None:
@@ -446,9 +446,9 @@ def test_nothing_is_left_of_questions_that_are_over() -> None:
         a.get()
         cluster.lose = lambda flight: flight.kind == HOLDERS
         cluster.advance(5_000)
-        assert a.state.asking
+        assert a.state.custody.asking
         a(end, job_id)
-        assert not a.state.asking
+        assert not a.state.custody.asking
 
 
 def test_of_two_holders_that_owe_an_answer_each_gives_its_own() -> None:
@@ -463,18 +463,18 @@ def test_of_two_holders_that_owe_an_answer_each_gives_its_own() -> None:
     cluster.settle()
     a.node.begin()
     a.node.delivery.put_off(job, a.state.now + 1)
-    assert a.state.owed == {job: {b.id, c.id}}
+    assert a.state.custody.owed == {job: {b.id, c.id}}
     ask(a, job_id)
     cluster.settle()
-    assert a.state.asking[job] == {b.id, c.id}
+    assert a.state.custody.asking[job] == {b.id, c.id}
     cluster.release(b, a, order=lambda flights: flights[:1])
-    assert a.state.owed == {job: {c.id}}
+    assert a.state.custody.owed == {job: {c.id}}
     # The stale answer made a ask once more, and the next one counts.
-    assert a.state.asking[job] == {c.id}
+    assert a.state.custody.asking[job] == {c.id}
     assert len(cluster.sent(WILLQUEUE, a, b)) == 3
     assert queued_at(cluster, job_id) == ""
     cluster.release(c, a, order=lambda flights: flights[:1])
-    assert not a.state.owed
+    assert not a.state.custody.owed
     assert len(cluster.sent(WILLQUEUE, a, c)) == 3
     assert queued_at(cluster, job_id) == "a"
 
@@ -488,7 +488,7 @@ def test_a_question_is_given_up_while_the_queue_takes_nothing_and_all_are_asked_
     cluster.hold(c, a)
     ask(a, job_id)
     cluster.settle()
-    assert a.state.asking[job] == {c.id}
+    assert a.state.custody.asking[job] == {c.id}
     a("PAUSE", "q", "in")
     cluster.advance(1_000)
     assert not job.flags & FLAG_ASKING

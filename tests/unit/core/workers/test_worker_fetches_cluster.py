@@ -51,9 +51,9 @@ def test_all_holders_know_what_a_worker_has_as_delivered_and_as_its_own(cluster:
     assert take(a) == [b"x", b"y"]
     for member in others:
         assert pending(member) == [(b"x", 1), (b"y", 1)]
-        [home] = {home.worker_id for home in member.state.elsewhere.values()}
+        [home] = {home.worker_id for home in member.state.custody.elsewhere.values()}
         assert home == b"w"
-        assert len(member.state.elsewhere) == 2
+        assert len(member.state.custody.elsewhere) == 2
 
 
 def test_all_holders_hear_that_it_came_back(cluster: Cluster) -> None:
@@ -65,7 +65,7 @@ def test_all_holders_hear_that_it_came_back(cluster: Cluster) -> None:
     assert waiting(a) == [b"x", b"y"]
     for member in others:
         assert pending(member) == []
-        assert not member.state.elsewhere
+        assert not member.state.custody.elsewhere
 
 
 def test_a_copy_asks_after_what_came_back_though_it_did_not_hear_so(cluster: Cluster) -> None:
@@ -114,10 +114,10 @@ def test_a_holder_that_asks_hears_whose_it_is(cluster: Cluster) -> None:
     begin(a)
     take(a)
     cluster.lose = lambda flight: False
-    assert not b.state.elsewhere
+    assert not b.state.custody.elsewhere
     cluster.advance(70_000)
     assert pending(b) == [(b"x", 1)]
-    assert len(b.state.elsewhere) == 1
+    assert len(b.state.custody.elsewhere) == 1
 
 
 def test_what_somebody_recovers_on_the_same_node_is_known_to_be_the_workers_no_more(cluster: Cluster) -> None:
@@ -126,7 +126,7 @@ def test_what_somebody_recovers_on_the_same_node_is_known_to_be_the_workers_no_m
     begin(a)
     take(a)
     assert recover(a) == [b"x"]
-    assert not b.state.elsewhere
+    assert not b.state.custody.elsewhere
     assert pending(b) == [(b"x", 2)]
     cluster.isolate(a)
     cluster.advance(FAILED_MS)
@@ -156,11 +156,11 @@ def test_a_worker_recovers_what_consumers_of_other_nodes_have_and_then_has_it(cl
     assert take_back(holder) == [b"x", b"y"]
     assert info(holder, "w")["processes"] == 2
     assert pending(a) == pending(holder) == [(b"x", 2), (b"y", 2)]
-    assert len(a.state.elsewhere) == 2
+    assert len(a.state.custody.elsewhere) == 2
     die(holder)
     assert waiting(holder) == [b"x", b"y"]
     assert waiting(a) == []
-    assert not a.state.elsewhere
+    assert not a.state.custody.elsewhere
 
 
 def test_a_worker_recovers_from_a_worker_of_another_node(cluster: Cluster) -> None:

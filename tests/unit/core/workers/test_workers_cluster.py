@@ -24,14 +24,14 @@ def cluster():
 
 def check_workers(member: Member) -> None:
     state = member.state
-    for unit, worker in state.bound.items():
+    for unit, worker in state.custody.bound.items():
         assert worker.leases.get(unit) is not None
         assert unit in state.queues.by_name[unit.queue].leased
-    for job, home in state.elsewhere.items():
+    for job, home in state.custody.elsewhere.items():
         assert job in home.jobs
         assert state.jobs.get(job.id) is job
     for home in member.node.homes.known.values():
-        assert all(state.elsewhere.get(job) is home for job in home.jobs)
+        assert all(state.custody.elsewhere.get(job) is home for job in home.jobs)
 
 
 def start(node: Member, name: str = "w", *more) -> None:
@@ -116,7 +116,7 @@ def test_other_holders_are_told_whose_a_task_is_in_one_message(cluster):
     for other in (b, c):
         [flight] = cluster.sent(m.LEASED, a, other)
         assert [held.job_id for held in flight.message[4]] == ids
-        assert sorted(job.id for job in other.state.elsewhere) == sorted(ids)
+        assert sorted(job.id for job in other.state.custody.elsewhere) == sorted(ids)
 
 
 def test_jobs_of_nobody_are_not_told(cluster):
@@ -189,8 +189,8 @@ def test_other_holders_forget_whose_a_task_was_when_it_comes_back(cluster):
     dequeue(a)
     cluster.advance(3_000)
     assert waiting(a) == [b"x"]
-    assert not b.state.elsewhere
-    assert not c.state.elsewhere
+    assert not b.state.custody.elsewhere
+    assert not c.state.custody.elsewhere
 
 
 def test_a_finish_on_another_holder_is_known_at_home(cluster):
@@ -585,7 +585,7 @@ def test_a_task_that_two_workers_have_is_left_to_one(cluster):
         cluster.heal(a, other)
     a.events.clear()
     cluster.advance(400_000)
-    kept = [node for node in (a, b) if node.state.bound]
+    kept = [node for node in (a, b) if node.state.custody.bound]
     assert kept == [b]
     assert [content for _, kind, content, _ in a.events if kind == b"cancel"] == [first]
     assert everywhere(cluster) == []

@@ -1,0 +1,50 @@
+"""Custody: who has a job that is not simply queued here, and what is kept of jobs that are done.
+
+    with a consumer of this node     Queue.leased; `spans`: for a lease time of its own; `bound`: as a worker's
+    with a consumer of another node  Queue.elsewhere; `elsewhere`: as a worker's
+    its timer has ended              `asking`: holders that have yet to answer; `owed`: answers to an older question
+    done                             `acked`; `evictable`; `ended`: forgotten, and not to be revived
+
+These stay separate tables: nearly all jobs are in none of them, so that each costs nothing where it is not used.
+"""
+
+from disqued.core.model.job import Job, Unit
+from disqued.core.model.memory import BOUND_COST, Memory
+from disqued.core.model.tombstones import Ended
+from disqued.core.model.worker import Home, Worker
+
+
+class Custody:
+    """The tables of one node, from one flush to the next."""
+
+    __slots__ = ("_memory", "acked", "asking", "bound", "elsewhere", "ended", "evictable", "owed", "spans")
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        #: Lease time, in milliseconds, of units whose consumer chose it; then they go to the front of the queue.
+        self.spans: dict[Unit, int] = {}
+        #: Units that a worker of this node has; they return when it dies.
+        self.bound: dict[Unit, Worker] = {}
+        #: Jobs that a worker of another node has, as far as this one was told; kept by `homes`.
+        self.elsewhere: dict[Job, Home] = {}
+        #: Jobs whose timers have ended, and the nodes that have yet to say whether they know better.
+        self.asking: dict[Job, frozenset[bytes]] = {}
+        #: Nodes whose answer to an abandoned question may be on its way: it does not count for a later one.
+        self.owed: dict[Job, frozenset[bytes]] = {}
+        #: Acknowledged jobs that other nodes may hold, with the attempts that were made to collect them.
+        self.acked: dict[Job, int] = {}
+        #: Jobs that may be dropped when memory is short, oldest claim first: acked, or delivered at most once.
+        self.evictable: dict[Job, None] = {}
+        #: Jobs that others held and that are done: a late message must not bring them back.
+        self.ended: Ended = Ended()
+
+    def end_lease(self, unit: Unit) -> None:
+        """Undo what few leases have: a time of their own, or a worker."""
+        self.spans.pop(unit, None)
+        worker = self.bound.pop(unit, None)
+        if worker is not None:
+            self._memory.used -= BOUND_COST
+            del worker.leases[unit]
+        home = self.elsewhere.pop(unit.job, None)
+        if home is not None:
+            del home.jobs[unit.job]

@@ -1,0 +1,53 @@
+"""Objects that very many jobs share: their options, and the sets of their holders."""
+
+from disqued.core.model.job import KIND_WORK, JobOptions
+
+OPTIONS_KEPT = 1_024  #: distinct `JobOptions` remembered
+HOLDER_SETS_KEPT = 1_024  #: distinct sets of holders remembered
+
+
+class Shared:
+    """One object for each value."""
+
+    __slots__ = ("_holder_sets", "_node_id", "_options", "_others")
+
+    def __init__(self, node_id: bytes) -> None:
+        self._node_id = node_id
+        self._options: dict[tuple[int, int, int, int, int], JobOptions] = {}
+        self._holder_sets: dict[frozenset[bytes], frozenset[bytes]] = {}
+        self._others: dict[frozenset[bytes], tuple[bytes, ...]] = {}
+
+    def options(self, ttl_ms: int, retry_ms: int, delay_ms: int, replicate: int, kind: int = KIND_WORK) -> JobOptions:
+        """Return the shared options object for these values."""
+        wishes = (ttl_ms, retry_ms, delay_ms, replicate, kind)
+        options = self._options.get(wishes)
+        if options is None:
+            if len(self._options) >= OPTIONS_KEPT:
+                self._options.clear()
+            options = self._options[wishes] = JobOptions(
+                ttl_ms=ttl_ms, retry_ms=retry_ms, delay_ms=delay_ms, replicate=replicate, kind=kind
+            )
+        return options
+
+    def holders(self, node_ids: frozenset[bytes]) -> frozenset[bytes]:
+        """Return the one object for a set of nodes: a cluster has few such sets, and very many jobs."""
+        known = self._holder_sets.get(node_ids)
+        if known is None:
+            if len(self._holder_sets) >= HOLDER_SETS_KEPT:
+                self._holder_sets.clear()
+            known = self._holder_sets[node_ids] = node_ids
+        return known
+
+    def others(self, holders: frozenset[bytes]) -> tuple[bytes, ...]:
+        """Return the nodes of a set except this one, in order."""
+        others = self._others.get(holders)
+        if others is None:
+            if len(self._others) >= HOLDER_SETS_KEPT:
+                self._others.clear()
+            others = self._others[holders] = tuple(sorted(holders - {self._node_id}))
+        return others
+
+    def forget_holders(self) -> None:
+        """Forget the sets, which no job uses any more."""
+        self._holder_sets.clear()
+        self._others.clear()
