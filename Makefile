@@ -171,6 +171,7 @@ docs: .venv/.test-stamp
 	$(call write,disqued.reports.reference,docs/reference/reports.md)
 	$(call write,disqued.tools.reference markdown,docs/reference/command-line.md)
 	$(call write,disqued.tools.reference man,man/disqued.1)
+	$(BIN)/python tools/draw_states.py --write
 
 # The site is made anew as a whole: of a page that did not change the warnings would not be told.
 site: .venv/.test-stamp

@@ -45,6 +45,8 @@ from disqued.core.model.job import (
     QUEUED,
     RETRY_NEVER_MS,
     STAMP_LAST,
+    TO_ACKED,
+    TO_ACTIVE,
     WORK_SCOPE,
     Event,
     Job,
@@ -370,7 +372,7 @@ class Recovery:
             return
         if job.state == QUEUED:
             state.queue(job.queue).units.remove(job)
-            job.state = ACTIVE
+            job.state = TO_ACTIVE[job.state]
         job.additional_deliveries = max(job.additional_deliveries, deliveries - 1 - job.nacks)
         # A clock that went back says nothing of how long it was.
         self._keep_lease(job, state.now - max(0, state.wall - when))
@@ -567,7 +569,7 @@ class Recovery:
     def _keep_done(self, job: Job) -> None:
         """Go on with a job that is done and that other nodes may hold: it is to be collected."""
         state = self._state
-        job.state = ACKED
+        job.state = TO_ACKED[job.state]
         job.requeue_at = 0
         state.custody.acked[job] = 0
         state.custody.evictable[job] = None

@@ -12,11 +12,11 @@ Times are integer milliseconds.  Source: Disque, src/queue.c (needJobs, receiveY
 from disqued.core.model import messages
 from disqued.core.model.job import (
     ACKED,
-    ACTIVE,
     FLAG_DELIVERED,
     FLAG_GIVEN,
     FLAG_QUEUED_BEFORE,
     QUEUED,
+    TO_ACTIVE,
     WAIT_REPL,
     WORK_SCOPE,
     Job,
@@ -56,7 +56,7 @@ class Moves:
                 if room < 0:
                     break
             job = queue.units.pop_first().job
-            job.state = ACTIVE
+            job.state = TO_ACTIVE[job.state]
             if job.expires_at <= state.now:
                 state.forget(job, GONE_EXPIRED)
                 if self._delivery.has_dropped_enough(queue):

@@ -46,7 +46,7 @@ from operator import attrgetter
 from typing import Final
 
 from disqued.core.model import marks
-from disqued.core.model.job import ACTIVE, QUEUED, Event, Unit
+from disqued.core.model.job import ACTIVE, QUEUED, TO_ACTIVE, TO_QUEUED, Event, Unit
 from disqued.core.model.memory import Memory
 from disqued.core.model.queues import OrderedUnits
 from disqued.core.model.units import GroupUnit, GroupWaiter
@@ -334,7 +334,7 @@ class Group:
             self.log.count(UNIT_COST)
         else:
             self._uncount(unit)
-        unit.state = ACTIVE
+        unit.state = TO_ACTIVE[unit.state]
         unit.order_key = event.order_key
         self.leased += 1
         self._pass(event)
@@ -358,7 +358,7 @@ class Group:
         """Let a unit wait again that a consumer had; at its age, or elsewhere."""
         unit.unbind()
         self.leased -= 1
-        unit.state = QUEUED
+        unit.state = TO_QUEUED[unit.state]
         if order_key is not None:
             unit.order_key = order_key
         self.redo += 1

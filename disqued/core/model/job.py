@@ -4,13 +4,8 @@ A *job* is immutable: a body, a queue, and how it wants to be treated (`JobOptio
 and acknowledged is a *unit*: (job id, scope).  A work job has the one scope ``b""`` and is its own only unit, so that
 it costs no second object.  A job of a log has one unit per consumer group that touched it.
 
-    ADDJOB (sync) --> WAIT_REPL --enough copies--> ACTIVE --> QUEUED
-    ADDJOB (one copy, no delay) -----------------------------> QUEUED
-    ADDJOB with a delay ---------------------------> ACTIVE
-    ACTIVE --retry timer, ENQUEUE, NACK--> QUEUED
-    QUEUED --GETJOB, DEQUEUE, WORKING----> ACTIVE
-    any    --ACKJOB--> ACKED --every holder knows, or the TTL ends--> forgotten
-    any    --TTL, DELJOB, FASTACK, flush--> forgotten
+Its state changes as `TRANSITIONS` says, and in no other way.  A job is forgotten from any state: its time is over,
+DELJOB or FASTACK drops it, everything is flushed, or every holder knows that it is done.
 
 Times are integer milliseconds of the monotonic clock (`..._at`, `..._ms`), except `ctime`.
 Source: Disque, src/job.c, and its README's state machine.
@@ -61,19 +56,40 @@ STATE_NAMES: dict[int, bytes] = {
     JobState.ACKED: b"acked",
 }
 
-#: Which state may follow which.  Forgetting a job is possible from every state and is not one.
-TRANSITIONS: dict[JobState, frozenset[JobState]] = {
-    JobState.WAIT_REPL: frozenset({JobState.ACTIVE, JobState.QUEUED, JobState.ACKED}),
-    JobState.ACTIVE: frozenset({JobState.QUEUED, JobState.ACKED}),
-    JobState.QUEUED: frozenset({JobState.ACTIVE, JobState.ACKED}),
-    JobState.ACKED: frozenset(),
-}
-
 # The states again as plain numbers: an attribute of an enumeration costs 20 times a global.
 WAIT_REPL: Final = 0
 ACTIVE: Final = 1
 QUEUED: Final = 2
 ACKED: Final = 3
+
+#: Which state may follow which, and what makes it so.  New units are active.  Forgetting a job is no transition.
+TRANSITIONS: Final[dict[tuple[int, int], str]] = {
+    (ACTIVE, WAIT_REPL): "ADDJOB: its producer waits for copies",
+    (WAIT_REPL, ACTIVE): "enough copies, or another node says that it is done",
+    (ACTIVE, ACTIVE): "ADDJOB with a delay; another consumer has it, on another node",
+    (ACTIVE, QUEUED): "ADDJOB; the delay or the retry period is over; ENQUEUE, NACK",
+    (QUEUED, ACTIVE): "GETJOB; DEQUEUE, WORKING; another node has it",
+    (ACTIVE, ACKED): "ACKJOB, here or on another node",
+    (QUEUED, ACKED): "ACKJOB, while it waits in a queue",
+}
+
+
+class Into(dict[int, int]):
+    """The way into one state: `unit.state = TO_...[unit.state]` fails unless `TRANSITIONS` has that change."""
+
+    def __init__(self, state: int) -> None:
+        super().__init__({before: after for before, after in TRANSITIONS if after == state})
+        self._name = STATE_NAMES[state].decode("ascii")
+
+    def __missing__(self, before: int) -> int:
+        raise AssertionError(f"a unit that is {STATE_NAMES[before].decode('ascii')} cannot become {self._name}")
+
+
+# Look-ups, not a function: the path of a job has no call to spare.
+TO_WAIT_REPL: Final = Into(WAIT_REPL)
+TO_ACTIVE: Final = Into(ACTIVE)
+TO_QUEUED: Final = Into(QUEUED)
+TO_ACKED: Final = Into(ACKED)
 
 FLAG_QUEUED_BEFORE: Final = 1  #: queued at least once: the next queueing is a redelivery, and is announced
 FLAG_DELIVERED: Final = 2  #: handed to a consumer at least once, by this node

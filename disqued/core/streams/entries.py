@@ -31,7 +31,7 @@ Times are integer milliseconds.
 from collections.abc import Iterator
 
 from disqued.core.model.groups import Behind, Group, Log, note_early, read_scope, units_of
-from disqued.core.model.job import ACTIVE, QUEUED, Event, Job, Unit
+from disqued.core.model.job import ACTIVE, TO_QUEUED, Event, Job, Unit
 from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import BEGIN, DELIVERED, FACTS, SETACK, Fact, Lease
 from disqued.core.model.outbox import GONE_DELETED, UNIT_DONE, UNIT_LEASED, Record
@@ -127,7 +127,7 @@ class Logs(Machine):
             state.forget(job, GONE_DELETED)
             return
         job.requeue_at = 0
-        job.state = QUEUED
+        job.state = TO_QUEUED[job.state]
         job.elsewhere = self.arbiters.is_elsewhere(job)
         for scope in job.done:
             self._know(log, scope)

@@ -50,6 +50,7 @@ from disqued.core.model.job import (
     FLAG_LEASED,
     FLAG_PROMISED,
     KEYED,
+    TO_ACKED,
     WAIT_REPL,
     WORK_SCOPE,
     Job,
@@ -230,6 +231,7 @@ class Acks(Machine):
         done.nacks = job.nacks
         done.additional_deliveries = job.additional_deliveries
         done.holders = job.holders
+        done.state = job.state
         self._keep(done)
         if state.journaling:
             state.outbox.journal.append((JOB_ADDED, done))
@@ -238,7 +240,7 @@ class Acks(Machine):
     def _keep(self, done: Job) -> None:
         """Enter what is kept of a job that is done."""
         state = self._state
-        done.state = ACKED
+        done.state = TO_ACKED[done.state]
         done.requeue_at = 0
         done.confirmed = state.shared.holders(frozenset((state.node_id,)))
         state.enter(done)

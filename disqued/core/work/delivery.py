@@ -43,6 +43,8 @@ from disqued.core.model.job import (
     FLAG_WITH_CONSUMER,
     QUEUED,
     RETRY_NEVER_MS,
+    TO_ACTIVE,
+    TO_QUEUED,
     WORK_SCOPE,
     Job,
     Unit,
@@ -158,7 +160,7 @@ class Delivery(Machine):
 
     def enqueue_new(self, job: Job, queue: Queue) -> None:
         """Queue a job for the first time; its deadline is set already."""
-        job.state = QUEUED
+        job.state = TO_QUEUED[job.state]
         state = self._state
         if job.flags & FLAG_WITH_CONSUMER:
             self.leases.end(job)
@@ -295,7 +297,7 @@ class Delivery(Machine):
         if job.requeue_at:
             job.requeue_at = state.now + requeue_within(job, state.now)
             self.reschedule(job)
-        job.state = ACTIVE
+        job.state = TO_ACTIVE[job.state]
         return True
 
     def reschedule(self, job: Job) -> None:
@@ -486,7 +488,7 @@ class Delivery(Machine):
             return None
         while len(units):
             unit = units.pop_first()
-            unit.state = ACTIVE
+            unit.state = TO_ACTIVE[unit.state]
             job = unit.job
             if job.expires_at <= state.now:
                 state.forget(job, GONE_EXPIRED)
@@ -554,7 +556,7 @@ class Delivery(Machine):
             if not self._begins_with_over(queue):
                 return True
             unit = queue.units.pop_first()
-            unit.state = ACTIVE
+            unit.state = TO_ACTIVE[unit.state]
             self._state.forget(unit.job, GONE_EXPIRED)
         return False
 
@@ -660,7 +662,7 @@ class Delivery(Machine):
             if not self._begins_with_over(queue):
                 return True
             unit = queue.units.pop_first()
-            unit.state = ACTIVE
+            unit.state = TO_ACTIVE[unit.state]
             self._state.forget(unit.job, GONE_EXPIRED)
             if self.has_dropped_enough(queue):
                 break

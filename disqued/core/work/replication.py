@@ -50,6 +50,8 @@ from disqued.core.model.job import (
     FLAG_DELIVERED,
     FLAG_GIVEN_UP,
     FLAG_QUEUED_BEFORE,
+    TO_ACTIVE,
+    TO_WAIT_REPL,
     WAIT_REPL,
     WORK_SCOPE,
     Job,
@@ -408,7 +410,7 @@ class Replication(Machine):
     def _await_copies(self, pending: Pending, places: _Places) -> None:
         """Ask nodes for copies of a job, and wait for their answers."""
         state, job = self._state, pending.job
-        job.state = WAIT_REPL
+        job.state = TO_WAIT_REPL[job.state]
         job.confirmed = places.confirmed
         state.enter(job)
         self.pending[job.id] = pending
@@ -462,7 +464,7 @@ class Replication(Machine):
         state, options = self._state, job.options
         if state.journaling:
             state.outbox.journal.append((JOB_ADDED, job))
-        job.state = ACTIVE
+        job.state = TO_ACTIVE[job.state]
         if not options.delay_ms:
             if options.kind:
                 self._delivery.publish(job)
@@ -617,7 +619,7 @@ class Replication(Machine):
         self._answer(pending, job.id)
         if pending.batch is not None:
             self._achieve_together(pending.batch, job)
-        job.state = ACTIVE
+        job.state = TO_ACTIVE[job.state]
         job.holders = state.shared.holders((job.holders or frozenset()) | {state.node_id})
         state.note(ADD, job, who=pending.client)
         if state.journaling:

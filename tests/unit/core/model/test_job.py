@@ -1,19 +1,29 @@
 """A job: what its options make of its deadlines, and that it is its own only unit."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+from disqued.core.model import job
 from disqued.core.model.job import (
     ACKED,
     ACTIVE,
     QUEUED,
     STATE_NAMES,
+    TO_ACKED,
+    TO_ACTIVE,
+    TO_QUEUED,
+    TO_WAIT_REPL,
     TRANSITIONS,
     WAIT_REPL,
+    Into,
     JobOptions,
     JobState,
     Unit,
 )
 from tests.core_fixtures import Server, make_job
+from tools import draw_states
 
 
 @pytest.mark.parametrize(
@@ -75,6 +85,39 @@ def test_states_have_the_names_and_numbers_of_disque() -> None:
     assert (WAIT_REPL, ACTIVE, QUEUED, ACKED) == (0, 1, 2, 3)
 
 
-def test_an_acked_job_has_no_state_to_go_to_and_every_state_can_be_acked() -> None:
-    assert not TRANSITIONS[JobState.ACKED]
-    assert all(JobState.ACKED in TRANSITIONS[state] for state in JobState if state != JobState.ACKED)
+@pytest.mark.parametrize(("into", "after"), [(TO_WAIT_REPL, 0), (TO_ACTIVE, 1), (TO_QUEUED, 2), (TO_ACKED, 3)])
+@pytest.mark.parametrize("before", list(JobState))
+def test_a_state_is_entered_from_those_of_the_table_alone(into: Into, after: int, before: JobState) -> None:
+    if (before, after) in TRANSITIONS:
+        assert into[before] == after
+        return
+    names = [STATE_NAMES[state].decode() for state in (before, after)]
+    with pytest.raises(AssertionError, match="a unit that is {} cannot become {}".format(*names)):
+        _ = into[before]
+
+
+def test_an_acked_job_has_no_state_to_go_to() -> None:
+    assert not [after for before, after in TRANSITIONS if before == ACKED]
+
+
+def _changes_of_state() -> list[str]:
+    """Every line of the core that assigns the state of a unit, other than to a new one."""
+    core = Path(job.__file__).parents[1]
+    return [
+        line.strip()
+        for file in core.rglob("*.py")
+        for line in file.read_text("utf-8").splitlines()
+        if re.match(r"\s*\w+\.state = ", line) and not re.match(r"\s*self\.", line)
+    ]
+
+
+def test_every_change_of_a_state_goes_through_the_table() -> None:
+    changes = _changes_of_state()
+    assert len(changes) >= 15
+    through = re.compile(r"(\w+)\.state = TO_\w+\[\1\.state\]$")
+    # What is kept of a job that is done is another object, whose very next change is from the state of the job.
+    assert [line for line in changes if not through.match(line)] == ["done.state = job.state"]
+
+
+def test_the_diagram_in_the_docs_is_drawn_from_the_table() -> None:
+    assert draw_states.shown(draw_states.PAGE.read_text("utf-8")) == draw_states.diagram()
