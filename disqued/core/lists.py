@@ -24,7 +24,7 @@ Times are integer milliseconds.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from disqued.core.model.job import (
     ACKED,
@@ -85,13 +85,13 @@ class Claim(Timed):
         "asked", "client", "deadline_at", "found", "missing", "name", "nodes", "number", "row", "wish",
     )  # fmt: skip
 
-    def __init__(self, number: int, client: Client, name: bytes, wish: Wish, row: Callable[[Found], Any]) -> None:
+    def __init__(self, number: int, client: Client, name: bytes, wish: Wish, row: Callable[[Found], object]) -> None:
         self.awake_at = 0
         self.number: int = number
         self.client: Client = client
         self.name: bytes = name  #: of the queue
         self.wish: Wish = wish
-        self.row: Callable[[Found], Any] = row  #: what the client is answered for one
+        self.row: Callable[[Found], object] = row  #: what the client is answered for one
         self.found: dict[bytes, Found] = {}  #: by job id, in order
         self.missing: int = 0  #: so many more are wanted
         self.nodes: list[bytes] = []  #: who is still to be asked, the last one first
@@ -135,7 +135,7 @@ class Lists(Machine):
 
     # Recovery.
 
-    def recover(self, client: Client, queue: Queue, wish: Wish, row: Callable[[Found], Any]) -> list[Any] | None:
+    def recover(self, client: Client, queue: Queue, wish: Wish, row: Callable[[Found], object]) -> list[object] | None:
         """Hand out again what consumers have had for so long, oldest first; fewer of large ones.
 
         Returns rows; None when the client is blocked, until other nodes have answered.  A worker keeps what it gets as
@@ -200,7 +200,7 @@ class Lists(Machine):
 
     # Asking other nodes.
 
-    def _claim(self, client: Client, queue: Queue, wish: Wish, row: Callable[[Found], Any]) -> Claim:
+    def _claim(self, client: Client, queue: Queue, wish: Wish, row: Callable[[Found], object]) -> Claim:
         number = self._state.numbers.next_number()
         claim = self._claims[number] = Claim(number, client, queue.name, wish, row)
         self._state.waiting.add(client, claim)
@@ -230,7 +230,7 @@ class Lists(Machine):
 
     def _answer(self, claim: Claim) -> None:
         self.forsake(claim)
-        reply: Any = [claim.row(found) for found in claim.found.values()]
+        reply: object = [claim.row(found) for found in claim.found.values()]
         worker = claim.wish.worker
         if worker is not None and not worker.is_alive:
             # What it got so far went back with it.

@@ -21,7 +21,7 @@ Times are integer milliseconds.
 """
 
 from random import Random
-from typing import Any, Protocol
+from typing import Protocol
 
 from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.leaving import Leaving
@@ -69,7 +69,7 @@ QUEUES_PER_TICK = 20  #: queues looked at per tick while memory is low
 class Call(Protocol):
     """A command with its arguments, ready to run."""
 
-    def run(self, node: "Node", client: Client) -> Any:
+    def run(self, node: "Node", client: Client) -> object:
         """Carry it out; the value that is returned is the reply."""
 
 
@@ -80,7 +80,7 @@ class CompiledCall:
 
     # Not an abstract class: isinstance is asked for every command, and costs an abstract one five times as much.
 
-    def run(self, node: "Node", client: Client) -> Any:
+    def run(self, node: "Node", client: Client) -> object:
         """Carry it out; each kind of call does so itself."""
         raise NotImplementedError
 
@@ -182,11 +182,11 @@ class Node:
         if lead_ms > state.durability.watermark.lead_ms:
             state.durability.watermark.lead_ms = lead_ms
 
-    def command(self, client: Client, call: Call) -> Any:
+    def command(self, client: Client, call: Call) -> object:
         """Run a command; returns its reply, or what `run` returns for a client that is now blocked."""
         if self._of_client:
             self.workers.heard(client)
-        value: Any
+        value: object
         if isinstance(call, CompiledCall):  # noqa: SIM108 - one of the two is compiled to a call of that very method
             value = call.run(self, client)
         else:

@@ -31,7 +31,7 @@ Times are integer milliseconds.  Source: the Disque README, "Disque and disk per
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from disqued.core.model.groups import Log, read_scope, units_of
 from disqued.core.model.job import (
@@ -250,7 +250,7 @@ class Recovery:
         group = None if known is None else job.log.groups.get(known[0])
         return None if group is None or group.scope != scope else group.units.get(job)
 
-    def apply_some(self, records: Iterator[Any], limit: int) -> Any:
+    def apply_some(self, records: Iterator[object], limit: int) -> object:
         """Apply the next records, `limit` at most; returns the first that is none, and None where all were."""
         add, left = self._add, limit
         for record in records:

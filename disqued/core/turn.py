@@ -55,7 +55,7 @@ class Recipient(Protocol):
     def is_gone(self) -> bool:
         """Return whether nobody can be reached any more."""
 
-    def unblock(self, value: Any) -> None:
+    def unblock(self, value: object) -> None:
         """Take the value, or the CommandError, of the command that blocked; it is due like every other reply."""
 
     def flush(self) -> None:

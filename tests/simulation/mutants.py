@@ -13,7 +13,7 @@ from unittest import mock
 
 import attrs
 
-from disqued.commands.lists import RqPop
+from disqued.commands import lists
 from disqued.core import recovery
 from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.leaving import Leaving
@@ -667,7 +667,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what is popped for a worker is nobody's", WORKERS,
-        RqPop, "run", "node.workers.bind(worker, units)", "pass",
+        lists, "note_taken", "node.workers.bind(worker, units)", "pass",
     ),
     _mutant(
         "what comes for a worker that waits is nobody's", WORKERS,

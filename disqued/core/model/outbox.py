@@ -79,7 +79,7 @@ class News(NamedTuple):
     queue: bytes
     kind: bytes  #: WORK ...
     content: int | bytes  #: a count, which is added up with others of its turn, or a text
-    audience: Any = EVERYWHERE  #: EVERYWHERE, HERE_ALONE, or the one client that it is for
+    audience: object = EVERYWHERE  #: EVERYWHERE, HERE_ALONE, or the one client that it is for
 
 
 class Outbox:
@@ -95,4 +95,4 @@ class Outbox:
         self.members_changed: bool = False
         self.events: list[News] = []
         #: (client, value, jobs): the value that its blocked command returns, and the jobs that leave with it.
-        self.replies: list[tuple[Client, Any, list[Unit]]] = []
+        self.replies: list[tuple[Client, object, list[Unit]]] = []

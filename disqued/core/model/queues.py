@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator
 from math import ceil
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from mypy_extensions import mypyc_attr
 
@@ -190,12 +190,12 @@ class Form(ABC):
         self.worker: Worker | None = worker
 
     @property
-    def nothing(self) -> Any:
+    def nothing(self) -> object:
         """What one is answered who does not wait, when it has turned out that there is nothing."""
         return None
 
     @abstractmethod
-    def row(self, unit: Unit) -> Any:
+    def row(self, unit: Unit) -> object:
         """What is answered for one unit, which has just been taken; what else is to be done with it is done here."""
 
 

@@ -23,9 +23,11 @@ order of arrival); an item that is moved within its bucket keeps its place in th
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from mypy_extensions import mypyc_attr
+
+Entry = TypeVar("Entry")
 
 WIDTH_BITS: Final = 6
 WIDTH_MS: Final = 1 << WIDTH_BITS  #: span of a bucket
@@ -282,7 +284,7 @@ def _live(number: int, bucket: _Bucket) -> list[Timed]:
     return live
 
 
-def _emptied(entries: list[Any]) -> Iterator[int]:
+def _emptied(entries: list[Entry]) -> Iterator[int]:
     """Empty a list bit by bit; yields how many entries each bit was."""
     while entries:
         before = len(entries)

@@ -99,7 +99,7 @@ class Trail:
 
     # Not an abstract class: it is compiled with the core, which calls its methods without looking for them.
 
-    def act(self, wall: int, now: int, who: Any) -> None:
+    def act(self, wall: int, now: int, who: object) -> None:
         """What is added, delivered and acknowledged from here on happens then, on behalf of a client.
 
         `who` is None where time or another node makes it happen.
@@ -119,8 +119,8 @@ class Trail:
         raise NotImplementedError
 
     def tell(
-        self, kind: int, wall: int, now: int, unit: Any = None, *,
-        attempt: int = 0, nacks: int = 0, span_ms: int = -1, who: Any = None, word: bytes = b"",
+        self, kind: int, wall: int, now: int, unit: object = None, *,
+        attempt: int = 0, nacks: int = 0, span_ms: int = -1, who: object = None, word: bytes = b"",
     ) -> None:  # fmt: skip
         """Anything happened; the module says what these are."""
         raise NotImplementedError
@@ -179,7 +179,7 @@ class Notes(Trail):
         if self.count > self.limit:
             self.lose()
 
-    def act(self, wall: int, now: int, who: Any) -> None:
+    def act(self, wall: int, now: int, who: object) -> None:
         if self._kept and self._kept[-1][0] == _ACT:
             self._kept.pop()  # nothing happened then
         self._kept.append((_ACT, wall, now, who))
@@ -194,8 +194,8 @@ class Notes(Trail):
         self._keep((ACK, job, held_ms))
 
     def tell(
-        self, kind: int, wall: int, now: int, unit: Any = None, *,
-        attempt: int = 0, nacks: int = 0, span_ms: int = -1, who: Any = None, word: bytes = b"",
+        self, kind: int, wall: int, now: int, unit: object = None, *,
+        attempt: int = 0, nacks: int = 0, span_ms: int = -1, who: object = None, word: bytes = b"",
     ) -> None:  # fmt: skip
         self._keep((kind, wall, now, unit, attempt, nacks, span_ms, who, word))
 

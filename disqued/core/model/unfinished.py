@@ -92,7 +92,7 @@ class Unfinished(Timed):
             return
         self._answer(outbox, piece, value)
 
-    def _answer(self, outbox: Outbox, piece: Piece, value: Any) -> None:
+    def _answer(self, outbox: Outbox, piece: Piece, value: object) -> None:
         if piece.client is not None:
             self._awaited.pop(piece.client, None)
             outbox.replies.append((piece.client, value, []))

@@ -9,7 +9,7 @@ Times are integer milliseconds of the monotonic clock.
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
 
@@ -149,7 +149,7 @@ class EventForm(Form):
         self.strict: bool = strict  #: only such as the node made that hands them out
 
     @abstractmethod
-    def answer(self, units: list[Unit]) -> Any:
+    def answer(self, units: list[Unit]) -> object:
         """What a consumer is answered that takes these."""
 
 

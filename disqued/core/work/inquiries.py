@@ -33,7 +33,7 @@ Times are integer milliseconds.
 """
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from disqued.core.model.job import (
     ACKED,
@@ -102,7 +102,7 @@ class Inquiry(Timed):
 
     def __init__(
         self, client: Client | None, number: int, verb: int, *, queue: bytes, aliases: list[bytes],
-        when_known: Callable[[dict[bytes, Known]], Any],
+        when_known: Callable[[dict[bytes, Known]], object],
     ) -> None:  # fmt: skip
         self.awake_at = 0
         self.client: Client | None = client  #: None = nobody waits
@@ -111,7 +111,7 @@ class Inquiry(Timed):
         self.queue: bytes = queue
         self.aliases: list[bytes] = aliases
         #: Called with what there is of each alias that was found; returns the reply, or `waits` when it is yet to come.
-        self.when_known: Callable[[dict[bytes, Known]], Any] = when_known
+        self.when_known: Callable[[dict[bytes, Known]], object] = when_known
         self.waits_for: set[bytes] = set()  #: nodes that have yet to answer
         #: By nodes what they have said of each alias; of what one says twice the last counts.
         self.said: dict[bytes, tuple[tuple[int, bytes], ...]] = {}
@@ -148,7 +148,7 @@ class Inquiries(Machine):
         self._asked: dict[bytes, dict[Inquiry, None]] = {}  #: the same, by each name that they are about
         #: Called with what becomes of an addition that another node is about, by the number of the question.
         self._later: dict[int, Callable[[Known], None]] = {}
-        self.waits: Any = object()  #: returned by `when_known` when the client is to wait for something else
+        self.waits: object = object()  #: returned by `when_known` when the client is to wait for something else
 
     def hears(self) -> dict[int, Hear]:
         return {FOUND: self.on_found}
@@ -166,7 +166,7 @@ class Inquiries(Machine):
 
     def ask(
         self, client: Client | None, verb: int, queue: bytes, aliases: list[bytes],
-        when_known: Callable[[dict[bytes, Known]], Any],
+        when_known: Callable[[dict[bytes, Known]], object],
     ) -> int:  # fmt: skip
         """Ask all nodes that can be reached, of which there is one at least; the client is blocked meanwhile.
 

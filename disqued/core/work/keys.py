@@ -23,7 +23,7 @@ Times are integer milliseconds.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import A_COPY, A_JOB, FOUND, HAS_KEY, INQUIRE, KEEP, SOON, Message
@@ -71,11 +71,11 @@ class Addition(Timed, StandIn):
         "when_over",
     )
 
-    def __init__(self, place: tuple[bytes, bytes], add: Add, when_over: Callable[["Addition", Any], None]) -> None:
+    def __init__(self, place: tuple[bytes, bytes], add: Add, when_over: Callable[["Addition", object], None]) -> None:
         self.awake_at = 0
         self.place: tuple[bytes, bytes] = place  #: queue and alias
         self.add: Add = add
-        self.when_over: Callable[[Addition, Any], None] = when_over  #: called with itself, and an id or an error
+        self.when_over: Callable[[Addition, object], None] = when_over  #: called with itself, and an id or an error
         self.producers: dict[Client, Producer] = {}
         self.asks: bool = True  #: other nodes are asked for the first time
         self.dismissed: set[bytes] = set()  #: ids of jobs that have the key and are over, though somebody has a copy
@@ -182,17 +182,17 @@ class Keys(Machine):
         for node_id, number in addition.told.items():
             state.send(node_id, (FOUND, number, (outcome,)))
 
-    def _end(self, addition: Addition, value: Any) -> None:
+    def _end(self, addition: Addition, value: object) -> None:
         """Answer all who wait: an id, or an error."""
-        is_there = not isinstance(value, CommandError)
-        self._close(addition, Known(A_JOB, value) if is_there else UNKNOWN)
+        outcome = Known(A_JOB, value) if isinstance(value, bytes) else UNKNOWN
+        self._close(addition, outcome)
         for producer in addition.producers.values():
             self._state.schedule.cancel(producer)
             self._state.waiting.remove(producer.client, producer)
             self._answer(producer, value)
-        self._state.counters.repeated += len(addition.producers) - 1 if is_there else 0
+        self._state.counters.repeated += len(addition.producers) - 1 if outcome.how else 0
 
-    def _answer(self, producer: Producer, value: Any) -> None:
+    def _answer(self, producer: Producer, value: object) -> None:
         self._state.outbox.replies.append((producer.client, value, []))
 
     def flushing(self) -> None:
@@ -242,7 +242,7 @@ class Keys(Machine):
         else:
             self._heard(addition, {})
 
-    def _heard(self, addition: Addition, found: dict[bytes, Known]) -> Any:
+    def _heard(self, addition: Addition, found: dict[bytes, Known]) -> object:
         """Go on with what other nodes have said of a key."""
         if addition.asks:
             addition.asks = False
@@ -287,7 +287,7 @@ class Keys(Machine):
         else:
             self._kept(addition, job_id, {})
 
-    def _kept(self, addition: Addition, job_id: bytes, found: dict[bytes, Known]) -> Any:
+    def _kept(self, addition: Addition, job_id: bytes, found: dict[bytes, Known]) -> object:
         """Go on with what became of the copies of a job."""
         known = better(found.get(job_id, UNKNOWN), self._inquiries.keep(job_id))
         if known.how == A_JOB:

@@ -42,7 +42,6 @@ Times are integer milliseconds.  Source: Disque, src/job.c; the Disque README, "
 
 from collections.abc import Callable
 from itertools import count
-from typing import Any
 
 from disqued.core.model.job import (
     ACKED,
@@ -101,7 +100,7 @@ class Batch:
 
     def __init__(self, client: Client | None, when_over: Callable[[bool], None] | None = None) -> None:
         self.client: Client | None = client  #: None = nobody waits
-        self.value: Any = None  #: what it is answered when all is well
+        self.value: object = None  #: what it is answered when all is well
         self.when_over: Callable[[bool], None] | None = when_over  #: told whether it failed, where nobody waits
         self.pendings: list[Pending] = []
         self.missing: dict[bytes, None] = {}  #: jobs of which there are not copies enough so far
@@ -581,7 +580,7 @@ class Replication(Machine):
                 self._answer(each, None)
                 self._place(each)
 
-    def _end_batch(self, batch: Batch, value: Any) -> None:
+    def _end_batch(self, batch: Batch, value: object) -> None:
         batch.is_over = True
         if batch.client is not None:
             self._state.outbox.replies.append((batch.client, value, []))
@@ -674,7 +673,7 @@ class Replication(Machine):
             del refused[next(iter(refused))]
         refused[job_id] = keeper
 
-    def _answer(self, pending: Pending, value: Any) -> None:
+    def _answer(self, pending: Pending, value: object) -> None:
         state = self._state
         self._wait_no_more(pending)
         if isinstance(pending.client, StandIn):

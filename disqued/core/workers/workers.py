@@ -35,7 +35,6 @@ Times are integer milliseconds.  Source: the Worqr README, "Theory of Operation"
 from collections.abc import Callable, Iterable
 from json import dumps
 from operator import attrgetter
-from typing import Any
 
 from disqued.core.cluster.notifications import Events
 from disqued.core.model.job import ACTIVE, FLAG_LEASED, RETRY_NEVER_MS, WORK_SCOPE, Job, Unit, attempt_of
@@ -76,7 +75,7 @@ class WorkerForm(Form):
         self._taker = worker
 
     @property
-    def nothing(self) -> Any:
+    def nothing(self) -> object:
         """As the rows have it."""
         return self._rows.nothing
 
