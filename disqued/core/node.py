@@ -61,7 +61,7 @@ from disqued.core.workers.workers import Workers
 from disqued.errors import OutOfMemory
 
 DUE_PER_TICK = 1_000  #: deadlines handled before clients get their turn again, some milliseconds' work
-EFFORT_PER_TICK = 20_000  #: what deadlines may be worth before the rest has to wait: see `State.effort`
+EFFORT_PER_TICK = 20_000  #: what deadlines may be worth before the rest has to wait: see `Unfinished.effort`
 EVICTED_PER_CYCLE = 200  #: jobs, and queues looked at, per call of `make_room`
 QUEUES_PER_TICK = 20  #: queues looked at per tick while memory is low
 

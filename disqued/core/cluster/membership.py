@@ -56,9 +56,9 @@ from disqued.core.model.messages import (
     Rumour,
     Target,
 )
+from disqued.core.model.own_flags import own_flags
 from disqued.core.model.peers import FAIL, FULL, LEAVING, PEERS_MAX, PFAIL, KnownNode, Peer
 from disqued.core.model.schedule import Timed
-from disqued.core.model.standing import own_flags
 from disqued.core.model.state import State
 from disqued.core.model.vitals import account_of, own_vitals
 

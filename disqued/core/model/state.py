@@ -9,12 +9,13 @@ from random import Random
 from typing import Final
 
 from disqued.core.model.aliases import Aliases
+from disqued.core.model.blocked import Waiting
 from disqued.core.model.counters import Counters
 from disqued.core.model.custody import Custody
 from disqued.core.model.demand import Demand
 from disqued.core.model.durability import Durability
 from disqued.core.model.groups import Log, forget_early
-from disqued.core.model.ids import JobIds
+from disqued.core.model.ids import JobIds, Numbers
 from disqued.core.model.job import (
     FLAG_CAME_BACK,
     FLAG_COPY,
@@ -28,7 +29,6 @@ from disqued.core.model.job import (
 )
 from disqued.core.model.memory import EVENT_COST, JOB_COST, NAME_FREE, QUEUE_COST, Memory
 from disqued.core.model.messages import SETACK, Message
-from disqued.core.model.numbers import Numbers
 from disqued.core.model.outbox import (
     FLUSHED,
     GONE_DELETED,
@@ -47,7 +47,6 @@ from disqued.core.model.schedule import HELD_BYTES, Schedule
 from disqued.core.model.shared import Shared
 from disqued.core.model.trace import FLUSH, MISCONF, OF_REASON, OfGroup, Traces
 from disqued.core.model.unfinished import AT_ONCE, Parts, Unfinished
-from disqued.core.model.waiting import Waiting
 
 ASKED_MS = 5_000  #: after which nobody needs what others were asked whether they do
 #: How long a queue stays without jobs, consumers and use, by memory level.

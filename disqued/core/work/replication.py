@@ -62,10 +62,10 @@ from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.memory import JOB_COST, NAME_COST, PENDING_COST
 from disqued.core.model.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, Message
 from disqued.core.model.outbox import JOB_ADDED
+from disqued.core.model.own_flags import tell_flags
 from disqued.core.model.peers import FULL, LEAVING
 from disqued.core.model.queues import NAME_MAX, PAUSE_IN, Client, Queue
 from disqued.core.model.schedule import Timed
-from disqued.core.model.standing import tell_flags
 from disqued.core.model.state import State
 from disqued.core.model.trace import ADD, ELSEWHERE, NOREPL, REFUSE, REPLICATE
 from disqued.core.work.background import StandIn
