@@ -253,7 +253,7 @@ class Server:
         for _ in range(SETTLED_AT_MOST):
             if not mark.held or self.state.durability.read_only:
                 return
-            self.node.delivery.release(mark.last, mark.until)
+            self.node.requeueing.release(mark.last, mark.until)
             self.node.tick()
             self._take_outbox()
         raise AssertionError(f"jobs wait for ever: {mark.held}, {len(self.state.unfinished)} pieces of work")

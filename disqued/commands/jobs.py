@@ -44,7 +44,7 @@ from disqued.core.model.job import ACKED, ACTIVE, KEYED, RETRY_NEVER_MS, STATE_N
 from disqued.core.model.queues import Client
 from disqued.core.model.unfinished import Parts
 from disqued.core.node import Node
-from disqued.core.work.delivery import requeue_within
+from disqued.core.work.queueing import requeue_within
 from disqued.errors import (
     CommandError,
     NodeLeaving,
@@ -380,7 +380,7 @@ class Nack(_OnEachJob):
     @staticmethod
     def change(node: Node) -> Callable[[bytes], bool]:
         """Queue a job that is active."""
-        return _on_work(node, partial(node.delivery.enqueue, nack=True))
+        return _on_work(node, partial(node.requeueing.enqueue, nack=True))
 
 
 @command(
@@ -404,7 +404,7 @@ class Enqueue(_OnEachJob):
     @staticmethod
     def change(node: Node) -> Callable[[bytes], bool]:
         """Queue a job that is active."""
-        return _on_known(node, partial(node.delivery.enqueue, asked=True))
+        return _on_known(node, partial(node.requeueing.enqueue, asked=True))
 
 
 @command(
@@ -424,7 +424,7 @@ class Dequeue(_OnEachJob):
     @staticmethod
     def change(node: Node) -> Callable[[bytes], bool]:
         """Make a job active that is queued."""
-        return _on_work(node, node.delivery.dequeue)
+        return _on_work(node, node.queueing.dequeue)
 
 
 @command(
@@ -447,7 +447,7 @@ class Working:
 
     def run(self, node: Node, client: Client) -> int:
         """Put off the next delivery; returns the retry period in seconds.  Raises WrongType (WRONGTYPE)."""
-        return node.delivery.working(self.id)
+        return node.requeueing.working(self.id)
 
 
 SHOWN = (

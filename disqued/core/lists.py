@@ -45,7 +45,8 @@ from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.worker import Worker
 from disqued.core.work.acks import Acks
-from disqued.core.work.delivery import FETCHED_BYTES, Delivery
+from disqued.core.work.delivery import FETCHED_BYTES
+from disqued.core.work.queueing import Queueing
 from disqued.core.workers.homes import Homes
 from disqued.core.workers.workers import Workers
 from disqued.errors import NoWorker
@@ -103,13 +104,21 @@ class Lists(Machine):
     """The machine behind RQ.RECOVER and QFLUSH, and what new elements are given where their producer says nothing."""
 
     __slots__ = (
-        "_acks", "_claims", "_delivery", "_homes", "_state", "_workers", "background", "pool_size",
-        "replicate", "ttl_s",
+        "_acks",
+        "_claims",
+        "_homes",
+        "_queueing",
+        "_state",
+        "_workers",
+        "background",
+        "pool_size",
+        "replicate",
+        "ttl_s",
     )  # fmt: skip
 
-    def __init__(self, state: State, delivery: Delivery, acks: Acks, workers: Workers, homes: Homes) -> None:
+    def __init__(self, state: State, queueing: Queueing, acks: Acks, workers: Workers, homes: Homes) -> None:
         self._state = state
-        self._delivery = delivery
+        self._queueing = queueing
         self._acks = acks
         self._workers = workers
         self._homes = homes
@@ -185,8 +194,8 @@ class Lists(Machine):
 
     def _hand_out(self, job: Job) -> None:
         self._state.counters.recovered += 1
-        self._delivery.leases.recover(job)
-        self._delivery.reschedule(job)
+        self._queueing.leases.recover(job)
+        self._queueing.reschedule(job)
 
     def _nodes_with_more(self, queue: Queue, elapsed_ms: int) -> list[bytes]:
         """Nodes that can be asked and whose consumers have had something for so long; the longest is the first."""
@@ -294,7 +303,7 @@ class Lists(Machine):
                 job = unit.job
                 job.flags &= ~FLAG_ASKING
                 job.requeue_at = state.now
-                self._delivery.reschedule(job)
+                self._queueing.reschedule(job)
 
     # What is there.
 

@@ -3,7 +3,8 @@
     command --+                         +--> logs          events and groups: QADD, QGET, QACK
               |                         +--> replication   ADDJOB, copies
     message --+                         |    keys          ADDJOB KEY: one job for each
-              |                         +--> delivery      GETJOB, retries, NACK, PAUSE
+              |                         +--> delivery      GETJOB; waiting: blocked consumers
+              |                         |    requeueing    retries, NACK; queueing: queues, timers, leases
     link    --+--> Node, one step at a  +--> acks          ACKJOB, DELJOB, collection
     gone    --+    time, on one State   +--> federation    jobs to where consumers wait
     tick    --+           |             +--> membership    who is there
@@ -53,8 +54,11 @@ from disqued.core.work.consumers import Consumers
 from disqued.core.work.delivery import Delivery
 from disqued.core.work.inquiries import Inquiries
 from disqued.core.work.keys import Keys
+from disqued.core.work.queueing import Queueing
 from disqued.core.work.replication import Replication
+from disqued.core.work.requeueing import Requeueing
 from disqued.core.work.sharing import Sharing
+from disqued.core.work.waiting import Waiting
 from disqued.core.workers.homes import Homes
 from disqued.core.workers.tasks import Tasks
 from disqued.core.workers.workers import Workers
@@ -100,13 +104,16 @@ class Node:
         own_rng = Random(rng.getrandbits(64))  # noqa: S311 - it draws nodes and shifts times, and hides nothing
         self.state = State(node_id, JobIds(node_id, seed), Memory(maxmemory, evicts=evicts), own_rng)
         self.outbox = self.state.outbox
-        self.delivery = Delivery(self.state)
-        self.logs = Logs(self.state, self.delivery)
+        self.queueing = Queueing(self.state)
+        self.waiting = Waiting(self.state)
+        self.logs = Logs(self.state, self.queueing, self.waiting)
         self.facts = Facts(self.state, self.logs)
-        self.readers = Readers(self.state, self.delivery, self.logs)
-        self.replication = Replication(self.state, self.delivery)
-        self.sharing = Sharing(self.state, self.delivery, self.replication)
+        self.readers = Readers(self.state, self.waiting, self.logs)
+        self.replication = Replication(self.state, self.queueing, self.logs)
         self.acks = Acks(self.state, self.replication)
+        self.requeueing = Requeueing(self.state, self.queueing, self.acks, self.logs)
+        self.sharing = Sharing(self.state, self.requeueing, self.replication)
+        self.delivery = Delivery(self.state, self.queueing, self.waiting, self.logs)
         #: Every machine, in the order in which each event reaches them.
         self.machines: list[Machine] = []
         self.federation = Federation(self.state, self.delivery, self.machines)
@@ -115,18 +122,17 @@ class Node:
         self.settling = Settling(self.state, self.logs, self.facts, self.membership)
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
         self.events = Events(self.state)
-        self.workers = Workers(self.state, self.delivery, self.events, self.logs.returned)
-        self.homes = Homes(self.state, self.delivery, self.sharing, self.workers, self.events)
-        self.lists = Lists(self.state, self.delivery, self.acks, self.workers, self.homes)
-        self.tasks = Tasks(self.state, self.delivery, self.acks, self.workers, self.events)
+        self.workers = Workers(self.state, self.requeueing, self.waiting, self.events, self.logs.returned)
+        self.homes = Homes(self.state, self.queueing, self.sharing, self.workers, self.events)
+        self.lists = Lists(self.state, self.queueing, self.acks, self.workers, self.homes)
+        self.tasks = Tasks(self.state, self.requeueing, self.acks, self.workers, self.events)
         self.inquiries = Inquiries(self.state, self.acks)
         self.keys = Keys(self.state, self.replication, self.inquiries)
-        self.delivery.on_dropped = self.tasks.drop
         self._of_client = self.workers.of_client
         self.machines += [
-            self.membership, self.delivery, self.keys, self.replication, self.sharing, self.acks, self.lists,
-            self.consumers, self.federation, self.leaving, self.workers, self.homes, self.events, self.logs, self.facts,
-            self.readers, self.settling, self.inquiries,
+            self.membership, self.waiting, self.queueing, self.keys, self.replication, self.sharing, self.acks,
+            self.lists, self.consumers, self.federation, self.leaving, self.workers, self.homes, self.events, self.logs,
+            self.facts, self.readers, self.settling, self.inquiries,
         ]  # fmt: skip
         #: Messages that concern several machines, then those that one machine takes.
         self._hears = {
@@ -248,7 +254,7 @@ class Node:
         """A client's connection ended: it takes no job any more, and those handed to it that it never saw go back."""
         waiter = self.state.waiting.blocked.get(client)
         if waiter is not None:
-            self.delivery.stop_waiting(client)
+            self.waiting.stop_waiting(client)
             self.federation.deserted(waiter.queues)
         self.state.waiting.abandon(client)
         self.state.unfinished.forsake(client)
@@ -321,7 +327,7 @@ class Node:
             self.logs.due(item)
         elif isinstance(item, Waiter):
             if not self.readers.puts_off(item):
-                self.delivery.timed_out(item)
+                self.waiting.timed_out(item)
                 self.federation.deserted(item.queues)
         elif isinstance(item, Queue):
             self._queue_due(item)
@@ -347,7 +353,7 @@ class Node:
         if self.state.jobs.get(job.id) is not job:
             return  # something else that was due at the same time has dropped it
         if job.state in (ACTIVE, QUEUED):
-            self.delivery.due(job)
+            self.requeueing.due(job)
         elif job.state == ACKED:
             self.acks.due(job)
         else:

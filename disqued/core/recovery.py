@@ -73,8 +73,9 @@ from disqued.core.model.registry import TABLES
 from disqued.core.model.state import State
 from disqued.core.streams.entries import Logs, group_lease, read_holder
 from disqued.core.work.copies import delay_left
-from disqued.core.work.delivery import Delivery
 from disqued.core.work.leases import lease_record
+from disqued.core.work.queueing import Queueing
+from disqued.core.work.waiting import Waiting
 
 DRAWN_BYTES = 1 << 18  #: bodies after which a draw ends
 AHEAD_MAX_MS = 60_000  #: a watermark further in the future was made by a clock that was wrong
@@ -209,16 +210,27 @@ class Recovery:
     """Applies records to the state of a node whose `journaling` is off and that serves nobody yet."""
 
     __slots__ = (
-        "_delayed", "_delivery", "_held", "_is_sure", "_logs", "_names", "_options", "_restores_queues", "_spans",
-        "_state", "_until", "_wishes", "expired",
+        "_delayed",
+        "_held",
+        "_is_sure",
+        "_logs",
+        "_names",
+        "_options",
+        "_queueing",
+        "_restores_queues",
+        "_spans",
+        "_state",
+        "_until",
+        "_wishes",
+        "expired",
     )  # fmt: skip
 
     def __init__(self, state: State, *, restores_queues: bool) -> None:
         """Take the state to fill, and whether what the records say about queues holds."""
         self._state = state
         self._restores_queues = restores_queues
-        self._delivery = Delivery(state)
-        self._logs = Logs(state, self._delivery)
+        self._queueing = Queueing(state)
+        self._logs = Logs(state, self._queueing, Waiting(state))
         #: What was left of the deadlines of jobs that no timer queues: those that are leased until then.
         self._spans: dict[bytes, int] = {}
         #: Names of queues, one object each.
@@ -275,7 +287,7 @@ class Recovery:
             self._state.flush()
             self._held.clear()
         elif kind == QUEUE_PAUSED:
-            self._delivery.set_pause(record[1], record[2])
+            self._queueing.set_pause(record[1], record[2])
         elif kind == UNIT_LEASED:
             if record[2] == WORK_SCOPE:
                 self._lease(*record[1:])
@@ -327,7 +339,7 @@ class Recovery:
         else:
             job.requeue_at = 0
             state.custody.evictable[job] = None
-        self._delivery.reschedule(job)
+        self._queueing.reschedule(job)
 
     def _go_on_waiting(self, job: Job, due: int) -> None:
         """Let a delayed job be queued when its time comes, which may be now: it never was before."""
@@ -341,7 +353,7 @@ class Recovery:
             job.requeue_at = state.now + PROBED_AFTER_MS
         else:
             job.requeue_at = state.now + max(0, min(left_ms, options.delay_ms))
-        self._delivery.reschedule(job)
+        self._queueing.reschedule(job)
 
     def _lease(self, job_id: bytes, scope: bytes, deliveries: int, worker: bytes, when: int) -> None:
         """Give a job back to the consumer that had it, or take it from everybody: 0 deliveries."""
@@ -380,24 +392,24 @@ class Recovery:
         if span_ms:
             state.custody.spans[job] = span_ms
             job.requeue_at = state.now + span_ms
-            self._delivery.reschedule(job)
+            self._queueing.reschedule(job)
 
     def _keep_lease(self, job: Job, since: int) -> None:
         """Leave a job with the consumer that has it since then."""
         job.flags |= FLAG_QUEUED_BEFORE | FLAG_DELIVERED
         job.requeue_at = self._state.now + RETRY_NEVER_MS
-        self._delivery.leases.begin(job, since)
+        self._queueing.leases.begin(job, since)
 
     def _offer(self, job: Job) -> None:
         """Let consumers have a job that no timer queues: now, or when other holders have not said that it is theirs."""
         state = self._state
         if job.holders is None or job.holders <= {state.node_id}:
             job.requeue_at = state.now + RETRY_NEVER_MS
-            self._delivery.enqueue_new(job, state.queue(job.queue))
+            self._queueing.enqueue_new(job, state.queue(job.queue))
         else:
             job.flags |= FLAG_QUEUED_BEFORE
             job.requeue_at = state.now + PROBED_AFTER_MS
-        self._delivery.reschedule(job)
+        self._queueing.reschedule(job)
 
     def _forget(self, job_id: bytes) -> None:
         job = self._state.jobs.get(job_id)
@@ -513,7 +525,7 @@ class Recovery:
         if stored.delay_ms and stored.requeue > state.wall:
             event.requeue_at = state.now + min(stored.requeue - state.wall, stored.delay_ms)
             self._logs.expect(event)
-            self._delivery.reschedule(event)
+            self._queueing.reschedule(event)
         else:
             self._logs.publish(event)
         if state.jobs.get(stored.id) is not event:
@@ -580,7 +592,7 @@ class Recovery:
         state, since = self._state, None
         if before.flags & FLAG_LEASED:
             # Its record was written again, with what is new, while a consumer had it.
-            since = self._delivery.leases.since(before)
+            since = self._queueing.leases.since(before)
             job.additional_deliveries = max(job.additional_deliveries, before.additional_deliveries)
         state.let_go(before)
         return since
@@ -601,6 +613,6 @@ class Recovery:
                 span_ms = max(stored.delay_ms, ORPHAN_MS)
             job.requeue_at = state.now + min(left_ms, max(span_ms, 1))
         if stored.state == QUEUED:
-            self._delivery.enqueue_new(job, state.queue(job.queue))
+            self._queueing.enqueue_new(job, state.queue(job.queue))
         elif not stored.retry_ms and job.flags & FLAG_QUEUED_BEFORE:
             state.custody.evictable[job] = None

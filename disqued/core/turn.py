@@ -24,7 +24,7 @@ The commit is tried again every `RETRY_MS`, so that additions resume when there 
 or when the journal has been rewritten.
 
 A job that may be delivered once at most is held until the store has made safe that it leaves (`model/watermark.py`):
-`secure` is asked for it after the commit, and `delivery.release` queues the job.
+`secure` is asked for it after the commit, and `requeueing.release` queues the job.
 
 This module decides, and does nothing by itself.  What a decision needs is done by `Outside`: a driver on a loop
 (`net/process/driver.py`) or a simulated process (`testing/server.py`), so that what the simulator tests is what runs.
@@ -399,7 +399,7 @@ class Turn:
         self._safe_last = last
         if not self.is_closed:
             self.node.begin()
-            self.node.delivery.release(last, until)
+            self.node.requeueing.release(last, until)
             self.finish_step(None)
             self._secure()
 

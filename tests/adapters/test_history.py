@@ -190,7 +190,7 @@ def test_a_job_that_is_dequeued_or_deleted_is_seen(bed: Bed) -> None:
     bed.add(b"q", 3)
     bed.pass_s(1)
     jobs = list(bed.node.state.jobs)
-    bed.node.delivery.dequeue(jobs[0])
+    bed.node.queueing.dequeue(jobs[0])
     bed.pass_s(1)
     bed.node.acks.delete(jobs[1].id)
     bed.pass_s(1)

@@ -419,7 +419,7 @@ async def test_an_act_does_no_more_than_its_dry_run_counted(admin: Admin) -> Non
     assert dry["matched"] == 1
     # Their consumers give them back.
     for job in list(node.state.jobs):
-        node.delivery.enqueue(job, nack=True)
+        node.requeueing.enqueue(job, nack=True)
     done = await run(client, "delete", wanted, token=dry["token"], dry_run=False)
     assert (done["matched"], done["done"]) == (1, 1)
     assert len(node.state.jobs) == 4

@@ -186,7 +186,7 @@ async def test_what_consumers_of_other_nodes_have_of_a_list_stands_beside_what_t
     await run(client.running, "DEQUEUE", far.id, away.id)
     for job, elapsed_ms in ((far, 3_600_000), (away, 60_000)):
         node.begin()
-        node.delivery.leases.note_elsewhere(job, OTHER, elapsed_ms, 2)
+        node.queueing.leases.note_elsewhere(job, OTHER, elapsed_ms, 2)
         client.running.daemon.turn.finish_step(None)
     html = (await page(client, "/queues/letters")).partition('id="held"')[2].partition("</tbody>")[0]
     assert re.findall(r'data-key="([^"]*)"', html) == [job.id.decode() for job in (far, away, here)]
@@ -211,7 +211,7 @@ async def test_of_very_much_that_other_nodes_have_a_few_are_shown(admin: Admin) 
     await run(client.running, "DEQUEUE", *(job.id for job in jobs))
     node.begin()
     for number, job in enumerate(jobs):
-        node.delivery.leases.note_elsewhere(job, OTHER, 1_000 * number, 1)
+        node.queueing.leases.note_elsewhere(job, OTHER, 1_000 * number, 1)
     client.running.daemon.turn.finish_step(None)
     html = (await page(client, "/queues/letters")).partition('id="held"')[2].partition("</tbody>")[0]
     assert re.findall(r'data-key="([^"]*)"', html) == [

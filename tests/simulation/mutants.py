@@ -40,7 +40,9 @@ from disqued.core.work.copies import Copies
 from disqued.core.work.delivery import Delivery
 from disqued.core.work.inquiries import Inquiries
 from disqued.core.work.keys import Keys
+from disqued.core.work.queueing import Queueing
 from disqued.core.work.replication import Replication
+from disqued.core.work.requeueing import Requeueing
 from disqued.core.work.sharing import Sharing
 from disqued.core.workers.workers import WorkerForm, Workers
 from disqued.testing import server
@@ -355,29 +357,29 @@ MUTANTS: tuple[Mutant, ...] = (
     # Redelivery.
     _mutant(
         "a job is queued again without a question", SLOW,
-        Delivery, "_has_asked", "state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))", "pass",
+        Requeueing, "_has_asked", "state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))", "pass",
         ("return not missing and not is_late", "return True"),
     ),
     _mutant(
         "nobody waits for the answer to a question", BUSY,
-        Delivery, "_has_asked", "return not missing and not is_late", "return True",
+        Requeueing, "_has_asked", "return not missing and not is_late", "return True",
     ),
     _mutant(
         "two holders that ask at the same time let each other go first", BUSY,
         Sharing, "on_willqueue", "elif comes_first(sender, state.node_id, job_id):", "else:",
-        ("self._delivery.ask_again(job, sender)", "pass"),
+        ("self._requeueing.ask_again(job, sender)", "pass"),
     ),
     _mutant(
         "a word of others ends what a consumer has for longer", BUSY,
-        Sharing, "on_working", "if self._delivery.is_leased(job) and", "if False and",
+        Sharing, "on_working", "if self._queueing.is_leased(job) and", "if False and",
     ),
     _mutant(
         "what came back from a journal is taken for a job like any other", RETURNS,
-        Delivery, "enqueue_new", "job.flags & _LASTING_FLAGS", "job.flags & _LASTING_FLAGS & ~32",
+        Queueing, "enqueue_new", "job.flags & _LASTING_FLAGS", "job.flags & _LASTING_FLAGS & ~32",
     ),
     _mutant(
         "whose consumer has the job does not say so", SLOW,
-        Sharing, "on_willqueue", "elif self._delivery.is_leased(job):", "elif False:",
+        Sharing, "on_willqueue", "elif self._queueing.is_leased(job):", "elif False:",
     ),
     _mutant(
         "the timer goes on when others have the job", SLOW,
@@ -389,20 +391,20 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "whoever knows a job says that its consumer has it", ROUGH,
-        Sharing, "on_willqueue", "elif self._delivery.is_leased(job):", "elif True:",
+        Sharing, "on_willqueue", "elif self._queueing.is_leased(job):", "elif True:",
         (
-            "self._delivery.leases.tell(job)",
+            "self._queueing.leases.tell(job)",
             "state.tell(job, (messages.WORKING, job.id, WORK_SCOPE, job.options.retry_ms))",
         ),
     ),
     _mutant(
         "a job is not queued again", ROUGH,
-        Delivery, "due", "if 0 < job.requeue_at <= now:",
+        Requeueing, "due", "if 0 < job.requeue_at <= now:",
         "if job.flags & 2:\n        job.requeue_at = 0\n    elif 0 < job.requeue_at <= now:",
     ),
     _mutant(
         "an at-most-once job can be given back", ROUGH,
-        Delivery, "enqueue", "if again and not retry_ms:", "if False:",
+        Requeueing, "enqueue", "if again and not retry_ms:", "if False:",
     ),
     _mutant(
         "a copy lives longer than the job", SLOW,
@@ -410,7 +412,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the youngest job comes first", ORDER,
-        Delivery, "enqueue_new", "queue.units.push(job)", "job.order_key = -job.order_key\n    queue.units.push(job)",
+        Queueing, "enqueue_new", "queue.units.push(job)", "job.order_key = -job.order_key\n    queue.units.push(job)",
     ),
     # Copies.
     _mutant(
@@ -439,7 +441,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an at-most-once job that is handed over is queued by nobody", FULL,
-        Replication, "on_enqueue", "job.flags &= ~FLAG_QUEUED_BEFORE", "return",
+        Sharing, "on_enqueue", "job.flags &= ~FLAG_QUEUED_BEFORE", "return",
     ),
     _mutant(
         "an at-most-once job comes a second time with the message that brings it", MESSY,
@@ -456,7 +458,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an at-most-once job stays with its giver, too", CALM,
-        Moves, "_leave_to", "self.part_with(job)", "self._delivery.enqueue_new(job, state.queue(job.queue))",
+        Moves, "_leave_to", "self.part_with(job)", "self._queueing.enqueue_new(job, state.queue(job.queue))",
     ),
     _besides(
         _mutant(
@@ -577,11 +579,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an at-most-once job does not wait for the disk", DELAYS,
-        Delivery, "_waits_for_journal", "state.durability.watermark.hold(job)\n    return True", "return False",
+        Requeueing, "_waits_for_journal", "state.durability.watermark.hold(job)\n    return True", "return False",
     ),
     _mutant(
         "nobody notes that delayed jobs are queued", DELAYS,
-        Delivery, "_waits_for_journal", "state.reach()", "pass",
+        Requeueing, "_waits_for_journal", "state.reach()", "pass",
     ),
     _mutant(
         "a compaction forgets how far delayed jobs were queued", DELAYS,
@@ -646,7 +648,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "what live workers have comes back by its retry period", WORKERS,
         (
             Edit(Workers, "_renew", (("self.do(self._renew_parts(worker, _jobs(worker.leases)))", "pass"),)),
-            Edit(Delivery, "due", (("if job in custody.bound and", "if False and"),)),
+            Edit(Requeueing, "due", (("if job in custody.bound and", "if False and"),)),
         ),
     ),
     _mutant(
@@ -659,11 +661,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what waited is not offered after a crash", LISTS,
-        Recovery, "_offer", "self._delivery.enqueue_new(job, state.queue(job.queue))", "pass",
+        Recovery, "_offer", "self._queueing.enqueue_new(job, state.queue(job.queue))", "pass",
     ),
     _mutant(
         "the end of a worker forgets what it had", WORKERS,
-        Workers, "_put_in_front", "self._delivery.enqueue(unit, asked=asked, front=True)", "False",
+        Workers, "_put_in_front", "self._requeueing.enqueue(unit, asked=asked, front=True)", "False",
     ),
     _mutant(
         "what is popped for a worker is nobody's", WORKERS,

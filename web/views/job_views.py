@@ -31,7 +31,7 @@ from disqued.core.model.job import (
 from disqued.core.model.queues import PAUSE_OUT
 from disqued.core.model.registry import TABLES
 from disqued.core.view import NodeView
-from disqued.core.work.delivery import requeue_within
+from disqued.core.work.queueing import requeue_within
 from disqued.web.gateway import BODY_SEARCHED, SLICE_BYTES, SLICE_ROWS, Gateway
 from disqued.web.turns import next_turn
 from disqued.web.views import rendering

@@ -120,11 +120,11 @@ class Arrival(Errand):
 class Federation(Machine):
     """The machine that moves jobs between the queues of one name."""
 
-    __slots__ = ("_arrivals", "_delivery", "_hungers", "_machines", "_state", "imports", "moves", "wants")
+    __slots__ = ("_arrivals", "_hungers", "_machines", "_queueing", "_state", "imports", "moves", "wants")
 
     def __init__(self, state: State, delivery: Delivery, machines: Sequence[Machine]) -> None:
         self._state = state
-        self._delivery = delivery
+        self._queueing = delivery.queueing
         self._machines = machines
         self.moves = Moves(state, delivery)
         self._hungers: dict[bytes, Hunger] = {}
@@ -466,7 +466,7 @@ class Federation(Machine):
 
     def pause(self, name: bytes, pause: int) -> None:
         """Set the PAUSE_... bits of a queue on this node."""
-        self._delivery.set_pause(name, pause)
+        self._queueing.set_pause(name, pause)
         queue = self._state.queues.by_name.get(name)
         if queue is None:
             return

@@ -72,7 +72,7 @@ class Leaving(Timed, Machine):
     __slots__ = (
         "_acks_left", "_acks_met", "_began_at", "_bytes", "_delivery", "_doubted", "_federation", "_has_sent",
         "_imports", "_is_safe", "_jobs_left", "_jobs_met", "_looked_into", "_membership", "_on_their_way", "_paused",
-        "_replication", "_state", "_table", "_to_be_doubted", "_turn", "_walks", "problem",
+        "_queueing", "_replication", "_state", "_table", "_to_be_doubted", "_turn", "_walks", "problem",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +86,7 @@ class Leaving(Timed, Machine):
         self.awake_at = 0
         self._state = state
         self._delivery = delivery
+        self._queueing = delivery.queueing
         self._replication = replication
         self._federation = federation
         self._membership = membership
@@ -393,7 +394,7 @@ class Leaving(Timed, Machine):
         if job is not None:
             self._hand_over_delay(job, sender)
             if job.flags & FLAG_LEASED and job.options.retry_ms == RETRY_NEVER_MS:
-                self._state.send(sender, self._delivery.leases.hint(job))
+                self._state.send(sender, self._queueing.leases.hint(job))
         if not self._on_their_way:
             # All that was sent has come: see whether that was all.
             self.plan(STEP_MS)
@@ -406,7 +407,7 @@ class Leaving(Timed, Machine):
         left_ms = max(1, job.requeue_at - state.now)
         state.send(node_id, (ENQUEUE, job.id, WORK_SCOPE, left_ms))
         job.flags |= FLAG_QUEUED_BEFORE
-        self._delivery.put_off(job, state.now + left_ms + job.options.probe_ms + state.numbers.spread(SPREAD_MS))
+        self._queueing.put_off(job, state.now + left_ms + job.options.probe_ms + state.numbers.spread(SPREAD_MS))
 
 
 def _yes(value: bool) -> str:

@@ -34,11 +34,12 @@ from disqued.core.work.delivery import FETCHED_BYTES, Delivery
 class Moves:
     """The machine that takes jobs out of queues for other nodes, and puts those of others into ours."""
 
-    __slots__ = ("_delivery", "_state")
+    __slots__ = ("_delivery", "_queueing", "_state")
 
     def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
         self._delivery = delivery
+        self._queueing = delivery.queueing
 
     # Giving.
 
@@ -76,7 +77,7 @@ class Moves:
             self.part_with(job)
             return
         state.unite_holders(job, frozenset((state.node_id, node_id)))
-        self._delivery.put_off(job, state.now + job.options.probe_ms + state.numbers.spread(SPREAD_MS))
+        self._queueing.put_off(job, state.now + job.options.probe_ms + state.numbers.spread(SPREAD_MS))
         job.flags |= FLAG_GIVEN
 
     def part_with(self, job: Job) -> None:
@@ -92,11 +93,11 @@ class Moves:
 
         Not one that is done, that a consumer of this node has, that is queued here already, or whose time is over.
         """
-        state, delivery = self._state, self._delivery
+        state, queueing = self._state, self._queueing
         job = state.jobs.get(stored.id)
         known = job is not None
         if job is None:
-            job = delivery.copies.make(stored)
+            job = queueing.copies.make(stored)
             if job is None:
                 state.say_ended(sender, stored.id)
                 return False
@@ -112,14 +113,14 @@ class Moves:
             state.schedule.add(job, job.expires_at)
         if queued:
             self._enqueue(job, sender)
-        delivery.reschedule(job)
+        queueing.reschedule(job)
         return queued
 
     def _enqueue(self, job: Job, giver: bytes) -> None:
         state, retry_ms = self._state, job.options.retry_ms
         job.requeue_at = state.now + retry_ms if retry_ms else 0
         state.note(ENQUEUE, job, who=giver)
-        self._delivery.enqueue_new(job, state.queue(job.queue))
+        self._queueing.enqueue_new(job, state.queue(job.queue))
         if state.demand.listeners:
             # It was announced to all where it came into being; who listens here may have asked for it.
             state.outbox.events[-1] = News(job.queue, WORK, 1, HERE_ALONE)
@@ -129,7 +130,7 @@ class Moves:
 
     def _may_take_over(self, job: Job, stored: StoredJob, sender: bytes) -> bool:
         """Tell whether a job that is known here can be queued for another node, which hears why not."""
-        state, delivery = self._state, self._delivery
+        state, queueing = self._state, self._queueing
         if job.state == ACKED:
             state.say_done(sender, job)
             return False
@@ -137,8 +138,8 @@ class Moves:
             return False
         if not job.options.retry_ms:
             # Known as a copy that nobody was told to queue: another one was, which comes here now.
-            return not job.flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED) and not delivery.copies.came_before(stored)
-        if delivery.is_leased(job):
-            state.send(sender, delivery.leases.hint(job))
+            return not job.flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED) and not queueing.copies.came_before(stored)
+        if queueing.is_leased(job):
+            state.send(sender, queueing.leases.hint(job))
             return False
         return True

@@ -46,7 +46,9 @@ from disqued.core.streams.members import Members
 from disqued.core.streams.owners import Arbiters
 from disqued.core.streams.starts import Beginnings
 from disqued.core.work.background import Background
-from disqued.core.work.delivery import FETCHED_BYTES, SERVED_AT_ONCE, Delivery
+from disqued.core.work.delivery import FETCHED_BYTES
+from disqued.core.work.queueing import Queueing
+from disqued.core.work.waiting import SERVED_AT_ONCE, Waiting
 from disqued.errors import JournalFailed
 
 ADD_TIMEOUT_MS = 5_000
@@ -70,9 +72,10 @@ class Logs(Machine):
     """The machine between the logs and the groups of consumers of one node."""
 
     __slots__ = (
-        "_delivery",
+        "_queueing",
         "_serving",
         "_state",
+        "_waiting",
         "add_timeout_ms",
         "arbiters",
         "background",
@@ -83,7 +86,7 @@ class Logs(Machine):
         "served",
     )  # fmt: skip
 
-    def __init__(self, state: State, delivery: Delivery) -> None:
+    def __init__(self, state: State, queueing: Queueing, waiting: Waiting) -> None:
         self.arbiters = Arbiters(state)
         self.beginnings = Beginnings(state, self._make_ready)
         self.given = Given(state)
@@ -96,12 +99,8 @@ class Logs(Machine):
         #: Logs whose consumers are served bit by bit: did something come meanwhile?
         self._serving: dict[Queue, bool] = {}
         self._state = state
-        self._delivery = delivery
-        delivery.publish = self.publish
-        delivery.expect = self.expect
-        delivery.keep_event = self.keep
-        delivery.serve_log = self.serve
-        delivery.give_back_event = self.vanished
+        self._queueing = queueing
+        self._waiting = waiting
 
     def hears(self) -> dict[int, Hear]:
         return {BEGIN: self.beginnings.on_begin}
@@ -133,7 +132,7 @@ class Logs(Machine):
             self._know(log, scope)
         log.add(job)
         queue.accessed_at = state.now
-        self._delivery.reschedule(job)
+        self._queueing.reschedule(job)
         if job.elsewhere:
             return
         queue.jobs_in += 1
@@ -297,7 +296,7 @@ class Logs(Machine):
         """
         groups = [self._state.log(queue.name).group(group_name) for queue in dict.fromkeys(queues)]
         waiter = GroupWaiter(client, queues, groups, form, nohang=nohang)
-        self._delivery.block(waiter, timeout_ms)
+        self._waiting.block(waiter, timeout_ms)
         return waiter
 
     def serve(self, queue: Queue) -> None:
@@ -334,7 +333,6 @@ class Logs(Machine):
         again = self._serving.pop(queue, False)
         if again and state.queues.by_name.get(queue.name) is queue:
             state.ready[queue] = None
-            self._delivery.serve()
 
     def _serve_groups(self, queue: Queue, log: Log) -> Parts:
         """Serve the groups for which somebody waits, so many consumers at a time."""
@@ -363,7 +361,7 @@ class Logs(Machine):
         most = SERVED_AT_ONCE - self.served
         for waiter in list(group.waiters):
             if not isinstance(waiter.form, EventForm):
-                self._delivery.stop_waiting(waiter.client)
+                self._waiting.stop_waiting(waiter.client)
                 replies.append((waiter.client, queue.name, []))
                 self.served += 1
                 most -= 1
@@ -379,7 +377,7 @@ class Logs(Machine):
             try:
                 units = self.fetch(queue, group, form.lease_ms, form.count, strict=form.strict, worker=form.worker)
             except JournalFailed as error:
-                self._delivery.stop_waiting(waiter.client)
+                self._waiting.stop_waiting(waiter.client)
                 replies.append((waiter.client, error, []))
                 continue
             if units:
@@ -392,7 +390,7 @@ class Logs(Machine):
 
     def hand(self, waiter: GroupWaiter, form: EventForm, units: list[Unit]) -> None:
         """Answer a consumer that waits."""
-        self._delivery.stop_waiting(waiter.client)
+        self._waiting.stop_waiting(waiter.client)
         self._state.outbox.replies.append((waiter.client, form.answer(units), units))
 
     # Events come back.

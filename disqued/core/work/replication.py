@@ -45,8 +45,6 @@ from itertools import count
 
 from disqued.core.model.job import (
     ACKED,
-    ACTIVE,
-    FLAG_DELIVERED,
     FLAG_GIVEN_UP,
     FLAG_QUEUED_BEFORE,
     TO_ACTIVE,
@@ -69,7 +67,8 @@ from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.trace import ADD, ELSEWHERE, NOREPL, REFUSE, REPLICATE
 from disqued.core.work.background import StandIn
-from disqued.core.work.delivery import Delivery
+from disqued.core.work.kinds import Streams
+from disqued.core.work.queueing import Queueing
 from disqued.errors import CommandError, NameTooLong, NotReplicated, OutOfMemory, QueuePaused, QueueTooLong
 
 DEFAULT_COPIES = 3  #: copies wanted when the producer does not say, as far as there are nodes
@@ -155,12 +154,13 @@ class Replication(Machine):
     """The machine behind ADDJOB, and behind the copies for other nodes."""
 
     __slots__ = (
-        "_delivery", "_joined", "_places", "_reached", "_refused", "_state", "epoch", "pending",
+        "_joined", "_places", "_queueing", "_reached", "_refused", "_state", "_streams", "epoch", "pending",
     )  # fmt: skip
 
-    def __init__(self, state: State, delivery: Delivery) -> None:
+    def __init__(self, state: State, queueing: Queueing, streams: Streams) -> None:
         self._state = state
-        self._delivery = delivery
+        self._queueing = queueing
+        self._streams = streams
         #: Another number on each node, and whenever other nodes can be reached: what depends on that is made anew.
         self.epoch: int = next(_EPOCHS)
         self.pending: dict[bytes, Pending] = {}  #: by the ids of jobs whose producers wait for copies
@@ -172,7 +172,7 @@ class Replication(Machine):
         self._joined: dict[bytes, dict[frozenset[bytes], frozenset[bytes]]] = {}
 
     def hears(self) -> dict[int, Hear]:
-        return {REPLJOB: self.on_repljob, ENQUEUE: self.on_enqueue}
+        return {REPLJOB: self.on_repljob}
 
     def due_table(self) -> Acts:
         return on(Pending, self.due)
@@ -316,7 +316,7 @@ class Replication(Machine):
         state.register(job)
         state.schedule.add(job, options.first_at)
         if queue is not None and not options.delay_ms:
-            self._delivery.enqueue_new(job, queue)
+            self._queueing.enqueue_new(job, queue)
         if state.trace.full is not None:
             state.trace.full.add(job)
         return job.id
@@ -466,13 +466,13 @@ class Replication(Machine):
         job.state = TO_ACTIVE[job.state]
         if not options.delay_ms:
             if options.kind:
-                self._delivery.publish(job)
+                self._streams.publish(job)
                 return
             job.requeue_at = state.now + options.retry_ms if options.retry_ms else 0
-            self._delivery.enqueue_new(job, state.queue(job.queue))
+            self._queueing.enqueue_new(job, state.queue(job.queue))
         elif options.kind:
-            self._delivery.expect(job)
-        self._delivery.reschedule(job)
+            self._streams.expect(job)
+        self._queueing.reschedule(job)
 
     # While a producer waits.
 
@@ -724,11 +724,11 @@ class Replication(Machine):
         if self.takes_no_copy or state.durability.read_only:
             tell_flags(state, sender)
             return
-        if self._delivery.is_paused_in(stored.queue):
+        if self._queueing.is_paused_in(stored.queue):
             if not quiet:
                 state.send(sender, (HOLDERS, job_id, _NOBODY))
             return
-        job = self._delivery.copies.make(stored)
+        job = self._queueing.copies.make(stored)
         if job is None:
             state.say_ended(sender, job_id)
             return
@@ -745,8 +745,8 @@ class Replication(Machine):
         state.register(job)
         if job.options.kind:
             state.schedule.add(job, job.expires_at)
-            self._delivery.keep_event(job)
-        self._delivery.reschedule(job)
+            self._streams.keep(job)
+        self._queueing.reschedule(job)
         if not quiet:
             state.send(sender, (GOTJOB, job_id))
 
@@ -764,21 +764,3 @@ class Replication(Machine):
             state.outbox.journal.append((JOB_ADDED, job))
         if not quiet:
             state.send(sender, (GOTJOB, job.id))
-
-    def on_enqueue(self, sender: bytes, message: Message) -> None:
-        """Queue a job for the first time: the node that its producer asked does not keep it."""
-        job = self._state.jobs.get(message[1])
-        if job is None or job.state != ACTIVE or job.flags & FLAG_DELIVERED:
-            return
-        delay_ms, retry_ms = min(message[3], job.options.delay_ms), job.options.retry_ms
-        if not retry_ms and job.flags & FLAG_QUEUED_BEFORE:
-            return
-        job.flags &= ~FLAG_QUEUED_BEFORE
-        if delay_ms:
-            job.requeue_at = self._state.now + delay_ms
-            self._delivery.reschedule(job)
-        elif retry_ms and self._delivery.is_paused_in(job.queue):
-            job.requeue_at = self._state.now + job.options.probe_ms
-            self._delivery.reschedule(job)
-        else:
-            self._delivery.enqueue(job)

@@ -48,6 +48,7 @@ from disqued.core.model.job import (
     ACKED,
     ACTIVE,
     FLAG_ASKING,
+    FLAG_DELIVERED,
     FLAG_ELSEWHERE,
     FLAG_GIVEN,
     FLAG_QUEUED_BEFORE,
@@ -62,23 +63,25 @@ from disqued.core.model.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED, Mes
 from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.model.state import State
 from disqued.core.work.copies import SPREAD_MS
-from disqued.core.work.delivery import Delivery
 from disqued.core.work.replication import Replication
+from disqued.core.work.requeueing import Requeueing
 
 
 class Sharing(Machine):
     """The machine that hears what other holders say of a job."""
 
-    __slots__ = ("_delivery", "_replication", "_state")
+    __slots__ = ("_queueing", "_replication", "_requeueing", "_state")
 
-    def __init__(self, state: State, delivery: Delivery, replication: Replication) -> None:
+    def __init__(self, state: State, requeueing: Requeueing, replication: Replication) -> None:
         self._state = state
-        self._delivery = delivery
+        self._queueing = requeueing.queueing
+        self._requeueing = requeueing
         self._replication = replication
 
     def hears(self) -> dict[int, Hear]:
         return {
             messages.HOLDERS: self.on_holders,
+            messages.ENQUEUE: self.on_enqueue,
             messages.WILLQUEUE: self.on_willqueue,
             messages.QUEUED: self.on_queued,
             messages.WORKING: self.on_working,
@@ -104,15 +107,15 @@ class Sharing(Machine):
             state.outbox.journal.append((JOB_ADDED, job))
         if job.state == QUEUED:
             state.tell(job, (messages.QUEUED, job_id, WORK_SCOPE, AS_BEFORE))
-        elif self._delivery.is_leased(job):
-            self._delivery.leases.tell(job)
+        elif self._queueing.is_leased(job):
+            self._queueing.leases.tell(job)
         elif (word := self._word_for_another(job, sender)) is not None:
             state.send(sender, word)
         elif not job.flags & FLAG_ASKING:
             self._let_go_ahead(job, sender)
         elif comes_first(sender, state.node_id, job_id):
             # Both ask for the same; what the sender has answered counts no more.
-            self._delivery.ask_again(job, sender)
+            self._requeueing.ask_again(job, sender)
             self._let_go_ahead(job, sender)
 
     def _word_for_another(self, job: Job, sender: bytes) -> Message | None:
@@ -125,7 +128,7 @@ class Sharing(Machine):
         if job.flags & FLAG_ELSEWHERE and job not in state.custody.elsewhere and left_ms > 0:
             _, node_id = state.queue(job.queue).elsewhere[job]
             if node_id != sender and node_id not in state.peers.linked:
-                return self._delivery.leases.hint(job)
+                return self._queueing.leases.hint(job)
         return None
 
     def _let_go_ahead(self, job: Job, node_id: bytes) -> None:
@@ -150,7 +153,25 @@ class Sharing(Machine):
             state.outbox.journal.append((JOB_ADDED, job))
         # A list of those that are to hold a job names the node that hears it; an answer to its question does not.
         if job.flags & FLAG_ASKING and state.node_id not in holders:
-            self._delivery.go_ahead(job, sender, more)
+            self._requeueing.go_ahead(job, sender, more)
+
+    def on_enqueue(self, sender: bytes, message: Message) -> None:
+        """Queue a job for the first time: the node that its producer asked does not keep it."""
+        job = self._state.jobs.get(message[1])
+        if job is None or job.state != ACTIVE or job.flags & FLAG_DELIVERED:
+            return
+        delay_ms, retry_ms = min(message[3], job.options.delay_ms), job.options.retry_ms
+        if not retry_ms and job.flags & FLAG_QUEUED_BEFORE:
+            return
+        job.flags &= ~FLAG_QUEUED_BEFORE
+        if delay_ms:
+            job.requeue_at = self._state.now + delay_ms
+            self._queueing.reschedule(job)
+        elif retry_ms and self._queueing.is_paused_in(job.queue):
+            job.requeue_at = self._state.now + job.options.probe_ms
+            self._queueing.reschedule(job)
+        else:
+            self._requeueing.enqueue(job)
 
     def on_queued(self, sender: bytes, message: Message) -> None:
         """Leave a job to a node that has it in its queue, unless this one has the better claim."""
@@ -158,22 +179,22 @@ class Sharing(Machine):
         job = self.known(sender, message[1])
         if job is None:
             return
-        state, delivery = self._state, self._delivery
+        state, queueing = self._state, self._queueing
         # The journal is not told: the ack of a job that comes back from it goes to the whole cluster.
         state.unite_holders(job, frozenset((sender, state.node_id)))
         if how == AFTER_NACK:
             job.nacks += 1
         elif how in (AGAIN, ASKED):
             job.additional_deliveries += 1
-        if how in (AS_BEFORE, AGAIN) and delivery.is_leased(job):
+        if how in (AS_BEFORE, AGAIN) and queueing.is_leased(job):
             self._insist(sender, job)
             return
         if job.state == QUEUED:
             if comes_first(state.node_id, sender, job.id):
                 state.send(sender, (messages.QUEUED, job.id, WORK_SCOPE, AS_BEFORE))
                 return
-            delivery.dequeue(job)
-        ends_delay = delivery.is_delayed(job)
+            queueing.dequeue(job)
+        ends_delay = queueing.is_delayed(job)
         if job.options.retry_ms:
             job.flags |= FLAG_QUEUED_BEFORE
         self._put_off(job, job.options.probe_ms)
@@ -187,9 +208,9 @@ class Sharing(Machine):
         if job is None or not job.options.retry_ms:
             return
         left_ms = min(message[3], job.options.retry_ms)
-        if self._delivery.is_leased(job) and left_ms <= job.requeue_at - self._state.now:
+        if self._queueing.is_leased(job) and left_ms <= job.requeue_at - self._state.now:
             return  # what a consumer of this node has lasts longer, and puts off as much
-        self._delivery.dequeue(job)
+        self._queueing.dequeue(job)
         self._put_off(job, left_ms)
 
     def on_delivered(self, sender: bytes, message: Message) -> None:
@@ -198,14 +219,14 @@ class Sharing(Machine):
         job = self.known(sender, job_id)
         if job is None or not job.options.retry_ms:
             return
-        state, delivery = self._state, self._delivery
-        if delivery.is_leased(job) and (job.deliveries, state.node_id) > (deliveries, sender):
+        state, queueing = self._state, self._queueing
+        if queueing.is_leased(job) and (job.deliveries, state.node_id) > (deliveries, sender):
             self._insist(sender, job)
             return
         state.unite_holders(job, frozenset((sender, state.node_id)))
-        delivery.dequeue(job)
+        queueing.dequeue(job)
         self._put_off(job, min(left_ms, job.options.retry_ms))
-        delivery.leases.note_elsewhere(job, sender, elapsed_ms, deliveries)
+        queueing.leases.note_elsewhere(job, sender, elapsed_ms, deliveries)
 
     def known(self, sender: bytes, job_id: bytes) -> Job | None:
         """The job, when it is active or queued here; a sender that does not know that it is done hears so."""
@@ -222,11 +243,11 @@ class Sharing(Machine):
 
     def _insist(self, node_id: bytes, job: Job) -> None:
         """Tell a node that a consumer of this one has a job."""
-        for message in self._delivery.leases.hints(job):
+        for message in self._queueing.leases.hints(job):
             self._state.send(node_id, message)
 
     def _put_off(self, job: Job, span_ms: int) -> None:
         """Let the timer end after that of the node that has the job."""
         if job.state == ACTIVE and job.options.retry_ms:
             state = self._state
-            self._delivery.put_off(job, state.now + min(span_ms + state.numbers.spread(SPREAD_MS), RETRY_NEVER_MS))
+            self._queueing.put_off(job, state.now + min(span_ms + state.numbers.spread(SPREAD_MS), RETRY_NEVER_MS))

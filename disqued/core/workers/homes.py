@@ -41,7 +41,7 @@ from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.worker import Home, Worker
 from disqued.core.work.copies import SPREAD_MS
-from disqued.core.work.delivery import Delivery
+from disqued.core.work.queueing import Queueing
 from disqued.core.work.sharing import Sharing
 from disqued.core.workers.announcements import held_by, life_of, tell_leases
 from disqued.core.workers.workers import LEASES_AT_ONCE, TTL_MS, WORKERS_MAX, Workers
@@ -68,11 +68,11 @@ class Move(Timed):
 class Homes(Machine):
     """The machine that knows of the workers of other nodes, and tells them of ours."""
 
-    __slots__ = ("_delivery", "_events", "_moves", "_sharing", "_state", "_workers", "known")
+    __slots__ = ("_events", "_moves", "_queueing", "_sharing", "_state", "_workers", "known")
 
-    def __init__(self, state: State, delivery: Delivery, sharing: Sharing, workers: Workers, events: Events) -> None:
+    def __init__(self, state: State, queueing: Queueing, sharing: Sharing, workers: Workers, events: Events) -> None:
         self._state = state
-        self._delivery = delivery
+        self._queueing = queueing
         self._sharing = sharing
         self._workers = workers
         self._events = events
@@ -181,7 +181,7 @@ class Homes(Machine):
         for job in list(home.jobs):
             if job.options.retry_ms == RETRY_NEVER_MS:
                 # Nothing else would ever ask after it.
-                self._delivery.put_off(job, state.now + job.options.probe_ms + state.numbers.spread(SPREAD_MS))
+                self._queueing.put_off(job, state.now + job.options.probe_ms + state.numbers.spread(SPREAD_MS))
             else:
                 state.end_lease(job)
 
@@ -202,13 +202,13 @@ class Homes(Machine):
     def _leave_to(self, home: Home, job: Job, held: Held) -> None:
         """Note that a worker elsewhere has a job, unless the consumer that has it here has the better claim."""
         state = self._state
-        if self._delivery.is_leased(job):
+        if self._queueing.is_leased(job):
             ours, theirs = attempt_of(job), held.attempt
             if ours > theirs or (ours == theirs and comes_first(state.node_id, home.node_id, job.id)):
                 self._insist(home.node_id, job)
                 return
             self._events.tell(job.queue, CANCEL, process_of(job))
-        self._delivery.dequeue(job)
+        self._queueing.dequeue(job)
         self._put_in_hands_of(home, job, held.age_ms)
         job.additional_deliveries += max(0, held.attempt - attempt_of(job))
 
@@ -233,9 +233,9 @@ class Homes(Machine):
         is_manual = job.options.retry_ms == RETRY_NEVER_MS
         if not is_manual or not self._was_delivered_by(home.node_id, job):
             waits_ms = min(job.options.retry_ms + state.numbers.spread(SPREAD_MS), RETRY_NEVER_MS)
-            self._delivery.put_off(job, state.now + waits_ms)
+            self._queueing.put_off(job, state.now + waits_ms)
             if is_manual:
-                self._delivery.leases.note_elsewhere(job, home.node_id, age_ms, attempt_of(job))
+                self._queueing.leases.note_elsewhere(job, home.node_id, age_ms, attempt_of(job))
         elif job in state.custody.elsewhere:
             del state.custody.elsewhere[job].jobs[job]
         job.flags |= FLAG_HELD_ELSEWHERE
@@ -275,8 +275,8 @@ class Homes(Machine):
         state = self._state
         if job.state == ACTIVE and job not in state.custody.bound and job.options.retry_ms:
             state.end_lease(job)
-            self._delivery.put_off(job, state.now + job.options.retry_ms)
-            self._delivery.lease(job, state.now)
+            self._queueing.put_off(job, state.now + job.options.retry_ms)
+            self._queueing.leases.begin(job, state.now)
             self._workers.hold(worker, job, state.now - age_ms)
 
     def arrived(self, worker: Worker) -> None:

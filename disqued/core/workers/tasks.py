@@ -46,7 +46,7 @@ from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.worker import Worker
 from disqued.core.work.acks import Acks
-from disqued.core.work.delivery import Delivery
+from disqued.core.work.requeueing import Requeueing
 from disqued.core.workers.workers import Workers, readable
 from disqued.errors import WrongType
 
@@ -76,11 +76,12 @@ def unique_alias(body: bytes) -> bytes:
 class Tasks:
     """The machine behind WQ.FINISH, WQ.RETURN, WQ.CANCEL and WQ.DELETE."""
 
-    __slots__ = ("_acks", "_delivery", "_events", "_state", "_workers", "retry_s", "unique_anywhere")
+    __slots__ = ("_acks", "_events", "_queueing", "_requeueing", "_state", "_workers", "retry_s", "unique_anywhere")
 
-    def __init__(self, state: State, delivery: Delivery, acks: Acks, workers: Workers, events: Events) -> None:
+    def __init__(self, state: State, requeueing: Requeueing, acks: Acks, workers: Workers, events: Events) -> None:
         self._state = state
-        self._delivery = delivery
+        self._queueing = requeueing.queueing
+        self._requeueing = requeueing
         self._acks = acks
         self._workers = workers
         self._events = events
@@ -161,25 +162,21 @@ class Tasks:
         if worker is not None:
             worker.returned += 1
         if job.flags & FLAG_DROPPED:
-            self.drop(job)
+            self._acks.acknowledge(job.id)
             return
         state.counters.tasks_given_back += 1
         job.order_key = state.numbers.next_ctime(state.wall) if back else state.numbers.next_front(state.wall)
         is_elsewhere = not job.flags & FLAG_LEASED
         if not delay_ms:
-            self._delivery.enqueue(job, asked=is_elsewhere)
+            self._requeueing.enqueue(job, asked=is_elsewhere)
             self._events.tell(job.queue, RETURNED, 1)
             return
-        self._delivery.put_off(job, state.now + delay_ms)
+        self._queueing.put_off(job, state.now + delay_ms)
         if is_elsewhere:
             # The home of the worker that has it lets go, and leaves it to this node for the time.
             job.additional_deliveries += 1
             state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, messages.ASKED))
             state.tell(job, (messages.WORKING, job.id, WORK_SCOPE, delay_ms))
-
-    def drop(self, job: Job) -> None:
-        """A job would come back to a queue that was deleted while somebody had it: it is done instead."""
-        self._acks.acknowledge(job.id)
 
     # Queues.
 

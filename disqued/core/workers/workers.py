@@ -46,7 +46,8 @@ from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.units import GroupUnit, LogUnit
 from disqued.core.model.worker import Seats, Worker
-from disqued.core.work.delivery import Delivery
+from disqued.core.work.requeueing import Requeueing
+from disqued.core.work.waiting import Waiting
 from disqued.core.workers.announcements import tell_leases, tell_life
 from disqued.errors import CommandError, NotWorking, NoWorker, StaleWorker
 
@@ -89,19 +90,25 @@ class WorkerForm(Form):
 class Workers(Machine):
     """The machine behind WORKER."""
 
-    __slots__ = ("_delivery", "_events", "_return_entry", "_state", "by_id", "of_client")
+    __slots__ = ("_events", "_queueing", "_requeueing", "_return_entry", "_state", "_waiting", "by_id", "of_client")
 
     def __init__(
-        self, state: State, delivery: Delivery, events: Events, return_entry: Callable[[LogUnit], bool]
+        self,
+        state: State,
+        requeueing: Requeueing,
+        waiting: Waiting,
+        events: Events,
+        return_entry: Callable[[LogUnit], bool],
     ) -> None:
         """`return_entry` returns what a worker has of a stream to its group, and says whether that was possible."""
         self._state = state
-        self._delivery = delivery
+        self._queueing = requeueing.queueing
+        self._requeueing = requeueing
+        self._waiting = waiting
         self._events = events
         self.by_id: dict[bytes, Worker] = {}
-        self.of_client: dict[Client, Seats] = {}
+        self.of_client: dict[Client, Seats] = waiting.seats
         self._return_entry = return_entry
-        delivery.on_waited = self.heard
 
     def due_table(self) -> Acts:
         return on(Worker, self.due)
@@ -298,7 +305,7 @@ class Workers(Machine):
         for client in list(worker.waiters):
             waiter = state.waiting.blocked.get(client)
             if waiter is not None and meant(queue.name for queue in waiter.queues):
-                self._delivery.stop_waiting(client)
+                self._waiting.stop_waiting(client)
                 state.outbox.replies.append((client, reason, []))
 
     def do(self, parts: Parts) -> None:
@@ -428,7 +435,7 @@ class Workers(Machine):
             return self._return_entry(unit)
         if not isinstance(unit, Job) or unit.state != ACTIVE:
             return False
-        return self._delivery.enqueue(unit, asked=asked, front=True)
+        return self._requeueing.enqueue(unit, asked=asked, front=True)
 
     # The whole node.
 
@@ -450,7 +457,7 @@ class Workers(Machine):
             return
         worker = self._back(worker_id, job.queue)
         if not job.flags & FLAG_LEASED:
-            self._delivery.lease(job, state.now)
+            self._queueing.leases.begin(job, state.now)
         self.keep(worker, job, state.now)
         self.wake(worker)
 

@@ -48,7 +48,7 @@ def follow_node(config: Config, node: Node) -> None:
     def set_lists(_: object) -> None:
         lists = node.lists
         lists.ttl_s, lists.replicate, lists.pool_size = config.rq_ttl, config.rq_replicate, config.bg_push_pool_size
-        node.delivery.leases.keeps_orphans = config.rq_orphans == "pending"
+        node.queueing.leases.keeps_orphans = config.rq_orphans == "pending"
 
     follows: dict[str, Callable[[Any], None]] = {
         "maxmemory": node.state.memory.set_limit,

@@ -153,7 +153,7 @@ def test_what_waits_on_a_node_that_is_there_is_left_alone(cluster: Cluster) -> N
 def test_orphans_are_kept_as_delivered_if_that_is_wanted(cluster: Cluster) -> None:
     a, b, c = cluster
     for member in cluster:
-        member.node.delivery.leases.keeps_orphans = True
+        member.node.queueing.leases.keeps_orphans = True
     push(a, "x")
     cluster.isolate(a)
     cluster.advance(ORPHAN_MS + 2_000)

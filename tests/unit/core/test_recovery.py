@@ -68,7 +68,7 @@ class Machine:
         ]
         mark = self.node.state.durability.watermark
         if mark.held:
-            self.node.delivery.release(mark.last, mark.until)
+            self.node.requeueing.release(mark.last, mark.until)
             self.node.tick()
 
     def crash(self, *, down_ms: int = 0) -> None:
@@ -131,7 +131,7 @@ def machine() -> Machine:
 def test_records_are_applied_some_at_a_time_up_to_the_first_thing_that_is_none() -> None:
     machine = Machine()
     ids = [machine.add() for _ in range(3)]
-    machine.node.delivery.set_pause(QUEUE, PAUSE_IN)
+    machine.node.queueing.set_pause(QUEUE, PAUSE_IN)
     machine.commit()
     node = Node(NODE_ID, machine.clock, Random(2), maxmemory=1 << 30)
     recovery = Recovery(node.state, restores_queues=False)
@@ -294,7 +294,7 @@ def test_a_job_that_was_queued_before_its_delay_was_over_does_not_wait_for_it_ag
     job_id = machine.add(retry_ms=5_000, delay_ms=DELAY_MS)
     machine.commit()
     machine.node.begin()
-    assert machine.node.delivery.enqueue(machine.job(job_id), asked=True)
+    assert machine.node.requeueing.enqueue(machine.job(job_id), asked=True)
     machine.crash()
     machine.wait(5_000)
     assert machine.get() == [job_id]
@@ -304,7 +304,7 @@ def test_an_at_most_once_job_that_was_queued_before_its_time_is_never_queued_aga
     job_id = machine.add(retry_ms=0, delay_ms=DELAY_MS)
     machine.commit()
     machine.node.begin()
-    assert machine.node.delivery.enqueue(machine.job(job_id), asked=True)
+    assert machine.node.requeueing.enqueue(machine.job(job_id), asked=True)
     # Nobody gets it before the disk knows that it may have been delivered.
     assert machine.get() == []
     machine.commit()
@@ -502,7 +502,7 @@ def test_an_at_most_once_job_is_never_queued_again(machine: Machine) -> None:
     machine.wait(TTL_MS - 1)
     assert machine.known(delivered)
     assert machine.get() == []
-    assert not machine.node.delivery.enqueue(machine.job(delivered))
+    assert not machine.node.requeueing.enqueue(machine.job(delivered))
 
 
 def test_an_at_most_once_job_that_cannot_be_delivered_may_be_evicted(machine: Machine) -> None:
@@ -540,7 +540,7 @@ def test_the_jobs_of_a_queue_share_its_name(machine: Machine) -> None:
 def test_queues_come_back_in_their_order(machine: Machine) -> None:
     ids = [machine.add(retry_ms=retry_ms) for retry_ms in (RETRY_MS, 0, RETRY_MS, 0)]
     assert machine.get(1) == ids[:1]
-    machine.node.delivery.enqueue(machine.job(ids[0]), nack=True)
+    machine.node.requeueing.enqueue(machine.job(ids[0]), nack=True)
     machine.add(queue=b"other")
     machine.restart(down_ms=1_000)
     assert [queue.name for queue in machine.node.state.queues.from_serial(0, 9)] == [QUEUE, b"other"]
@@ -554,7 +554,7 @@ def test_a_unit_that_was_put_in_front_is_in_front_again(machine: Machine) -> Non
     assert machine.get() == [first, last]
     machine.job(last).order_key = -1
     for job_id in (first, last):
-        machine.node.delivery.enqueue(machine.job(job_id))
+        machine.node.requeueing.enqueue(machine.job(job_id))
     machine.restart()
     assert machine.get() == [last, first]
 
@@ -660,9 +660,9 @@ def test_a_walk_meets_nothing_that_a_flush_forgot(machine: Machine) -> None:
 
 @pytest.mark.parametrize("end", ["crash", "restart"])
 def test_a_pause_outlives_the_node(machine: Machine, end: str) -> None:
-    machine.node.delivery.set_pause(QUEUE, PAUSE_IN)
-    machine.node.delivery.set_pause(b"other", PAUSE_OUT)
-    machine.node.delivery.set_pause(b"other", 0)
+    machine.node.queueing.set_pause(QUEUE, PAUSE_IN)
+    machine.node.queueing.set_pause(b"other", PAUSE_OUT)
+    machine.node.queueing.set_pause(b"other", 0)
     getattr(machine, end)()
     with pytest.raises(QueuePaused):
         machine.add()

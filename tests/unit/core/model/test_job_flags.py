@@ -57,9 +57,9 @@ def test_a_job_that_is_queued_keeps_what_lasts_and_nothing_of_the_moment(flag: i
     job.flags = flag
     server.node.begin()
     if flag == FLAG_DROPPED:
-        assert not server.node.delivery.enqueue(job)
+        assert not server.node.requeueing.enqueue(job)
         return
-    assert server.node.delivery.enqueue(job)
+    assert server.node.requeueing.enqueue(job)
     lasts = flag in (FLAG_QUEUED_BEFORE, FLAG_DELIVERED, FLAG_CAME_BACK, FLAG_COPY)
     assert job.flags == (flag if lasts else 0) | FLAG_QUEUED_BEFORE
     assert job.additional_deliveries == (flag == FLAG_QUEUED_BEFORE)
@@ -71,7 +71,7 @@ def test_a_job_whose_timer_begins_again_is_with_no_consumer_and_asked_for_no_mor
     job = active(server, "RETRY", 60)
     job.flags = flag
     server.node.begin()
-    server.node.delivery.put_off(job, server.state.now + 1_000)
+    server.node.queueing.put_off(job, server.state.now + 1_000)
     ended = flag in (FLAG_ASKING, FLAG_GIVEN, FLAG_LEASED, FLAG_ELSEWHERE, FLAG_HELD_ELSEWHERE)
     assert job.flags == (0 if ended else flag)
     assert job.requeue_at == server.state.now + 1_000
@@ -125,6 +125,6 @@ def test_a_copy_is_known_as_one_and_as_delivered_by_nobody_here(flags: int) -> N
     server = Server()
     server.node.begin()
     stored: StoredJob = decode_record(encode_job(make_job(now=server.state.now), 0))[1]
-    made = server.node.delivery.copies.make(stored._replace(flags=flags, expires=60_000))
+    made = server.node.queueing.copies.make(stored._replace(flags=flags, expires=60_000))
     assert made is not None
     assert made.flags == flags & FLAG_QUEUED_BEFORE | FLAG_COPY

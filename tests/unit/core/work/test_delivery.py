@@ -9,7 +9,8 @@ from disqued.core.model.job import ACKED, ACTIVE, FLAG_DELIVERED, QUEUED
 from disqued.core.model.memory import QUEUE_COST
 from disqued.core.model.outbox import JOB_ADDED, UNIT_DONE
 from disqued.core.node import DUE_PER_TICK
-from disqued.core.work.delivery import FETCHED_BYTES, OVER_AT_ONCE, OVER_PER_PART, PAUSED_MS
+from disqued.core.work.delivery import FETCHED_BYTES, OVER_AT_ONCE, OVER_PER_PART
+from disqued.core.work.requeueing import PAUSED_MS
 from disqued.errors import NodeLeaving
 from tests.core_fixtures import Server, Word, check
 
@@ -242,7 +243,7 @@ def test_a_timer_that_may_queue_nothing_ends(server: Server) -> None:
     job = server.job(server.add("q", "x", "RETRY", 0))
     server.get()
     job.requeue_at = server.state.now + 10
-    server.node.delivery.reschedule(job)
+    server.node.queueing.reschedule(job)
     server.clock.advance(10)
     server.tick()
     assert (job.state, job.requeue_at) == (ACTIVE, 0)
@@ -462,7 +463,7 @@ def test_changing_out_to_in_wakes_consumers_too(server: Server) -> None:
 
 
 def test_lifting_the_pause_of_an_unknown_queue_creates_none(server: Server) -> None:
-    server.node.delivery.set_pause(b"q", 0)
+    server.node.queueing.set_pause(b"q", 0)
     assert len(server.state.queues) == 0
 
 
@@ -609,7 +610,7 @@ def test_a_time_out_that_comes_too_late_answers_nobody(server: Server) -> None:
     wait(server, "anna", timeout=1_000)
     waiter = server.state.waiting.blocked["anna"]
     server.add()
-    server.node.delivery.timed_out(waiter)
+    server.node.waiting.timed_out(waiter)
     server.settle()
     assert len(server.answers["anna"]) == 1
 

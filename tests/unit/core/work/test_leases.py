@@ -108,7 +108,7 @@ def add_named(server: Server, alias: bytes, body: bytes = b"x") -> NamedJob:
     )
     state.register(job)
     state.schedule.add(job, options.first_at)
-    server.node.delivery.enqueue_new(job, state.queue(b"q"))
+    server.node.queueing.enqueue_new(job, state.queue(b"q"))
     server.settle()
     return job
 
@@ -159,7 +159,7 @@ def test_the_front_is_before_all_that_wait_and_the_last_one_there_is_the_first(s
     server.get(count=3)
     for job in jobs[:2]:
         assert job is not None
-        server.node.delivery.enqueue(job, front=True)
+        server.node.requeueing.enqueue(job, front=True)
     server.settle()
     assert [unit.body for unit in queue(server).units] == [b"b", b"a", b"d"]
 

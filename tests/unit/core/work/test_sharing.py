@@ -373,9 +373,9 @@ def test_a_word_that_lasts_no_longer_than_the_lease_of_this_node_does_not_end_it
     a.get()
     cluster.advance(1_000)
     b.say(a, (WORKING, job_id, b"", 4_000))
-    assert a.node.delivery.is_leased(a.job(job_id))
+    assert a.node.queueing.is_leased(a.job(job_id))
     b.say(a, (WORKING, job_id, b"", 4_500))
-    assert not a.node.delivery.is_leased(a.job(job_id))
+    assert not a.node.queueing.is_leased(a.job(job_id))
 
 
 def test_a_node_that_was_held_up_hears_others_before_it_queues_a_job_again() -> None:
@@ -425,7 +425,7 @@ def test_an_answer_to_a_question_that_was_given_up_does_not_count_for_the_next_o
     cluster.settle()
     # b has said that it does not have the job; then it gets it, and says so in another way.
     a.node.begin()
-    a.node.delivery.put_off(a.job(job_id), a.state.now + 1)
+    a.node.queueing.put_off(a.job(job_id), a.state.now + 1)
     assert b("NACK", job_id) == 1
     b.get()
     ask(a, job_id)
@@ -462,7 +462,7 @@ def test_of_two_holders_that_owe_an_answer_each_gives_its_own() -> None:
     ask(a, job_id)
     cluster.settle()
     a.node.begin()
-    a.node.delivery.put_off(job, a.state.now + 1)
+    a.node.queueing.put_off(job, a.state.now + 1)
     assert a.state.custody.owed == {job: {b.id, c.id}}
     ask(a, job_id)
     cluster.settle()
@@ -633,7 +633,7 @@ def test_a_job_that_a_consumer_has_is_kept_back_from_a_node_that_queued_it_by_mi
     cluster.advance(4_000)
     a.get()
     b.node.begin()
-    assert b.node.delivery.enqueue(b.job(job_id))
+    assert b.node.requeueing.enqueue(b.job(job_id))
     b.settle()
     cluster.settle()
     assert cluster.sent(QUEUED, b, a)

@@ -175,9 +175,9 @@ def test_a_job_whose_timer_ends_before_it_is_renewed_stays_with_its_worker(clust
     assert len(dequeue(a)) == 1
     for _ in range(3):
         job.requeue_at = a.state.now + 1
-        a.node.delivery.reschedule(job)
+        a.node.queueing.reschedule(job)
         cluster.advance(1)
-        assert a.node.delivery.is_leased(job)
+        assert a.node.queueing.is_leased(job)
         assert job.requeue_at == a.state.now + 9_000
     assert job.additional_deliveries == 0
 

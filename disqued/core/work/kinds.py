@@ -1,0 +1,25 @@
+"""Kinds of units: what the machines of work jobs ask of the machine of streams, which is above them."""
+
+from typing import Protocol
+
+from disqued.core.model.job import Job, Unit
+from disqued.core.model.queues import Queue
+
+
+class Streams(Protocol):
+    """The machine that has the entries of streams; `streams.entries` has the theory."""
+
+    def publish(self, job: Job) -> None:
+        """Put an entry into its stream, where groups can have it."""
+
+    def expect(self, job: Job) -> None:
+        """Note an entry whose delay is not over."""
+
+    def keep(self, job: Job) -> None:
+        """Keep a copy of another node's entry."""
+
+    def serve(self, queue: Queue) -> None:
+        """Serve the consumers that wait for a stream."""
+
+    def vanished(self, unit: Unit) -> None:
+        """Take back an entry whose consumer was gone before it heard of it."""

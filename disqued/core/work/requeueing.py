@@ -1,0 +1,300 @@
+"""Requeueing: a job is queued again when nobody acknowledged it in time, or because a client says so.
+
+    retry timer --ask the other holders--+
+    NACK, ENQUEUE ----------------------+--> queue
+    the end of a delay --journal--------+
+
+A job with retry 0 is never queued a second time.  One with a delay is the only such job that a start after a crash may
+queue, so it is held when its time comes until the disk knows that (`watermark`).
+
+Other nodes that may hold a job are asked before it is queued again (WILLQUEUE), and hear when it is (QUEUED); `sharing`
+has the protocol.  A timer that ends late, since the node was held up, lets the node read first what came meanwhile: the
+acknowledgement may be there.
+
+An entry of a stream is not queued: it is published to its consumer groups.  A job whose queue was deleted while
+somebody had it is acknowledged instead.
+
+Times are integer milliseconds.  Source: Disque, src/job.c; the Disque README, "Job re-queueing state machine".
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from disqued.core.model import messages
+from disqued.core.model.job import (
+    ACTIVE,
+    FLAG_ASKING,
+    FLAG_DROPPED,
+    FLAG_LEASED,
+    FLAG_QUEUED_BEFORE,
+    FLAG_WITH_CONSUMER,
+    QUEUED,
+    RETRY_NEVER_MS,
+    WORK_SCOPE,
+    Job,
+)
+from disqued.core.model.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED
+from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED, WATERMARK
+from disqued.core.model.state import State
+from disqued.core.model.trace import ASKED as ASKED_FOR
+from disqued.core.model.trace import ENQUEUE, NACK, REQUEUE, WORKING
+from disqued.core.model.unfinished import Parts
+from disqued.core.work.acks import Acks
+from disqued.core.work.kinds import Streams
+from disqued.core.work.queueing import Queueing
+from disqued.errors import TooLate, UnknownJob, WrongType
+
+RELEASED_PER_PART: Final = 500  #: jobs that waited for the journal and are queued at a time
+PAUSED_MS: Final = 1_000  #: when a job that no timer queues again is tried again, which its paused queue did not take
+LATE_MS: Final = 20  #: after which a timer has been held up, together with all that came meanwhile
+
+_NOBODY: Final[frozenset[bytes]] = frozenset()
+
+
+class Requeueing:
+    """The machine that decides whether and when a job is queued again."""
+
+    __slots__ = ("_acks", "_state", "_streams", "queueing")
+
+    def __init__(self, state: State, queueing: Queueing, acks: Acks, streams: Streams) -> None:
+        self._state = state
+        self.queueing = queueing
+        self._acks = acks
+        self._streams = streams
+
+    def enqueue(self, job: Job, *, nack: bool = False, asked: bool = False, front: bool = False) -> bool:
+        """Queue a job that is active; say whether that was possible.  `nack`, `asked`: because a client said so.
+
+        `front`: before all that wait, and not at its age.
+
+        Not possible for a job that is queued, acked or still waiting for copies, nor for an at-most-once job that
+        was queued before.
+        """
+        if job.state != ACTIVE:
+            return False
+        if job.flags & FLAG_DROPPED:
+            self._acks.acknowledge(job.id)
+            return False
+        if job.options.kind:
+            self._state.note(ENQUEUE, job)
+            self._streams.publish(job)
+            return True
+        retry_ms = job.options.retry_ms
+        again = job.flags & FLAG_QUEUED_BEFORE
+        if again and not retry_ms:
+            return False
+        if job.options.delay_ms and not again and self._waits_for_journal(job, nack=nack):
+            return True
+        ends_delay = asked and self.queueing.is_delayed(job)
+        self._count_enqueued(job, nack=nack, again=bool(again), asked=asked)
+        state = self._state
+        job.requeue_at = state.now + retry_ms if retry_ms else 0
+        if front:
+            job.order_key = state.numbers.next_front(state.wall)
+        queue = state.queue(job.queue)
+        self.queueing.enqueue_new(job, queue)
+        if again:
+            queue.requeued += 1
+        self.queueing.reschedule(job)
+        if ends_delay and state.journaling:
+            # A start after a crash would wait for the delay once more.
+            state.outbox.journal.append((JOB_ADDED, job))
+        if job.holders and (again or nack or ends_delay):
+            how = AFTER_NACK if nack else AS_BEFORE if not again else ASKED if asked else AGAIN
+            state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, how))
+        return True
+
+    def _count_enqueued(self, job: Job, *, nack: bool, again: bool, asked: bool) -> None:
+        """Count why a job is queued, and note it for the event log."""
+        state = self._state
+        if state.trace.full is not None:
+            state.note(NACK if nack else REQUEUE if again else ENQUEUE, job, word=ASKED_FOR if asked else b"")
+        if nack:
+            job.nacks += 1
+            state.counters.nacked += 1
+        elif again:
+            job.additional_deliveries += 1
+            state.counters.requeued += 1
+
+    def _waits_for_journal(self, job: Job, *, nack: bool) -> bool:
+        """Let the journal know that a delayed job is queued for the first time; return whether it is held until then.
+
+        A job with a retry period that somebody queues before its time is written down by who does that.
+        """
+        state, retry_ms = self._state, job.options.retry_ms
+        if not state.journaling or retry_ms == RETRY_NEVER_MS:
+            return False
+        if job.requeue_at > state.now:
+            if retry_ms:
+                return False
+            job.flags |= FLAG_QUEUED_BEFORE
+            state.outbox.journal.append((JOB_ADDED, job))
+        else:
+            state.reach()
+            if retry_ms or state.durability.watermark.is_safe(state.now):
+                return False
+            if not state.outbox.journal:
+                # A step that writes nothing has no commit, and the job would be held until another step has one.
+                state.outbox.journal.append((WATERMARK, state.durability.watermark.until))
+        if nack:
+            job.nacks += 1
+            state.counters.nacked += 1
+        state.durability.watermark.hold(job)
+        return True
+
+    def release(self, last: int, until: int) -> None:
+        """Queue the jobs that were held up to that number: what was journaled before is safe, and so the watermark."""
+        mark = self._state.durability.watermark
+        mark.safe = max(mark.safe, until)
+        if mark.held:
+            self._state.work(self._release(last))
+
+    def _release(self, last: int) -> Parts:
+        while jobs := self._state.durability.watermark.release(last, RELEASED_PER_PART):
+            for job in jobs:
+                self._queue_held(job)
+            yield
+
+    def _queue_held(self, job: Job) -> None:
+        state = self._state
+        if state.jobs.get(job.id) is not job or job.state != ACTIVE:
+            return
+        state.note(ENQUEUE, job)
+        job.requeue_at = 0
+        self.queueing.enqueue_new(job, state.queue(job.queue))
+        self.queueing.reschedule(job)
+
+    def due(self, job: Job) -> None:
+        """Do what the deadline of a job asks for that is active or queued."""
+        state = self._state
+        now = state.now
+        if job.expires_at <= now:
+            state.forget(job, GONE_EXPIRED)
+            return
+        if job.state == QUEUED or job in state.durability.watermark.held:
+            state.schedule.add(job, job.expires_at)
+            return
+        custody = state.custody
+        if job in custody.bound and job not in custody.spans and job.requeue_at <= now:
+            # As long as its worker lives it keeps what it has, but for what it took for a time.
+            job.requeue_at = now + job.options.retry_ms
+        if job.flags & FLAG_DROPPED and 0 < job.requeue_at <= now:
+            self._acks.acknowledge(job.id)
+            return
+        if 0 < job.requeue_at <= now:
+            self._timer_ended(job)
+        self.queueing.reschedule(job)
+
+    def _timer_ended(self, job: Job) -> None:
+        """Queue a job whose timer has ended, unless its queue is paused or other holders have yet to say something."""
+        retry_ms = job.options.retry_ms
+        has_own_span = job in self._state.custody.spans
+        if retry_ms and self.queueing.is_paused_in(job.queue):
+            waits_ms = PAUSED_MS if job.options.kind or has_own_span else job.options.probe_ms
+            job.requeue_at = self._state.now + waits_ms
+            job.flags &= ~FLAG_ASKING
+        elif retry_ms and job.flags & FLAG_QUEUED_BEFORE and not self._has_asked(job):
+            return
+        elif self.queueing.leases.keeps_orphans and self._is_orphan(job):
+            job.flags &= ~FLAG_ASKING
+            self._state.custody.asking.pop(job, None)
+            self.queueing.leases.adopt(job)
+        elif not self.enqueue(job, front=has_own_span):
+            job.requeue_at = 0
+
+    def _has_asked(self, job: Job) -> bool:
+        """Ask the other holders whether a job may be queued; say whether there is nobody left to wait for.
+
+        A node that was held up may have an acknowledgement in its buffers: it reads them first.
+        """
+        state = self._state
+        is_late = False
+        asked: Iterable[bytes]
+        if job.flags & FLAG_ASKING:
+            asked = sorted(state.custody.asking.get(job, _NOBODY))
+        else:
+            asked = state.shared.others(job.holders) if job.holders else ()
+            is_late = state.now - job.requeue_at >= LATE_MS
+            if not asked and not is_late:
+                return True
+            job.flags |= FLAG_ASKING
+            job.requeue_at = state.now
+        for node_id in asked:
+            state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))
+        may_wait = state.now - job.requeue_at < state.peers.timeout_ms
+        missing = state.peers.hopeful(asked) if may_wait else _NOBODY
+        state.custody.asking[job] = state.shared.holders(missing)
+        return not missing and not is_late
+
+    def go_ahead(self, job: Job, node_id: bytes, others: frozenset[bytes]) -> None:
+        """Hear that a node does not have a job that this one is about to queue; ask others that it has named."""
+        state = self._state
+        missing = state.custody.asking.get(job, _NOBODY)
+        if self._is_owed(job, node_id):
+            # It may have said so before something happened that made this node give up its question.
+            state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))
+            return
+        more = state.peers.hopeful(others)
+        for other in sorted(more):
+            state.send(other, (messages.WILLQUEUE, job.id, WORK_SCOPE))
+        state.custody.asking[job] = left = state.shared.holders((missing | more) - {node_id})
+        if not state.peers.hopeful(left):
+            self._timer_ended(job)
+            self.queueing.reschedule(job)
+
+    def _is_owed(self, job: Job, node_id: bytes) -> bool:
+        """Tell whether an answer may belong to an earlier question; the next one of this node does not."""
+        owed = self._state.custody.owed.get(job)
+        if owed is None or node_id not in owed:
+            return False
+        left = owed - {node_id}
+        if left:
+            self._state.custody.owed[job] = left
+        else:
+            del self._state.custody.owed[job]
+        return True
+
+    def ask_again(self, job: Job, node_id: bytes) -> None:
+        """Take back what a node has said of a job that this one is about to queue: it goes first."""
+        state = self._state
+        state.custody.asking[job] = state.shared.holders(state.custody.asking.get(job, _NOBODY) | {node_id})
+
+    def _is_orphan(self, job: Job) -> bool:
+        """Tell whether a job that nobody else seems to have in a queue may have been delivered."""
+        is_manual = job.options.retry_ms == RETRY_NEVER_MS
+        return is_manual and bool(job.flags & FLAG_QUEUED_BEFORE) and job not in self._state.custody.spans
+
+    def working(self, job_id: bytes) -> int:
+        """Put off the next delivery of a job that is still worked on; return its retry period in seconds.
+
+        Raises UnknownJob (NOJOB), WrongType (WRONGTYPE) for an event, TooLate (TOOLATE).
+        """
+        state = self._state
+        job = state.jobs.get(job_id)
+        if job is None:
+            raise UnknownJob
+        if job.options.kind:
+            raise WrongType
+        options = job.options
+        if (job.expires_at - state.now) * 2 < options.ttl_ms:
+            raise TooLate
+        if job.state in (ACTIVE, QUEUED):
+            state.note(WORKING, job, who=state.trace.actor)
+            self.queueing.dequeue(job)
+            if options.retry_ms:
+                state.counters.working += 1
+                span_ms = state.custody.spans.get(job, 0)
+                requeue_at = state.now + (span_ms or options.retry_ms)
+                # What a consumer of this node has keeps its place among what was handed out.
+                stays = job.flags & FLAG_WITH_CONSUMER == FLAG_LEASED and options.retry_ms != RETRY_NEVER_MS
+                is_bound = job in state.custody.bound or (stays and not span_ms)
+                if is_bound:
+                    self.queueing.restart(job, requeue_at)
+                else:
+                    since = state.queue(job.queue).leased.get(job, state.now)
+                    self.queueing.put_off(job, requeue_at)
+                    self.queueing.leases.begin(job, since, span_ms)
+                self.queueing.reschedule(job)
+                if is_bound or options.retry_ms != RETRY_NEVER_MS:
+                    self.queueing.leases.tell(job)
+        return options.retry_ms // 1_000

@@ -1,0 +1,91 @@
+"""Waiting: blocked consumers, of work queues and of streams.
+
+A consumer that finds nothing is blocked until a queue of its has something (`delivery`, `streams.entries`), its time
+is up, its connection ends, or the node refuses all that wait.  Very many are answered bit by bit.
+"""
+
+from typing import Final
+
+from disqued.core.model.machine import Machine
+from disqued.core.model.queues import Client, Waiter
+from disqued.core.model.state import State
+from disqued.core.model.unfinished import Parts
+from disqued.core.model.worker import Seats
+from disqued.errors import CommandError
+
+SERVED_AT_ONCE: Final = 500  #: consumers that wait and are answered in one go, some milliseconds' work
+
+
+class Waiting(Machine):
+    """The blocked consumers of one node."""
+
+    __slots__ = ("_state", "seats")
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        #: Connections that work as workers.  One that has waited until now has shown life.
+        self.seats: dict[Client, Seats] = {}
+
+    def block(self, waiter: Waiter, timeout_ms: int) -> None:
+        """Let a consumer wait, for `timeout_ms` at most; 0 = for ever."""
+        state = self._state
+        state.waiting.blocked[waiter.client] = waiter
+        waiter.enter()
+        worker = waiter.form.worker
+        if worker is not None:
+            worker.waiters[waiter.client] = None
+        if timeout_ms:
+            state.schedule.add(waiter, state.now + timeout_ms)
+
+    def stop_waiting(self, client: Client) -> bool:
+        """Unblock a consumer without an answer; say whether it was blocked."""
+        waiter = self._state.waiting.blocked.pop(client, None)
+        if waiter is None:
+            return False
+        waiter.leave()
+        self._state.schedule.cancel(waiter)
+        self._let_worker_go(waiter)
+        return True
+
+    def timed_out(self, waiter: Waiter) -> None:
+        """Answer a consumer whose time is up: no jobs."""
+        if self.stop_waiting(waiter.client):
+            value = waiter.form.nothing if waiter.nohang else None
+            self._state.outbox.replies.append((waiter.client, value, []))
+
+    def refuse_waiters(self, error: CommandError) -> None:
+        """Answer every blocked consumer with an error; very many hear so bit by bit."""
+        self._begin(self._refuse(list(self._state.waiting.blocked.values()), error))
+
+    def flushing(self) -> None:
+        """Everything is about to be forgotten, queues and the schedule too: answer every blocked consumer no jobs."""
+        waiters = list(self._state.waiting.blocked.values())
+        self._state.waiting.blocked = {}
+        self._begin(self._answer_nothing(waiters))
+
+    def _begin(self, parts: Parts) -> None:
+        if next(parts, self) is not self:
+            self._state.work(parts)
+
+    def _refuse(self, waiters: list[Waiter], error: CommandError) -> Parts:
+        for count, waiter in enumerate(waiters, 1):
+            if self._state.waiting.blocked.get(waiter.client) is waiter and self.stop_waiting(waiter.client):
+                self._state.outbox.replies.append((waiter.client, error, []))
+            if count % SERVED_AT_ONCE == 0:
+                yield
+
+    def _answer_nothing(self, waiters: list[Waiter]) -> Parts:
+        for count, waiter in enumerate(waiters, 1):
+            self._let_worker_go(waiter)
+            self._state.outbox.replies.append((waiter.client, None, []))
+            if count % SERVED_AT_ONCE == 0:
+                yield
+
+    def _let_worker_go(self, waiter: Waiter) -> None:
+        """Note that nobody waits any more, for a worker if it was for one."""
+        worker = waiter.form.worker
+        if worker is not None:
+            worker.waiters.pop(waiter.client, None)
+        seats = self.seats.get(waiter.client)
+        if seats is not None:
+            seats.heard_at = self._state.now
