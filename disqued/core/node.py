@@ -3,7 +3,7 @@
     command --+                         +--> logs          events and groups: QADD, QGET, QACK
               |                         +--> replication   ADDJOB, copies
     message --+                         |    keys          ADDJOB KEY: one job for each
-              |                         +--> delivery      GETJOB; waiting: blocked consumers
+              |                         +--> delivery      GETJOB; blocking: blocked consumers
               |                         |    requeueing    retries, NACK; queueing: queues, timers, leases
     link    --+--> Node, one step at a  +--> acks          ACKJOB, DELJOB, collection
     gone    --+    time, on one State   +--> federation    jobs to where consumers wait
@@ -50,6 +50,7 @@ from disqued.core.streams.entries import Logs
 from disqued.core.streams.readers import Readers
 from disqued.core.streams.reconciliation import Settling
 from disqued.core.work.acks import Acks
+from disqued.core.work.blocking import Blocking
 from disqued.core.work.consumers import Consumers
 from disqued.core.work.delivery import Delivery
 from disqued.core.work.inquiries import Inquiries
@@ -58,7 +59,6 @@ from disqued.core.work.queueing import Queueing
 from disqued.core.work.replication import Replication
 from disqued.core.work.requeueing import Requeueing
 from disqued.core.work.sharing import Sharing
-from disqued.core.work.waiting import Waiting
 from disqued.core.workers.homes import Homes
 from disqued.core.workers.tasks import Tasks
 from disqued.core.workers.workers import Workers
@@ -105,15 +105,15 @@ class Node:
         self.state = State(node_id, JobIds(node_id, seed), Memory(maxmemory, evicts=evicts), own_rng)
         self.outbox = self.state.outbox
         self.queueing = Queueing(self.state)
-        self.waiting = Waiting(self.state)
-        self.logs = Logs(self.state, self.queueing, self.waiting)
+        self.blocking = Blocking(self.state)
+        self.logs = Logs(self.state, self.queueing, self.blocking)
         self.facts = Facts(self.state, self.logs)
-        self.readers = Readers(self.state, self.waiting, self.logs)
+        self.readers = Readers(self.state, self.blocking, self.logs)
         self.replication = Replication(self.state, self.queueing, self.logs)
         self.acks = Acks(self.state, self.replication)
         self.requeueing = Requeueing(self.state, self.queueing, self.acks, self.logs)
         self.sharing = Sharing(self.state, self.requeueing, self.replication)
-        self.delivery = Delivery(self.state, self.queueing, self.waiting, self.logs)
+        self.delivery = Delivery(self.state, self.queueing, self.blocking, self.logs)
         #: Every machine, in the order in which each event reaches them.
         self.machines: list[Machine] = []
         self.federation = Federation(self.state, self.delivery, self.machines)
@@ -122,7 +122,7 @@ class Node:
         self.settling = Settling(self.state, self.logs, self.facts, self.membership)
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
         self.events = Events(self.state)
-        self.workers = Workers(self.state, self.requeueing, self.waiting, self.events, self.logs.returned)
+        self.workers = Workers(self.state, self.requeueing, self.blocking, self.events, self.logs.returned)
         self.homes = Homes(self.state, self.queueing, self.sharing, self.workers, self.events)
         self.lists = Lists(self.state, self.queueing, self.acks, self.workers, self.homes)
         self.tasks = Tasks(self.state, self.requeueing, self.acks, self.workers, self.events)
@@ -130,7 +130,7 @@ class Node:
         self.keys = Keys(self.state, self.replication, self.inquiries)
         self._of_client = self.workers.of_client
         self.machines += [
-            self.membership, self.waiting, self.queueing, self.keys, self.replication, self.sharing, self.acks,
+            self.membership, self.blocking, self.queueing, self.keys, self.replication, self.sharing, self.acks,
             self.lists, self.consumers, self.federation, self.leaving, self.workers, self.homes, self.events, self.logs,
             self.facts, self.readers, self.settling, self.inquiries,
         ]  # fmt: skip
@@ -254,7 +254,7 @@ class Node:
         """A client's connection ended: it takes no job any more, and those handed to it that it never saw go back."""
         waiter = self.state.waiting.blocked.get(client)
         if waiter is not None:
-            self.waiting.stop_waiting(client)
+            self.blocking.stop_waiting(client)
             self.federation.deserted(waiter.queues)
         self.state.waiting.abandon(client)
         self.state.unfinished.forsake(client)
@@ -327,7 +327,7 @@ class Node:
             self.logs.due(item)
         elif isinstance(item, Waiter):
             if not self.readers.puts_off(item):
-                self.waiting.timed_out(item)
+                self.blocking.timed_out(item)
                 self.federation.deserted(item.queues)
         elif isinstance(item, Queue):
             self._queue_due(item)

@@ -72,10 +72,10 @@ from disqued.core.model.outbox import (
 from disqued.core.model.registry import TABLES
 from disqued.core.model.state import State
 from disqued.core.streams.entries import Logs, group_lease, read_holder
+from disqued.core.work.blocking import Blocking
 from disqued.core.work.copies import delay_left
 from disqued.core.work.leases import lease_record
 from disqued.core.work.queueing import Queueing
-from disqued.core.work.waiting import Waiting
 
 DRAWN_BYTES = 1 << 18  #: bodies after which a draw ends
 AHEAD_MAX_MS = 60_000  #: a watermark further in the future was made by a clock that was wrong
@@ -230,7 +230,7 @@ class Recovery:
         self._state = state
         self._restores_queues = restores_queues
         self._queueing = Queueing(state)
-        self._logs = Logs(state, self._queueing, Waiting(state))
+        self._logs = Logs(state, self._queueing, Blocking(state))
         #: What was left of the deadlines of jobs that no timer queues: those that are leased until then.
         self._spans: dict[bytes, int] = {}
         #: Names of queues, one object each.

@@ -46,9 +46,9 @@ from disqued.core.streams.members import Members
 from disqued.core.streams.owners import Arbiters
 from disqued.core.streams.starts import Beginnings
 from disqued.core.work.background import Background
+from disqued.core.work.blocking import SERVED_AT_ONCE, Blocking
 from disqued.core.work.delivery import FETCHED_BYTES
 from disqued.core.work.queueing import Queueing
-from disqued.core.work.waiting import SERVED_AT_ONCE, Waiting
 from disqued.errors import JournalFailed
 
 ADD_TIMEOUT_MS = 5_000
@@ -72,10 +72,10 @@ class Logs(Machine):
     """The machine between the logs and the groups of consumers of one node."""
 
     __slots__ = (
+        "_blocking",
         "_queueing",
         "_serving",
         "_state",
-        "_waiting",
         "add_timeout_ms",
         "arbiters",
         "background",
@@ -86,7 +86,7 @@ class Logs(Machine):
         "served",
     )  # fmt: skip
 
-    def __init__(self, state: State, queueing: Queueing, waiting: Waiting) -> None:
+    def __init__(self, state: State, queueing: Queueing, blocking: Blocking) -> None:
         self.arbiters = Arbiters(state)
         self.beginnings = Beginnings(state, self._make_ready)
         self.given = Given(state)
@@ -100,7 +100,7 @@ class Logs(Machine):
         self._serving: dict[Queue, bool] = {}
         self._state = state
         self._queueing = queueing
-        self._waiting = waiting
+        self._blocking = blocking
 
     def hears(self) -> dict[int, Hear]:
         return {BEGIN: self.beginnings.on_begin}
@@ -296,7 +296,7 @@ class Logs(Machine):
         """
         groups = [self._state.log(queue.name).group(group_name) for queue in dict.fromkeys(queues)]
         waiter = GroupWaiter(client, queues, groups, form, nohang=nohang)
-        self._waiting.block(waiter, timeout_ms)
+        self._blocking.block(waiter, timeout_ms)
         return waiter
 
     def serve(self, queue: Queue) -> None:
@@ -361,7 +361,7 @@ class Logs(Machine):
         most = SERVED_AT_ONCE - self.served
         for waiter in list(group.waiters):
             if not isinstance(waiter.form, EventForm):
-                self._waiting.stop_waiting(waiter.client)
+                self._blocking.stop_waiting(waiter.client)
                 replies.append((waiter.client, queue.name, []))
                 self.served += 1
                 most -= 1
@@ -377,7 +377,7 @@ class Logs(Machine):
             try:
                 units = self.fetch(queue, group, form.lease_ms, form.count, strict=form.strict, worker=form.worker)
             except JournalFailed as error:
-                self._waiting.stop_waiting(waiter.client)
+                self._blocking.stop_waiting(waiter.client)
                 replies.append((waiter.client, error, []))
                 continue
             if units:
@@ -390,7 +390,7 @@ class Logs(Machine):
 
     def hand(self, waiter: GroupWaiter, form: EventForm, units: list[Unit]) -> None:
         """Answer a consumer that waits."""
-        self._waiting.stop_waiting(waiter.client)
+        self._blocking.stop_waiting(waiter.client)
         self._state.outbox.replies.append((waiter.client, form.answer(units), units))
 
     # Events come back.

@@ -37,7 +37,7 @@ from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.units import EventForm, GivenUnit, GroupWaiter
 from disqued.core.streams.entries import Logs
-from disqued.core.work.waiting import Waiting
+from disqued.core.work.blocking import Blocking
 from disqued.errors import JournalFailed
 
 LOOK_MS: Final = 1_000  #: how long who does not wait is kept waiting for the answers of other nodes
@@ -77,11 +77,11 @@ class Question:
 class Readers(Machine):
     """The machine between consumers of one node and the logs of another."""
 
-    __slots__ = ("_given", "_logs", "_of_node", "_questions", "_state", "_thirsts", "_waiting")
+    __slots__ = ("_blocking", "_given", "_logs", "_of_node", "_questions", "_state", "_thirsts")
 
-    def __init__(self, state: State, waiting: Waiting, logs: Logs) -> None:
+    def __init__(self, state: State, blocking: Blocking, logs: Logs) -> None:
         self._state = state
-        self._waiting = waiting
+        self._blocking = blocking
         self._logs = logs
         self._thirsts: dict[tuple[bytes, bytes], Thirst] = {}
         self._questions: dict[int, Question] = {}
@@ -200,7 +200,7 @@ class Readers(Machine):
                 thirst.sources[node_id] = None
                 self._take(thirst, waiter, form, node_id)
             elif waiter.nohang and self._is_in_vain(waiter):
-                self._waiting.timed_out(waiter)
+                self._blocking.timed_out(waiter)
 
     def _is_in_vain(self, waiter: GroupWaiter) -> bool:
         """Tell whether no node has something, or may yet say that it has, for one who does not wait."""
@@ -240,7 +240,7 @@ class Readers(Machine):
         """Let those hear of it who only want to know that there is something."""
         for waiter in self._waiters(thirst):
             if not isinstance(waiter.form, EventForm):
-                self._waiting.stop_waiting(waiter.client)
+                self._blocking.stop_waiting(waiter.client)
                 self._state.outbox.replies.append((waiter.client, thirst.queue, []))
 
     def on_give(self, sender: bytes, message: Message) -> None:

@@ -34,9 +34,9 @@ from disqued.core.model.queues import PAUSE_OUT, Client, Form, Queue, Waiter, Wa
 from disqued.core.model.state import State
 from disqued.core.model.trace import DELIVER, ONCE, REQUEUE, UNSEEN
 from disqued.core.model.unfinished import Parts
+from disqued.core.work.blocking import SERVED_AT_ONCE, Blocking
 from disqued.core.work.kinds import Streams
 from disqued.core.work.queueing import Queueing
-from disqued.core.work.waiting import SERVED_AT_ONCE, Waiting
 from disqued.errors import NodeLeaving
 
 OVER_AT_ONCE: Final = (
@@ -88,12 +88,12 @@ COUNTED = CountedForm()
 class Delivery:
     """The machine between the queues and the consumers of one node."""
 
-    __slots__ = ("_over", "_over_at", "_rest", "_served", "_state", "_streams", "queueing", "waiting")
+    __slots__ = ("_over", "_over_at", "_rest", "_served", "_state", "_streams", "blocking", "queueing")
 
-    def __init__(self, state: State, queueing: Queueing, waiting: Waiting, streams: Streams) -> None:
+    def __init__(self, state: State, queueing: Queueing, blocking: Blocking, streams: Streams) -> None:
         self._state = state
         self.queueing = queueing
-        self.waiting = waiting
+        self.blocking = blocking
         self._streams = streams
         self._over_at = 0
         self._served = 0  #: consumers answered by `serve` in this part
@@ -230,7 +230,7 @@ class Delivery:
         del state.waiting.behind[queue]
         for waiter in list(queue.waiters):
             if waiter.nohang and not self.is_behind(waiter.queues):
-                self.waiting.timed_out(waiter)
+                self.blocking.timed_out(waiter)
 
     def is_behind(self, queues: list[Queue]) -> bool:
         """Tell whether one of these queues may have a job that nobody could look at yet."""
@@ -274,11 +274,11 @@ class Delivery:
         With `nohang` only until none of them is behind.
         """
         waiter = Waiter(client, list(dict.fromkeys(queues)), form, nohang=nohang)
-        self.waiting.block(waiter, timeout_ms)
+        self.blocking.block(waiter, timeout_ms)
 
     def watch(self, client: Client, queues: list[Queue], timeout_ms: int) -> None:
         """Block a client until it can hear the name of a queue that has a job, or for `timeout_ms`."""
-        self.waiting.block(Watcher(client, queues, PLAIN), timeout_ms)
+        self.blocking.block(Watcher(client, queues, PLAIN), timeout_ms)
 
     def has_some(self, queue: Queue) -> bool:
         """Tell whether a queue has a job to give; jobs in front whose time is over are dropped."""
@@ -300,7 +300,7 @@ class Delivery:
                     self._state.ready[queue] = None
                     return
                 self._served += 1
-                self.waiting.stop_waiting(watcher.client)
+                self.blocking.stop_waiting(watcher.client)
                 self._state.outbox.replies.append((watcher.client, queue.name, []))
 
     def _serve_rest(self, rest: dict[Queue, None]) -> Parts:
@@ -348,7 +348,7 @@ class Delivery:
                 unit = self.take(queue)
                 if unit is None:
                     break
-                self.waiting.stop_waiting(waiter.client)
+                self.blocking.stop_waiting(waiter.client)
                 form = waiter.form
                 units = [unit] if form.count == 1 else [unit, *self.drain([queue], form.count - 1)]
                 state.outbox.replies.append((waiter.client, [form.row(unit) for unit in units], units))
@@ -360,4 +360,4 @@ class Delivery:
         """Start or stop leaving the cluster; consumers that wait are sent elsewhere."""
         self._state.leaving = leaving
         if leaving:
-            self.waiting.refuse_waiters(NodeLeaving())
+            self.blocking.refuse_waiters(NodeLeaving())

@@ -46,8 +46,8 @@ from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.units import GroupUnit, LogUnit
 from disqued.core.model.worker import Seats, Worker
+from disqued.core.work.blocking import Blocking
 from disqued.core.work.requeueing import Requeueing
-from disqued.core.work.waiting import Waiting
 from disqued.core.workers.announcements import tell_leases, tell_life
 from disqued.errors import CommandError, NotWorking, NoWorker, StaleWorker
 
@@ -90,13 +90,13 @@ class WorkerForm(Form):
 class Workers(Machine):
     """The machine behind WORKER."""
 
-    __slots__ = ("_events", "_queueing", "_requeueing", "_return_entry", "_state", "_waiting", "by_id", "of_client")
+    __slots__ = ("_blocking", "_events", "_queueing", "_requeueing", "_return_entry", "_state", "by_id", "of_client")
 
     def __init__(
         self,
         state: State,
         requeueing: Requeueing,
-        waiting: Waiting,
+        blocking: Blocking,
         events: Events,
         return_entry: Callable[[LogUnit], bool],
     ) -> None:
@@ -104,10 +104,10 @@ class Workers(Machine):
         self._state = state
         self._queueing = requeueing.queueing
         self._requeueing = requeueing
-        self._waiting = waiting
+        self._blocking = blocking
         self._events = events
         self.by_id: dict[bytes, Worker] = {}
-        self.of_client: dict[Client, Seats] = waiting.seats
+        self.of_client: dict[Client, Seats] = blocking.seats
         self._return_entry = return_entry
 
     def due_table(self) -> Acts:
@@ -305,7 +305,7 @@ class Workers(Machine):
         for client in list(worker.waiters):
             waiter = state.waiting.blocked.get(client)
             if waiter is not None and meant(queue.name for queue in waiter.queues):
-                self._waiting.stop_waiting(client)
+                self._blocking.stop_waiting(client)
                 state.outbox.replies.append((client, reason, []))
 
     def do(self, parts: Parts) -> None:

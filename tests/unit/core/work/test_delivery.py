@@ -610,7 +610,7 @@ def test_a_time_out_that_comes_too_late_answers_nobody(server: Server) -> None:
     wait(server, "anna", timeout=1_000)
     waiter = server.state.waiting.blocked["anna"]
     server.add()
-    server.node.waiting.timed_out(waiter)
+    server.node.blocking.timed_out(waiter)
     server.settle()
     assert len(server.answers["anna"]) == 1
 

@@ -1,4 +1,4 @@
-"""Waiting: blocked consumers, of work queues and of streams.
+"""Blocking: consumers that wait, of work queues and of streams.
 
 A consumer that finds nothing is blocked until a queue of its has something (`delivery`, `streams.entries`), its time
 is up, its connection ends, or the node refuses all that wait.  Very many are answered bit by bit.
@@ -16,7 +16,7 @@ from disqued.errors import CommandError
 SERVED_AT_ONCE: Final = 500  #: consumers that wait and are answered in one go, some milliseconds' work
 
 
-class Waiting(Machine):
+class Blocking(Machine):
     """The blocked consumers of one node."""
 
     __slots__ = ("_state", "seats")
