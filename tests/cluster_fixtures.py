@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from disqued.commands.table import BLOCKED
 from disqued.core.model.messages import NAMES, URGENT, VITALS, Greeting, Message, Target
-from disqued.core.model.queues import Client
+from disqued.core.model.outbox import Client
 from disqued.core.node import Node
 from disqued.testing.clock import WALL_MS, Clock
 from disqued.wire.messages import decode, encode

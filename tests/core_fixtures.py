@@ -27,6 +27,9 @@ from disqued.core.model.groups import (
     LOG_COST,
     MARK_COST,
     UNIT_COST,
+    Event,
+    GroupUnit,
+    GroupWaiter,
     Log,
     cost_of_group,
     units_of,
@@ -38,7 +41,6 @@ from disqued.core.model.job import (
     KIND_LOG,
     QUEUED,
     WORK_SCOPE,
-    Event,
     Job,
     JobOptions,
     NamedJob,
@@ -55,10 +57,9 @@ from disqued.core.model.memory import (
     QUEUE_COST,
 )
 from disqued.core.model.messages import EVENT
-from disqued.core.model.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, UNIT_LEASED, Record
-from disqued.core.model.queues import Client, Watcher
+from disqued.core.model.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, UNIT_LEASED, Client, Record
 from disqued.core.model.schedule import WIDTH_MS
-from disqued.core.model.units import GroupUnit, GroupWaiter
+from disqued.core.model.waiters import Watcher
 from disqued.core.node import Node
 from disqued.errors import CommandError
 from disqued.testing.clock import Clock

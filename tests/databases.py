@@ -14,7 +14,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock as Reactor
 from twisted.python.failure import Failure
 
-from disqued.core.model.job import KIND_WORK, Job, JobOptions, new_job
+from disqued.core.model.groups import new_job
+from disqued.core.model.job import KIND_WORK, Job, JobOptions
 from disqued.core.model.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreError

@@ -18,7 +18,7 @@ from disqued.commands.shapes import OK, bulk, either, integer, null_or, or_silen
 from disqued.commands.table import BLOCKED, NO_REPLY, Flag, command, container, option, optional, positional
 from disqued.commands.values import BYTES, INT64_MAX, INTEGER, TIMEOUT, YES_NO, Kind, one_of, read_timeout
 from disqued.commands.values import integer as integer_kind
-from disqued.core.model.queues import Client
+from disqued.core.model.outbox import Client
 from disqued.core.model.unfinished import Parts
 from disqued.core.node import Node
 from disqued.errors import CommandError

@@ -14,7 +14,7 @@ from disqued.commands.shapes import OK, bulk, either, integer, status
 from disqued.commands.table import Flag, command, container, optional, positional
 from disqued.commands.values import BYTES, one_of, read_integer
 from disqued.core.model.ids import NODE_ID_LENGTH
-from disqued.core.model.queues import Client
+from disqued.core.model.outbox import Client
 from disqued.core.node import Node
 from disqued.errors import CommandError, NotAnInteger
 from disqued.wire.nodesconf import BUS_PORT_OFFSET, PORT_MAX, format_nodes

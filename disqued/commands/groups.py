@@ -18,11 +18,10 @@ from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import OK, Shape, array, bulk, integer, tuple_of
 from disqued.commands.table import Flag, command, container, positional, rest
 from disqued.commands.values import JOB_ID, QUEUE, Kind
-from disqued.core.model.groups import Group
+from disqued.core.model.groups import Event, Group
 from disqued.core.model.ids import is_job_id
-from disqued.core.model.job import Event
 from disqued.core.model.messages import RETURN
-from disqued.core.model.queues import Client
+from disqued.core.model.outbox import Client
 from disqued.core.model.unfinished import Parts
 from disqued.core.node import Node
 from disqued.errors import CommandError, OutOfMemory, UnknownJob, WrongType

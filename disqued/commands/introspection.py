@@ -31,7 +31,7 @@ from disqued.commands.table import (
     rest,
 )
 from disqued.commands.values import BYTES, INTEGER, Kind
-from disqued.core.model.queues import Client
+from disqued.core.model.outbox import Client
 from disqued.core.node import Node
 from disqued.errors import CommandError, SyntaxFault
 from disqued.wire.replies import Status

@@ -39,9 +39,9 @@ from disqued.commands.values import (
 )
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model import marks
-from disqued.core.model.groups import Group, units_of
-from disqued.core.model.job import ACKED, ACTIVE, KEYED, RETRY_NEVER_MS, STATE_NAMES, Event, Job, NamedJob
-from disqued.core.model.queues import Client
+from disqued.core.model.groups import Event, Group, units_of
+from disqued.core.model.job import ACKED, ACTIVE, KEYED, RETRY_NEVER_MS, STATE_NAMES, Job, NamedJob
+from disqued.core.model.outbox import Client
 from disqued.core.model.unfinished import Parts
 from disqued.core.node import Node
 from disqued.core.work.queueing import requeue_within

@@ -49,8 +49,10 @@ from disqued.core.lists import Found, Wish
 from disqued.core.model.ids import is_job_id
 from disqued.core.model.job import ACTIVE, ALIAS_MAX, FLAG_LEASED, FLAG_WITH_CONSUMER, RETRY_NEVER_MS, JobOptions, Unit
 from disqued.core.model.messages import ACK_ONE
-from disqued.core.model.queues import Client, Form, Queue, handed_out
+from disqued.core.model.outbox import Client
+from disqued.core.model.queues import Queue, handed_out
 from disqued.core.model.unfinished import Parts
+from disqued.core.model.waiters import Form
 from disqued.core.node import Node
 from disqued.core.work.delivery import FETCHED_BYTES
 from disqued.core.work.inquiries import Known

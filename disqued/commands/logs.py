@@ -18,12 +18,13 @@ from disqued.commands.spans import Span, read_span, span
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
 from disqued.commands.values import BYTES, NAME, QUEUE, TAKER, Kind, read_job_id
 from disqued.commands.values import integer as integer_kind
-from disqued.core.model.groups import LOG_COST, Behind, cost_of_group
+from disqued.core.model.groups import LOG_COST, Behind, EventForm, cost_of_group
 from disqued.core.model.job import KIND_LOG, RETRY_NEVER_MS, Unit
 from disqued.core.model.messages import ACK
-from disqued.core.model.queues import Client, Form, Queue
+from disqued.core.model.outbox import Client
+from disqued.core.model.queues import Queue
 from disqued.core.model.unfinished import Parts
-from disqued.core.model.units import EventForm
+from disqued.core.model.waiters import Form
 from disqued.core.node import Node
 from disqued.core.streams.entries import QUEUE_NAME
 from disqued.errors import (

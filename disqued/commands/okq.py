@@ -28,7 +28,8 @@ from disqued.commands.taking import existing, note_taken, with_new, work_queue
 from disqued.commands.values import BYTES, NAME, QUEUE, SECONDS_MAX, TAKER, Kind, read_integer
 from disqued.core.model.job import ALIAS_MAX
 from disqued.core.model.messages import ACK_EVERY, HAS
-from disqued.core.model.queues import Client, Queue
+from disqued.core.model.outbox import Client
+from disqued.core.model.queues import Queue
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.worker import Worker
 from disqued.core.node import Node

@@ -22,8 +22,10 @@ from disqued.commands.runnable import BLOCKED
 from disqued.commands.taking import note_taken, wait_for_jobs, with_new
 from disqued.core.model.ids import is_job_id
 from disqued.core.model.job import KIND_WORK, JobOptions, Unit
-from disqued.core.model.queues import Client, Form, Queue
+from disqued.core.model.outbox import Client
+from disqued.core.model.queues import Queue
 from disqued.core.model.state import State
+from disqued.core.model.waiters import Form
 from disqued.core.model.worker import Worker
 from disqued.core.node import CompiledCall, Node
 from disqued.core.work.delivery import COUNTED, PLAIN

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from disqued.commands.table import BLOCKED
-from disqued.core.model.queues import Client
+from disqued.core.model.outbox import Client
 from disqued.core.model.unfinished import Parts
 from disqued.core.node import Node
 from disqued.wire.replies import SpeltList

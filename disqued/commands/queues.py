@@ -16,7 +16,8 @@ from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_arr
 from disqued.commands.table import Flag, command, container, flag, option, optional, positional, repeated, rest
 from disqued.commands.values import INTEGER, QUEUE, Kind, one_of, read_integer
 from disqued.core.model.job import FLAG_QUEUED_BEFORE, Job, JobState
-from disqued.core.model.queues import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Client, Queue
+from disqued.core.model.outbox import Client
+from disqued.core.model.queues import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Queue
 from disqued.core.model.registry import TABLES
 from disqued.core.node import Node
 from disqued.core.work.delivery import FETCHED_BYTES

@@ -29,7 +29,7 @@ from disqued.commands.table import (
 )
 from disqued.commands.values import BYTES, PATTERN, Kind
 from disqued.core.model.memory import JOB_COST, QUEUE_COST
-from disqued.core.model.queues import Client
+from disqued.core.model.outbox import Client
 from disqued.core.node import Node
 from disqued.core.view import NodeView
 from disqued.errors import CommandError

@@ -10,7 +10,9 @@ from typing import Any
 
 from disqued.commands.runnable import BLOCKED
 from disqued.core.model.job import KIND_WORK, Unit
-from disqued.core.model.queues import Client, Form, Queue
+from disqued.core.model.outbox import Client
+from disqued.core.model.queues import Queue
+from disqued.core.model.waiters import Form
 from disqued.core.model.worker import Worker
 from disqued.core.node import Node
 from disqued.errors import NodeLeaving, OutOfMemory

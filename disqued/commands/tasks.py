@@ -24,9 +24,10 @@ from disqued.core.model.ids import is_job_id
 from disqued.core.model.job import JobOptions, Unit, attempt_of, process_of
 from disqued.core.model.memory import WORK_COST
 from disqued.core.model.messages import HAS, HAS_ANYWHERE, SOON
-from disqued.core.model.outbox import WORK, News
-from disqued.core.model.queues import Client, Form, Queue, check_name
+from disqued.core.model.outbox import WORK, Client, News
+from disqued.core.model.queues import Queue, check_name
 from disqued.core.model.unfinished import Parts
+from disqued.core.model.waiters import Form
 from disqued.core.node import Node
 from disqued.core.work.delivery import FETCHED_BYTES
 from disqued.core.work.inquiries import Known

@@ -16,7 +16,7 @@ from disqued.commands.values import QUEUE, Kind, bounded
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model.memory import WORKER_COST
 from disqued.core.model.messages import WORKER_NAME_MAX
-from disqued.core.model.queues import Client
+from disqued.core.model.outbox import Client
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.worker import Worker
 from disqued.core.node import Node

@@ -39,7 +39,8 @@ from disqued.core.model.job import (
 )
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import CLAIM, CLAIMED, FLUSH, JOBS_PER_MESSAGE, Message
-from disqued.core.model.queues import Client, Queue
+from disqued.core.model.outbox import Client
+from disqued.core.model.queues import Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts

@@ -31,19 +31,19 @@ from disqued.core.cluster.notifications import Events
 from disqued.core.lists import Lists
 from disqued.core.model import messages
 from disqued.core.model.clock import Clock
-from disqued.core.model.groups import read_scope
+from disqued.core.model.groups import Event, GroupUnit, read_scope
 from disqued.core.model.ids import JobIds
-from disqued.core.model.job import ACKED, ACTIVE, QUEUED, Event, Job, Unit
+from disqued.core.model.job import ACKED, ACTIVE, QUEUED, Job, Unit
 from disqued.core.model.machine import Machine, handlers, join
 from disqued.core.model.memory import Memory
 from disqued.core.model.messages import Greeting, Lease, Message, Target
-from disqued.core.model.outbox import GONE_EVICTED, GONE_EXPIRED, JOB_GONE
-from disqued.core.model.queues import Client, Queue, Waiter
+from disqued.core.model.outbox import GONE_EVICTED, GONE_EXPIRED, JOB_GONE, Client
+from disqued.core.model.queues import Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import ASKED_MS, QUEUE_IDLE_MS, State
 from disqued.core.model.trace import SET_MS
 from disqued.core.model.unfinished import Parts
-from disqued.core.model.units import GroupUnit
+from disqued.core.model.waiters import Waiter
 from disqued.core.model.worker import Worker
 from disqued.core.streams.acksets import Facts
 from disqued.core.streams.entries import Logs

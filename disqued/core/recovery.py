@@ -33,7 +33,7 @@ Times are integer milliseconds.  Source: the Disque README, "Disque and disk per
 from collections.abc import Iterator
 from typing import Final
 
-from disqued.core.model.groups import Log, read_scope, units_of
+from disqued.core.model.groups import Event, Log, read_scope, units_of
 from disqued.core.model.job import (
     ACKED,
     ACTIVE,
@@ -48,7 +48,6 @@ from disqued.core.model.job import (
     TO_ACKED,
     TO_ACTIVE,
     WORK_SCOPE,
-    Event,
     Job,
     JobOptions,
     NamedJob,

@@ -9,7 +9,8 @@ from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
-from disqued.core.model.job import FLAG_QUEUED_BEFORE, KIND_WORK, QUEUED, Job, JobOptions, new_job
+from disqued.core.model.groups import new_job
+from disqued.core.model.job import FLAG_QUEUED_BEFORE, KIND_WORK, QUEUED, Job, JobOptions
 from disqued.core.model.outbox import JOB_ADDED, Record
 from disqued.persistence.interface import StoreError, StoreFailed
 from disqued.persistence.redis.factory import RedisStoreFactory

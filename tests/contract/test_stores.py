@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from zope.interface.verify import verifyObject
 
-from disqued.core.model.groups import read_scope
+from disqued.core.model.groups import new_job, read_scope
 from disqued.core.model.job import (
     ACKED,
     ACTIVE,
@@ -26,7 +26,6 @@ from disqued.core.model.job import (
     STAMP_MAX,
     Job,
     JobOptions,
-    new_job,
 )
 from disqued.core.model.outbox import (
     FLUSHED,

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disqued.core.model import messages as m
-from disqued.core.model.groups import raise_floor, scope_of
-from disqued.core.model.job import KIND_LOG, RETRY_NEVER_MS, Event, JobOptions
+from disqued.core.model.groups import Event, raise_floor, scope_of
+from disqued.core.model.job import KIND_LOG, RETRY_NEVER_MS, JobOptions
 from disqued.core.model.messages import Fact, Lease, Message
 from disqued.wire.messages import decode, encode
 from tests.cluster_fixtures import Cluster, Member

@@ -7,18 +7,9 @@ from hypothesis import strategies as st
 
 from disqued.core.cluster.notifications import KINDS
 from disqued.core.model import messages as m
+from disqued.core.model.groups import new_job
 from disqued.core.model.ids import is_job_id, is_node_id
-from disqued.core.model.job import (
-    ACTIVE,
-    FLAG_QUEUED_BEFORE,
-    KIND_LOG,
-    KIND_WORK,
-    STAMP_MAX,
-    Job,
-    JobOptions,
-    NamedJob,
-    new_job,
-)
+from disqued.core.model.job import ACTIVE, FLAG_QUEUED_BEFORE, KIND_LOG, KIND_WORK, STAMP_MAX, Job, JobOptions, NamedJob
 from disqued.core.model.messages import Held, Life, Message, Rumour, Vitals
 from disqued.core.recovery import StoredJob
 from disqued.wire.fields import BadMessage

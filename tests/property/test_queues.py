@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from disqued.core.model import queues
 from disqued.core.model.job import Job, Unit
-from disqued.core.model.queues import OrderedUnits
+from disqued.core.model.ordered import OrderedUnits
 from tests.core_fixtures import make_job
 
 #: (order key, what to do: push mostly, pop the first, or remove one by its place).

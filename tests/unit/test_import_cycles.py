@@ -1,24 +1,12 @@
 """No module imports itself by way of others, not even for the sake of a type.
 
 tools/measure_structure.py reads the graph off the sources: every import counts, those under TYPE_CHECKING and in
-functions too.  Cycles that are there from before stand in KNOWN, which only shrinks: a module that is in a cycle no
-more is taken out.
+functions too.
 """
 
 import pytest
 
-from tools.measure_structure import PACKAGE, Graph, graph_of, imports, knots, shortest_cycle, sources
-
-
-def tied(package: str, modules: str) -> frozenset[str]:
-    """Modules of a package that reach each other by their imports."""
-    return frozenset(f"{PACKAGE}.{package}.{module}" for module in modules.split())
-
-
-KNOWN: tuple[frozenset[str], ...] = (tied("core.model", "groups job memory queues units worker"),)
-
-
-# What holds.
+from tools.measure_structure import Graph, graph_of, imports, knots, shortest_cycle, sources
 
 
 @pytest.fixture(scope="module")
@@ -27,18 +15,7 @@ def graph() -> Graph:
 
 
 def test_no_module_imports_itself_by_way_of_others(graph: Graph) -> None:
-    new = [knot for knot in knots(graph) if not any(knot <= known for known in KNOWN)]
-    assert not new, [" -> ".join(shortest_cycle(graph, knot)) for knot in new]
-
-
-def test_cycles_that_are_gone_are_known_no_more(graph: Graph) -> None:
-    in_cycles = frozenset[str]().union(*knots(graph))
-    untied = sorted(frozenset[str]().union(*KNOWN) - in_cycles)
-    assert not untied, f"in no cycle any more, take them out of KNOWN: {untied}"
-
-
-def test_the_admin_side_is_free_of_cycles() -> None:
-    assert not [module for known in KNOWN for module in known if module.startswith(f"{PACKAGE}.web")]
+    assert [" -> ".join(shortest_cycle(graph, knot)) for knot in knots(graph)] == []
 
 
 # The reading itself.

@@ -9,8 +9,8 @@ from typing import Any, Final
 import attrs
 
 from disqued.commands.jobs import made_of
-from disqued.core.model.groups import Group
-from disqued.core.model.job import Event, Job
+from disqued.core.model.groups import Event, Group
+from disqued.core.model.job import Job
 from disqued.core.model.queues import Queue
 from disqued.core.view import NodeView
 

@@ -39,7 +39,7 @@ does not ask, and the others give it no more than it has room for, as it told la
 Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README, "Client nodes: federation".
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from disqued.core.cluster.transfer import Moves
@@ -53,6 +53,7 @@ from disqued.core.model.queues import PAUSE_OUT, ImportRate, Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
+from disqued.core.model.waiters import Awaited
 from disqued.core.work.delivery import Delivery
 
 BROADCAST_MIN_MS = 2_000
@@ -167,7 +168,7 @@ class Federation(Machine):
         self._ask_sources(hunger)
         self._come_back_at(hunger, hunger.lingers_until)
 
-    def deserted(self, queues: list[Queue]) -> None:
+    def deserted(self, queues: Iterable[Awaited]) -> None:
         """Consumers do not wait for these queues any more: say so, unless others do."""
         for queue in queues:
             hunger = self._hungers.get(queue.name)

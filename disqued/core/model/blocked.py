@@ -1,8 +1,10 @@
 """Clients whose commands have no reply yet: consumers that wait for jobs, and everything else that is waited for."""
 
 from disqued.core.model.machine import Acts
-from disqued.core.model.queues import Client, Queue, Waiter
+from disqued.core.model.outbox import Client
+from disqued.core.model.queues import Queue
 from disqued.core.model.schedule import Timed
+from disqued.core.model.waiters import Waiter
 
 
 class Waiting:

@@ -40,16 +40,21 @@ merge by maximum, and so does the horizon of a flush, which is a floor of the wh
 Times are integer milliseconds of the monotonic clock, but for stamps (`Job.ctime`).
 """
 
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from disqued.core.model import marks
-from disqued.core.model.job import ACTIVE, QUEUED, TO_ACTIVE, TO_QUEUED, Event, Unit
+from disqued.core.model.job import ACTIVE, QUEUED, TO_ACTIVE, TO_QUEUED, Job, JobOptions, NamedJob, Unit
 from disqued.core.model.memory import Memory
-from disqued.core.model.queues import OrderedUnits
-from disqued.core.model.units import GroupUnit, GroupWaiter
+from disqued.core.model.ordered import OrderedUnits
+from disqued.core.model.outbox import Client
+from disqued.core.model.waiters import Awaited, Form, Waiter
+from disqued.core.model.worker import Worker
 
 START: Final = (-(1 << 64), b"")  #: a place in front of every other
 SKIPPED_AT_ONCE = 5_000  #: events passed over in one go, some milliseconds' work
@@ -99,6 +104,189 @@ def raise_floor(floor: Floor, other: Floor) -> bool:
             floor[origin] = ctime
             rose = True
     return rose
+
+
+class Event(Job):
+    """A job of a log: every group of consumers gets it, and it stays until its time is over (see `groups`).
+
+    It is QUEUED while it is in its log, whoever has it or is done with it, and ACTIVE while its delay lasts.
+    """
+
+    __slots__ = ("absent", "early", "elsewhere", "late", "log", "marks", "touched")
+
+    def __init__(self, job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions) -> None:
+        super().__init__(job_id, queue, body, ctime, options)
+        self.marks: bytes = b""  #: the groups that are done with it, by their numbers in its log: see `marks`
+        self.early: frozenset[bytes] = _NOBODY  #: scopes of those that are done with it before it is in its log
+        self.touched: GroupUnit | None = None  #: the first of the units that groups have of it
+        self.late: dict[Group, None] | None = None  #: groups that have it among their exceptions; None = there is none
+        self.elsewhere: bool = False  #: another node hands it out, if any does now; this one only keeps it
+        self.absent: frozenset[bytes] = frozenset()  #: nodes among those that may hold it which said that they do not
+        self.log: Log | None = None  #: the log that it is in
+
+    @property
+    def origin(self) -> bytes:
+        """The first 8 hex digits of the id of the node that made it."""
+        return self.id[2:10]
+
+    @property
+    def done(self) -> list[bytes]:
+        """Scopes of the groups that are done with it, in order."""
+        return sorted(self.early) if self.log is None else self.log.scopes_of(self)
+
+    @property
+    def has_facts(self) -> bool:
+        """Tell whether any group is done with it."""
+        return bool(self.marks or self.early)
+
+    def is_done_for(self, scope: bytes) -> bool:
+        """Tell whether it is a fact that a group is done with it."""
+        return scope in self.early if self.log is None else self.log.is_marked(self, scope)
+
+
+def new_job(job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions, *, alias: bytes) -> Job:
+    """Make a job, of the kind that has an alias if it has one, or that belongs into a log; events have no alias."""
+    if options.kind:
+        return Event(job_id, queue, body, ctime, options)
+    if alias:
+        return NamedJob(job_id, queue, body, ctime, options, alias=alias)
+    return Job(job_id, queue, body, ctime, options)
+
+
+class LogUnit(Unit):
+    """An event that somebody has, or had."""
+
+    __slots__ = ("body", "granter", "id", "options", "queue", "worker")
+
+    def __init__(self, granter: bytes) -> None:
+        self.awake_at = 0
+        self.granter: bytes = granter  #: node that handed it out last; empty = this one
+        self.worker: Worker | None = None  #: of this node, with whom it comes back; None = there is none
+
+    def bind(self, worker: Worker, now: int) -> None:
+        """Let it come back when a worker dies, of whom this is a sign of life."""
+        self.worker = worker
+        worker.alive_at = now
+        worker.leases[self] = now
+
+    def unbind(self) -> None:
+        """Note that no worker has it any more."""
+        if self.worker is not None:
+            self.worker.leases.pop(self, None)
+            self.worker = None
+
+
+class GroupUnit(LogUnit):
+    """An event as one group has it: ACTIVE with a consumer, until `requeue_at`, or QUEUED, waiting again."""
+
+    __slots__ = ("deliveries", "event", "following", "group", "lease_ms", "previous")
+
+    def __init__(self, event: Event, group: "Group") -> None:
+        super().__init__(b"")
+        self.event: Event = event
+        self.group: Group = group
+        self.id = event.id
+        self.queue = event.queue
+        self.body = event.body
+        self.options = event.options
+        self.state = QUEUED
+        self.order_key = event.order_key
+        self.requeue_at = 0
+        self.flags = 0
+        self.nacks = 0
+        self.additional_deliveries = 0
+        self.deliveries: int = 0  #: times that a consumer got it, as far as this node knows
+        self.lease_ms: int = 0  #: how long the consumer has it
+        #: Its neighbors among the units of its event; see `Event.touched`.
+        self.previous: GroupUnit | None = None
+        self.following: GroupUnit | None = None
+
+    def link(self) -> None:
+        """Enter it among the units of its event."""
+        event = self.event
+        first = event.touched
+        self.following = first
+        if first is not None:
+            first.previous = self
+        event.touched = self
+
+    def unlink(self) -> None:
+        """Take it out of the units of its event."""
+        previous, following = self.previous, self.following
+        if previous is not None:
+            previous.following = following
+        elif self.event.touched is self:
+            self.event.touched = following
+        if following is not None:
+            following.previous = previous
+        self.previous = self.following = None
+
+    @property
+    def job(self) -> Job:
+        """The event."""
+        return self.event
+
+    @property
+    def scope(self) -> bytes:
+        """The group that it is for, in its epoch."""
+        return self.group.scope
+
+    @property
+    def progress(self) -> tuple[int, bool, int]:
+        """How far it has come, as nodes merge it, by maximum: times that a consumer got it, given back, until when."""
+        return (self.deliveries, not self.requeue_at, self.requeue_at)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class EventForm(Form):
+    """How a consumer of a group takes events; a form that is no such one only wants to know that there are some."""
+
+    __slots__ = ("lease_ms", "strict")
+
+    def __init__(self, lease_ms: int, count: int = 1, *, strict: bool = False, worker: Worker | None = None) -> None:
+        super().__init__(count, worker)
+        self.lease_ms: int = lease_ms  #: how long the consumer has them; 0 = they are done at once
+        self.strict: bool = strict  #: only such as the node made that hands them out
+
+    @abstractmethod
+    def answer(self, units: list[Unit]) -> object:
+        """What a consumer is answered that takes these."""
+
+
+class GroupWaiter(Waiter):
+    """A consumer of a group that waits, in the logs of some queues."""
+
+    __slots__ = ("asked", "groups")
+
+    def __init__(
+        self, client: Client, queues: Sequence[Awaited], groups: "list[Group]", form: Form, *, nohang: bool = False
+    ) -> None:
+        super().__init__(client, queues, form, nohang=nohang)
+        self.groups: list[Group] = groups
+        self.asked: int = 0  #: number of the question to another node whose answer it waits for; 0 = none
+
+    @property
+    def is_owed(self) -> bool:
+        """Tell whether its group may be done with something that is on its way to it from another node."""
+        form = self.form
+        return self.asked > 0 and isinstance(form, EventForm) and not form.lease_ms
+
+    def enter(self) -> None:
+        """Begin to wait."""
+        for group in self.groups:
+            group.waiters[self] = None
+            group.note_waiting()
+
+    def leave(self) -> None:
+        """Wait no more."""
+        for group in self.groups:
+            group.waiters.pop(self, None)
+            group.note_waiting()
+            group.log.let_go(group)
+
+    def move(self, group: "Group", other: "Group") -> None:
+        """Wait for another log in the place of one."""
+        self.groups = [other if one is group else one for one in self.groups]
 
 
 class Group:

@@ -12,18 +12,13 @@ Source: Disque, src/job.c, and its README's state machine.
 """
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
 from disqued.core.model.schedule import Timed
 
-if TYPE_CHECKING:
-    from disqued.core.model.groups import Group, Log
-    from disqued.core.model.units import GroupUnit
-
 WORK_SCOPE: Final = b""  #: the scope of a job that is gone once it is acknowledged
-_NOBODY: Final[frozenset[bytes]] = frozenset()
 
 KIND_WORK: Final = 0  #: gone once it is acknowledged
 KIND_LOG: Final = 1  #: kept until its time is over, and given to every consumer group
@@ -258,44 +253,6 @@ class NamedJob(Job):
         self.alias: bytes = alias
 
 
-class Event(Job):
-    """A job of a log: every group of consumers gets it, and it stays until its time is over (see `groups`).
-
-    It is QUEUED while it is in its log, whoever has it or is done with it, and ACTIVE while its delay lasts.
-    """
-
-    __slots__ = ("absent", "early", "elsewhere", "late", "log", "marks", "touched")
-
-    def __init__(self, job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions) -> None:
-        super().__init__(job_id, queue, body, ctime, options)
-        self.marks: bytes = b""  #: the groups that are done with it, by their numbers in its log: see `marks`
-        self.early: frozenset[bytes] = _NOBODY  #: scopes of those that are done with it before it is in its log
-        self.touched: GroupUnit | None = None  #: the first of the units that groups have of it
-        self.late: dict[Group, None] | None = None  #: groups that have it among their exceptions; None = there is none
-        self.elsewhere: bool = False  #: another node hands it out, if any does now; this one only keeps it
-        self.absent: frozenset[bytes] = frozenset()  #: nodes among those that may hold it which said that they do not
-        self.log: Log | None = None  #: the log that it is in
-
-    @property
-    def origin(self) -> bytes:
-        """The first 8 hex digits of the id of the node that made it."""
-        return self.id[2:10]
-
-    @property
-    def done(self) -> list[bytes]:
-        """Scopes of the groups that are done with it, in order."""
-        return sorted(self.early) if self.log is None else self.log.scopes_of(self)
-
-    @property
-    def has_facts(self) -> bool:
-        """Tell whether any group is done with it."""
-        return bool(self.marks or self.early)
-
-    def is_done_for(self, scope: bytes) -> bool:
-        """Tell whether it is a fact that a group is done with it."""
-        return scope in self.early if self.log is None else self.log.is_marked(self, scope)
-
-
 def attempt_of(unit: Unit) -> int:
     """The number of the delivery that a unit is in, or was in last: 1 is the first."""
     return 1 + unit.nacks + unit.additional_deliveries
@@ -304,15 +261,6 @@ def attempt_of(unit: Unit) -> int:
 def process_of(unit: Unit) -> bytes:
     """The id of a process: a unit in the hands of its current consumer."""
     return b"%b:%d" % (unit.id, attempt_of(unit))
-
-
-def new_job(job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions, *, alias: bytes) -> Job:
-    """Make a job, of the kind that has an alias if it has one, or that belongs into a log; events have no alias."""
-    if options.kind:
-        return Event(job_id, queue, body, ctime, options)
-    if alias:
-        return NamedJob(job_id, queue, body, ctime, options, alias=alias)
-    return Job(job_id, queue, body, ctime, options)
 
 
 def misfit(ctime: int, order_key: int, ttl_ms: int, retry_ms: int, delay_ms: int) -> str:

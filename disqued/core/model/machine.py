@@ -14,7 +14,8 @@ from typing import TypeVar, cast
 from mypy_extensions import trait
 
 from disqued.core.model.messages import Message
-from disqued.core.model.queues import Client, Queue
+from disqued.core.model.outbox import Client
+from disqued.core.model.queues import Queue
 from disqued.core.model.schedule import Timed
 
 Item = TypeVar("Item", bound=Timed)

@@ -10,12 +10,14 @@ A step appends; the driver takes the lists in this order, and only then answers 
 Nobody hears of a job that is less durable than promised.  Plain tuples and lists: an append costs 0.1 microseconds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any, Final, NamedTuple
 
 from disqued.core.model.job import WORK_SCOPE, Unit
 from disqued.core.model.messages import Message
-from disqued.core.model.queues import Client
+
+#: Who is to be answered; only ever compared and handed back.
+Client = Hashable
 
 # Kinds of journal record: the first element of the tuple.
 JOB_ADDED: Final = 0  #: (JOB_ADDED, job)

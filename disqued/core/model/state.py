@@ -14,7 +14,7 @@ from disqued.core.model.counters import Counters
 from disqued.core.model.custody import Custody
 from disqued.core.model.demand import Demand
 from disqued.core.model.durability import Durability
-from disqued.core.model.groups import Log, forget_early
+from disqued.core.model.groups import Event, Log, forget_early
 from disqued.core.model.ids import JobIds, Numbers
 from disqued.core.model.job import (
     FLAG_CAME_BACK,
@@ -22,7 +22,6 @@ from disqued.core.model.job import (
     FLAG_WITH_CONSUMER,
     QUEUED,
     WORK_SCOPE,
-    Event,
     Job,
     NamedJob,
     Unit,
@@ -37,11 +36,12 @@ from disqued.core.model.outbox import (
     JOB_GONE,
     UNIT_DONE,
     WATERMARK,
+    Client,
     Outbox,
     Record,
 )
 from disqued.core.model.peers import Peers
-from disqued.core.model.queues import Client, Queue, Queues, check_name
+from disqued.core.model.queues import Queue, Queues, check_name
 from disqued.core.model.registry import Registry
 from disqued.core.model.schedule import HELD_BYTES, Schedule
 from disqued.core.model.shared import Shared

@@ -29,8 +29,7 @@ all else.
 from typing import Any, Final
 
 from disqued.core.model.job import Job
-from disqued.core.model.outbox import GONE_DELETED, GONE_EVICTED, GONE_EXPIRED, GONE_REFUSED
-from disqued.core.model.queues import Client
+from disqued.core.model.outbox import GONE_DELETED, GONE_EVICTED, GONE_EXPIRED, GONE_REFUSED, Client
 
 ADD: Final = 0
 REPLICATE: Final = 1

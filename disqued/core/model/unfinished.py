@@ -17,8 +17,7 @@ from collections import deque
 from collections.abc import Generator
 from typing import Any
 
-from disqued.core.model.outbox import Outbox
-from disqued.core.model.queues import Client
+from disqued.core.model.outbox import Client, Outbox
 from disqued.core.model.schedule import Timed
 from disqued.errors import CommandError, InternalError
 

@@ -3,14 +3,10 @@
 Times are integer milliseconds of the monotonic clock.
 """
 
-from typing import TYPE_CHECKING
-
+from disqued.core.model.job import Job, Unit
 from disqued.core.model.memory import WORK_COST, WORKER_COST
+from disqued.core.model.outbox import Client
 from disqued.core.model.schedule import Timed
-
-if TYPE_CHECKING:
-    from disqued.core.model.job import Job, Unit
-    from disqued.core.model.queues import Client
 
 
 class Seats:

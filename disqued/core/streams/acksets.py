@@ -21,8 +21,8 @@ Times are integer milliseconds.
 from collections.abc import Iterator
 from typing import Final
 
-from disqued.core.model.groups import START, Log
-from disqued.core.model.job import WAIT_REPL, Event
+from disqued.core.model.groups import START, Event, Log
+from disqued.core.model.job import WAIT_REPL
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import DELJOB, FACTS, FACTS_PER_MESSAGE, MISSING, Fact, Message
 from disqued.core.model.schedule import Timed

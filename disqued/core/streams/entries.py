@@ -30,16 +30,29 @@ Times are integer milliseconds.
 
 from collections.abc import Iterator
 
-from disqued.core.model.groups import Behind, Group, Log, note_early, read_scope, units_of
-from disqued.core.model.job import ACTIVE, TO_QUEUED, Event, Job, Unit
+from disqued.core.model.groups import (
+    Behind,
+    Event,
+    EventForm,
+    Group,
+    GroupUnit,
+    GroupWaiter,
+    Log,
+    LogUnit,
+    note_early,
+    read_scope,
+    units_of,
+)
+from disqued.core.model.job import ACTIVE, TO_QUEUED, Job, Unit
 from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import BEGIN, DELIVERED, FACTS, SETACK, Fact, Lease
-from disqued.core.model.outbox import GONE_DELETED, UNIT_DONE, UNIT_LEASED, Record
-from disqued.core.model.queues import PAUSE_OUT, Client, Form, Queue
+from disqued.core.model.outbox import GONE_DELETED, UNIT_DONE, UNIT_LEASED, Client, Record
+from disqued.core.model.queues import PAUSE_OUT, Queue
 from disqued.core.model.state import State
 from disqued.core.model.trace import ACK, DELIVER, NACK, ONCE, PEER, REQUEUE, UNSEEN, OfGroup
 from disqued.core.model.unfinished import Parts
-from disqued.core.model.units import EventForm, GivenUnit, GroupUnit, GroupWaiter, LogUnit
+from disqued.core.model.units import GivenUnit
+from disqued.core.model.waiters import Form
 from disqued.core.model.worker import Worker
 from disqued.core.streams.given import Given
 from disqued.core.streams.members import Members

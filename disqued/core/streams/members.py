@@ -6,7 +6,8 @@ without a group are in `consumers`.  Clients decide how many names there are, so
 
 from typing import NamedTuple
 
-from disqued.core.model.queues import Client, check_name
+from disqued.core.model.outbox import Client
+from disqued.core.model.queues import check_name
 from disqued.core.work.consumers import BYTES_MAX, NAME_COST
 from disqued.errors import OutOfMemory
 

@@ -20,8 +20,8 @@ Times are integer milliseconds.
 
 from typing import Final
 
+from disqued.core.model.groups import Event
 from disqued.core.model.ids import comes_first
-from disqued.core.model.job import Event
 from disqued.core.model.peers import FAIL, LEAVING, PFAIL
 from disqued.core.model.state import State
 

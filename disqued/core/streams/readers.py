@@ -27,15 +27,17 @@ Times are integer milliseconds.
 from typing import Final
 
 from disqued.core.model.demand import EntryWant
-from disqued.core.model.groups import Behind, Group
+from disqued.core.model.groups import Behind, EventForm, Group, GroupWaiter
 from disqued.core.model.job import KIND_LOG, RETRY_NEVER_MS, WORK_SCOPE, Unit
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import GIVE, HAVE, JOBS_PER_MESSAGE, SETTLE, TAKE, UNSEEN, WANT, Message
-from disqued.core.model.queues import PAUSE_OUT, Client, Form, Queue, Waiter
+from disqued.core.model.outbox import Client
+from disqued.core.model.queues import PAUSE_OUT, Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
-from disqued.core.model.units import EventForm, GivenUnit, GroupWaiter
+from disqued.core.model.units import GivenUnit
+from disqued.core.model.waiters import Form, Waiter
 from disqued.core.streams.entries import Logs
 from disqued.core.work.blocking import Blocking
 from disqued.errors import JournalFailed

@@ -22,8 +22,8 @@ Times are integer milliseconds.
 from typing import Final
 
 from disqued.core.cluster.membership import Membership
-from disqued.core.model.groups import scope_of
-from disqued.core.model.job import ACTIVE, Event
+from disqued.core.model.groups import Event, GroupUnit, scope_of
+from disqued.core.model.job import ACTIVE
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import (
     ACK,
@@ -37,10 +37,9 @@ from disqued.core.model.messages import (
     UNSEEN,
     Message,
 )
-from disqued.core.model.queues import Client
+from disqued.core.model.outbox import Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
-from disqued.core.model.units import GroupUnit
 from disqued.core.streams.acksets import Facts
 from disqued.core.streams.entries import Logs
 from disqued.core.work.acks import ttl_of

@@ -24,15 +24,14 @@ Times are integer milliseconds; stamps are those of `Job.ctime`.
 
 from collections.abc import Callable
 
-from disqued.core.model.groups import Floor, Group, Log, raise_floor, read_scope
-from disqued.core.model.job import WORK_SCOPE, Event, Unit
+from disqued.core.model.groups import Event, Floor, Group, GroupUnit, Log, raise_floor, read_scope
+from disqued.core.model.job import WORK_SCOPE, Unit
 from disqued.core.model.messages import BEGIN, Message
 from disqued.core.model.outbox import GONE_DELETED, GROUP
 from disqued.core.model.queues import Queue
 from disqued.core.model.registry import Registry
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
-from disqued.core.model.units import GroupUnit
 
 KEPT_MS = 300_000  #: how long a beginning is to be known, at least, that matters to the node that tells of it
 TOLD_PER_PART = 500  #: groups whose beginning a node is told of in one go

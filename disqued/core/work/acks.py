@@ -59,8 +59,7 @@ from disqued.core.model.job import (
 )
 from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import DELJOB, GOTACK, SETACK, Message
-from disqued.core.model.outbox import CANCEL, GONE_DELETED, HERE_ALONE, JOB_ADDED, News
-from disqued.core.model.queues import Client
+from disqued.core.model.outbox import CANCEL, GONE_DELETED, HERE_ALONE, JOB_ADDED, Client, News
 from disqued.core.model.state import State
 from disqued.core.model.trace import ACK, FAST, FAST_UNKNOWN, PEER, UNKNOWN
 from disqued.core.model.unfinished import Parts

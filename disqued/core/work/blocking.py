@@ -7,9 +7,10 @@ is up, its connection ends, or the node refuses all that wait.  Very many are an
 from typing import Final
 
 from disqued.core.model.machine import Machine
-from disqued.core.model.queues import Client, Waiter
+from disqued.core.model.outbox import Client
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
+from disqued.core.model.waiters import Waiter
 from disqued.core.model.worker import Seats
 from disqued.errors import CommandError
 

@@ -10,7 +10,8 @@ are bounded in bytes.
 from collections.abc import Iterable
 
 from disqued.core.model.machine import Machine
-from disqued.core.model.queues import Client, check_name
+from disqued.core.model.outbox import Client
+from disqued.core.model.queues import check_name
 from disqued.errors import OutOfMemory
 
 NAME_COST = 200  #: bytes of one name of one client beside its text: its places in the tables

@@ -10,16 +10,8 @@ is remembered for a while.
 Times are integer milliseconds.  Source: Disque, src/job.c (deserialization), src/cluster.c.
 """
 
-from disqued.core.model.job import (
-    FLAG_COPY,
-    FLAG_QUEUED_BEFORE,
-    ORPHAN_MS,
-    RETRY_NEVER_MS,
-    Job,
-    JobOptions,
-    StoredJob,
-    new_job,
-)
+from disqued.core.model.groups import new_job
+from disqued.core.model.job import FLAG_COPY, FLAG_QUEUED_BEFORE, ORPHAN_MS, RETRY_NEVER_MS, Job, JobOptions, StoredJob
 from disqued.core.model.state import State
 
 SPREAD_MS = 500  #: holders of a job do not all do a thing at the same time: each waits for up to so long

@@ -17,6 +17,7 @@ comes the job, or the word that there is none.
 Source: Disque, src/queue.c.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from disqued.core.model.job import (
@@ -29,11 +30,12 @@ from disqued.core.model.job import (
     Job,
     Unit,
 )
-from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED, UNIT_DONE
-from disqued.core.model.queues import PAUSE_OUT, Client, Form, Queue, Waiter, Watcher
+from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED, UNIT_DONE, Client
+from disqued.core.model.queues import PAUSE_OUT, Queue
 from disqued.core.model.state import State
 from disqued.core.model.trace import DELIVER, ONCE, REQUEUE, UNSEEN
 from disqued.core.model.unfinished import Parts
+from disqued.core.model.waiters import Awaited, Form, Waiter, Watcher
 from disqued.core.work.blocking import SERVED_AT_ONCE, Blocking
 from disqued.core.work.kinds import Streams
 from disqued.core.work.queueing import Queueing
@@ -232,7 +234,7 @@ class Delivery:
             if waiter.nohang and not self.is_behind(waiter.queues):
                 self.blocking.timed_out(waiter)
 
-    def is_behind(self, queues: list[Queue]) -> bool:
+    def is_behind(self, queues: Iterable[Awaited]) -> bool:
         """Tell whether one of these queues may have a job that nobody could look at yet."""
         return not self._state.waiting.behind.keys().isdisjoint(queues)
 

@@ -64,7 +64,7 @@ from disqued.core.model.messages import (
     SOON,
     Message,
 )
-from disqued.core.model.queues import Client
+from disqued.core.model.outbox import Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.work.acks import Acks

@@ -27,7 +27,7 @@ from typing import Final
 
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import A_COPY, A_JOB, FOUND, HAS_KEY, INQUIRE, KEEP, SOON, Message
-from disqued.core.model.queues import Client
+from disqued.core.model.outbox import Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.work.background import StandIn

@@ -43,6 +43,7 @@ Times are integer milliseconds.  Source: Disque, src/job.c; the Disque README, "
 from collections.abc import Callable
 from itertools import count
 
+from disqued.core.model.groups import new_job
 from disqued.core.model.job import (
     ACKED,
     FLAG_GIVEN_UP,
@@ -54,15 +55,14 @@ from disqued.core.model.job import (
     Job,
     JobOptions,
     StoredJob,
-    new_job,
 )
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.memory import JOB_COST, NAME_COST, PENDING_COST
 from disqued.core.model.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, Message
-from disqued.core.model.outbox import JOB_ADDED
+from disqued.core.model.outbox import JOB_ADDED, Client
 from disqued.core.model.own_flags import tell_flags
 from disqued.core.model.peers import FULL, LEAVING
-from disqued.core.model.queues import NAME_MAX, PAUSE_IN, Client, Queue
+from disqued.core.model.queues import NAME_MAX, PAUSE_IN, Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.trace import ADD, ELSEWHERE, NOREPL, REFUSE, REPLICATE

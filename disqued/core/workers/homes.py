@@ -33,9 +33,8 @@ from disqued.core.model.job import ACTIVE, FLAG_HELD_ELSEWHERE, RETRY_NEVER_MS, 
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.memory import HOME_COST
 from disqued.core.model.messages import JOBS_PER_MESSAGE, WORKERS_PER_MESSAGE, Held, Life, Message
-from disqued.core.model.outbox import CANCEL
+from disqued.core.model.outbox import CANCEL, Client
 from disqued.core.model.peers import FAIL
-from disqued.core.model.queues import Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts

@@ -37,14 +37,14 @@ from json import dumps
 from operator import attrgetter
 
 from disqued.core.cluster.notifications import Events
+from disqued.core.model.groups import GroupUnit, LogUnit
 from disqued.core.model.job import ACTIVE, FLAG_LEASED, RETRY_NEVER_MS, WORK_SCOPE, Job, Unit, attempt_of
 from disqued.core.model.machine import Acts, Machine, on
 from disqued.core.model.memory import BOUND_COST
-from disqued.core.model.outbox import DEAD, RETURNED, UNIT_LEASED
-from disqued.core.model.queues import Client, Form
+from disqued.core.model.outbox import DEAD, RETURNED, UNIT_LEASED, Client
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
-from disqued.core.model.units import GroupUnit, LogUnit
+from disqued.core.model.waiters import Form
 from disqued.core.model.worker import Seats, Worker
 from disqued.core.work.blocking import Blocking
 from disqued.core.work.requeueing import Requeueing

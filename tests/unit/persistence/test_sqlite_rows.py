@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import pytest
 
-from disqued.core.model.job import ACKED, ACTIVE, KIND_LOG, KIND_WORK, RETRY_NEVER_MS, STAMP_MAX, JobOptions, new_job
+from disqued.core.model.groups import new_job
+from disqued.core.model.job import ACKED, ACTIVE, KIND_LOG, KIND_WORK, RETRY_NEVER_MS, STAMP_MAX, JobOptions
 from disqued.core.model.outbox import (
     FLUSHED,
     GONE_EXPIRED,

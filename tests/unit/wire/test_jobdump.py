@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disqued.core.model.groups import scope_of
+from disqued.core.model.groups import new_job, scope_of
 from disqued.core.model.job import (
     ACTIVE,
     FLAG_DELIVERED,
@@ -20,7 +20,6 @@ from disqued.core.model.job import (
     Job,
     JobOptions,
     NamedJob,
-    new_job,
 )
 from disqued.core.model.outbox import (
     FLUSHED,

@@ -11,16 +11,18 @@ from disqued.core.model.groups import (
     MARK_COST,
     UNIT_COST,
     Behind,
+    Event,
+    EventForm,
     Group,
+    GroupWaiter,
     Log,
     forget_early,
     note_early,
     raise_floor,
     read_scope,
 )
-from disqued.core.model.job import ACTIVE, KIND_LOG, QUEUED, RETRY_NEVER_MS, Event, JobOptions
+from disqued.core.model.job import ACTIVE, KIND_LOG, QUEUED, RETRY_NEVER_MS, JobOptions
 from disqued.core.model.memory import Memory
-from disqued.core.model.units import EventForm, GroupWaiter
 from tests.core_fixtures import check_log
 
 OWN, OTHER = b"aaaaaaaa", b"bbbbbbbb"

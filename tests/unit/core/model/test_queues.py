@@ -2,7 +2,9 @@
 
 import pytest
 
-from disqued.core.model.queues import BLOCK, PAUSE_IN, PAUSE_OUT, ImportRate, OrderedUnits, Queue, Queues, Waiter
+from disqued.core.model.ordered import BLOCK, OrderedUnits
+from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT, ImportRate, Queue, Queues
+from disqued.core.model.waiters import Waiter
 from disqued.core.work.delivery import PLAIN
 from tests.core_fixtures import make_job
 

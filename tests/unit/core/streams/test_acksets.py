@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from disqued.core.model.job import Event
+from disqued.core.model.groups import Event
 from disqued.core.model.messages import BEGIN, DELJOB, FACTS, GOTJOB, MISSING, SETACK, Fact
 from disqued.core.streams import acksets
 from disqued.core.streams.acksets import ANSWER_MAX_MS, ANSWER_MS

@@ -7,11 +7,11 @@ import pytest
 
 from disqued.commands.table import BLOCKED
 from disqued.core.model import groups
-from disqued.core.model.job import ACTIVE, QUEUED, Event
+from disqued.core.model.groups import Event, GroupUnit
+from disqued.core.model.job import ACTIVE, QUEUED
 from disqued.core.model.messages import DELIVERED, FACTS, REPLJOB, SETACK, SETTLE, TAKE, UNSEEN
 from disqued.core.model.outbox import UNIT_DONE, UNIT_LEASED
 from disqued.core.model.queues import Queue
-from disqued.core.model.units import GroupUnit
 from disqued.core.streams import entries
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import Server

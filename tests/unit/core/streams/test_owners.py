@@ -2,8 +2,8 @@
 
 import pytest
 
+from disqued.core.model.groups import Event
 from disqued.core.model.ids import comes_first
-from disqued.core.model.job import Event
 from disqued.core.model.peers import FAIL, LEAVING, PFAIL
 from disqued.core.streams import owners
 from disqued.core.streams.owners import NOBODY, Arbiters

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.model.job import Event
+from disqued.core.model.groups import Event
 from disqued.core.model.messages import (
     DELIVERED,
     FACTS,

@@ -6,7 +6,8 @@ import pytest
 
 from disqued.core.model.job import NamedJob, Unit
 from disqued.core.model.outbox import UNIT_DONE
-from disqued.core.model.queues import Form, Queue
+from disqued.core.model.queues import Queue
+from disqued.core.model.waiters import Form
 from disqued.core.recovery import Recovery
 from disqued.core.work.delivery import PLAIN
 from disqued.wire.jobdump import decode_record, encode_job
