@@ -267,15 +267,15 @@ def test_large_bodies_are_let_go_of_one_a_tick(server: Server) -> None:
     small = server.add(body=b"small")
     server.node.begin()
     assert server.run("ACKJOB", *ids, small) == 5
-    left = [len(server.state._freed_later)]
+    left = [len(server.state.unfinished.freed)]
     assert left == [4]
     assert server.state.memory.used < FREED_LATER
     while len(server.state.unfinished):
         server.tick()
-        left.append(len(server.state._freed_later))
+        left.append(len(server.state.unfinished.freed))
     assert left[:5] == [4, 3, 2, 1, 0]
     last = server.add(body=bytes(FREED_LATER + 1))
     server.node.begin()
     assert server.run("ACKJOB", last) == 1
     finish(server)
-    assert not server.state._freed_later
+    assert not server.state.unfinished.freed
