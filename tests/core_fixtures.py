@@ -36,6 +36,7 @@ from disqued.core.model.groups import (
 )
 from disqued.core.model.job import (
     ACTIVE,
+    FLAG_ASKING,
     FLAG_ELSEWHERE,
     FLAG_LEASED,
     KIND_LOG,
@@ -298,7 +299,8 @@ def in_journal(journal: Iterable[Record]) -> set[bytes]:
 
 def next_deadline(job: Job) -> int:
     """When something has to be done with a job, from its own fields."""
-    if job.requeue_at and job.state != QUEUED:
+    # While others are asked about a job, its timer has ended, and they are asked again.
+    if job.requeue_at and job.state != QUEUED and not job.flags & FLAG_ASKING:
         return min(job.requeue_at, job.expires_at)
     return job.expires_at
 

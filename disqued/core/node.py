@@ -130,9 +130,9 @@ class Node:
         self.keys = Keys(self.state, self.replication, self.inquiries)
         self._of_client = self.workers.of_client
         self.machines += [
-            self.membership, self.blocking, self.queueing, self.keys, self.replication, self.sharing, self.acks,
-            self.lists, self.consumers, self.federation, self.leaving, self.workers, self.homes, self.events, self.logs,
-            self.facts, self.readers, self.settling, self.inquiries,
+            self.membership, self.blocking, self.queueing, self.requeueing, self.keys, self.replication, self.sharing,
+            self.acks, self.lists, self.consumers, self.federation, self.leaving, self.workers, self.homes, self.events,
+            self.logs, self.facts, self.readers, self.settling, self.inquiries,
         ]  # fmt: skip
         #: Messages that concern several machines, then those that one machine takes.
         self._hears = {

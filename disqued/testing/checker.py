@@ -34,6 +34,7 @@ Times are integer milliseconds of one clock, that of the observer.
 """
 
 from collections.abc import Callable, Hashable, Iterable
+from typing import Any
 
 import attrs
 
@@ -74,6 +75,7 @@ class Request:
     last_delivery_at: int | None = None
     again_after_ack: int = 0  #: deliveries after an acknowledgement was heard
     acked_at: int | None = None  #: when a client first heard that its acknowledgement was taken
+    acked_on: NodeName = None  #: the node that said so; None = nobody noted it
     ack_sent: bool = False
     firm_at: int | None = None  #: when that was first said by a node that knew the job
     fast_acked: bool = False
@@ -198,8 +200,8 @@ class Ledger:
         if known is None:
             known = attrs.evolve(
                 request, number=self.next_number(), job_id=None, answered_at=None, holders=None, deliveries=0,
-                first_delivery_at=None, last_delivery_at=None, again_after_ack=0, acked_at=None, ack_sent=False,
-                firm_at=None, fast_acked=False, twins=[], was_over=False, made_at=0,
+                first_delivery_at=None, last_delivery_at=None, again_after_ack=0, acked_at=None, acked_on=None,
+                ack_sent=False, firm_at=None, fast_acked=False, twins=[], was_over=False, made_at=0,
             )  # fmt: skip
             self.requests[known.number] = known
             request.twins.append(known)
@@ -264,6 +266,8 @@ class Checker(Ledger):
         """Take what must be so, and what says when a job was made; 0 = nobody knows."""
         super().__init__(made_at)
         self.rules = rules or Rules()
+        #: Called with a job that is delivered after an acknowledgement was heard, when, and by which node.
+        self.on_return: Callable[[Request, int, Any], None] = lambda request, at, node: None
         self._last_number: dict[tuple[Hashable, bytes, NodeName], int] = {}
         self._held: dict[bytes, Hashable] = {}  #: by live workers, as far as they know
 
@@ -282,7 +286,9 @@ class Checker(Ledger):
         if self.rules.crossing_ms is not None:
             self._check_one_at_a_time(request, at, self.rules.crossing_ms)
         request.last_delivery_at = at
-        request.again_after_ack += request.acked_at is not None
+        if request.acked_at is not None:
+            request.again_after_ack += 1
+            self.on_return(request, at, node)
         self._check_return(request, at)
         if self.rules.on_time and at > request.asked_at + request.ttl_ms + LATE_MS:
             self.blame(f"on time: {shown(request)} is delivered at {at}")
@@ -316,12 +322,12 @@ class Checker(Ledger):
             request.ack_sent = True
             request.fast_acked = request.fast_acked or fast
 
-    def acked(self, job_id: bytes, at: int, *, known: bool) -> None:
-        """And was answered; `known`: the node said that it knew the job."""
+    def acked(self, job_id: bytes, at: int, *, known: bool, node: NodeName = None) -> None:
+        """And was answered, by this node; `known`: it said that it knew the job."""
         request = self._by_id.get(job_id)
         if request is not None:
             if request.acked_at is None:
-                request.acked_at = at
+                request.acked_at, request.acked_on = at, node
             if known and request.firm_at is None:
                 request.firm_at = at
 

@@ -349,7 +349,7 @@ class Consumer(Taker[bytes]):
         if not isinstance(value, CommandError):
             known = value == len(self._acking)
             for job_id in self._acking:
-                self.checker.acked(job_id, self.events.now, known=known)
+                self.checker.acked(job_id, self.events.now, known=known, node=connection.server.number)
         again, self._acking = self._acking, []
         if again and rng.random() < load.acks_again and not self._retires:
             self._ack_again(connection, again)

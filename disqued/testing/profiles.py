@@ -5,6 +5,7 @@
     busy         nothing fails, but loops are held up for some hundred milliseconds and messages take their time, while
                  jobs wait, are worked on or are given up for longer than their retry period
     order        calm, and all clients know one node: jobs come in the order in which they were added
+    held         two nodes and partitions that are shorter than these wait for each other: nothing comes twice
     partitions   partitions, one-way ones, clogged, cut and slow links; soon after the heal no ack is left
     network      the same, and single messages lost, doubled, late
     crashes      processes and power fail, under `always`; clocks jump, nodes are restarted
@@ -31,7 +32,13 @@
     storm        everything at once
     wide         nine nodes, everything at once
 
-Each also has long quiet hours, in which nothing may happen but pings.  Times are milliseconds where they do not say.
+Each also has long quiet hours, in which nothing may happen but pings.
+
+`RETURNS` is a campaign apart: kills, one-way cuts, two-way cuts, all of these, and late and lost messages, so that
+deliveries after an answered acknowledgement can be counted (`returns`).  Faults begin every 6 s, and two of them last
+at a time; with a 2 behind the name, every 20 s.
+
+Times are milliseconds where they do not say.
 """
 
 from typing import Final
@@ -70,6 +77,15 @@ DELAYED: Final = Load(
 )  # fmt: skip
 #: What is popped and given up is recovered by somebody.
 LISTED: Final = Load(retries_s=(2, 10), delays_s=(0, 0, 3), works_on=0.0, fast_acks=0.0, cancels=0.0, dies=0.08)
+#: Every job has two copies.
+HELD: Final = attrs.evolve(
+    DILIGENT, retries_s=(1, 2, 3), replicate=(2,), asynchronous=0.0, by_default=0.0, think_ms=1_000
+)
+#: Short retry periods, consumers who die, give back or acknowledge elsewhere now and then, and several copies.
+RETURNING: Final = attrs.evolve(
+    HELD, retries_s=(1, 3), delays_s=(0,), replicate=(2, 2, 3), think_ms=300, work_ms=200, dies=0.03, nacks=0.03,
+    acks_elsewhere=0.1, sizes=(10, 100),
+)  # fmt: skip
 #: Producers whose connections break while they wait.
 UNSURE: Final = attrs.evolve(DILIGENT, delays_s=(0, 0, 3), think_ms=1_000, breaks=0.7)
 _APART: Final = ("partition", "cut", "crash", "power", "restart", "compact", "pause", "slow")
@@ -107,6 +123,10 @@ ALL: Final = (
     Profile(
         "patient", load=PATIENT, consumers=5, jobs=8, producers=5,
         rules=Rules(all_acks_last=True, exactly_once=True, on_time=True),
+    ),
+    Profile(
+        "held", nodes=2, kinds=("partition",), load=HELD, every_ms=40_000, bursts=8,
+        rules=Rules(all_acks_last=True, exactly_once=True),
     ),
     Profile(
         "partitions", nodes=5, kinds=_PARTED, every_ms=6_000,
@@ -161,7 +181,24 @@ ALL: Final = (
     Profile("wide", nodes=9, kinds=KINDS, load=HASTY, every_ms=4_000, rules=CAREFREE),
 )  # fmt: skip
 
-BY_NAME: Final = {profile.name: profile for profile in ALL}
+
+def _returns(name: str, *kinds: str) -> tuple[Profile, Profile]:
+    often = Profile(
+        f"returns-{name}", hours=0.01, kinds=kinds, every_ms=6_000, timeout_ms=2_000, load=RETURNING, consumers=6,
+        jobs=30, bursts=10, pause_ms=20_000, quiet_ms=0, rules=CAREFREE,
+    )  # fmt: skip
+    return often, attrs.evolve(often, name=f"returns-{name}2", every_ms=20_000)
+
+
+RETURNS: Final = (
+    *_returns("kills", "crash", "power", "restart", "pause"),
+    *_returns("oneway", "one_way"),
+    *_returns("cuts", "partition"),
+    *_returns("both", "crash", "partition", "one_way", "cut", "pause"),
+    *_returns("delays", "slow", "mess"),
+)
+
+BY_NAME: Final = {profile.name: profile for profile in (*ALL, *RETURNS)}
 
 
 def named(name: str, *, hours: float | None = None) -> Profile:

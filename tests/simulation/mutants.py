@@ -23,6 +23,7 @@ from disqued.core.lists import Lists
 from disqued.core.model.aliases import Aliases
 from disqued.core.model.groups import Group
 from disqued.core.model.ids import JobIds
+from disqued.core.model.peers import Peers
 from disqued.core.model.state import State
 from disqued.core.model.watermark import Watermark
 from disqued.core.node import Node
@@ -73,6 +74,8 @@ BUSY = attrs.evolve(
     BY_NAME["busy"], name="mutant-busy", bursts=4, every_ms=200, load=attrs.evolve(HURRIED, replicate=(1, 3, 3)),
     **_SHORT,
 )  # fmt: skip
+#: Two nodes are apart for less time than they wait for each other.
+HELD = attrs.evolve(BY_NAME["held"], name="mutant-held", **_SHORT)
 #: One node serves, the others have copies.
 ORDER = Profile(
     "mutant-order", load=attrs.evolve(DILIGENT, think_ms=200), consumers=3, jobs=15, one_node=True, bursts=2,
@@ -363,6 +366,14 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "nobody waits for the answer to a question", BUSY,
         Requeueing, "_has_asked", "return not missing and not is_late", "return True",
+    ),
+    _mutant(
+        "a silent holder is waited for during one node time-out", HELD,
+        Peers, "awaited", "PATIENCE * self.timeout_ms", "self.timeout_ms",
+    ),
+    _mutant(
+        "what one node suspects has failed", HELD,
+        Peers, "_may_answer", "peer.flags & FAIL and self.has_quorum", "peer.flags & (PFAIL | FAIL)",
     ),
     _mutant(
         "two holders that ask at the same time let each other go first", BUSY,

@@ -446,7 +446,7 @@ class Membership(Timed, Machine):
         if peer is None or peer.id == sender:
             return
         peer.reports[sender] = self._state.now
-        if not peer.flags & FAIL and (peer.flags & PFAIL or self._accusers(peer) >= self._majority):
+        if not peer.flags & FAIL and (peer.flags & PFAIL or self._accusers(peer) >= self._peers.majority):
             self._mark(peer, FAIL)
 
     def _hear(self, peer: Peer, message: Message) -> None:
@@ -512,10 +512,6 @@ class Membership(Timed, Machine):
 
     # Failures.
 
-    @property
-    def _majority(self) -> int:
-        return (len(self._peers.by_id) + 1) // 2 + 1
-
     def _accusers(self, peer: Peer) -> int:
         """Count those who say that a node fails; what is old, or comes from nodes not known any more, is dropped."""
         since = self._state.now - 2 * self.timeout_ms
@@ -525,7 +521,7 @@ class Membership(Timed, Machine):
 
     def _judge(self, peer: Peer) -> None:
         """Find that a node has failed if we and others suspect it, who are the most, and tell everybody."""
-        if peer.flags & _FAILING == PFAIL and self._accusers(peer) + 1 >= self._majority:
+        if peer.flags & _FAILING == PFAIL and self._accusers(peer) + 1 >= self._peers.majority:
             self._mark(peer, FAIL)
             for node_id in list(self._peers.linked):
                 self._state.send(node_id, (messages.FAIL, peer.id))
@@ -552,6 +548,10 @@ class Membership(Timed, Machine):
             for peer in self._peers.linked.values():
                 self._ping(peer)
         is_late = late_ms > self._period_ms
+        # It was asked for a sign of life half a time-out after its last one, or before.
+        if late_ms > self.timeout_ms // 2 and self._peers.by_id:
+            for machine in self._machines:
+                machine.stalled()
         for peer in self._peers.by_id.values():
             if is_late and peer.ping_sent_at:
                 # This node was stopped for a while: nobody is suspected for what it did not hear.
@@ -640,6 +640,7 @@ class Membership(Timed, Machine):
     def _changed(self) -> None:
         """Let links, nodes.conf, copies and the schedule follow."""
         peers = self._peers
+        peers.has_quorum = 1 + sum(not peer.flags & _FAILING for peer in peers.linked.values()) >= peers.majority
         self._state.outbox.members_changed = True
         self._spoken_of = None
         self._gossip.clear()

@@ -99,6 +99,7 @@ FLAG_PROMISED: Final = 512  #: a producer was told its id, as that of its key: n
 FLAG_DROPPED: Final = 128  #: its queue was deleted while a consumer had it: it is done instead of being queued again
 FLAG_GIVEN: Final = 2048  #: on its way to another node, which may not have it yet
 FLAG_COPY: Final = 1024  #: another node brought it, whose message may be said twice: its end is remembered
+FLAG_DOUBTED: Final = 4096  #: out of its queue until other holders say that they have not queued it: nothing new
 FLAG_WITH_CONSUMER: Final = FLAG_LEASED | FLAG_ELSEWHERE | FLAG_HELD_ELSEWHERE
 
 UNIQUE: Final = b"u"  #: first byte of the alias of a unique task

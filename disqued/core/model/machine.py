@@ -67,6 +67,9 @@ class Machine:
     def standing_changed(self) -> None:
         """Nodes were added or removed, fail or recover, or begin or stop draining."""
 
+    def stalled(self) -> None:
+        """The node stood still for so long that others may have found that it failed."""
+
     # Clients and queues.
 
     def client_gone(self, client: Client) -> None:

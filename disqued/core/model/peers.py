@@ -14,6 +14,8 @@ LEAVING = 4  #: it drains, and takes no new jobs
 FULL = 8  #: it takes no copies now
 
 TIMEOUT_MS = 15_000
+#: Node time-outs for which the word of a silent node is waited for that most nodes have not found to have failed.
+PATIENCE = 8
 PEERS_MAX = 1_000  #: others that a node knows, and addresses that it tries, at most
 RUMOURS_MAX = PEERS_MAX // 10  #: in one message
 
@@ -73,7 +75,7 @@ class Peer:
 class Peers:
     """Every other node that this one knows; a node alone knows none."""
 
-    __slots__ = ("by_id", "forgotten", "linked", "reachable", "refused", "timeout_ms")
+    __slots__ = ("by_id", "forgotten", "has_quorum", "linked", "reachable", "refused", "timeout_ms")
 
     def __init__(self) -> None:
         self.by_id: dict[bytes, Peer] = {}
@@ -83,6 +85,8 @@ class Peers:
         self.linked: dict[bytes, Peer] = {}
         #: Ids, in order, of those that can take copies now: linked, heard of, not leaving, not suspected.
         self.reachable: tuple[bytes, ...] = ()
+        #: Most nodes, this one among them, have links from here and are not suspected; kept by `membership`.
+        self.has_quorum: bool = True
         self.timeout_ms: int = TIMEOUT_MS  #: cluster-node-timeout: silence after which a node is suspected
         self.refused: int = 0  #: messages of nodes that are not known, which changed nothing
 
@@ -91,12 +95,27 @@ class Peers:
         """Count the nodes that take copies, or will once there is a link: known, and not suspected."""
         return sum(not peer.flags for peer in self.by_id.values())
 
-    def hopeful(self, node_ids: Iterable[bytes]) -> frozenset[bytes]:
-        """Choose the nodes that are known and not suspected: an answer of theirs may still come, link or not."""
-        known = self.by_id
-        return frozenset(
-            node_id for node_id in node_ids if node_id in known and not known[node_id].flags & (PFAIL | FAIL)
-        )
+    @property
+    def majority(self) -> int:
+        """Count the nodes that are the most of the cluster, this one among them."""
+        return (len(self.by_id) + 1) // 2 + 1
+
+    def awaited(self, node_ids: Iterable[bytes], waited_ms: int) -> frozenset[bytes]:
+        """Choose the nodes whose answer is worth waiting for, link or not, this long after the first question.
+
+        Most nodes can agree that one has failed, and it is not waited for.  A node that does not hear most others may
+        be the one that is cut off: it waits for `PATIENCE` time-outs.
+        """
+        if waited_ms >= PATIENCE * self.timeout_ms:
+            return frozenset()
+        return frozenset([node_id for node_id in node_ids if self._may_answer(node_id)])
+
+    def _may_answer(self, node_id: bytes) -> bool:
+        peer = self.by_id.get(node_id)
+        if peer is None or (peer.flags & FAIL and self.has_quorum):
+            return False
+        # One that said that it leaves, and is gone, has given away what it had.
+        return not (peer.flags & LEAVING and peer.flags & PFAIL)
 
     @property
     def is_one_away(self) -> bool:

@@ -131,8 +131,9 @@ class Queueing(Machine):
         job.flags &= ~(FLAG_ASKING | FLAG_GIVEN)
         if self._state.custody.asking:
             missing = self._state.custody.asking.pop(job, None)
-            if missing:
-                self._state.custody.owed[job] = missing
+            if missing and job.holders:
+                # Those that have answered may have been asked once more.
+                self._state.custody.owed[job] = self._state.shared.holders(job.holders - {self._state.node_id})
         self.reschedule(job)
 
     def is_delayed(self, job: Job) -> bool:

@@ -24,6 +24,7 @@ from disqued.core.model import messages
 from disqued.core.model.job import (
     ACTIVE,
     FLAG_ASKING,
+    FLAG_DOUBTED,
     FLAG_DROPPED,
     FLAG_LEASED,
     FLAG_QUEUED_BEFORE,
@@ -33,6 +34,7 @@ from disqued.core.model.job import (
     WORK_SCOPE,
     Job,
 )
+from disqued.core.model.machine import Machine
 from disqued.core.model.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED
 from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED, WATERMARK
 from disqued.core.model.state import State
@@ -44,6 +46,7 @@ from disqued.core.work.kinds import Streams
 from disqued.core.work.queueing import Queueing
 from disqued.errors import TooLate, UnknownJob, WrongType
 
+DOUBTED_PER_PART: Final = 1_000  #: jobs looked at after this node stood still, some milliseconds' work
 RELEASED_PER_PART: Final = 500  #: jobs that waited for the journal and are queued at a time
 PAUSED_MS: Final = 1_000  #: when a job that no timer queues again is tried again, which its paused queue did not take
 LATE_MS: Final = 20  #: after which a timer has been held up, together with all that came meanwhile
@@ -51,7 +54,7 @@ LATE_MS: Final = 20  #: after which a timer has been held up, together with all 
 _NOBODY: Final[frozenset[bytes]] = frozenset()
 
 
-class Requeueing:
+class Requeueing(Machine):
     """The machine that decides whether and when a job is queued again."""
 
     __slots__ = ("_acks", "_state", "_streams", "queueing")
@@ -86,21 +89,23 @@ class Requeueing:
         if job.options.delay_ms and not again and self._waits_for_journal(job, nack=nack):
             return True
         ends_delay = asked and self.queueing.is_delayed(job)
-        self._count_enqueued(job, nack=nack, again=bool(again), asked=asked)
+        is_new = not job.flags & FLAG_DOUBTED or nack or asked
+        if is_new:
+            self._count_enqueued(job, nack=nack, again=bool(again), asked=asked)
         state = self._state
         job.requeue_at = state.now + retry_ms if retry_ms else 0
         if front:
             job.order_key = state.numbers.next_front(state.wall)
         queue = state.queue(job.queue)
         self.queueing.enqueue_new(job, queue)
-        if again:
+        if again and is_new:
             queue.requeued += 1
         self.queueing.reschedule(job)
         if ends_delay and state.journaling:
             # A start after a crash would wait for the delay once more.
             state.outbox.journal.append((JOB_ADDED, job))
         if job.holders and (again or nack or ends_delay):
-            how = AFTER_NACK if nack else AS_BEFORE if not again else ASKED if asked else AGAIN
+            how = AFTER_NACK if nack else AS_BEFORE if not (again and is_new) else ASKED if asked else AGAIN
             state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, how))
         return True
 
@@ -164,6 +169,33 @@ class Requeueing:
         self.queueing.enqueue_new(job, state.queue(job.queue))
         self.queueing.reschedule(job)
 
+    def stalled(self) -> None:
+        """Ask about all queued jobs before they are handed out: others may have queued them meanwhile."""
+        parts = self._doubt_queued()
+        # The first part at once, before consumers ask.
+        if next(parts, self) is not self:
+            self._state.work(parts)
+
+    def _doubt_queued(self) -> Parts:
+        state, jobs, looked_at = self._state, self._state.jobs, 0
+        for _, table in jobs.from_table(0):
+            # A flush puts another registry in the place of this one.
+            if state.jobs is not jobs:
+                return
+            for job in table:
+                if job.state == QUEUED and job.holders and job.options.retry_ms:
+                    self._doubt(job)
+            looked_at += len(table)
+            if looked_at >= DOUBTED_PER_PART:
+                looked_at = 0
+                yield
+
+    def _doubt(self, job: Job) -> None:
+        if not self.queueing.is_paused_in(job.queue) and self.queueing.dequeue(job):
+            job.flags |= FLAG_DOUBTED
+            job.requeue_at = self._state.now
+            self.queueing.reschedule(job)
+
     def due(self, job: Job) -> None:
         """Do what the deadline of a job asks for that is active or queued."""
         state = self._state
@@ -209,20 +241,20 @@ class Requeueing:
         """
         state = self._state
         is_late = False
-        asked: Iterable[bytes]
+        asked = state.shared.others(job.holders) if job.holders else ()
+        unheard: Iterable[bytes] = asked
         if job.flags & FLAG_ASKING:
-            asked = sorted(state.custody.asking.get(job, _NOBODY))
+            unheard = state.custody.asking.get(job, _NOBODY)
         else:
-            asked = state.shared.others(job.holders) if job.holders else ()
             is_late = state.now - job.requeue_at >= LATE_MS
             if not asked and not is_late:
                 return True
             job.flags |= FLAG_ASKING
             job.requeue_at = state.now
-        for node_id in asked:
+        # While one is silent all are asked again: what another one said a while ago may not be so any more.
+        for node_id in asked if unheard else ():
             state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))
-        may_wait = state.now - job.requeue_at < state.peers.timeout_ms
-        missing = state.peers.hopeful(asked) if may_wait else _NOBODY
+        missing = state.peers.awaited(unheard, state.now - job.requeue_at)
         state.custody.asking[job] = state.shared.holders(missing)
         return not missing and not is_late
 
@@ -234,11 +266,12 @@ class Requeueing:
             # It may have said so before something happened that made this node give up its question.
             state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))
             return
-        more = state.peers.hopeful(others)
+        waited_ms = state.now - job.requeue_at
+        more = state.peers.awaited(others, waited_ms)
         for other in sorted(more):
             state.send(other, (messages.WILLQUEUE, job.id, WORK_SCOPE))
         state.custody.asking[job] = left = state.shared.holders((missing | more) - {node_id})
-        if not state.peers.hopeful(left):
+        if not state.peers.awaited(left, waited_ms):
             self._timer_ended(job)
             self.queueing.reschedule(job)
 

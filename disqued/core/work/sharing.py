@@ -9,11 +9,14 @@ timer ends, a node asks before it queues the job again:
           --WORKING(left)--> all  a consumer of mine has it for so long           theirs end a little after mine
           --DELIVERED--> all      the same, of a job that nothing takes from a consumer   theirs wait for a call
           --SETACK--> us          it is done
-          silence                 we ask again every second
+          silence                 we ask all of them again every second: words age
     us    --QUEUED--> all         here it is
 
-A node waits for a silent holder, link or no link, until it suspects the holder or has waited for the node time-out.
-So a restart or a stall of a holder doubles no delivery, and a partition or a crash delays one by the time-out at most.
+A node waits for a silent holder, link or no link, until most nodes find that it has failed.  One that does not hear
+most nodes itself cannot know that, and waits for some time-outs (`peers.PATIENCE`).  So a restart or a stall of a
+holder doubles no delivery, a crash delays one by the time-out, and a partition delays one on its smaller side by a few.
+A node that stood still treats its own queue likewise: others may have found that it failed (`Requeueing.stalled`).
+
 The question comes when the retry period is over and not before: the holder that took an acknowledgement in time knows
 of it when it hears the question.
 
