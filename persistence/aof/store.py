@@ -62,6 +62,7 @@ class AofStore:
         """Take the settings whose names have to do with appending and rewriting.  Raises StoreError."""
         self.restores_queues: bool = False
         self._config = config
+        self._is_always = config.appendfsync == ALWAYS  #: asked for each command; settings are slow to read
         self._clock = clock
         self._reactor = reactor
         self._disk = disk or Disk()
@@ -313,7 +314,7 @@ class AofStore:
             self._look_call = None
 
     def secure(self) -> "Deferred[None] | None":
-        if self._config.appendfsync == ALWAYS:
+        if self._is_always:
             return None
         answer: Deferred[None] = Deferred()
         self._await_disk(self._committed, answer)
@@ -412,11 +413,12 @@ class AofStore:
         is_time = now - self._looked_at >= LOOK_MS
         if is_time:
             self._looked_at = now
-        if is_time or self._config.appendfsync == ALWAYS:
+        if is_time or self._is_always:
             self._look_for_files(all_of_them=is_time)
 
     def configure(self, config: Settings) -> None:
         self._config = config
+        self._is_always = config.appendfsync == ALWAYS
         self._set_threshold()
         if self._appender is not None:
             self._appender.set_fsync(self._config.appendfsync)

@@ -57,7 +57,7 @@ class RedisStore:
     def __init__(self, address: RedisAddress, config: Settings, *, clock: Clock, reactor: IReactorTime) -> None:
         """Take a server, and the settings redis-prefix, appendfsync, redis-backlog and aof-enqueue-jobs-once."""
         self.restores_queues: bool = False
-        self._config = config
+        self.configure(config)
         self._clock = clock
         self._reactor = reactor
         keys = Keys(config.redis_prefix)
@@ -79,6 +79,9 @@ class RedisStore:
 
     def configure(self, config: Settings) -> None:
         self._config = config
+        # Needed for each command: settings are slow to read.
+        self._is_always = config.appendfsync == "always"
+        self._backlog_limit = config.redis_backlog
 
     # Coming back.
 
@@ -162,7 +165,7 @@ class RedisStore:
             raise StoreFailed(final)
         self._backlog.seal()
         self._pump()
-        if self._config.appendfsync != "always":
+        if not self._is_always:
             self._check_room()
             return None
         if not self._backlog.count:
@@ -192,7 +195,7 @@ class RedisStore:
     def _check_room(self) -> None:
         """Refuse while too much waits, until half of it has gone.  Raises StoreFailed."""
         size = self._backlog.size
-        limit = self._config.redis_backlog
+        limit = self._backlog_limit
         self._is_crowded = size > (limit // 2 if self._is_crowded else limit)
         if self._is_crowded:
             raise StoreFailed(f"{self._failed()} ({size} bytes; redis-backlog is {limit})", final=False)
@@ -371,7 +374,7 @@ class RedisStore:
             "redis_connected": int(server.connection is not None),
             "redis_backlog_records": self._backlog.count,
             "redis_backlog_bytes": self._backlog.size,
-            "redis_backlog_limit": self._config.redis_backlog,
+            "redis_backlog_limit": self._backlog_limit,
             "redis_last_error": server.last_error or "none",
         }
 
