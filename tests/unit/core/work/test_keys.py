@@ -11,6 +11,7 @@ from disqued.core.model.departed import KEPT, UNDER_WAY_MS, Departed
 from disqued.core.model.ids import is_job_id
 from disqued.core.model.messages import DELJOB, ENQUEUE, FOUND, GOTJOB, INQUIRE, KEEP, REPLJOB, SETACK, YOURJOBS
 from disqued.core.model.outbox import JOB_ADDED
+from disqued.core.model.peers import PATIENCE, TIMEOUT_MS
 from disqued.core.node import Node
 from disqued.core.recovery import Recovery, snapshot
 from disqued.core.work.inquiries import INQUIRY_MS
@@ -595,7 +596,8 @@ def test_what_a_node_has_named_is_not_lost_when_its_maker_gives_it_up(cluster: C
     assert cluster.sent(DELJOB, a, b)
     assert b.holds(named)
     assert add(b, "k") == named
-    cluster.advance(61_000)
+    # Nobody but c finds that a does not answer.
+    cluster.advance(61_000 + PATIENCE * TIMEOUT_MS)
     assert b("QLEN", "q") + c("QLEN", "q") == 1
 
 
