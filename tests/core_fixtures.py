@@ -105,6 +105,7 @@ class Session:
     def __init__(self, client: Client, *, limited: bool) -> None:
         self.client = client
         self.limited = limited
+        self.user = getattr(client, "user", None)  #: None = it may do everything
 
     def __eq__(self, other: object) -> bool:
         return bool(self.client == (other.client if isinstance(other, Session) else other))

@@ -12,13 +12,14 @@ that comes from another node or from the journal is read into an object of its o
 What is short is put together, so that a piece is worth a system call.  `len` of either kind of text is its bytes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from typing import Final
 
 LARGE: Final = 256 * 1024  #: bytes; a text of more is in pieces
 APART: Final = 16 * 1024  #: bytes from which on a piece is not put together with others
 TOGETHER: Final = 64 * 1024  #: bytes that are put together at most
+COPIED: Final = 1 << 20  #: bytes of short parts that are put together at once, less than a millisecond's work
 LOOKED_AT: Final = 4 << 20  #: bytes of a text in which its large body begins, if it has one
 
 
@@ -69,8 +70,11 @@ def whole(text: Text) -> bytes:
     return b"".join(text.parts) if isinstance(text, Pieces) else text
 
 
-def grouped(parts: Iterable[bytes]) -> list[bytes]:
+def grouped(parts: Sequence[bytes]) -> list[bytes]:
     """Put neighbors together that are short; the others stay the objects that they are."""
+    if parts and max(map(len, parts)) < APART and sum(map(len, parts)) <= COPIED:
+        text = b"".join(parts)
+        return [text] if text else []
     groups: list[bytes] = []
     short: list[bytes] = []
     size = 0

@@ -124,7 +124,7 @@ async def test_replies_around_a_large_one_keep_their_order_though_all_wait_for_a
 async def test_a_line_for_a_client_whose_large_reply_is_under_way_comes_behind_it(launch: Launch) -> None:
     running = launch()
     client, job_id = await added(running, 2)
-    [session] = running.daemon.sessions()
+    [session] = running.daemon.clients.sessions()
     client.transport.pauseProducing()
     for _ in range(20):  # more than the system takes for a client that does not read
         client.send("QPEEK", "q", 1)

@@ -31,7 +31,7 @@ from disqued.core.cluster import leaving
 from disqued.core.model import schedule, state
 from disqued.core.node import Node
 from disqued.core.streams import acksets, starts
-from disqued.core.work import delivery
+from disqued.core.work import blocking, delivery
 from disqued.core.workers import tasks as core_tasks
 from disqued.core.workers import workers as core_workers
 from disqued.net.clients import pubsub
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.reference
 
 SMALL, LARGE = 120, 1_200
 SLACK = 120  #: lines that a step may run more in the larger node: blocks, tables and searches by halves
-STEP = 12_000  #: lines that a step may run, where slices are a tenth of what they are
+STEP = 12_500  #: lines that a step may run, where slices are a tenth of what they are
 ONE_EVENT = (
     65 * LARGE
 )  #: lines that one event may run which ends for so many groups at once, beside the rest of its step
@@ -56,11 +56,11 @@ SLICES: list[tuple[Any, str]] = [
     (workers, "LISTED_PER_PART"), (clients, "LISTED_PER_PART"),
     (tasks, "LISTED_PER_PART"), (lists, "COUNTED_AT_ONCE"), (jobs, "CHANGED_PER_PART"), (jobs, "CHANGED_EFFORT"),
     (starts, "FORGOTTEN_PER_PART"), (starts, "FORGOTTEN_EFFORT"), (starts, "TOLD_PER_PART"),
-    (delivery, "SERVED_AT_ONCE"), (delivery, "OVER_AT_ONCE"), (delivery, "OVER_PER_PART"),
+    (blocking, "SERVED_AT_ONCE"), (delivery, "SERVED_AT_ONCE"), (delivery, "OVER_AT_ONCE"), (delivery, "OVER_PER_PART"),
     (schedule, "BEGUN_AT_ONCE"), (acksets, "LOOKED_AT_PER_PART"), (acksets, "QUEUES_PER_PART"),
     (core_lists, "FLUSHED_PER_PART"),
-    (core_lists, "LOOKED_AT_PER_PART"), (node, "DUE_PER_TICK"), (node, "EFFORT_PER_TICK"), (state, "ENDED_AT_ONCE"),
-    (state, "BEGINNINGS_AT_ONCE"),
+    (core_lists, "LOOKED_AT_PER_PART"), (node, "DUE_PER_TICK"), (node, "EFFORT_PER_TICK"), (starts, "ENDED_AT_ONCE"),
+    (starts, "BEGINNINGS_AT_ONCE"),
     (state, "FREED_AT_ONCE"), (core_tasks, "LOOKED_AT_ONCE"), (core_tasks, "CHANGED_AT_ONCE"),
     (leaving, "LOOKED_AT_PER_STEP"), (pubsub, "TURN_UNITS"),
     (queues, "ELEMENTS_MAX"), (queues, "LOOKED_AT_MAX"), (queues, "DESCRIBED_MAX"),
@@ -90,6 +90,7 @@ class Wire(Transport):
         super().__init__()
         self.replies: list[bytes] = []
         self.write = self.replies.append
+        self.writeSequence = self.replies.extend
 
     def fileno(self) -> int:
         """The descriptor."""

@@ -340,7 +340,7 @@ class Membership(Timed, Machine):
         return peer
 
     def _add(self, peer: Peer) -> Peer:
-        peer.ping_sent_at = self._state.now
+        peer.ping_sent_at = peer.heard_at = self._state.now
         self._peers.by_id[peer.id] = peer
         return peer
 

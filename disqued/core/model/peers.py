@@ -15,7 +15,7 @@ FULL = 8  #: it takes no copies now
 
 TIMEOUT_MS = 15_000
 #: Node time-outs for which the word of a silent node is waited for that most nodes have not found to have failed.
-PATIENCE = 8
+PATIENCE = 16
 PEERS_MAX = 1_000  #: others that a node knows, and addresses that it tries, at most
 RUMOURS_MAX = PEERS_MAX // 10  #: in one message
 
@@ -63,7 +63,7 @@ class Peer:
         #: When the ping left that has no answer yet, or was to leave and there was no link; 0 = none.
         self.ping_sent_at: int = 0
         self.pong_at: int = 0  #: when it answered last; 0 = never
-        self.heard_at: int = 0  #: when it said anything last; 0 = never
+        self.heard_at: int = 0  #: when it said anything last, or became known
         self.pong_wall: int = 0  #: the same, unix milliseconds
         self.account: Account | None = None  #: what it told of itself; None = nothing yet
         self.given: int = 0  #: bytes of jobs that it was given and that are not in its account yet
@@ -100,19 +100,21 @@ class Peers:
         """Count the nodes that are the most of the cluster, this one among them."""
         return (len(self.by_id) + 1) // 2 + 1
 
-    def awaited(self, node_ids: Iterable[bytes], waited_ms: int) -> frozenset[bytes]:
-        """Choose the nodes whose answer is worth waiting for, link or not, this long after the first question.
+    def awaited(self, node_ids: Iterable[bytes], asked_at: int, now: int) -> frozenset[bytes]:
+        """Choose the nodes whose answer to a question is worth waiting for, link or not.
 
         Most nodes can agree that one has failed, and it is not waited for.  A node that does not hear most others may
-        be the one that is cut off: it waits for `PATIENCE` time-outs.
+        be the one that is cut off: it waits until it has heard nothing for `PATIENCE` time-outs, and not longer for
+        any answer.
         """
-        if waited_ms >= PATIENCE * self.timeout_ms:
+        since = now - PATIENCE * self.timeout_ms
+        if asked_at <= since:
             return frozenset()
-        return frozenset([node_id for node_id in node_ids if self._may_answer(node_id)])
+        return frozenset([node_id for node_id in node_ids if self._may_answer(node_id, since)])
 
-    def _may_answer(self, node_id: bytes) -> bool:
+    def _may_answer(self, node_id: bytes, since: int) -> bool:
         peer = self.by_id.get(node_id)
-        if peer is None or (peer.flags & FAIL and self.has_quorum):
+        if peer is None or peer.heard_at <= since or (peer.flags & FAIL and self.has_quorum):
             return False
         # One that said that it leaves, and is gone, has given away what it had.
         return not (peer.flags & LEAVING and peer.flags & PFAIL)

@@ -254,7 +254,7 @@ class Requeueing(Machine):
         # While one is silent all are asked again: what another one said a while ago may not be so any more.
         for node_id in asked if unheard else ():
             state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))
-        missing = state.peers.awaited(unheard, state.now - job.requeue_at)
+        missing = state.peers.awaited(unheard, job.requeue_at, state.now)
         state.custody.asking[job] = state.shared.holders(missing)
         return not missing and not is_late
 
@@ -266,12 +266,11 @@ class Requeueing(Machine):
             # It may have said so before something happened that made this node give up its question.
             state.send(node_id, (messages.WILLQUEUE, job.id, WORK_SCOPE))
             return
-        waited_ms = state.now - job.requeue_at
-        more = state.peers.awaited(others, waited_ms)
+        more = state.peers.awaited(others, job.requeue_at, state.now)
         for other in sorted(more):
             state.send(other, (messages.WILLQUEUE, job.id, WORK_SCOPE))
         state.custody.asking[job] = left = state.shared.holders((missing | more) - {node_id})
-        if not state.peers.awaited(left, waited_ms):
+        if not state.peers.awaited(left, job.requeue_at, state.now):
             self._timer_ended(job)
             self.queueing.reschedule(job)
 

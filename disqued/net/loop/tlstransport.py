@@ -248,7 +248,7 @@ class EagerTls(TLSMemoryBIOProtocol):
             return
         if self.disconnecting and self._producer is None:
             return
-        pieces = [memoryview(piece) for piece in grouped(iovec)]
+        pieces = [memoryview(piece) for piece in grouped(list(iovec))]
         if pieces and not self._appSendBuffer:
             super().write(pieces[0][:RECORD])  # type: ignore[no-untyped-call]
             self.refused = self.transport.refused

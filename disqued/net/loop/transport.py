@@ -139,7 +139,7 @@ class _Eager:
 
     def writeSequence(self, iovec: Iterable[bytes]) -> None:
         """Send pieces one after the other, and buffer what the socket does not take; no long one is copied."""
-        self.handle.send_all(grouped(iovec))
+        self.handle.send_all(grouped(list(iovec)))
 
     def buffer_all(self, pieces: Sequence[bytes]) -> None:
         """Keep what is sent in later turns, as any transport of Twisted's keeps all that is written."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disqued.commands import table
-from disqued.core.model.job import new_job
+from disqued.core.model.groups import new_job
 from disqued.core.model.messages import CLAIMED, REPLJOB, YOURJOBS, Greeting
 from disqued.net.cluster.linkqueue import LinkQueue
 from disqued.wire.brief import encode_fetched2, encode_fetched3, encode_jobs
