@@ -5,6 +5,10 @@
                    20 s in all                  10 KiB    time)        read at 20 KB/s at least
                                                 in 10 s
 
+Connections take turns: what a client sends waits in a buffer until its connection has its turn of the loop, and in
+each turn at most one request is parsed and given to its route.  So a pipeline, or a crowd, holds nobody else up.  A
+connection whose buffer is full is not read.
+
 What is over a limit is told as every problem is, and the connection ends; what is too slow is cut.  When there are
 too many connections, the one that has been idle for longest makes room for the new one.  Bodies of requests and answers
 stay in memory, and count towards the budget of all connections of the node.  Times are seconds, sizes bytes.
@@ -19,6 +23,7 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import connectionDone
+from twisted.protocols.basic import LineReceiver
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel, parse_qs
 from twisted.web.server import Request
@@ -33,6 +38,7 @@ from disqued.web.http.problems import Problem
 from disqued.web.pages.problem_pages import problem_reply
 from disqued.web.routes import ROUTES
 from disqued.web.site import Site
+from disqued.web.turns import Queue
 
 CONNECTIONS_MAX: Final = 500
 SHARE_MAX: Final = CONNECTIONS_MAX // 2  #: of them, from one IP address
@@ -50,6 +56,7 @@ READ_S: Final = 30.0  #: that a client may read nothing, and more where much has
 READ_BYTES_S: Final = 20_000.0
 QUIET: Final = 64 << 10  #: of answers that a transport takes before it says that the client does not read
 LOOK_S: Final = 1.0  #: between two looks at a client that does not read
+WAITING_MAX: Final = 16 << 10  #: of input that waits for its turn before its connection is read no further
 HOLD_STEP: Final = 4096  #: by how much a connection holds more or less before the budget hears of it
 LINGER_S: Final = 2.0  #: that what is still coming is thrown away after a refusal, so that the client gets to read it
 SERVER: Final = b"disqued"
@@ -133,6 +140,10 @@ class AdminChannel(HTTPChannel):
         self._closes = False  #: the client wants no further answer
         self._refused = False
         self._lost = False
+        self.paused = (
+            True  #: LineReceiver leaves the input in its buffer; False during a turn, until a request is whole
+        )
+        self._is_queued = False  #: it waits for its turn
         self._watch: Any = None  #: the timer of a request that is still coming
         self._in_body = False
         self._progress = 0  #: of the body, since the timer was set
@@ -160,7 +171,7 @@ class AdminChannel(HTTPChannel):
     @property
     def idle_since(self) -> float | None:
         """When this connection fell idle; None while it sends a body or is answered."""
-        is_busy = self._handlingRequest or self._in_body or self._reading is not None
+        is_busy = self._handlingRequest or self._in_body or self._is_queued or self._reading is not None
         return None if is_busy else self._active_at
 
     @property
@@ -176,6 +187,7 @@ class AdminChannel(HTTPChannel):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Forget the connection; what its requests wait for is given up."""
         self._lost = True
+        self.clearLineBuffer()
         self._stop_watch()
         self._stop_reading()
         for request in self.requests:
@@ -192,18 +204,55 @@ class AdminChannel(HTTPChannel):
     # What comes.
 
     def dataReceived(self, data: bytes) -> None:
-        """Take bytes; after a refusal they are thrown away."""
+        """Keep bytes until it is this connection's turn; after a refusal they are thrown away."""
         if self._refused:
             return
         self._active_at = self.site.reactor.seconds()
         if self._in_body:
             self._progress += len(data)
         super().dataReceived(data)
-        self._watch_partial()
+        self._queue(is_short=len(self._buffer) <= WAITING_MAX)
+        self._read_or_wait()
+        self.report()
+
+    def _queue(self, *, is_short: bool) -> None:
+        """Wait for a turn, if there is input that may be taken now."""
+        may_go_on = not (self._handlingRequest or self._waitingForTransport or self._is_queued)
+        if may_go_on and self._buffer and not self._refused and not self._lost:
+            self._is_queued = True
+            self.site.turns.add(self, is_short=is_short)
+
+    def turn(self) -> None:
+        """Take input until a request is whole, and begin to answer it."""
+        self._is_queued = False
+        if self._refused or self._lost or self._handlingRequest or self._waitingForTransport:
+            return
+        self.paused = False
+        try:
+            LineReceiver.dataReceived(self, b"")
+        except BaseException:  # a bug of ours
+            self.transport.abortConnection()
+            raise
+        finally:
+            self.paused = True
+        if not self._lost:
+            self._watch_partial()
+            self._read_or_wait()
+            self.report()
+
+    def _read_or_wait(self) -> None:
+        """Read on while little waits; then the end of an idle client is noticed."""
+        stalled = self._waitingForTransport and not self._handlingRequest
+        if stalled or len(self._buffer) > WAITING_MAX:
+            self._networkProducer.pauseProducing()
+        else:
+            self._networkProducer.resumeProducing()
 
     def _watch_partial(self) -> None:
+        """Limit the time that the rest of a request has to come."""
+        waits = self._handlingRequest or self._is_queued or self._waitingForTransport
         has_begun = self.requests or self._lines or self._buffer
-        is_partial = not self._handlingRequest and not self._refused and has_begun
+        is_partial = has_begun and not waits and not self._refused
         if is_partial and self._watch is None and not self._lost:
             self._watch = self.site.reactor.callLater(HEADER_S, self._too_slow)
 
@@ -315,19 +364,23 @@ class AdminChannel(HTTPChannel):
         return _too_long(limit) if self.length is not None and self.length > limit else None
 
     def rawDataReceived(self, data: bytes) -> None:
-        """Take a part of a body, or what comes while a request is answered."""
+        """Take a part of a body."""
         if self._refused:
             return
         try:
             super().rawDataReceived(data)
         except Problem as problem:
             self.refuse(problem)
-        if self._handlingRequest:
-            self.report()
+
+    def _finishRequestBody(self, data: bytes) -> None:
+        """Have the request answered; what came behind its body is the next one."""
+        self._buffer = data
+        self.allContentReceived()
 
     def allContentReceived(self) -> None:
-        """Have the request answered."""
+        """Have the request answered; the next one waits for another turn."""
         if not self._refused:
+            self.paused = True
             self._stop_watch()
             super().allContentReceived()
 
@@ -354,8 +407,10 @@ class AdminChannel(HTTPChannel):
         if self._refused:
             return
         self._refused = True
+        self.clearLineBuffer()
         self._stop_watch()
         self.setTimeout(None)
+        self._networkProducer.resumeProducing()
         for request in self.requests:
             self._let_go(request)
         reply = self._told(problem)
@@ -397,11 +452,15 @@ class AdminChannel(HTTPChannel):
         super().writeHeaders(version, code, reason, headers)
 
     def requestDone(self, request: AdminRequest) -> None:
-        """Go on with the next request, which may have come already."""
+        """Go on with the next request, in a turn of its own; it may have come already."""
         self._let_go(request)
         self._active_at = self.site.reactor.seconds()
+        if not self.persistent:
+            self.clearLineBuffer()
         super().requestDone(request)
+        self._queue(is_short=False)
         self._watch_partial()
+        self._read_or_wait()
 
     def _let_go(self, request: AdminRequest) -> None:
         """Stop counting a body that is no longer in memory."""
@@ -456,6 +515,9 @@ class AdminChannel(HTTPChannel):
         """Go on: the client has read all."""
         self._stop_reading()
         super().resumeProducing()
+        self._queue(is_short=False)
+        self._watch_partial()
+        self._read_or_wait()
         self.report()
 
     def _stop_reading(self) -> None:
@@ -478,7 +540,7 @@ class AdminChannel(HTTPChannel):
 
     def report(self, more: int = 0) -> None:
         """Tell the budget of all connections what this one holds, and `more`, where that has changed."""
-        held = more + sum(request.received for request in self.requests) + sum(map(len, self._dataBuffer))
+        held = more + sum(request.received for request in self.requests) + len(self._buffer)
         if self._reading is not None:
             held += self._unread
         if self._body is not None:
@@ -553,9 +615,11 @@ class AdminFactory(HttpSite):
     requestFactory = AdminRequest
     protocol = AdminChannel  # type: ignore[assignment]  # Twisted means one that may also be HTTP/2
 
-    def __init__(self, admin: Site, reactor: Any) -> None:
+    def __init__(self, admin: Site, reactor: Any, turns: Queue) -> None:
+        """`turns` gives each connection with input its turn."""
         super().__init__(Root(admin), requestFactory=AdminRequest, timeout=IDLE_S, reactor=reactor)
         self.admin = admin
+        self.turns = turns
         self.budget = admin.gateway.buffers
         #: Paths of the routes that take whole jobs.
         self.large = frozenset(entry.path.encode("ascii") for entry in ROUTES if entry.is_large)

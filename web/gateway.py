@@ -15,6 +15,7 @@ from disqued.acl.attempts import Attempts
 from disqued.commands.host import Budget
 from disqued.config import Config
 from disqued.core.view import NodeView
+from disqued.web.turns import Queue
 
 #: Bytes of a body that are searched for a text.
 BODY_SEARCHED: Final = 1 << 16
@@ -79,6 +80,10 @@ class Gateway(Protocol):
     @property
     def loading(self) -> bool:
         """True while the store's records are being read: commands are answered LOADING."""
+
+    @property
+    def turns(self) -> Queue:
+        """Where clients with more to do than fits into a slice wait for their turns."""
 
     @property
     def view(self) -> NodeView:

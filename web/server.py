@@ -58,7 +58,7 @@ class AdminServer:
         except ValueError as error:
             raise AdminError(f"http-hosts: {error}") from None
         self.site = Site(gateway, access, AuditLog(config.http_audit_file))
-        self.factory = AdminFactory(self.site, gateway.reactor)
+        self.factory = AdminFactory(self.site, gateway.reactor, gateway.turns)
         self._ports: list[Any] = []
         self._tls: Certificates | None = None
         self._stopped = False

@@ -1,12 +1,26 @@
 """Long work in slices: after each, everybody else has their turn of the loop.  What has none is done in a thread."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThreadPool
 from twisted.python.failure import Failure
+
+
+class Worker(Protocol):
+    """Has something to do in a turn of the loop that others share."""
+
+    def turn(self) -> None:
+        """Do a bounded piece of it."""
+
+
+class Queue(Protocol):
+    """Workers that share a slice of each turn of the loop: clients of the node, HTTP connections."""
+
+    def add(self, client: Worker, *, is_short: bool) -> None:
+        """Let a worker have its turn, behind those that wait already; long ones do not hold short ones up."""
 
 
 def next_turn(reactor: Any) -> "Deferred[None]":

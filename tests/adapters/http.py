@@ -9,6 +9,7 @@ Twisted's channel as if they had come from an address that the test chooses.
 
 import io
 import json
+from collections import deque
 from http.client import HTTPResponse
 from typing import Any, NamedTuple, cast
 
@@ -19,10 +20,31 @@ from twisted.web.server import Site as HttpSite
 
 from disqued.web.server import AdminServer
 from disqued.web.site import Site
+from disqued.web.turns import Worker
 from tests.adapters.inprocess import Running, wait_until
 
 LOCAL = ("127.0.0.1", 50_000)  #: who asks, unless a test says so
 HOST = "127.0.0.1:7780"
+
+
+class AtOnce:
+    """Gives every connection its turn at once, in the order they came: nothing is left to a later turn of the loop."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Worker] = deque()
+        self._is_at_work = False
+
+    def add(self, client: Worker, *, is_short: bool) -> None:
+        """Let it have its turn, behind those that wait already."""
+        self._waiting.append(client)
+        if self._is_at_work:
+            return
+        self._is_at_work = True
+        try:
+            while self._waiting:
+                self._waiting.popleft().turn()
+        finally:
+            self._is_at_work = False
 
 
 class Answer(NamedTuple):

@@ -38,7 +38,7 @@ from disqued.web.pages import render
 from disqued.web.routes import ROUTES, Route
 from disqued.web.server import AdminError, AdminServer
 from disqued.web.site import Site
-from tests.adapters.http import AdminClient, admin, read_answer
+from tests.adapters.http import AdminClient, AtOnce, admin, read_answer
 from tests.adapters.inprocess import Running, wait_until
 
 Launch = Callable[..., Running]
@@ -92,13 +92,13 @@ class Hall:
 @pytest.fixture
 def hall(launch: Launch) -> Hall:
     clock = Clock()
-    return Hall(AdminFactory(admin(launch()).site, clock), clock)
+    return Hall(AdminFactory(admin(launch()).site, clock, AtOnce()), clock)
 
 
 @pytest.fixture
 def guarded(launch: Launch) -> Hall:
     clock = Clock()
-    return Hall(AdminFactory(admin(launch("requirepass secret")).site, clock), clock)
+    return Hall(AdminFactory(admin(launch("requirepass secret")).site, clock, AtOnce()), clock)
 
 
 def problem_of(line: Line) -> tuple[int, str]:
@@ -175,7 +175,7 @@ async def test_a_request_that_adds_a_job_may_be_as_large_as_one(hall: Hall, targ
 
 @async_test
 async def test_the_limit_follows_the_largest_job(launch: Launch) -> None:
-    factory = AdminFactory(admin(launch("proto-max-bulk-len 1mb")).site, Clock())
+    factory = AdminFactory(admin(launch("proto-max-bulk-len 1mb")).site, Clock(), AtOnce())
     assert 4 * 2**20 // 3 <= factory.body_limit <= 4 * 2**20 // 3 + 2 * BODY_SLACK
 
 
@@ -194,7 +194,7 @@ async def test_strangers_send_little(guarded: Hall) -> None:
 async def test_bodies_share_the_budget_of_all_connections(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffers, "MINIMUM", 110_000)
     clock = Clock()
-    hall = Hall(AdminFactory(admin(launch("maxmemory 100kb")).site, clock), clock)
+    hall = Hall(AdminFactory(admin(launch("maxmemory 100kb")).site, clock, AtOnce()), clock)
     size = b"Content-Length: 200000\r\n\r\n"
     first, second = (hall.connect(ADD + size + b"x" * many) for many in (60_000, 90_000))
     assert hall.factory.budget.used == 150_000

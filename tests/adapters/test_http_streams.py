@@ -24,7 +24,7 @@ from disqued.web.http.bodies import CHECKED, LONG, PIECE, Body, JSONWriter, Kept
 from disqued.web.http.values import dump
 from disqued.web.views import queue_views
 from disqued.web.views.queue_views import PAGE_ROWS, QueueRow, View
-from tests.adapters.http import LOCAL, AdminClient, admin, read_answer
+from tests.adapters.http import LOCAL, AdminClient, AtOnce, admin, read_answer
 from tests.adapters.inprocess import Running, wait_until
 
 Launch = Callable[..., Running]
@@ -204,7 +204,7 @@ class Hall:
 def hall(launch: Launch) -> Hall:
     clock = Clock()
     client = admin(launch("maxmemory 1gb"))
-    return Hall(client, AdminFactory(client.site, clock), clock)
+    return Hall(client, AdminFactory(client.site, clock, AtOnce()), clock)
 
 
 ROUTES = (

@@ -140,6 +140,11 @@ class Daemon:
         return self.traffic.ending
 
     @property
+    def turns(self) -> Busy:
+        """Where clients with more to do than fits into a slice wait for their turns."""
+        return self.traffic.busy
+
+    @property
     def paused(self) -> bool:
         """True while nobody's commands run."""
         return self.traffic.paused
