@@ -38,7 +38,7 @@ from disqued.web.http.problems import Problem
 from disqued.web.pages.problem_pages import problem_reply
 from disqued.web.routes import ROUTES
 from disqued.web.site import Site
-from disqued.web.turns import Queue
+from disqued.web.turns import SharedTurns
 
 CONNECTIONS_MAX: Final = 500
 SHARE_MAX: Final = CONNECTIONS_MAX // 2  #: of them, from one IP address
@@ -615,7 +615,7 @@ class AdminFactory(HttpSite):
     requestFactory = AdminRequest
     protocol = AdminChannel  # type: ignore[assignment]  # Twisted means one that may also be HTTP/2
 
-    def __init__(self, admin: Site, reactor: Any, turns: Queue) -> None:
+    def __init__(self, admin: Site, reactor: Any, turns: SharedTurns) -> None:
         """`turns` gives each connection with input its turn."""
         super().__init__(Root(admin), requestFactory=AdminRequest, timeout=IDLE_S, reactor=reactor)
         self.admin = admin

@@ -15,7 +15,7 @@ from disqued.acl.attempts import Attempts
 from disqued.commands.host import Budget
 from disqued.config import Config
 from disqued.core.view import NodeView
-from disqued.web.turns import Queue
+from disqued.web.turns import SharedTurns
 
 #: Bytes of a body that are searched for a text.
 BODY_SEARCHED: Final = 1 << 16
@@ -82,7 +82,7 @@ class Gateway(Protocol):
         """True while the store's records are being read: commands are answered LOADING."""
 
     @property
-    def turns(self) -> Queue:
+    def turns(self) -> SharedTurns:
         """Where clients with more to do than fits into a slice wait for their turns."""
 
     @property

@@ -50,6 +50,7 @@ class AdminServer:
         config = gateway.config
         self._config = config
         self._reactor = gateway.reactor
+        self._turns = gateway.turns
         try:
             users = gateway.access
             access = Access(config, gateway.reactor, users.strangers_are_limited, users.admin_digest, users.attempts)
@@ -85,11 +86,11 @@ class AdminServer:
         """Compile the templates and write the OpenAPI document: whoever asks first would hold the loop with it."""
         templates = render.environment()
         for name in templates.list_templates():
-            await next_turn(self._reactor)
+            await next_turn(self._turns)
             if self._stopped:
                 return
             templates.get_template(name)
-        await next_turn(self._reactor)
+        await next_turn(self._turns)
         openapi.written()
 
     def _open_port(self, config: Config, address: str, adopt: Adopt) -> None:

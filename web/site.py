@@ -65,7 +65,7 @@ class Site:
         """Make an answer of a value, in slices; long values in it are encoded when they are sent."""
         body = Body(self.kept)
         try:
-            await JSONWriter(self.gateway.reactor, body).write(value)
+            await JSONWriter(self.gateway.turns, body).write(value)
         except BaseException:
             body.close()
             raise

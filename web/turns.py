@@ -1,31 +1,44 @@
-"""Long work in slices: after each, everybody else has their turn of the loop.  What has none is done in a thread."""
+"""Long work in slices, which take turns with the clients of the node.  What has no slices is done in a thread."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred, DeferredLock
-from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThreadPool
 from twisted.python.failure import Failure
 
 
-class Worker(Protocol):
+class TurnTaker(Protocol):
     """Has something to do in a turn of the loop that others share."""
 
     def turn(self) -> None:
         """Do a bounded piece of it."""
 
 
-class Queue(Protocol):
-    """Workers that share a slice of each turn of the loop: clients of the node, HTTP connections."""
+class SharedTurns(Protocol):
+    """What shares a slice of each turn of the loop: clients of the node, HTTP connections."""
 
-    def add(self, client: Worker, *, is_short: bool) -> None:
-        """Let a worker have its turn, behind those that wait already; long ones do not hold short ones up."""
+    def add(self, client: TurnTaker, *, is_short: bool) -> None:
+        """Give a turn, behind those that wait already; long work does not hold up short work."""
 
 
-def next_turn(reactor: Any) -> "Deferred[None]":
-    """Fires in the next turn of the loop."""
-    return deferLater(reactor, 0, lambda: None)
+class _Next:
+    """A coroutine that waits for its turn."""
+
+    def __init__(self) -> None:
+        self.came: Deferred[None] = Deferred()
+
+    def turn(self) -> None:
+        """Let it go on, unless it was cancelled."""
+        if not self.came.called:
+            self.came.callback(None)
+
+
+def next_turn(turns: SharedTurns) -> "Deferred[None]":
+    """Fires when it is its turn among all that share a slice of the loop, in the next turn of the loop or later."""
+    waiting = _Next()
+    turns.add(waiting, is_short=False)
+    return waiting.came
 
 
 class OneAtATime:

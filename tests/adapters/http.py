@@ -20,7 +20,7 @@ from twisted.web.server import Site as HttpSite
 
 from disqued.web.server import AdminServer
 from disqued.web.site import Site
-from disqued.web.turns import Worker
+from disqued.web.turns import TurnTaker
 from tests.adapters.inprocess import Running, wait_until
 
 LOCAL = ("127.0.0.1", 50_000)  #: who asks, unless a test says so
@@ -31,10 +31,10 @@ class AtOnce:
     """Gives every connection its turn at once, in the order they came: nothing is left to a later turn of the loop."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Worker] = deque()
+        self._waiting: deque[TurnTaker] = deque()
         self._is_at_work = False
 
-    def add(self, client: Worker, *, is_short: bool) -> None:
+    def add(self, client: TurnTaker, *, is_short: bool) -> None:
         """Let it have its turn, behind those that wait already."""
         self._waiting.append(client)
         if self._is_at_work:

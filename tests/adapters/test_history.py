@@ -14,6 +14,7 @@ from disqued.commands.table import find, parse
 from disqued.config import Config
 from disqued.core.node import Node
 from disqued.core.view import NodeView
+from disqued.net.loop.turns import Busy
 from disqued.testing.clock import Clock
 from disqued.web.views import history
 from disqued.web.views.history import History
@@ -35,11 +36,13 @@ class Bed:
     loading: bool = False
     node: Any = None
     view: Any = None
+    turns: Any = None
     history: Any = None
 
     def __attrs_post_init__(self) -> None:
         self.node = Node(b"a" * 40, self.clock, Random(1), maxmemory=1 << 40)
         self.view = NodeView(self.node)
+        self.turns = Busy(self.reactor)
         self.history = History(self)  # type: ignore[arg-type]
         self.history.start()
 

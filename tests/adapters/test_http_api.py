@@ -15,6 +15,7 @@ from disqued.commands.jobs import SHOWN
 from disqued.commands.table import every_command
 from disqued.core.model.ids import SHARERS
 from disqued.core.model.messages import VITALS, Greeting, Vitals
+from disqued.net.loop.turns import Busy
 from disqued.web.api import reads as api
 from disqued.web.api.commands_api import CHANGING, EXAMPLES, LOOKING, role_of
 from disqued.web.api.fields import COMMANDS, schema, words
@@ -27,6 +28,7 @@ from disqued.web.masking import MASK
 from disqued.web.routes import ROUTES
 from disqued.web.turns import next_turn
 from tests.adapters.http import AdminClient
+from tests.adapters.inprocess import wait_until
 
 Admin = Callable[..., AdminClient]
 UNKNOWN = "DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
@@ -291,7 +293,7 @@ async def test_secrets_among_the_settings_are_masked_for_everybody(admin: Admin)
 @ensureDeferred
 async def test_what_is_written_in_slices_is_the_same_json(value: Any) -> None:
     body = Body(Store())
-    await JSONWriter(reactor, body).write(value)
+    await JSONWriter(Busy(reactor), body).write(value)
     assert all_of(body) == dump(value)
 
 
@@ -305,7 +307,7 @@ async def test_no_turn_writes_much_more_than_a_slice(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(bodies, "next_turn", turn)
     body = Body(Store())
-    await JSONWriter(reactor, body).write({"jobs": [{"body": "x" * 1_000}] * 500})
+    await JSONWriter(Busy(reactor), body).write({"jobs": [{"body": "x" * 1_000}] * 500})
     assert turns[0] == pytest.approx(body.size / SLICE_BYTES, rel=0.1)
 
 
@@ -456,7 +458,7 @@ async def test_a_consumer_that_hangs_up_takes_no_job(admin: Admin) -> None:
     body = b'{"queues": ["mail"]}'
     waiting = client.begin("POST", "/api/commands/GETJOB", body=body, headers={"Content-Type": "application/json"})
     queues = client.running.daemon.node.state.queues.by_name
-    assert len(queues[b"mail"].waiters) == 1
+    await wait_until(lambda: b"mail" in queues and len(queues[b"mail"].waiters) == 1)
     waiting.hang_up()
     assert not queues[b"mail"].waiters
     await add(client)

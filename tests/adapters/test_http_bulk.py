@@ -273,7 +273,7 @@ async def test_until_its_copy_is_safe_a_job_is_not_acknowledged(admin: Admin, mo
     body = b'{"filter": {"queue": "mail"}, "to": "post", "dry_run": false, "token": null}'
     moving = client.begin("POST", "/api/bulk/move", body=body, headers={"Content-Type": "application/json"})
     for _ in range(20):
-        await next_turn(client.running.daemon.reactor)
+        await next_turn(client.running.daemon.turns)
     assert (len(copying), moving.ended) == (1, False)
     assert [job.id.decode() for job in jobs_of(client, b"mail")] == [job_id]
     copying[0].errback(CommandError("no"))

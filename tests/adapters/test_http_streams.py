@@ -17,6 +17,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
 
 from disqued.net.loop import buffers
+from disqued.net.loop.turns import Busy
 from disqued.web.channel import QUIET, READ_BYTES_S, READ_S, AdminFactory
 from disqued.web.gateway import SLICE_ROWS
 from disqued.web.http import bodies
@@ -45,7 +46,7 @@ def pieces(body: Body) -> list[bytes]:
 
 async def written(value: Any, store: Store | None = None) -> Body:
     body = Body(Store() if store is None else store)
-    await JSONWriter(reactor, body).write(value)
+    await JSONWriter(Busy(reactor), body).write(value)
     return body
 
 
@@ -286,7 +287,7 @@ async def test_pages_and_files_are_sent_whole_with_their_length(hall: Hall, targ
     while not _is_whole(asked.received):
         assert hall.factory.budget.used <= len(asked.received) + QUIET + 2 * PIECE + MIB
         asked.transport.read()
-        await bodies.next_turn(reactor)
+        await bodies.next_turn(Busy(reactor))
     assert read_answer(asked.received).status == (404 if "static" in target else 200)
 
 
@@ -302,7 +303,7 @@ async def test_a_head_has_no_body_and_http_1_0_no_chunks(hall: Hall, version: st
     job_id = (await hall.add(BINARY)).decode()
     asked = hall.ask(f"/api/show/{job_id}", "HEAD", version=version)
     await wait_until(lambda: b"\r\n\r\n" in asked.received)
-    await bodies.next_turn(reactor)
+    await bodies.next_turn(Busy(reactor))
     assert asked.received.endswith(b"\r\n\r\n")
     asked = hall.ask(f"/api/show/{job_id}", version="1.0")
     asked.transport.reads = True
@@ -406,7 +407,7 @@ async def test_a_page_of_very_many_queues_is_cut_in_slices(monkeypatch: pytest.M
     ordered = sorted(rows, key=key, reverse=largest_first)
     for page in (1, 2, 77, 200, 300):
         looked_at.append(0)
-        cut = await View("", sort, page).cut(rows, reactor)
+        cut = await View("", sort, page).cut(rows, Busy(reactor))
         shown = min(page, 200)
         assert cut.rows == ordered[(shown - 1) * PAGE_ROWS : shown * PAGE_ROWS]
         assert (cut.found, cut.page, cut.pages) == (20_000, shown, 200)
@@ -419,7 +420,7 @@ async def test_what_gathers_a_row_of_every_queue_is_done_for_one_request_at_a_ti
     async with hall.client.site.large_walk:
         asked = [hall.ask(target) for target in ("/queues", "/workers", "/metrics/per-queue", "/queues")]
         for _ in range(20):
-            await bodies.next_turn(reactor)
+            await bodies.next_turn(Busy(reactor))
         assert [one.received for one in asked] == [b""] * 4
         asked[0].transport.loseConnection()
     for one in asked[1:]:

@@ -9,6 +9,7 @@ from twisted.internet.testing import MemoryReactorClock
 from disqued.core.model.job import ACTIVE, QUEUED
 from disqued.core.recovery import Recovery
 from disqued.core.view import NodeView
+from disqued.net.loop.turns import Busy
 from disqued.testing.clock import WALL_MS
 from disqued.web.gateway import Gateway
 from disqued.web.views.job_views import ROWS_MAX, Found, Moment, Search, search, timeline, why_not_running
@@ -144,6 +145,7 @@ class OneNode:
     def __init__(self, server: Server) -> None:
         self.view = NodeView(server.node)
         self.reactor = MemoryReactorClock()
+        self.turns = Busy(self.reactor)
 
 
 def search_all(server: Server, wanted: Search) -> tuple[list[int], set[bytes]]:

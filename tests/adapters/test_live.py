@@ -7,6 +7,7 @@ from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
 from disqued.core.view import NodeView
+from disqued.net.loop.turns import Busy
 from disqued.web.http.exchange import Role
 from disqued.web.http.problems import Problem
 from disqued.web.views import live
@@ -42,6 +43,7 @@ class _Gateway:
 
     def __init__(self) -> None:
         self.reactor = Clock()
+        self.turns = Busy(self.reactor)
         self.view: NodeView
 
 

@@ -166,7 +166,7 @@ class Run:
             self.matched += len(found)
             if found:
                 await act(self, found)
-            await next_turn(self.site.gateway.reactor)
+            await next_turn(self.site.gateway.turns)
 
     def _jobs(self) -> Iterator[Job]:
         """The jobs that are named, or every job of the node; a table is copied when the walk comes to it."""

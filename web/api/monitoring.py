@@ -87,6 +87,6 @@ async def _written(site: Site, series: Series) -> Reply:
         for at in range(0, len(column), NUMBERS):
             part = column[at : at + NUMBERS]
             texts.append(",".join(map(str, part) if number < _WHOLE else [f"{value:.6g}" for value in part]))
-            await next_turn(site.gateway.reactor)
+            await next_turn(site.gateway.turns)
         columns.append(f"[{','.join(texts)}]".encode("ascii"))
     return Reply(b"[" + b",".join(columns) + b"]", "application/json")

@@ -204,7 +204,7 @@ async def _scanned(site: Site, asked: Asked, name: str, words: Words, most: int)
         page += found
         if not cursor or len(page) >= left or not found:
             return cursor, page
-        await next_turn(site.gateway.reactor)
+        await next_turn(site.gateway.turns)
 
 
 async def _shown(site: Site, asked: Asked, found: list[Any]) -> list[dict[str, Any]]:
@@ -212,7 +212,7 @@ async def _shown(site: Site, asked: Asked, found: list[Any]) -> list[dict[str, A
     for number, job in enumerate(found, 1):
         items.append(shown_to(asked.visitor, by_name(job)))
         if number % SHOWN_PER_TURN == 0:
-            await next_turn(site.gateway.reactor)
+            await next_turn(site.gateway.turns)
     return items
 
 
@@ -224,7 +224,7 @@ async def _described(site: Site, asked: Asked, found: list[bytes]) -> list[dict[
         if values is not None:
             items.append(by_name(values))
         if number % ASKED_PER_TURN == 0:
-            await next_turn(site.gateway.reactor)
+            await next_turn(site.gateway.turns)
     return items
 
 

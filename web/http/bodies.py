@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from disqued.web.http.values import dump, key_text
-from disqued.web.turns import next_turn
+from disqued.web.turns import SharedTurns, next_turn
 
 PIECE: Final = 48 << 10  #: of a long value that is encoded at once, below a millisecond; divisible by 3
 LONG: Final = 16 << 10  #: a value with more is kept as it is until it is sent
@@ -45,13 +45,13 @@ class Kept:
         """True when nothing but answers refers to the bytes any more: the job has gone."""
         return sys.getrefcount(self.data) <= _REFERENCES
 
-    async def look(self, reactor: Any) -> None:
+    async def look(self, turns: SharedTurns) -> None:
         """Find out whether the bytes are UTF-8, some of them in each turn."""
         decoder = codecs.getincrementaldecoder("utf-8")()
         try:
             for at in range(0, len(self.data), CHECKED):
                 if at:
-                    await next_turn(reactor)
+                    await next_turn(turns)
                 decoder.decode(self.data[at : at + CHECKED])
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
@@ -191,8 +191,8 @@ class Body:
 class JSONWriter:
     """Writes a value as JSON into a body, some of it in each turn of the loop; what is short is written at once."""
 
-    def __init__(self, reactor: Any, body: Body) -> None:
-        self._reactor = reactor
+    def __init__(self, turns: SharedTurns, body: Body) -> None:
+        self._turns = turns
         self._body = body
         self._texts: list[bytes] = []
         self._size = 0
@@ -207,7 +207,7 @@ class JSONWriter:
             self._flush()
             kept = self._body.add_long(value)
             if kept.is_text is None:
-                await kept.look(self._reactor)
+                await kept.look(self._turns)
         elif isinstance(value, Mapping) and _is_large(value):
             for number, (name, element) in enumerate(value.items()):
                 self._texts.append((b"," if number else b"{") + dump(key_text(name)) + b":")
@@ -227,7 +227,7 @@ class JSONWriter:
         self._size += len(text)
         if self._size >= SLICE_BYTES:
             self._flush()
-            await next_turn(self._reactor)
+            await next_turn(self._turns)
 
     def _flush(self) -> None:
         if self._texts:

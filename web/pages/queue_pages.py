@@ -50,7 +50,7 @@ async def queues(site: Site, asked: Asked) -> tuple[str, Values]:
     """A table of queues."""
     view = view_of(asked)
     async with site.large_walk:
-        cut = await view.cut(await walk(site.gateway, site.live.rates), site.gateway.reactor)
+        cut = await view.cut(await walk(site.gateway, site.live.rates), site.gateway.turns)
     return "queues.html", {**queues_values(view, cut), "add": actions.add_job(None)}
 
 

@@ -51,7 +51,7 @@ async def draw(site: Site, watched: Watched, rows: list[QueueRow]) -> dict[str, 
     at = site.gateway.view.wall() / 1_000
     point: list[Any] = []
     if watched.page == "queues":
-        values = queue_pages.queues_values(watched.view, await watched.view.cut(rows, site.gateway.reactor))
+        values = queue_pages.queues_values(watched.view, await watched.view.cut(rows, site.gateway.turns))
         parts = {"queue-rows": "_queue_rows.html"}
     elif watched.page == "queue":
         values = queue_pages.queue_values(site, watched.queue, reader)

@@ -122,7 +122,7 @@ class History:
                 self._end_walk(walk, node)
                 return
             walk.serial = queues[-1].serial + 1
-            await next_turn(self._gateway.reactor)
+            await next_turn(self._gateway.turns)
 
     def _end_walk(self, walk: _Walk, node: NodeView) -> None:
         self._walk, self._has_walked = None, True

@@ -273,7 +273,7 @@ async def _in_queue(gateway: Gateway, wanted: Search) -> Found:
         at += passed
         if passed == len(units) < SLICE_ROWS:
             return Found(list(found.values()), at - wanted.cursor, 0)
-        await next_turn(gateway.reactor)
+        await next_turn(gateway.turns)
     return Found(list(found.values()), at - wanted.cursor, at)
 
 
@@ -293,7 +293,7 @@ async def _in_registry(gateway: Gateway, wanted: Search) -> Found:
             place, number = 0, number + 1
         if wanted.text or since >= SLICE_ROWS or not is_through:
             since = 0
-            await next_turn(gateway.reactor)
+            await next_turn(gateway.turns)
     return Found(list(found.values()), looked_at, place * TABLES + number if number < TABLES else 0)
 
 

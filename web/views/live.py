@@ -181,7 +181,7 @@ class Live:
         for listener in reading:
             if listener.watched not in drawn:
                 if drawn or rows:
-                    await next_turn(self._gateway.reactor)
+                    await next_turn(self._gateway.turns)
                 drawn[listener.watched] = await listener.draw(listener.watched, rows)
             if not listener.ended.called:
                 listener.send(drawn[listener.watched])

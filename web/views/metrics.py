@@ -100,7 +100,7 @@ class Metrics:
                 for at in range(0, len(samples), LINES):
                     lines = [f"{sample}{{{row[0]}}} {row[place]}\n" for row in samples[at : at + LINES]]
                     texts.append("".join(lines).encode("utf-8", "backslashreplace"))
-                    await next_turn(self._gateway.reactor)
+                    await next_turn(self._gateway.turns)
         return _ended(texts, media), media
 
     # Looking.
@@ -152,7 +152,7 @@ class Metrics:
         while queues := self._gateway.view.queues_from(serial, LOOKED_AT):
             yield queues
             serial = queues[-1].serial + 1
-            await next_turn(self._gateway.reactor)
+            await next_turn(self._gateway.turns)
 
     # Writing.
 
@@ -161,7 +161,7 @@ class Metrics:
         texts: list[bytes] = []
         for piece in _pieces(found):
             texts.append(_text(encode, piece))
-            await next_turn(self._gateway.reactor)
+            await next_turn(self._gateway.turns)
         return _ended(texts, media), media
 
 

@@ -18,7 +18,7 @@ import attrs
 from disqued.core.model.queues import PAUSE_NAMES, Queue
 from disqued.core.view import NodeView
 from disqued.web.gateway import SLICE_ROWS, Gateway
-from disqued.web.turns import next_turn
+from disqued.web.turns import SharedTurns, next_turn
 from disqued.web.views.history import History, oldest_of
 
 PAGE_ROWS: Final = 100  #: queues on a page
@@ -133,13 +133,13 @@ class View:
     sort: str = "name"  #: a key of SORTS
     page: int = 1
 
-    async def cut(self, rows: list[QueueRow], reactor: Any) -> "Cut":
+    async def cut(self, rows: list[QueueRow], turns: SharedTurns) -> "Cut":
         """Find, sort and cut; SLICE_ROWS are looked at in a turn of the loop."""
         key, largest_first = SORTS[self.sort]
         runs: list[list[QueueRow]] = []
         for at in range(0, len(rows), SLICE_ROWS):
             if at:
-                await next_turn(reactor)
+                await next_turn(turns)
             run = [row for row in rows[at : at + SLICE_ROWS] if self._lets_through(row)]
             run.sort(key=key, reverse=largest_first)
             runs.append(run)
@@ -150,7 +150,7 @@ class View:
         before = (page - 1) * PAGE_ROWS
         while before:
             if len(runs) > 1:
-                await next_turn(reactor)
+                await next_turn(turns)
             passed = min(before, SLICE_ROWS)
             deque(islice(in_order, passed), maxlen=0)
             before -= passed
@@ -184,7 +184,7 @@ async def walk(gateway: Gateway, rates: Rates) -> list[QueueRow]:
             rates.keep(serials)
             return rows
         serial = queues[-1].serial + 1
-        await next_turn(gateway.reactor)
+        await next_turn(gateway.turns)
 
 
 def first_of(node: NodeView, name: bytes, count: int) -> Iterator[Any]:

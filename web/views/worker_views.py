@@ -64,7 +64,7 @@ class WorkerView:
             everyone, found = found, []
             for at in range(0, len(everyone), SLICE_ROWS):
                 if at:
-                    await next_turn(gateway.reactor)
+                    await next_turn(gateway.turns)
                 found += filter(self._lets_through, everyone[at : at + SLICE_ROWS])
         pages = max(1, -(-len(found) // PAGE_ROWS))
         page = min(max(1, self.page), pages)
