@@ -18,6 +18,7 @@
     blocked   12 clients that wait for a job and send small commands meanwhile, as fast as they are taken
     peeks     200 clients that each ask for a job of 10 MiB and read nothing
     pipelines 200 clients that each send small commands as fast as they are taken, and read the replies
+    requests  200 clients that each send pipelines over HTTP as fast as they are taken, and read the answers
     leases    30 000 groups whose leases of one event end together
     groups    QINFO of a queue with 100 000 groups, again and again
     pending   RQ.INSPECT PENDING of a list of which consumers have 100 000 elements
@@ -253,13 +254,13 @@ def large(ports: Ports, end: Event, pipe: Pipe) -> None:
     pipe.send(f"{moved} bodies of 64 MiB went in and out")
 
 
-def _offer(ports: Ports, end: Event, pipe: Pipe, requests: Iterable[tuple[bytes, bytes]], *, reads: bool) -> None:
+def _offer(port: int, end: Event, pipe: Pipe, requests: Iterable[tuple[bytes, bytes]], *, reads: bool) -> None:
     """Send each client's request, then something again and again, as far as the node takes it; then tell of it."""
     selector = selectors.DefaultSelector()
     sent = ended = 0
     left: dict[socket.socket, tuple[memoryview, bytes]] = {}
     for first, again in requests:
-        made = socket.create_connection((HOST, ports.resp), 10.0)
+        made = socket.create_connection((HOST, port), 10.0)
         made.setblocking(False)
         left[made] = memoryview(first), again
         selector.register(made, selectors.EVENT_WRITE | (selectors.EVENT_READ if reads else 0))
@@ -290,31 +291,38 @@ def _offer(ports: Ports, end: Event, pipe: Pipe, requests: Iterable[tuple[bytes,
 def bodies(ports: Ports, end: Event, pipe: Pipe) -> None:
     """Send nearly all of a large body."""
     begun = b"*4\r\n$6\r\nADDJOB\r\n$4\r\nlate\r\n$200000000\r\n" + b"x" * 190_000_000
-    _offer(ports, end, pipe, [(begun, b"")] * GREEDY, reads=False)
+    _offer(ports.resp, end, pipe, [(begun, b"")] * GREEDY, reads=False)
 
 
 def unfinished(ports: Ports, end: Event, pipe: Pipe) -> None:
     """Send nearly all words of a long command."""
     begun = b"*1000000\r\n$6\r\nACKJOB\r\n" + b"".join(b"$6\r\n%06d\r\n" % number for number in range(900_000))
-    _offer(ports, end, pipe, [(begun, b"")] * GREEDY, reads=False)
+    _offer(ports.resp, end, pipe, [(begun, b"")] * GREEDY, reads=False)
 
 
 def blocked(ports: Ports, end: Event, pipe: Pipe) -> None:
     """Wait for a job that never comes, and go on sending."""
     begun = words(b"GETJOB", b"FROM", b"never")
-    _offer(ports, end, pipe, [(begun, b"*1\r\n$4\r\nPING\r\n" * 10_000)] * GREEDY, reads=False)
+    _offer(ports.resp, end, pipe, [(begun, b"*1\r\n$4\r\nPING\r\n" * 10_000)] * GREEDY, reads=False)
 
 
 def peeks(ports: Ports, end: Event, pipe: Pipe) -> None:
     """Ask for a large job, and read nothing."""
     with Connection(ports.resp) as connection:
         connection.call(b"ADDJOB", b"large", b"x" * (10 * MEBIBYTE), b"0")
-    _offer(ports, end, pipe, [(words(b"QPEEK", b"large", b"1"), b"")] * CROWD, reads=False)
+    _offer(ports.resp, end, pipe, [(words(b"QPEEK", b"large", b"1"), b"")] * CROWD, reads=False)
 
 
 def pipelines(ports: Ports, end: Event, pipe: Pipe) -> None:
     """Send small commands without a pause."""
-    _offer(ports, end, pipe, [(words(b"PING"), words(b"QLEN", b"pipelines") * 2_000)] * CROWD, reads=True)
+    _offer(ports.resp, end, pipe, [(words(b"PING"), words(b"QLEN", b"pipelines") * 2_000)] * CROWD, reads=True)
+
+
+def requests(ports: Ports, end: Event, pipe: Pipe) -> None:
+    """Send pipelines over HTTP without a pause: for a page, for what is not there, and with a wrong token."""
+    kinds = (b"GET / HTTP/1.1\r\n", b"GET /nix HTTP/1.1\r\n", b"GET /api/info HTTP/1.1\r\nAuthorization: Bearer no\r\n")
+    pipeline = b"".join(kind + b"Host: localhost\r\n\r\n" for kind in kinds) * 300
+    _offer(ports.http, end, pipe, [(pipeline, pipeline)] * CROWD, reads=True)
 
 
 def soak(ports: Ports, end: Event, pipe: Pipe) -> None:
@@ -425,6 +433,7 @@ BURDENS: Final = (
     Burden("blocked", blocked, SMALL),
     Burden("peeks", peeks, SMALL),
     Burden("pipelines", pipelines, SMALL),
+    Burden("requests", requests, SMALL),
     Burden("leases", leases),
     Burden("groups", _asker(_fill_groups, b"QINFO", b"groups")),
     Burden("pending", _asker(_fill_pending, b"RQ.INSPECT", b"pending", b"PENDING", b"-1", b"1")),
