@@ -55,6 +55,7 @@ from disqued.net.loop.rounds import Rounds
 from disqued.net.loop.transport import EagerServer
 from disqued.net.process import daemon
 from disqued.persistence.eventlog import log as eventlog
+from disqued.testing.arguments import ExactParser
 from disqued.testing.clock import WALL_MS
 
 
@@ -318,6 +319,7 @@ def _instructions(turns: Turns) -> int:
 
 def main() -> int:
     """Print the counts as rows of the table."""
+    ExactParser(prog="python -m benchmarks.work", description="Work a command, counted.").parse_args()
     if compiled := compiled_modules():
         print(f"these modules are compiled, and cannot be counted: {', '.join(compiled)}", file=sys.stderr)
         return 2

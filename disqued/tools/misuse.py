@@ -7,7 +7,7 @@
 One line each.  `disqued` and `disqued-spark` share it, at every level of their verbs; `Words` is the group for that.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import click
@@ -84,15 +84,30 @@ def _context(root: click.Command, program: str, words: Sequence[str]) -> click.C
 
 def _unknown_option(name: str, context: click.Context, words: Sequence[str]) -> str:
     group = context.command
+    verbs: dict[str, list[str]] = {}
     if isinstance(group, click.Group):
-        having = [verb for verb in group.list_commands(context) if name in _options_of(group, context, verb)]
-        if having:
-            verb = next((word for word in words if word in having), having[0])
+        verbs = {verb: _options_of(group, context, verb) for verb in group.list_commands(context)}
+        if verb := _having(verbs, name, words):
             return f"the option {name} stands behind the verb: {context.command_path} {verb} {name}"
     if name == "-h":
         return NO_HELP_LETTER
     names = _options(context)
-    return f"there is no option '{name}'; {_choice('options', names, context, name)}"
+    said = f"there is no option '{name}'; "
+    if not verbs or near(name.lstrip("-"), [each.lstrip("-") for each in names]):
+        return said + _choice("options", names, context, name)
+    below = {each.lstrip("-"): each for options in verbs.values() for each in options}
+    for meant in near(name.lstrip("-"), below):
+        option = below[meant]
+        where = f"{context.command_path} {_having(verbs, option, words)} {option}"
+        return f"{said}did you mean {option}? it stands behind the verb: {where}"
+    kind = f"{group.kind}s" if isinstance(group, Words) else "verbs"
+    return f"{said}{_choice('options', names, context)}; {_choice(kind, list(verbs), context)}"
+
+
+def _having(verbs: Mapping[str, Sequence[str]], option: str, words: Sequence[str]) -> str:
+    """Return the verb among the words that has an option, else the first one that has it, else nothing."""
+    having = [verb for verb, options in verbs.items() if option in options]
+    return next((word for word in words if word in having), having[0] if having else "")
 
 
 def _options_of(group: click.Group, context: click.Context, verb: str) -> list[str]:

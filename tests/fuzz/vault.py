@@ -39,7 +39,7 @@ class Vault:
     def run(self, *words: bytes) -> Any:
         """Run a command as somebody within the process, who may do everything.  Raises CommandError."""
         outcome: list[Any] = []
-        self.node.daemon.call(words, address="within").addBoth(outcome.append)
+        self.node.daemon.clients.call(words, address="within").addBoth(outcome.append)
         self.node.turn()
         if hasattr(outcome[0], "raiseException"):
             outcome[0].raiseException()

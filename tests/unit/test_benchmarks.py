@@ -13,7 +13,7 @@ from typing import Any
 import hiredis
 import pytest
 
-from benchmarks import burdens, growth, pauses, plots, profile
+from benchmarks import burdens, growth, pauses, plots, profile, work
 from benchmarks.__main__ import MEASURES, NAMES, OPTIONAL, read_options, take
 from benchmarks.blast import Refused, blast
 from benchmarks.figures import Goal, Row, Spread, amount, as_json, conclude, describe, percentile, ratios, spread, told
@@ -505,6 +505,14 @@ def test_what_is_no_time_and_no_burden_is_refused(words: list[str], monkeypatch:
     with pytest.raises(SystemExit) as ended:
         burdens.main()
     assert ended.value.code == 2
+
+
+def test_the_count_of_work_has_no_options(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["work", "--anything"])
+    with pytest.raises(SystemExit) as ended:
+        work.main()
+    assert ended.value.code == 2
+    assert "--anything" in capsys.readouterr().err
 
 
 def test_the_figures_of_a_burden_are_told_and_a_burden_that_fails_is_no_figure() -> None:

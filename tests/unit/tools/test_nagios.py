@@ -139,7 +139,15 @@ NO_RANGE = "Invalid value for '-w' / '--warning': 'x' is no range; allowed are 1
             "there is no option '--prot'; did you mean --port? disqued check node --help names all options",
         ),
         ("node --port", "Option '--port' requires an argument; disqued check node --help names all options"),
-        ("--nosuch", "there is no option '--nosuch'; options are --help"),
+        ("--nosuch", "there is no option '--nosuch'; options are --help; checks are aof, cluster, node, queue"),
+        (
+            "--por 1",
+            "there is no option '--por'; did you mean --port? it stands behind the verb: disqued check aof --port",
+        ),
+        (
+            "--por 1 node",
+            "there is no option '--por'; did you mean --port? it stands behind the verb: disqued check node --port",
+        ),
         ("queue", "Missing argument 'QUEUE'; disqued check queue --help names all options"),
         (
             "queue ''",

@@ -101,6 +101,8 @@ WRONG_LINES = {
     "cluster crate": "there is no verb 'crate'; did you mean create? verbs are add, create, drain, status",
     "cluster help create": "the help is disqued cluster --help",
     "cluster -p 1 status": "the option -p stands behind the verb: disqued cluster status -p",
+    "cluster --nope": "there is no option '--nope'; options are --help; verbs are add, create, drain, status",
+    "cluster --por 1 status": "did you mean --port? it stands behind the verb: disqued cluster status --port",
     "cluster status --nope": "there is no option '--nope'; disqued cluster status --help names all options",
     "cli -p 1 --port": "Option '--port' requires an argument; disqued cli --help names all options",
     "cli -p x": "'x' is not a whole number; disqued cli --help names all options",
