@@ -393,7 +393,7 @@ MUTANTS: tuple[Mutant, ...] = (
         Sharing, "on_willqueue", "elif self._queueing.is_leased(job):", "elif False:",
     ),
     _mutant(
-        "the timer goes on when others have the job", SLOW,
+        "the timer goes on when others have the job", BUSY,
         Sharing, "_put_off", "if job.state == ACTIVE and job.options.retry_ms:", "if False:",
     ),
     _mutant(
