@@ -7,7 +7,7 @@ A task is a work job of which only the body is shown; a process is one that some
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -53,9 +53,11 @@ DEFAULT_TTL_S = 86_400
 ADDED_TIMEOUT_MS = 5_000  #: how long WQ.ENQUEUE waits for copies on other nodes
 LISTED_PER_PART = 1_000  #: queues or processes looked at in one step, some milliseconds' work
 PROCESSES_MAX = 10_000  #: in one reply
+UNIQUE_MAX: Final = 64 << 20  #: bytes of the tasks of one command with UNIQUE; more take too long to compare
 
 _ONCE = "With RETRY set to 0 please explicitly set REPLICATE to 1: a task that runs at most once is in one place"
 _DELAY = "The specified DELAY is greater than TTL. Task refused since it would never be taken"
+_TOO_LARGE = f"the tasks are too large for UNIQUE: {UNIQUE_MAX} bytes together are allowed"
 _BAD_ATTEMPT = "a process is <job id>:<attempt>, or the id of a job alone"
 _ATTEMPT_MAX = 2**32
 
@@ -95,7 +97,7 @@ _COUNT = Kind(
     flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
     reply=array(status("job id"), "ids of the jobs, in the order of the tasks"),
     cost="O(log N) per task",
-    errors=(_ONCE, _DELAY, NotReplicated, QueuePaused, DuplicateTask),
+    errors=(_ONCE, _DELAY, _TOO_LARGE, NotReplicated, QueuePaused, DuplicateTask),
     is_large=True,
 )
 @attrs.define
@@ -109,7 +111,7 @@ class WqEnqueue:
     """
 
     queue: bytes = positional("Queue to add to; it comes into being when it is first used.", QUEUE)
-    unique: bool = flag("UNIQUE", "Refuse tasks that are there already.")
+    unique: bool = flag("UNIQUE", "Refuse tasks that are there already; at most 64 MiB of tasks.")
     replicate: int | None = option(
         "REPLICATE", "Nodes that shall hold the tasks; as many as reachable, up to 3.", REPLICATE
     )
@@ -164,7 +166,9 @@ class WqEnqueue:
         return node.state.shared.options(self.ttl * 1_000, retry * 1_000, self.delay * 1_000, replicate)
 
     def _aliases(self, node: Node, client: Client) -> list[bytes]:
-        """What makes the tasks unique, in their order.  Raises DuplicateTask (DUPLICATE)."""
+        """What makes the tasks unique, in their order.  Raises DuplicateTask (DUPLICATE), CommandError."""
+        if sum(map(len, self.tasks)) > UNIQUE_MAX:
+            raise CommandError(_TOO_LARGE)
         anywhere = _looks_anywhere(node, client)
         aliases = list(map(unique_alias, self.tasks))
         for alias in aliases:

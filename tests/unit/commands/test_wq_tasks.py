@@ -84,6 +84,17 @@ def test_tasks_for_which_there_is_no_room_together_are_not_added_one_by_one() ->
 # UNIQUE.
 
 
+def test_unique_tasks_are_no_larger_together_than_can_be_compared_in_a_step(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("disqued.commands.tasks.UNIQUE_MAX", 10)
+    assert server("WQ.ENQUEUE", "q", "UNIQUE", "TASKS", "x" * 4, "y" * 6)
+    assert server.refusal("WQ.ENQUEUE", "q", "UNIQUE", "TASKS", "z" * 4, "y" * 7) == (
+        "ERR the tasks are too large for UNIQUE: 67108864 bytes together are allowed"
+    )
+    assert server("WQ.ENQUEUE", "q", "TASKS", "z" * 4, "y" * 7)
+
+
 def test_a_unique_task_is_there_once_and_its_job_is_named(server: Server) -> None:
     [job_id] = server("WQ.ENQUEUE", "q", "UNIQUE", "TASKS", "a")
     assert server.refusal("WQ.ENQUEUE", "q", "UNIQUE", "TASKS", "a") == f"DUPLICATE {job_id.decode()}"
