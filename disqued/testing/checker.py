@@ -34,7 +34,6 @@ Times are integer milliseconds of one clock, that of the observer.
 """
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any
 
 import attrs
 
@@ -266,8 +265,8 @@ class Checker(Ledger):
         """Take what must be so, and what says when a job was made; 0 = nobody knows."""
         super().__init__(made_at)
         self.rules = rules or Rules()
-        #: Called with a job that is delivered after an acknowledgement was heard, when, and by which node.
-        self.on_return: Callable[[Request, int, Any], None] = lambda request, at, node: None
+        #: Deliveries after an acknowledgement was heard: the job, when, and the node.
+        self.returned: list[tuple[Request, int, NodeName]] = []
         self._last_number: dict[tuple[Hashable, bytes, NodeName], int] = {}
         self._held: dict[bytes, Hashable] = {}  #: by live workers, as far as they know
 
@@ -288,7 +287,7 @@ class Checker(Ledger):
         request.last_delivery_at = at
         if request.acked_at is not None:
             request.again_after_ack += 1
-            self.on_return(request, at, node)
+            self.returned.append((request, at, node))
         self._check_return(request, at)
         if self.rules.on_time and at > request.asked_at + request.ttl_ms + LATE_MS:
             self.blame(f"on time: {shown(request)} is delivered at {at}")

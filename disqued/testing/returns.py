@@ -39,10 +39,8 @@ class Returns:
 
     def __init__(self, world: "World") -> None:
         self._world = world
-        self.counts: Counter[str] = Counter()
         self._times: list[int] = []  #: when the ways changed
         self._ways: list[tuple[Ways, Ways]] = []  #: from then on: on which a connection could be, and is
-        world.on_return = self._note
         self._look()
 
     def _look(self, _: object = None) -> None:
@@ -69,8 +67,10 @@ class Returns:
                 possible.add(way)
         return frozenset(possible), frozenset(linked)
 
-    def _note(self, request: "Request", at: int, node: int) -> None:
-        self.counts[self._kind(request, at, node)] += 1
+    @property
+    def counts(self) -> Counter[str]:
+        """How many deliveries there were of each kind."""
+        return Counter(self._kind(request, at, node) for request, at, node in self._world.returned)
 
     def _kind(self, request: "Request", at: int, node: int) -> str:
         assert request.acked_at is not None

@@ -14,7 +14,7 @@ and what was found.  The same seed and profile tell the same story: `trace` says
 Times are integer milliseconds.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import attrs
@@ -24,7 +24,7 @@ from disqued.core.model.memory import QUEUE_COST
 from disqued.core.model.peers import FAIL, PFAIL
 from disqued.core.model.queues import Queue
 from disqued.core.work.acks import ASKED_AT_ONCE
-from disqued.testing.checker import Checker, Request, Rules
+from disqued.testing.checker import Checker, NodeName, Request, Rules
 from disqued.testing.clients import Consumer, Load, Operator, Producer
 from disqued.testing.eventlog import SimEventLog
 from disqued.testing.events import Events, TimeStandsStill, generator
@@ -127,8 +127,8 @@ class World:
         self.jobs = 0  #: that were promised, over all ages
         self.deliveries = 0
         self.again_after_ack = 0  #: of these: when an acknowledgement had been heard
-        #: Called with each job of such a delivery, when it is, and with the number of the node.
-        self.on_return: Callable[[Request, int, int], None] = lambda request, at, node: None
+        #: Each job of such a delivery, when it was, and the number of the node.
+        self.returned: list[tuple[Request, int, NodeName]] = []
         self._consumers: list[Consumer] = []
         self._workers: list[LiveWorker] = []
         self._list_consumers: list[ListConsumer] = []
@@ -206,7 +206,7 @@ class World:
     def _live(self) -> None:
         self.ages += 1
         self.checker = Checker(self.profile.rules, self._made_at)
-        self.checker.on_return = self.on_return
+        self.checker.returned = self.returned
         self._logs = self._new_logs()
         self._be_safe()
         self._heal()

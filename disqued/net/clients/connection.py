@@ -78,7 +78,7 @@ def _is_quick(data: bytes) -> bool:
     return entry is not None and bool(entry.flags & Flag.FAST)
 
 
-class Home(Protocol):
+class ClientHome(Protocol):
     """What connections need of the registry that they belong to (`client_registry.Clients`)."""
 
     config: Config
@@ -100,7 +100,7 @@ class Home(Protocol):
 class ClientConnection(Listener):
     """One client; a `Session` to the commands, a protocol and a push producer to its transport."""
 
-    def __init__(self, home: Home, session_id: int) -> None:
+    def __init__(self, home: ClientHome, session_id: int) -> None:
         self.transport: Any = None
         self.id = session_id
         self.address = ""  #: ``ip:port`` of the other end; it is told of after the connection is lost, too
