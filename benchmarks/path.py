@@ -33,6 +33,7 @@ import attrs
 from benchmarks.profile import SUBJECTS, Bed, Subject
 from disqued.net.loop.reactor import EpollReactor
 from disqued.net.loop.transport import EagerServer
+from disqued.testing.arguments import ExactParser
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("disqued", "persistence", "pipeline", "web", "twisted")  #: folders at the top that hold product code
@@ -137,6 +138,7 @@ def _product_file(name: str) -> str:
 
 def main() -> None:
     """Print the figures."""
+    ExactParser(prog="python -m benchmarks.path", description="The path of a command through the product.").parse_args()
     for name, subject in SUBJECTS.items():
         path = measure(subject)
         print(f"{name.upper()}: {path.calls} calls, {path.files} files, {path.changes} changes of file")

@@ -288,9 +288,12 @@ class SqliteStore:
             raise StoreError("a database is compacted while it is in use")
         if self._rewrites.under_way:
             raise StoreError("the database is being compacted already")
+        has_failed = self._failure is not None or self._writer.log.failure is not None
+        if has_failed:
+            self._writer.check_place()
         self._rewrites.begin()
         self._upkeep.begin(self._history_ms)
-        if self._failure is not None or self._writer.log.failure is not None:
+        if has_failed:
             self._write_anew(records)
             return
         compaction = Compaction(

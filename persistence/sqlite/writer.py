@@ -238,11 +238,16 @@ class Writer:
             raise
         self._look()
 
-    def _begin_again(self) -> None:
-        """Make a new database where files of this one were taken away.  Raises StoreFailed."""
+    def check_place(self) -> None:
+        """Raise StoreFailed where another file lies in place of the database, which a new one must not overwrite."""
         path = self._path
         if path.exists() and not self.log.is_own(path):
             raise StoreFailed(f"{path} is not the file that was in use, or was cut off: move it away first")
+
+    def _begin_again(self) -> None:
+        """Make a new database where files of this one were taken away.  Raises StoreFailed."""
+        self.check_place()
+        path = self._path
         fsync, why = self.log.fsync, self.log.failure
         self.abandon()
         try:

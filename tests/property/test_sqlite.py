@@ -680,6 +680,27 @@ def test_a_database_that_failed_is_good_again_when_it_is_compacted(failed: Store
     assert sorted(bodies(tmp_path)) == sorted([*expected, b"meanwhile"])
 
 
+def test_a_database_in_place_of_its_own_is_not_overwritten_and_the_answer_says_so(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    store.put(added(1, b"old"))
+    path = tmp_path / NAME
+    shutil.copyfile(path, tmp_path / "copy")
+    (tmp_path / "copy").replace(path)
+    with pytest.raises(StoreFailed, match="was replaced while it was in use"):
+        store.look()
+    foreign = path.read_bytes()
+    for _ in range(2):
+        with pytest.raises(StoreError, match="is not the file that was in use, .*: move it away first"):
+            store.compact(iter([added(1, b"old")]))
+        assert not store.status()["aof_rewrite_in_progress"]
+    assert path.read_bytes() == foreign
+    path.rename(tmp_path / "moved")
+    store.compact_now([added(1, b"old")])
+    store.put(added(2, b"new"))
+    store.end()
+    assert bodies(tmp_path) == [b"old", b"new"]
+
+
 def test_a_compaction_that_fails_leaves_the_failure(
     failed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
