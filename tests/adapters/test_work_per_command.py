@@ -250,5 +250,6 @@ def test_a_module_that_is_compiled_is_named(
     module = sys.modules[Node.__module__]
     monkeypatch.setattr(module, "__file__", "/lib/disqued/core/node.cpython-311-x86_64-linux-gnu.so")
     assert compiled_modules() == ["disqued.core.node"]
+    monkeypatch.setattr(sys, "argv", ["work"])
     assert work.main() == 2
     assert "disqued.core.node" in capsys.readouterr().err
