@@ -8,6 +8,7 @@
 
 A room imports only rooms below it (the contract "The rooms of net" in setup.cfg), and no two modules import each
 other.  Where an object calls back into a room above, it takes a protocol or a callable when it is made: a
-`ClientConnection` its `ClientHome`, a link its `Hub`, a command its `Host` (`commands/host.py`), `Rounds` its `Gatherer`.
+`ClientConnection` its `ClientHome`, a link its `Hub`, a command its `Host` (`commands/host.py`), `Rounds`
+its `Gatherer`.
 `process/daemon.py` shows in which order the parts are made.
 """

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from disqued.testing.checker import Request
+    from disqued.testing.checker import NodeName, Request
     from disqued.testing.world import World
 
 APART: Final = "apart"
@@ -72,7 +72,7 @@ class Returns:
         """How many deliveries there were of each kind."""
         return Counter(self._kind(request, at, node) for request, at, node in self._world.returned)
 
-    def _kind(self, request: "Request", at: int, node: int) -> str:
+    def _kind(self, request: "Request", at: int, node: "NodeName") -> str:
         assert request.acked_at is not None
         if self._arrival(request, at, node, linked=False) >= at:
             return APART
@@ -81,7 +81,7 @@ class Returns:
             return UNLINKED
         return CROSSING if at - arrival <= CLOSE_MS else LATE
 
-    def _arrival(self, request: "Request", until: int, node: int, *, linked: bool) -> int:
+    def _arrival(self, request: "Request", until: int, node: "NodeName", *, linked: bool) -> int:
         """When word could be at a node, at the earliest; `until` = not before that."""
         assert request.acked_at is not None
         known = {request.acked_on: request.acked_at}

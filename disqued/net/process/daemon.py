@@ -15,8 +15,8 @@ It makes its parts, each after those that it knows:
 
 Three calls go the other way, by closures: a message of another node ends a step of the turn, users look for their
 connections, and a password among the words of a command is hidden in crash reports.  A `ClientConnection` knows the
-daemon as `connection.ClientHome` alone, a command as `Host`, the admin side as `Gateway`: the parts are attributes, so that
-each is asked for what it does itself.
+daemon as `connection.ClientHome` alone, a command as `Host`, the admin side as `Gateway`: the parts are attributes, so
+that each is asked for what it does itself.
 
 Source: Disque, src/server.c, src/config.c.
 """
