@@ -81,7 +81,7 @@ class News(NamedTuple):
     queue: bytes
     kind: bytes  #: WORK ...
     content: int | bytes  #: a count, which is added up with others of its turn, or a text
-    audience: object = EVERYWHERE  #: EVERYWHERE, HERE_ALONE, or the one client that it is for
+    audience: Hashable = EVERYWHERE  #: EVERYWHERE, HERE_ALONE, or the one client that it is for
 
 
 class Outbox:
