@@ -31,6 +31,7 @@ from disqued.core.model.messages import (
 from disqued.core.model.peers import PEERS_MAX
 from disqued.wire.fields import BadMessage, Codec, cut, cut_id, ends_at, flag_of, need
 from disqued.wire.jobdump import SPAN_MAX_MS
+from disqued.wire.pieces import LARGE, Text, text_of
 
 SCOPE_MAX: Final = (1 << 16) - 1  #: bytes
 STAMPS_MAX: Final = 2 * PEERS_MAX  #: in a floor
@@ -226,17 +227,32 @@ def decode_take(data: bytes) -> Message:
     return (kind, queue, _group(data, at), number, count, lease_ms, strict)
 
 
-def encode_give(message: Message, now: int) -> bytes:
+def encode_give(message: Message, now: int) -> Text:
     """Write GIVE."""
     kind, number, scope, events = message
     parts = [_GIVE.pack(kind, number, len(scope), len(events)), scope]
     for job_id, body in events:
         parts += (_GIVEN.pack(len(job_id), len(body)), job_id, body)
-    return b"".join(parts)
+    return text_of(parts)
 
 
-def decode_give(data: bytes) -> Message:
-    """Read GIVE."""
+def place_in_give(data: bytes) -> tuple[int, int] | None:
+    """Find where the large body of a GIVE begins and ends, which begins so; None: there is none so far."""
+    if len(data) < _GIVE.size:
+        return None
+    length: int = _GIVE.unpack_from(data)[2]
+    at = _GIVE.size + length
+    while len(data) >= at + _GIVEN.size:
+        id_length, body_length = _GIVEN.unpack_from(data, at)
+        at += _GIVEN.size + id_length
+        if body_length > LARGE:
+            return at, at + body_length
+        at += body_length
+    return None
+
+
+def decode_give(data: bytes, apart: bytes | None = None) -> Message:
+    """Read GIVE; the first body that is large may have come apart (`place_in_give`)."""
     need(data, _GIVE.size)
     kind, number, length, count = _GIVE.unpack_from(data)
     _check_count(data, count, JOBS_PER_MESSAGE)
@@ -246,7 +262,12 @@ def decode_give(data: bytes) -> Message:
         need(data, at + _GIVEN.size)
         id_length, body_length = _GIVEN.unpack_from(data, at)
         job_id, at = cut_id(data, at + _GIVEN.size, id_length)
-        body, at = cut(data, at, body_length, body_length)
+        if apart is not None and body_length > LARGE:
+            body, apart = apart, None
+            if len(body) != body_length:
+                raise BadMessage(f"GIVE: a body of {len(body)} bytes; it says {body_length}")
+        else:
+            body, at = cut(data, at, body_length, body_length)
         events.append((job_id, body))
     ends_at(data, at)
     return (kind, number, scope, tuple(events))

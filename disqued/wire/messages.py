@@ -32,6 +32,7 @@ from disqued.core.model.messages import (
     EVENT,
     FAIL,
     FLUSH,
+    GIVE,
     GOTACK,
     GOTJOB,
     HANDOVER,
@@ -167,6 +168,8 @@ def place_of_body(data: bytes) -> tuple[int, int] | None:
     kind = data[0]
     if kind == REPLJOB:
         return place_in_copy(data, _COPY_START)
+    if kind == GIVE:
+        return logs.place_in_give(data)
     if kind not in _COPIES_START:
         return None
     at = _COPIES_START[kind]
@@ -189,6 +192,8 @@ def _decode_with_body(text: Any) -> Message:
             return (REPLJOB, decode_copy(data, _COPY_START, body), flag_of(data, 1))
         if kind == YOURJOBS:
             return _decode_yourjobs(data, body)
+        if kind == GIVE:
+            return logs.decode_give(data, body)
         return _decode_claimed(data, body)
     except BadRecord as error:
         raise BadMessage(f"{NAMES[kind]}: {error}") from error

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from disqued.commands import table
 from disqued.core.model.groups import new_job
-from disqued.core.model.messages import CLAIMED, REPLJOB, YOURJOBS, Greeting
+from disqued.core.model.messages import CLAIMED, GIVE, REPLJOB, YOURJOBS, Greeting
 from disqued.net.cluster.linkqueue import LinkQueue
 from disqued.wire.brief import encode_fetched2, encode_fetched3, encode_jobs
 from disqued.wire.fields import BadMessage
@@ -255,6 +255,25 @@ def test_a_large_job_behind_others_comes_as_an_object_too(before: int, around: A
     assert came[-1].body is text.parts[1]
 
 
+@pytest.mark.parametrize("before", [0, 1, 20])
+def test_a_large_event_behind_others_comes_as_an_object_too(before: int) -> None:
+    others = [(make_job(number).id, b"b" * 50_000) for number in range(1, before + 1)]
+    give = (GIVE, 7, b"scope", (*others, (large_job().id, BODY)))
+    frames, text, message = carried(give)
+    assert max(map(len, frames)) <= PIECE_BYTES + 100
+    assert isinstance(text, Pieces)
+    assert message == give == decode(whole(encode_message(give, 0)))
+    assert message[3][-1][1] is text.parts[1]
+
+
+def test_an_event_whose_body_is_not_as_long_as_its_sender_says_is_refused() -> None:
+    text = whole(encode_message((GIVE, 7, b"scope", ((large_job().id, BODY),)), 0))
+    place = place_of_body(text)
+    assert place is not None
+    with pytest.raises(BadMessage, match="a body of"):
+        decode(Pieces([text[: place[0]], text[place[0] : place[1] - 1], text[place[1] :]]))
+
+
 def test_a_sender_that_says_another_length_of_the_body_is_refused() -> None:
     text = whole(encode_message((REPLJOB, large_job(), False), 0))
     place = place_of_body(text)
@@ -267,6 +286,12 @@ def test_a_sender_that_says_another_length_of_the_body_is_refused() -> None:
 
 @given(st.binary(max_size=200))
 def test_to_look_for_a_body_never_fails_whatever_comes(data: bytes) -> None:
-    for begins in (b"", bytes((REPLJOB, 0)), bytes((YOURJOBS, 0, 3, 0)), bytes((CLAIMED, 0, 0, 0, 0, 3, 0))):
+    for begins in (
+        b"",
+        bytes((REPLJOB, 0)),
+        bytes((YOURJOBS, 0, 3, 0)),
+        bytes((CLAIMED, 0, 0, 0, 0, 3, 0)),
+        bytes((GIVE,)),
+    ):
         place_of_body(begins + data)
     place_in_copy(data)
