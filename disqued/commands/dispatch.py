@@ -1,7 +1,7 @@
 """Dispatch: the one way to run a command, for RESP, HTTP, the simulator and tests.
 
-    RESP   net/clients.py ----+
-    HTTP   net/callers.py ----+-- execute(session, args) --> Outcome --> reply bytes, or a value
+    RESP   ClientConnection --+
+    HTTP   Caller ------------+-- execute(session, args) --> Outcome --> reply bytes, or a value
     testing/server.py, tests -+        |
                                        |  find     the command in the table
                                        |  parse    its arguments: by its grammar, or from the parse cache

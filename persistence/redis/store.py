@@ -38,7 +38,7 @@ from disqued.persistence.redis.link import RedisConnection, RedisError
 from disqued.persistence.redis.reading import JobReader, Records, reply
 from disqued.persistence.redis.server import Server, explain
 from disqued.persistence.redis.waiters import Waiters
-from disqued.persistence.rewrites import Rewrites
+from disqued.persistence.rewrite_status import Rewrites
 
 WINDOW: Final = 1 << 20  #: bytes that are on their way at most, one batch more
 BATCHES_AHEAD: Final = 50  #: how many batches are searched at a time for what a full server can remove

@@ -34,7 +34,7 @@ from disqued.core.recovery import draw
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import IStore, StoreError, StoreFailed
 from disqued.persistence.lock import FileLock
-from disqued.persistence.rewrites import Rewrites
+from disqued.persistence.rewrite_status import Rewrites
 from disqued.persistence.sqlite.compaction import Compaction, Upkeep
 from disqued.persistence.sqlite.log import ALWAYS
 from disqued.persistence.sqlite.reading import DatabaseReader, check_database
