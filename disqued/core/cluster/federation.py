@@ -6,7 +6,7 @@ message.
 
     asks                                            gives
     nothing found   --NEEDJOBS(queue, n)-->         has some: brings them at once
-                    <--YOURJOBS(jobs)------         has none: remembers it (`wants`), and brings them when they come
+                    <--YOURJOBS(jobs)------         has none: remembers it (`demand`), and brings them when they come
     nobody waits    --NEEDJOBS(queue, 0)-->         forgets it
 
 Consumers that wait come before those that only look (NOHANG) and may come again, wherever they are: the latter ask by

@@ -1,4 +1,4 @@
-"""The events of a queue, and what each group of consumers made of them: data alone, changed by `logs`.
+"""The events of a queue, and what each group of consumers made of them: data alone, changed by `entries`.
 
 An event is kept until its time is over, and every group gets it.  What a group gets is a unit, (event, scope); the
 scope is the name of the group behind its epoch: ``0:mailers``.  A unit that nobody touched is no object.

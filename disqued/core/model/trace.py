@@ -1,4 +1,4 @@
-"""The trail: what happens to each job, for the event log that people and programs read.
+"""The event trace: what happens to each job, for the event log that people and programs read.
 
     a step --> trail.act(when, who), trail.add(job), trail.deliver(job, waited) ... --> lines, or notes of them
     the end of a step --> is there any news? --> whoever takes it away

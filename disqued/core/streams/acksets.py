@@ -1,4 +1,4 @@
-"""Facts: what holders of events tell each other, so that any of them can go on where another one was.
+"""Acknowledgement sets: the facts that holders of events share, so that any of them can take over.
 
 Who hands an event out tells the other holders of each delivery (DELIVERED) and each end (SETACK) when it happens, and
 all nodes where groups begin (BEGIN).  What cannot be told, for there is no link, is told when the link opens:

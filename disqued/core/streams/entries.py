@@ -1,4 +1,4 @@
-"""Logs: events that every group of consumers gets, and that stay until their time is over.
+"""Entries of streams: events that every consumer group gets, and that stay until their time is over.
 
     QADD --> event --delay, copies--> log --QGET g--> unit (event, g): in progress --QACK--> done, for g
                                        ^                 |
@@ -16,9 +16,9 @@ acknowledgement leaves no trace: who hears so may undo what it did.
 Who waits for a group is served when an event comes into the log and when a unit comes back, those that want an event
 first come first served.  Those that want to be told (QNOTIFY) are all told, as nothing is reserved for them.
 
-Of several nodes that hold an event one hands it out (`arbiters`).  The others hear of each delivery, each fact and
-each beginning, and keep them for the day on which it is theirs to hand out (`facts`).  Consumers on nodes that do not
-hold it get it from there (`readers`), and say there that they are done with it (`settling`).
+Of several nodes that hold an event one hands it out (`owners`).  The others hear of each delivery, each fact and
+each beginning, and keep them for the day on which it is theirs to hand out (`acksets`).  Consumers on nodes that do not
+hold it get it from there (`readers`), and say there that they are done with it (`reconciliation`).
 
 The journal hears of an event (JOB_ADDED), of each fact that a group is done (UNIT_DONE with its scope), of leases
 (UNIT_LEASED, whose word for the holder is the end of the lease on the wall clock, in milliseconds, and the id of the

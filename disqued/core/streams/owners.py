@@ -1,4 +1,4 @@
-"""Arbiters: which of the nodes that hold an event hands it out.
+"""Group owners: which of the holders of an event hands it out, its arbiter.
 
 All holders come to the same answer without asking each other, from who holds the event and who can be reached:
 
@@ -10,7 +10,7 @@ On the two sides of a partition the answers differ, and each side goes on with w
 once on each.  When the sides meet again the node that made it hands it out, as before, and hears what the others know.
 
 A node may be among the holders and hold nothing: it took no copy, or it lost its memory.  It says so when it is told
-something of the event (`facts`), and counts no more until it tells something of the event itself (`Event.absent`).
+something of the event (`acksets`), and counts no more until it tells something of the event itself (`Event.absent`).
 
 What a node finds in its store when it starts may be old, for others went on without it.  Events that others may hold
 too are handed out by nobody here until these have told what they know, or for `HEARD_MS`.

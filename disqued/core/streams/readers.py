@@ -8,7 +8,7 @@
     the consumer is gone meanwhile  --SETTLE(UNSEEN)-->                    it never had them
     nobody waits any more           --WANT(queue, group, no)--> all
 
-An event is leased by the node that hands it out (`arbiters`), for a consumer that asked, so that no two nodes give one
+An event is leased by the node that hands it out (`owners`), for a consumer that asked, so that no two nodes give one
 group the same event while they can hear each other, and nothing is fetched ahead.  A consumer waits for one answer at a
 time.  Who had some is asked first by the next one.  Consumers of the node that hands out come before others.
 

@@ -1,4 +1,4 @@
-"""Settling: what a consumer says of an event reaches the node that hands it out.
+"""Group reconciliation: what a consumer says of an event reaches the node that hands it out.
 
     this node hands it out          decided here, at once
     it is a copy here               --SETTLE(ids)--> the node that hands it out

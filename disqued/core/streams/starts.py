@@ -1,4 +1,4 @@
-"""Beginnings: where the groups of a log began, and up to where a log was flushed, here and on all nodes.
+"""Group starts: where the groups of a stream began, and up to where it was flushed, on all nodes.
 
     QGROUP START, FORGET    a group begins anew: its epoch is one more, and it wants nothing up to a floor
     QFLUSH                  all groups begin behind a floor, the horizon, and what is up to it is let go of

@@ -3,7 +3,7 @@
     a connection comes --> the default user needs no password? --yes--> it is `default`
                                    | no
                                    v
-                           a stranger: small limits, little time (`strangers`)
+                           a stranger: small limits, little time (`unauthenticated`)
                                    |  AUTH, HELLO AUTH
                                    v
                            its user; `limited` unless that one may do everything

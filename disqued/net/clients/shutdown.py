@@ -1,4 +1,4 @@
-"""The end of connections when the daemon stops: who sent more than was run is read from until its replies have arrived.
+"""On shutdown, keep reading a client until it has received its replies.
 
     close   of a socket with bytes that nobody has read, or that come later: the system drops what is on its way to
             the other end, and tells it that the connection was reset

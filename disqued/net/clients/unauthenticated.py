@@ -1,4 +1,4 @@
-"""Strangers: connections that have not said yet who they are, and how many of them, for how long, a node puts up with.
+"""Unauthenticated clients: how many of them a node accepts, and for how long.
 
     restrict --> [oldest, ..., newest] --AUTH--> a user's connection
                      |

@@ -1,4 +1,4 @@
-"""What the daemon does when the cluster is not what it was: links follow, nodes.conf follows, the log tells.
+"""When the cluster changes, links and nodes.conf follow, and the log says so.
 
 The core says that something has changed, and not what; what the log has to tell is found by comparing with what it told
 last.  nodes.conf is written apart, at most every `SAVE_PAUSE_S`.  Only that a node is new is written down before this

@@ -1,4 +1,4 @@
-"""What strangers make the log tell: the same thing once an hour, and so many lines in an hour at most.
+"""Rate limit for log lines that unauthenticated clients cause: each thing once an hour, and so many lines at most.
 
 Whoever can connect could fill the disk otherwise.  Times are seconds.
 """

@@ -1,4 +1,4 @@
-"""Leaving before the end: a node that is told to stop hands its jobs on first, where its settings want that.
+"""Drain on shutdown: where its settings say so, a node hands its jobs on before it stops.
 
     SIGTERM --cluster-leave-timeout > 0--> leaving, as after CLUSTER LEAVING yes; clients are served as before
                                               | nothing is lost by a stop any more

@@ -1,4 +1,4 @@
-"""Settings that a node starts with, and that should not stay so: what the log says of each at the start.
+"""Startup warnings about unsafe settings.
 
     a password that is found by trying, where others than this machine may try
     a secret on the command line, or in a file that every user of the machine may read
