@@ -23,8 +23,8 @@ from disqued.client.calls import Patience
 from disqued.client.commands import Lane
 from disqued.client.errors import NotTrusted, server_error
 from disqued.client.failures import Broken, NotSent
-from disqued.client.renewal import Renewed
 from disqued.client.ssl_context import BROKE_OFF, make_context, refusal, why_not
+from disqued.client.tls_renewal import Renewed
 
 #: Words of a fetch before those that say what it asks for: GETJOB TIMEOUT milliseconds.
 _FETCH_HEAD: Final = 3

@@ -21,9 +21,9 @@ from disqued.client.calls import Patience
 from disqued.client.commands import Seat
 from disqued.client.errors import NoWorker, ServerError, StaleWorker, server_error
 from disqued.client.failures import Broken, NotSent
-from disqued.client.renewal import Renewed
 from disqued.client.seats import take_a_seat
 from disqued.client.ssl_context import make_context, refusal
+from disqued.client.tls_renewal import Renewed
 
 _AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, OSError)
 

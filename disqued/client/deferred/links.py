@@ -18,8 +18,8 @@ from disqued.client.calls import Patience
 from disqued.client.commands import Lane
 from disqued.client.errors import NotTrusted
 from disqued.client.failures import NotSent
-from disqued.client.renewal import Renewed
 from disqued.client.tls import Tls
+from disqued.client.tls_renewal import Renewed
 
 if TYPE_CHECKING:
     from OpenSSL import SSL

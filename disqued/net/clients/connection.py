@@ -39,7 +39,7 @@ from disqued.commands.runnable import BLOCKED, Runnable
 from disqued.commands.table import Command, Flag
 from disqued.config import Config
 from disqued.errors import CommandError
-from disqued.net.clients import ends
+from disqued.net.clients import peer_addresses
 from disqued.net.clients.traffic import Traffic
 from disqued.net.clients.unauthenticated import Strangers
 from disqued.net.loop.buffers import STEP
@@ -183,17 +183,17 @@ class ClientConnection(Listener):
     @property
     def is_unix(self) -> bool:
         """True on a Unix socket."""
-        return ends.is_unix(self.transport)
+        return peer_addresses.is_unix(self.transport)
 
     @property
     def local_address(self) -> str:
         """The address that the client has connected to."""
-        return ends.own_end(self.transport)
+        return peer_addresses.own_end(self.transport)
 
     @property
     def certificate_name(self) -> str:
         """The common name in the client's certificate; empty for none."""
-        return ends.common_name(self.transport)
+        return peer_addresses.common_name(self.transport)
 
     @property
     def subscriptions(self) -> int:
@@ -294,7 +294,7 @@ class ClientConnection(Listener):
         self._wire = handle if handle is not None else getattr(getattr(transport, "transport", None), "handle", None)
         if self._wire is not None:
             self._wire.watcher = self
-        self.address = ends.other_end(self.transport)
+        self.address = peer_addresses.other_end(self.transport)
         self._home.connected(self)
         self.transport.registerProducer(self, streaming=True)
 
