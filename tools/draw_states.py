@@ -21,7 +21,7 @@ def diagram() -> str:
         f"{names[before]:<{width}} --> {names[after]:<{width}}  {cause}"
         for (before, after), cause in sorted(TRANSITIONS.items())
     ]
-    return "\n".join(["```text", *lines, "```"])
+    return "\n".join(["```", *lines, "```"])
 
 
 def shown(page: str) -> str:

@@ -62,7 +62,17 @@ def machine_code() -> set[str]:
         | {f"disqued/commands/{name}" for name in ("dispatch", "parse_cache", "runnable")}
         | {
             f"disqued/wire/{name}"
-            for name in ("brief", "eventlines", "fields", "frames", "jobdump", "logmessages", "messages", "requests")
+            for name in (
+                "brief",
+                "eventlines",
+                "fields",
+                "frames",
+                "jobdump",
+                "logmessages",
+                "messages",
+                "pieces",
+                "requests",
+            )
         }
         | {
             f"disqued/net/{name}"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disqued.core.model import queues
+from disqued.core.model import ordered
 from disqued.core.model.job import Job, Unit
 from disqued.core.model.ordered import OrderedUnits
 from tests.core_fixtures import make_job
@@ -59,7 +59,7 @@ def test_order_is_that_of_a_sorted_list(block: int, steps: list[tuple[int, str]]
     """With blocks so small that every way of splitting them is met."""
     pair = Pair()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queues, "BLOCK", block)
+        patch.setattr(ordered, "BLOCK", block)
         for order_key, step in steps:
             if step == "push":
                 pair.push(order_key, ties.randrange(100))
