@@ -25,7 +25,7 @@ class Custody:
         self.spans: dict[Unit, int] = {}
         #: Units that a worker of this node has; they return when it dies.
         self.bound: dict[Unit, Worker] = {}
-        #: Jobs that a worker of another node has, as far as this one was told; kept by `homes`.
+        #: Jobs that a worker of another node has, as far as this node knows; kept by `homes`.
         self.elsewhere: dict[Job, Home] = {}
         #: Jobs whose timers have ended, and the nodes that have yet to say whether they know better.
         self.asking: dict[Job, frozenset[bytes]] = {}

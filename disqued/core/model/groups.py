@@ -109,7 +109,7 @@ def raise_floor(floor: Floor, other: Floor) -> bool:
 class Event(Job):
     """A job of a log: every group of consumers gets it, and it stays until its time is over (see `groups`).
 
-    It is QUEUED while it is in its log, whoever has it or is done with it, and ACTIVE while its delay lasts.
+    It is QUEUED while it is in its log, and ACTIVE while its delay lasts; what groups make of it changes neither.
     """
 
     __slots__ = ("absent", "early", "elsewhere", "late", "log", "marks", "touched")
@@ -136,11 +136,11 @@ class Event(Job):
 
     @property
     def has_facts(self) -> bool:
-        """Tell whether any group is done with it."""
+        """Return whether any group is done with it."""
         return bool(self.marks or self.early)
 
     def is_done_for(self, scope: bytes) -> bool:
-        """Tell whether it is a fact that a group is done with it."""
+        """Return whether a group is certainly done with it."""
         return scope in self.early if self.log is None else self.log.is_marked(self, scope)
 
 
@@ -868,7 +868,7 @@ class Log:
     # Facts.
 
     def is_marked(self, event: Event, scope: bytes) -> bool:
-        """Tell whether it is a fact that a group is done with an event of this log."""
+        """Return whether a group is certainly done with an event of this log."""
         mark = self.marks.get(scope)
         return mark is not None and marks.has(event.marks, mark.number)
 
