@@ -36,7 +36,7 @@ from disqued.config import SETTINGS, Config, ConfigError, Setting, Status
 from disqued.core.model.clock import Clock
 from disqued.core.node import Node
 from disqued.net.cluster.identity import Identity, IdentityError
-from disqued.net.loop.certificates import CertificateError, Secured, certificates_of
+from disqued.net.loop.certificates import CertificateError, TlsListeners, certificates_of
 from disqued.net.loop.clock import SystemClock, use_monotonic_time
 from disqued.net.loop.endpoints import EndpointError, listen_at
 from disqued.net.loop.passed import PassedError, PassedSockets
@@ -44,7 +44,7 @@ from disqued.net.loop.socketfile import UnixPort
 from disqued.net.loop.transport import EagerPort
 from disqued.net.process import logformat
 from disqued.net.process.daemon import Daemon
-from disqued.net.process.drain import Farewell
+from disqued.net.process.drain import Drain
 from disqued.net.process.journald import is_journal, standard_error
 from disqued.net.process.notify import Supervision
 from disqued.net.process.pidfile import PidFile, PidFileError
@@ -52,7 +52,7 @@ from disqued.net.process.secrets import SecretError, read_password, read_secret,
 from disqued.net.process.startup_warnings import weak_settings
 from disqued.net.process.statistics import core_build
 from disqued.net.process.stopsignals import StopSignals
-from disqued.net.process.switching import STORE_FILE, StoreWord
+from disqued.net.process.switching import STORE_FILE, StoreMarker
 from disqued.persistence.eventlog.log import EventLog
 from disqued.persistence.interface import IStore, StoreError
 from disqued.persistence.plugins import UnknownStore, find_store, make_store
@@ -205,7 +205,7 @@ class Listener(Service):
         self._ports: list[Any] = []
         self._pidfile: PidFile | None = None
         self._asked_by = "a signal"  #: who wants the end; the daemon says so when it is the one
-        self._farewell = Farewell(daemon, supervision.goes_on)
+        self._farewell = Drain(daemon, supervision.goes_on)
         self._signals = StopSignals(reactor, self._hurry)
 
     def startService(self) -> None:
@@ -433,7 +433,7 @@ def _admin_of(config: Config, daemon: Daemon) -> "AdminServer | None":
         raise SystemExit(f"disqued: {error}") from None
 
 
-def _renew_page(admin: "AdminServer", tls: Secured) -> None:
+def _renew_page(admin: "AdminServer", tls: TlsListeners) -> None:
     """Read the certificate of the admin page again."""
     if admin.renew():
         tls.look(OF_PAGE)
@@ -451,7 +451,7 @@ def _first_store(config: Config, reactor: Any, clock: Clock) -> tuple[str, IStor
 
     That need not be the one that the configuration names by now: the daemon moves the jobs there once they are loaded.
     """
-    name, held = config.persistence, StoreWord(config.dir).read()
+    name, held = config.persistence, StoreMarker(config.dir).read()
     store = make_store(name, config, reactor, clock)
     if held is not None and held != name:
         if store.records:

@@ -98,7 +98,7 @@ class Loss:
 
 
 @attrs.define
-class Report:
+class CheckReport:
     """What was found."""
 
     kinds: Counter[int] = attrs.field(factory=Counter)  #: records by kind
@@ -159,7 +159,7 @@ class Examiner:
         advance: Callable[[int], object],
     ) -> None:  # fmt: skip
         """Take a journal; `keep` is given the bytes of each record that is whole, in turn, and `advance` their size."""
-        self.report = Report()
+        self.report = CheckReport()
         self._files = files
         self._segments = manifest.segments
         self._keep = keep
@@ -169,7 +169,7 @@ class Examiner:
         self._tail: Loss | None = None  #: the end of a segment, while nothing tells what stood there
         self._found = 0  #: records found in the segment at hand
 
-    def examine(self) -> Report:
+    def examine(self) -> CheckReport:
         """Read it all.  Raises OSError."""
         path = self._files.manifest_path
         for segment in self._segments:

@@ -95,7 +95,7 @@ class Disk:
             os.close(fd)
 
 
-class Watch:
+class FileWatch:
     """The files of a store that runs: each must stay the file that it was, and no shorter than it was.
 
     What is written to a file that was removed or replaced is lost with the process, and no write says so.

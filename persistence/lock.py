@@ -3,7 +3,7 @@
 import contextlib
 from pathlib import Path
 
-from disqued.persistence.disk import Disk, Watch
+from disqued.persistence.disk import Disk, FileWatch
 from disqued.persistence.interface import StoreFailed, StoreLocked
 
 
@@ -15,7 +15,7 @@ class FileLock:
         self.path = store.with_name(store.name + ".lock")
         self._disk = disk
         self._what = what
-        self._watch = Watch(disk)
+        self._watch = FileWatch(disk)
         self._fd: int | None = None
         self._is_new = False  #: there was no such file before
 

@@ -23,7 +23,7 @@ class FromThreads(Protocol):
         """Call something on the reactor's thread, soon."""
 
 
-class Worker:
+class WorkerThread:
     """One thread and what it has to do."""
 
     def __init__(self, reactor: FromThreads, name: str) -> None:

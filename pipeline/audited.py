@@ -23,7 +23,7 @@ from disqued.pipeline.jobs.audit import (
     to_open,
     to_time,
 )
-from disqued.pipeline.jobs.verdicts import FAULT, LOSS, SECOND_US, SEVERITY, Finding, Limits, Logs
+from disqued.pipeline.jobs.verdicts import FAULT, LOSS, SECOND_US, SEVERITY, AuditTolerance, EventLogs, Finding
 from disqued.wire.texts import shown
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _iso(us: int) -> str:
 
 
 def audited(
-    lines: "DataFrame", limits: Limits | None = None, say: Callable[[str], None] = lambda text: None
+    lines: "DataFrame", limits: AuditTolerance | None = None, say: Callable[[str], None] = lambda text: None
 ) -> Audited:
     """Audit the lines of all nodes that are events; `say` is told what is done meanwhile."""
     from pyspark.sql import Observation
@@ -117,7 +117,7 @@ def audited(
     number, told = doubtful.select(f.count(f.lit(1)), f.coalesce(f.sum("lines"), f.lit(0))).collect()[0]
     jobs = int(seen.get["jobs"])
     say(f"{jobs} jobs, {number} of them to be looked at closely")
-    limits = limits or Limits()
+    limits = limits or AuditTolerance()
     if told <= FEW:
         if number:
             found += judged_here(events, doubtful, logs, limits)
@@ -130,7 +130,7 @@ def audited(
     return Audited(rows, count, jobs, number, len(nodes), since_us, until_us, in_order, none)
 
 
-def _logs(events: "DataFrame", page_rows: Sequence[Any]) -> tuple[Logs, list[Finding]]:
+def _logs(events: "DataFrame", page_rows: Sequence[Any]) -> tuple[EventLogs, list[Finding]]:
     """Find out what there is of the logs."""
     mark_rows = marks(events).collect()
     opened: list[Any] = []

@@ -23,7 +23,7 @@ import click
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.failures import told
 from disqued.pipeline.run import DONE, FAILED
-from disqued.tools.misuse import Words, line_of, walk
+from disqued.tools.misuse import VerbGroup, line_of, walk
 
 PROGRAM: Final = "disqued-spark"
 STOPPED: Final = 130  #: as a shell says it of Ctrl-C
@@ -45,7 +45,7 @@ VERBS: Final = {
 }
 
 
-class Verbs(Words):
+class Verbs(VerbGroup):
     """The verbs; a module is imported when its verb is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -8,7 +8,7 @@ from disqued.pipeline.days import is_day
 from disqued.pipeline.errors import Misused
 
 
-class Day(click.ParamType):  # type: ignore[type-arg]
+class DayOption(click.ParamType):  # type: ignore[type-arg]
     """An option that is a day."""
 
     name = "day"
@@ -21,7 +21,7 @@ class Day(click.ParamType):  # type: ignore[type-arg]
         return text
 
 
-DAY: Final = Day()
+DAY: Final = DayOption()
 
 
 def check_order(since: str | None, until: str | None) -> None:

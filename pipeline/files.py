@@ -42,7 +42,7 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
         yield
 
 
-class Files:
+class FileSystems:
     """The file systems that a session reaches."""
 
     def __init__(self, spark: "SparkSession") -> None:

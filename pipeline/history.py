@@ -19,7 +19,7 @@ import attrs
 from disqued.pipeline.days import has_day, is_day
 from disqued.pipeline.jobs.ingest import batch_number, came_after, came_until
 from disqued.pipeline.jobs.lifecycle import DAY_US, day_of, start_us
-from disqued.pipeline.run import Run
+from disqued.pipeline.run import PipelineRun
 from disqued.pipeline.tables import EVENTS
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ NOTHING: Final = -1  #: the batch before the first
 
 
 @attrs.frozen
-class News:
+class JobChange:
     """What is new to a job."""
 
     events: "DataFrame"  #: all there are, of whole batches
@@ -53,7 +53,7 @@ class News:
         return [day for day in named if day >= self.whole_from], [day for day in named if day < self.whole_from]
 
     def days(
-        self, run: Run, again: str | None, there: Iterable[str], told: Callable[["DataFrame"], "DataFrame"]
+        self, run: PipelineRun, again: str | None, there: Iterable[str], told: Callable[["DataFrame"], "DataFrame"]
     ) -> set[str]:
         """Name the days to look at: those from `again` on, and those that new events tell of, by `told`."""
         days = set(days_from(again, there))
@@ -62,7 +62,7 @@ class News:
             days |= {row.date for row in told(self.new).collect()}
         return days
 
-    def to_compute(self, run: Run, days: Iterable[str]) -> list[str]:
+    def to_compute(self, run: PipelineRun, days: Iterable[str]) -> list[str]:
         """Name those of the days that may be computed, and say what is done with all of them."""
         todo, left = self.kept(days)
         if left:
@@ -80,7 +80,7 @@ class News:
         return {"batch": self.batch, "epoch": self.epoch, "seen": seen, "whole_from": self.whole_from}
 
 
-def news(run: Run) -> News:
+def news(run: PipelineRun) -> JobChange:
     """Look up what is new to a job."""
     tables, state, ingest = run.tables, run.tables.state(run.job), run.tables.state("ingest")
     parts = tables.parts(EVENTS)
@@ -97,7 +97,7 @@ def news(run: Run) -> News:
     known_days = ((date, nodes) for date, nodes in state.get("seen", {}).items() if is_day(date))
     gone = [date for date, nodes in known_days if not seen[date].issuperset(nodes)]
     whole_from = max([state.get("whole_from", ""), *(day_of(start_us(date) + DAY_US) for date in gone)])
-    return News(
+    return JobChange(
         events=events,
         new=came_after(events, known),
         nodes=sorted({node for _, node, _ in parts}),

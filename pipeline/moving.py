@@ -21,7 +21,7 @@ from disqued.tools.values import options
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from disqued.pipeline.run import Run
+    from disqued.pipeline.run import PipelineRun
 
 SOURCE: Final = "disqued"
 FORMS: Final = ("parquet", "csv", "json")
@@ -75,12 +75,12 @@ def need_address(nodes: Mapping[str, str]) -> None:
 def check_use(nodes: Mapping[str, str], use: str) -> dict[str, Any]:
     """Return the options as the source or the sink reads them, before Spark is started.  Raises Misused.
 
-    `use` is the name of one of `Use`.
+    `use` is the name of one of `ConnectorUse`.
     """
-    from disqued.pipeline.connector.options import Use, read_options
+    from disqued.pipeline.connector.options import ConnectorUse, read_options
 
     try:
-        return read_options(nodes, Use[use])
+        return read_options(nodes, ConnectorUse[use])
     except ValueError as error:
         raise Misused(str(error)) from None
 
@@ -88,11 +88,11 @@ def check_use(nodes: Mapping[str, str], use: str) -> dict[str, Any]:
 def check_stores(paths: str) -> None:
     """Raise Misused for paths that are no stores, before Spark is started."""
     from disqued.persistence.interface import StoreError
-    from disqued.pipeline.connector.options import Use, read_options
+    from disqued.pipeline.connector.options import ConnectorUse, read_options
     from disqued.pipeline.connector.stores import find_stores
 
     try:
-        words = read_options({"path": paths}, Use.STORE)["path"]
+        words = read_options({"path": paths}, ConnectorUse.STORE)["path"]
     except ValueError as error:
         raise Misused(f"--from: {error}") from None
     for word in words:
@@ -107,14 +107,14 @@ def is_of_export(name: str) -> bool:
     return name == DONE_FILE or name.startswith("part-") or (name.startswith(".") and name.endswith(".crc"))
 
 
-class Folder:
+class StagedFolder:
     """A folder that is written as a whole."""
 
-    def __init__(self, run: "Run", path: str) -> None:
+    def __init__(self, run: "PipelineRun", path: str) -> None:
         """Nothing is touched yet."""
-        from disqued.pipeline.files import Files
+        from disqued.pipeline.files import FileSystems
 
-        self.files = Files(run.spark)
+        self.files = FileSystems(run.spark)
         self.path = path.rstrip("/")
         head, _, name = self.path.rpartition("/")
         self.aside: str = f"{head}/_{name}" if head or self.path.startswith("/") else f"_{name}"
@@ -174,7 +174,7 @@ def checkpoint_at(path: str | None) -> Iterator[str]:
         yield folder
 
 
-def read_files(run: "Run", path: str, form: str) -> "DataFrame":
+def read_files(run: "PipelineRun", path: str, form: str) -> "DataFrame":
     """Read files that `export` or somebody else has written."""
     reader = run.spark.read.format(form)
     if form == "csv":

@@ -15,7 +15,7 @@ import attrs
 import click
 
 from disqued.pipeline.command import PROGRAM, VERBS, main_group
-from disqued.pipeline.run import Place, place_options
+from disqued.pipeline.run import RunLocation, place_options
 
 COMMAND_LINE: Final = "python -m disqued.pipeline.reference > docs/reference/disqued-spark.md"
 
@@ -77,7 +77,7 @@ def _verb(verb: str, command: click.Command) -> Iterator[str]:
     ]
     if arguments:
         yield f"    {PROGRAM} {verb} {' '.join(arguments)} [options]\n"
-    common = {field.name for field in attrs.fields(Place)}
+    common = {field.name for field in attrs.fields(RunLocation)}
     own = [option for option in command.params if isinstance(option, click.Option) and option.name not in common]
     if own:
         yield _options(own)

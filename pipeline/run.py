@@ -43,7 +43,7 @@ FAILED: Final = 2
 
 
 @attrs.frozen
-class Place:
+class RunLocation:
     """Where a run reads and writes, and how Spark is to run."""
 
     tables: str | None = None
@@ -64,7 +64,7 @@ class Place:
         return settings
 
 
-def need_tables(place: Place, *, are_there: bool = False) -> str:
+def need_tables(place: RunLocation, *, are_there: bool = False) -> str:
     """Name the folder of the tables.  Raises Misused where none is named, or that is a file or, if need be, not there.
 
     Of other file systems than those of this machine nothing is known yet.
@@ -90,12 +90,12 @@ def need_folder(path: str, said: str, conf: Sequence[str] = (), *, is_there: boo
 
 
 @attrs.define(slots=False)
-class Run:
+class PipelineRun:
     """What a job needs while it runs."""
 
     job: str
     spark: "SparkSession"
-    place: Place
+    place: RunLocation
     reports: "Reports | None" = None
     rows: int = 0
     note: str = ""
@@ -151,16 +151,16 @@ def to_its_end(stream: "DataStreamWriter") -> "StreamingQuery":
 
 
 @contextmanager
-def running(job: str, place: Place) -> Iterator[Run]:
+def running(job: str, place: RunLocation) -> Iterator[PipelineRun]:
     """Start Spark for a job, and remember the run in the reports, if there are some.
 
     SIGTERM ends it in good order, as Ctrl-C does.
     """
     began, reports = time.time(), _reports(place)
-    run: Run | None = None
+    run: PipelineRun | None = None
     try:
         with _ended_by_signal(), spark_session(job, place.master, place.settings()) as spark:
-            run = Run(job, spark, place, reports)
+            run = PipelineRun(job, spark, place, reports)
             with nullcontext() if place.quiet else telling(spark, run.silent_s, run.say):
                 yield run
             run.remember()
@@ -202,7 +202,7 @@ def _ended_by_signal() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _reports(place: Place) -> "Reports | None":
+def _reports(place: RunLocation) -> "Reports | None":
     if place.reports is None:
         return None
     from disqued.pipeline.reports.store import Reports, ReportsError
@@ -232,6 +232,8 @@ place_options: Final = options(
 spark_options: Final = options(*_SPARK)
 
 
-def place_of(words: dict[str, Any]) -> Place:
+def place_of(words: dict[str, Any]) -> RunLocation:
     """Take the options of `place_options` or `spark_options` out of those of a verb."""
-    return Place(**{field.name: words.pop(field.name) for field in attrs.fields(Place) if field.name in words})
+    return RunLocation(
+        **{field.name: words.pop(field.name) for field in attrs.fields(RunLocation) if field.name in words}
+    )

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 import attrs
 
 from disqued.pipeline.errors import Misused
-from disqued.pipeline.files import Files, locked
+from disqued.pipeline.files import FileSystems, locked
 from disqued.wire.eventlines import COLUMNS
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ LEFT_S: Final = 86_400.0
 
 
 @attrs.frozen
-class Table:
+class LakeTable:
     """One table: its columns as Spark writes them, and those that its folders are named by."""
 
     name: str
@@ -62,8 +62,8 @@ class Table:
         return [field.split()[0] for field in self.schema.split(", ")]
 
 
-EVENTS: Final = Table("events", ", ".join(f"{name} {kind}" for name, kind in COLUMNS), ("date", "node", "batch"))
-LIFECYCLE: Final = Table(
+EVENTS: Final = LakeTable("events", ", ".join(f"{name} {kind}" for name, kind in COLUMNS), ("date", "node", "batch"))
+LIFECYCLE: Final = LakeTable(
     "lifecycle",
     "job_id STRING, scope STRING, queue STRING, node STRING, size BIGINT, ttl_s DOUBLE, retry_s DOUBLE, "
     "delay_s DOUBLE, repl INT, created_us BIGINT, first_deliver_us BIGINT, last_deliver_us BIGINT, deliveries INT, "
@@ -71,12 +71,12 @@ LIFECYCLE: Final = Table(
     "nodes INT, last_event STRING, last_us BIGINT",
     ("date",),
 )
-ROLLUP: Final = Table(
+ROLLUP: Final = LakeTable(
     "rollup",
     "at TIMESTAMP, queue STRING, event STRING, count BIGINT, bytes BIGINT, wait BINARY, run BINARY, age BINARY",
     ("grain", "date"),
 )
-SLO: Final = Table(
+SLO: Final = LakeTable(
     "slo",
     "queue STRING, measure STRING, count BIGINT, p50_us BIGINT, p95_us BIGINT, p99_us BIGINT, target_us BIGINT, "
     "over DOUBLE, deliveries BIGINT, redeliveries BIGINT, redelivery DOUBLE",
@@ -84,14 +84,14 @@ SLO: Final = Table(
 )
 
 #: What an audit found on the day (UTC) of its date; one of the same day takes its place.
-AUDIT: Final = Table(
+AUDIT: Final = LakeTable(
     "audit",
     "kind STRING, severity STRING, job_id STRING, scope STRING, queue STRING, node STRING, boot BIGINT, seq BIGINT, "
     "at_us BIGINT, detail STRING",
     ("date",),
 )
 #: What the doctor found on the day (UTC) of its date; the last look of a day counts.
-FINDINGS: Final = Table(
+FINDINGS: Final = LakeTable(
     "findings", "kind STRING, queue STRING, job_id STRING, count BIGINT, since_us BIGINT, detail STRING", ("date",)
 )
 
@@ -104,17 +104,17 @@ class Tables:
         self.spark = spark
         self.root = root.rstrip("/")
         self.form = form
-        self.files = Files(spark)
+        self.files = FileSystems(spark)
 
     def path(self, *names: str) -> str:
         """Where something lies below the root."""
         return "/".join((self.root, *names))
 
-    def has(self, table: Table) -> bool:
+    def has(self, table: LakeTable) -> bool:
         """Tell whether a table was ever written."""
         return bool(self.files.matching(self.path(table.name, f"{table.parts[0]}=*")))
 
-    def filled(self, table: Table, job: str) -> Self:
+    def filled(self, table: LakeTable, job: str) -> Self:
         """Give these tables back if a job has ever filled one of them.  Raises Misused where it has not."""
         if not self.has(table) and not self.state(job):
             raise Misused(
@@ -122,14 +122,14 @@ class Tables:
             )
         return self
 
-    def read(self, table: Table) -> "DataFrame":
+    def read(self, table: LakeTable) -> "DataFrame":
         """Read a table; one that is not there yet has no rows.
 
         Raises Misused where events are being rewritten, and that does not end.
         """
         return self._settled(table, lambda: self._rows(table))
 
-    def _rows(self, table: Table) -> "DataFrame":
+    def _rows(self, table: LakeTable) -> "DataFrame":
         path = self.path(table.name)
         if not self.has(table):
             return self.spark.createDataFrame([], table.schema)
@@ -137,14 +137,14 @@ class Tables:
             return self.spark.read.schema(table.schema).parquet(path)
         return self.spark.read.format(self.form).load(path)
 
-    def parts(self, table: Table) -> list[tuple[str, ...]]:
+    def parts(self, table: LakeTable) -> list[tuple[str, ...]]:
         """The parts of a table that there are, as values of the columns that its folders are named by; sorted.
 
         Raises Misused as `read` does.
         """
         return self._settled(table, lambda: self._parts(table))
 
-    def _parts(self, table: Table) -> list[tuple[str, ...]]:
+    def _parts(self, table: LakeTable) -> list[tuple[str, ...]]:
         if self.form != "parquet":
             found = self._rows(table).select(*table.parts).distinct().collect()
             return sorted(tuple(row) for row in found)
@@ -152,7 +152,7 @@ class Tables:
         folders = (path.split("/")[-len(table.parts) :] for path in paths)
         return sorted(tuple(name.partition("=")[2] for name in names) for names in folders)
 
-    def _settled(self, table: Table, look: Callable[[], T]) -> T:
+    def _settled(self, table: LakeTable, look: Callable[[], T]) -> T:
         """Look at a table as it is between two rewritings.
 
         Looking lists its files; one that is gone when it is read is an error of Spark's.
@@ -167,7 +167,7 @@ class Tables:
                 raise Misused("a rewriting of the events was broken off: the verb ingest ends it before anything else")
             time.sleep(LOOK_S)
 
-    def replace(self, table: Table, rows: "DataFrame", parts: Iterable[tuple[str, ...]] = ()) -> None:
+    def replace(self, table: LakeTable, rows: "DataFrame", parts: Iterable[tuple[str, ...]] = ()) -> None:
         """Let rows take the place of all parts of a table that any of them belongs to; other parts stay.
 
         `parts` are of the table, too, and end empty where no row belongs there.
@@ -187,7 +187,7 @@ class Tables:
                 self.files.remove(file)
 
     @contextmanager
-    def _writing(self, table: Table) -> Iterator[None]:
+    def _writing(self, table: LakeTable) -> Iterator[None]:
         """Remove what a run that was killed has left of its writing, and nothing of a run that is at work."""
         lock = self.path("_state", f"{table.name}.writing")
         if self.files.is_local(lock):
@@ -198,17 +198,17 @@ class Tables:
             self._remove_left(table, LEFT_S)
             yield
 
-    def _remove_left(self, table: Table, older_s: float) -> None:
+    def _remove_left(self, table: LakeTable, older_s: float) -> None:
         for left in self.files.matching(self.path(table.name, ".spark-staging-*")):
             if not older_s or time.time() - self.files.modified(left) > older_s:
                 self.files.remove(left)
 
-    def count(self, table: Table, parts: Iterable[tuple[str, ...]]) -> int:
+    def count(self, table: LakeTable, parts: Iterable[tuple[str, ...]]) -> int:
         """Count the rows of some parts."""
         conditions = [_condition(_named(table, part)) for part in parts]
         return self.read(table).where(" OR ".join(conditions) or "false").count()
 
-    def _files_of(self, table: Table, names: dict[str, str]) -> list[str]:
+    def _files_of(self, table: LakeTable, names: dict[str, str]) -> list[str]:
         folders = [f"{name}={names.get(name, '*')}" for name in table.parts]
         return self.files.matching(self.path(table.name, *folders, "part-*"))
 
@@ -242,7 +242,7 @@ class Tables:
             yield
 
 
-def _named(table: Table, part: tuple[str, ...]) -> dict[str, str]:
+def _named(table: LakeTable, part: tuple[str, ...]) -> dict[str, str]:
     """Values of the first columns that folders are named by, with their names."""
     return dict(zip(table.parts, part, strict=False))
 

@@ -27,10 +27,10 @@ from disqued.core.model.groups import (
     LOG_COST,
     MARK_COST,
     UNIT_COST,
-    Event,
-    GroupUnit,
+    Entry,
     GroupWaiter,
-    Log,
+    PendingEntry,
+    Stream,
     cost_of_group,
     units_of,
 )
@@ -316,7 +316,7 @@ def check(server: Server) -> None:
     counted = [
         *(JOB_COST + len(job.body) + max(0, len(job.queue) - NAME_FREE) for job in jobs),
         *(EVENT_COST for job in jobs if job.options.kind),
-        *(EARLY_COST + len(scope) for job in jobs if isinstance(job, Event) for scope in job.early),
+        *(EARLY_COST + len(scope) for job in jobs if isinstance(job, Entry) for scope in job.early),
         *(NAME_COST + len(job.alias) for job in named),
         BOUND_COST * len(state.custody.bound),
         PENDING_COST * len(server.node.replication.pending),
@@ -359,7 +359,7 @@ def check(server: Server) -> None:
     assert all(unit in leased and worker.leases.get(unit) is not None for unit, worker in state.custody.bound.items())
     for worker in server.node.workers.by_id.values():
         for unit in worker.leases:
-            is_event = isinstance(unit, GroupUnit)
+            is_event = isinstance(unit, PendingEntry)
             assert (unit.worker if is_event else state.custody.bound.get(unit)) is worker
             assert not is_event or (unit.state == ACTIVE and unit.group.units.get(unit.event) is unit)
         assert list(worker.leases.values()) == sorted(worker.leases.values())
@@ -377,7 +377,7 @@ def check(server: Server) -> None:
     assert state.schedule.entries <= 20 * live + WIDTH_MS
 
 
-def check_log(log: Log) -> None:
+def check_log(log: Stream) -> None:
     """Assert that what a log counts, and where its groups look, is what its facts say."""
     events = list(log)
     assert events == sorted(events, key=lambda event: (event.order_key, event.id))
@@ -405,17 +405,17 @@ def check_log(log: Log) -> None:
         here = {event for event in events if not event.elsewhere}
         behind = {event for event in here if (event.order_key, event.id) <= group.position}
         late = behind - set(done) - set(group.units)
-        assert {event for event in exceptions if isinstance(event, Event)} >= late
+        assert {event for event in exceptions if isinstance(event, Entry)} >= late
         assert set(exceptions) & set(done) == set()
-        assert {unit.event for unit in exceptions if isinstance(unit, GroupUnit)} == set(redo) & here
+        assert {unit.event for unit in exceptions if isinstance(unit, PendingEntry)} == set(redo) & here
         assert {unit.job for unit in exceptions} <= here
         assert all(unit.job.id[2:10] == log.origin for unit in group.own)
         assert not any(unit.job.id[2:10] == log.origin for unit in group.foreign)
-        assert all(group.units[unit.event] is unit for unit in exceptions if isinstance(unit, GroupUnit))
+        assert all(group.units[unit.event] is unit for unit in exceptions if isinstance(unit, PendingEntry))
         assert all(unit.awake_at == unit.requeue_at + 1 for unit in group.units.values() if unit.state == ACTIVE)
 
 
-def cost_of(log: Log) -> int:
+def cost_of(log: Stream) -> int:
     """What a log takes, added up."""
     groups = sum(
         cost_of_group(name) + UNIT_COST * len(group.units) + LATE_COST * len(group.late_events)

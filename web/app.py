@@ -31,7 +31,7 @@ from zope.interface import implementer
 from disqued.errors import CommandError
 from disqued.web.api import access_api, health, monitoring, reads, reports_api  # noqa: F401 - they declare routes
 from disqued.web.http import answers
-from disqued.web.http.exchange import HTML, JSON, LOGIN, STREAM, Asked, Reply, Role, Visitor
+from disqued.web.http.exchange import HTML, JSON, LOGIN, STREAM, Reply, Request, Role, Visitor
 from disqued.web.http.inputs import read_body, read_query
 from disqued.web.http.problems import Problem
 from disqued.web.pages import (  # noqa: F401 - they declare routes
@@ -176,7 +176,7 @@ class _Asking:
         query = read_query(entry, request)
         if entry.media == STREAM and request.method == b"HEAD":
             return Reply(b"", STREAM)
-        value = await entry.act(site, Asked(self._visitor, path, query, self._body, _headers(request), request))
+        value = await entry.act(site, Request(self._visitor, path, query, self._body, _headers(request), request))
         if request.startedWriting:
             return None
         return value if isinstance(value, Reply) else await site.json(value)

@@ -33,7 +33,7 @@ from disqued.web.app import Root
 from disqued.web.http import answers, heads
 from disqued.web.http.bodies import Body
 from disqued.web.http.exchange import Reply, Role
-from disqued.web.http.framing import Chunks, Whole
+from disqued.web.http.framing import ChunkedBody, SizedBody
 from disqued.web.http.problems import Problem
 from disqued.web.pages.problem_pages import problem_reply
 from disqued.web.routes import ROUTES
@@ -306,7 +306,7 @@ class AdminChannel(HTTPChannel):
         elif self._head_size > 1:
             raise Problem(400, "this is no request of HTTP/1.1: there are empty lines before it")
 
-    def _begin(self, head: heads.Head) -> None:
+    def _begin(self, head: heads.RequestHead) -> None:
         """Begin a request whose head has come."""
         self._lines, self._head_size = [], 0
         request = self.requestFactory(self)
@@ -316,9 +316,9 @@ class AdminChannel(HTTPChannel):
         self._command, self._path, self._version = head.method, head.target, head.version
         self._closes, self.length = head.closes, head.length
         if head.length is None:
-            self._transferDecoder: Any = Chunks(request.handleContentChunk, self._finishRequestBody)
+            self._transferDecoder: Any = ChunkedBody(request.handleContentChunk, self._finishRequestBody)
         elif head.length:
-            self._transferDecoder = Whole(head.length, request.handleContentChunk, self._finishRequestBody)
+            self._transferDecoder = SizedBody(head.length, request.handleContentChunk, self._finishRequestBody)
         self.allHeadersReceived()
         if self._refused:
             return

@@ -18,10 +18,10 @@ from typing import Any, Final
 import attrs
 
 from disqued.commands.table import is_callable
-from disqued.web.http.exchange import Asked, Operation, Role
+from disqued.web.http.exchange import Operation, Request, Role
 from disqued.web.site import Site
 
-Act = Callable[[Site, Asked], Awaitable[Any]]
+Act = Callable[[Site, Request], Awaitable[Any]]
 
 
 @attrs.frozen(kw_only=True)

@@ -8,7 +8,7 @@ from disqued.commands import table
 from disqued.web.audit import AuditLog
 from disqued.web.gateway import Gateway
 from disqued.web.http.auth import Access
-from disqued.web.http.bodies import Body, JSONWriter, Store
+from disqued.web.http.bodies import Body, JSONWriter, LongValues
 from disqued.web.http.exchange import JSON, Reply, Visitor
 from disqued.web.http.problems import Problem
 from disqued.web.http.values import as_bytes
@@ -42,7 +42,7 @@ class Site:
             lambda self: ReportsFile(self.gateway.config.reports_file, self.gateway.reactor), takes_self=True
         ),
     )
-    kept: Store = attrs.field(init=False, factory=Store)  #: long values of answers that are being sent
+    kept: LongValues = attrs.field(init=False, factory=LongValues)  #: long values of answers that are being sent
     large_walk: OneAtATime = attrs.field(init=False, factory=OneAtATime)  #: for pages that gather a row of every queue
     in_thread: InThread = attrs.field(
         init=False, default=attrs.Factory(lambda self: InThread(self.gateway.reactor), takes_self=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import redis
     from pyspark.sql import SparkSession
 
-    from disqued.pipeline.connector.nodes import Link
+    from disqued.pipeline.connector.nodes import NodeLink
 
 Tell = Callable[[Row], Any]  #: what is told of each measure
 
@@ -59,12 +59,12 @@ class Place:
 
         return redis.Redis("127.0.0.1", self.server.port)
 
-    def link(self) -> "Link":
+    def link(self) -> "NodeLink":
         """A connection of the connector, which fills queues and looks at them in short time."""
-        from disqued.pipeline.connector.nodes import Link
-        from disqued.pipeline.connector.options import Use, read_options
+        from disqued.pipeline.connector.nodes import NodeLink
+        from disqued.pipeline.connector.options import ConnectorUse, read_options
 
-        return Link(("127.0.0.1", self.server.port), read_options(self.options, Use.READ))
+        return NodeLink(("127.0.0.1", self.server.port), read_options(self.options, ConnectorUse.READ))
 
     def fill(self) -> None:
         """Let the queue have the jobs, and nothing else be there."""

@@ -71,10 +71,10 @@ def _read(place: Place, path: Path) -> int:
 
 def _read_alone(path: Path) -> int:
     """Read it with what the tasks of Spark call."""
-    from disqued.pipeline.connector.options import Use, read_options
+    from disqued.pipeline.connector.options import ConnectorUse, read_options
     from disqued.pipeline.connector.stores import StoresReader
 
-    reader = StoresReader(read_options({"path": str(path)}, Use.STORE))
+    reader = StoresReader(read_options({"path": str(path)}, ConnectorUse.STORE))
     return sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
 
 

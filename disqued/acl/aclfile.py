@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from disqued.acl.rules import Book, RuleError, apply, is_name
+from disqued.acl.rules import CommandCatalogue, RuleError, apply, is_name
 from disqued.acl.user import User
 from disqued.files import PrivateFileError, read_private, replace_file
 
@@ -26,7 +26,7 @@ class AclFileError(Exception):
     """The file cannot be used; `str()` says which, where, and what would do."""
 
 
-def load(path: Path, book: Book) -> list[User]:
+def load(path: Path, book: CommandCatalogue) -> list[User]:
     """Read the users of a file.  Raises AclFileError, which names the line."""
     try:
         data = read_private(path, FILE_MAX + 1)
@@ -37,7 +37,7 @@ def load(path: Path, book: Book) -> list[User]:
     return parse(data, path, book)
 
 
-def parse(data: bytes, path: Path, book: Book) -> list[User]:
+def parse(data: bytes, path: Path, book: CommandCatalogue) -> list[User]:
     """Read the text of a file.  Raises AclFileError."""
     users: dict[bytes, User] = {}
     for number, line in enumerate(data.split(b"\n"), 1):
@@ -54,7 +54,7 @@ def parse(data: bytes, path: Path, book: Book) -> list[User]:
     return list(users.values())
 
 
-def _user_of(words: list[bytes], book: Book) -> User:
+def _user_of(words: list[bytes], book: CommandCatalogue) -> User:
     """The user of a line.  Raises ValueError, RuleError."""
     if words[0] != b"user" or len(words) < 2:
         raise ValueError(f"this line defines no user; {_GRAMMAR}")

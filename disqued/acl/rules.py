@@ -11,7 +11,7 @@
     &pattern                 channels by a glob pattern; allchannels is &*, resetchannels none
     reset                    as new: off, no password, no command, no queue, no channel
 
-Which commands there are is told by a `Book`.  Redis's selectors are refused: two users take two sets
+Which commands there are is told by a `CommandCatalogue`.  Redis's selectors are refused: two users take two sets
 of rights.
 
 Source: the Redis manual, "ACL"; Redis 7.0, whose error texts these are.
@@ -56,7 +56,7 @@ class RuleError(Exception):
         super().__init__(f"Error in ACL SETUSER modifier '{_shown(rule)}': {reason}")
 
 
-class Book(Protocol):
+class CommandCatalogue(Protocol):
     """The commands that there are."""
 
     def called(self, name: str) -> frozenset[str] | None:
@@ -69,7 +69,7 @@ class Book(Protocol):
         """All commands."""
 
 
-def apply(user: User, rules: Iterable[bytes], book: Book) -> User:
+def apply(user: User, rules: Iterable[bytes], book: CommandCatalogue) -> User:
     """Make another user by rules, all of them or none.  Raises RuleError."""
     for rule in rules:
         try:
@@ -84,7 +84,7 @@ def is_name(name: bytes) -> bool:
     return bool(name) and not _has_blank(name)
 
 
-def _apply(user: User, rule: bytes, book: Book) -> User:
+def _apply(user: User, rule: bytes, book: CommandCatalogue) -> User:
     """Make another user by one rule.  Raises ValueError."""
     word = _WORDS.get(rule[:32].lower())
     if word is not None:
@@ -186,7 +186,7 @@ def _check_pattern(text: bytes) -> None:
 # Commands.
 
 
-def _with_command(user: User, name: str, book: Book, *, grant: bool) -> User:
+def _with_command(user: User, name: str, book: CommandCatalogue, *, grant: bool) -> User:
     """Grant or withdraw a command or a category; what was said of the same before is said no more."""
     if name == "@all":
         return _all_commands(user) if grant else _no_commands(user)

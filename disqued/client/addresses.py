@@ -47,7 +47,7 @@ Named: TypeAlias = str | tuple[str, int]
 
 
 @attrs.frozen
-class Access:
+class ConnectionOptions:
     """How connections are opened, to whatever node."""
 
     #: The commands that each connection begins with: those that log in, and give it a name.
@@ -56,7 +56,7 @@ class Access:
 
 
 @attrs.frozen
-class Server:
+class NodeAddress:
     """A node as it was named."""
 
     address: Address
@@ -83,7 +83,7 @@ def read_nodes(
     password: bytes | str | None = None,
     tls: Tls | None = None,
     client_name: bytes | str = b"",
-) -> tuple[list[Address], Access]:
+) -> tuple[list[Address], ConnectionOptions]:
     """Read how nodes were named, one or more, and what was said beside that.
 
     Raises ValueError for no node, for what is none, and for two that contradict each other.
@@ -92,7 +92,7 @@ def read_nodes(
     if not servers:
         raise ValueError("no node is named; at least one is needed")
     greetings = tuple(filter(None, (_login(servers, user, password), _naming(client_name))))
-    return [server.address for server in servers], Access(greetings, _tls(servers, tls))
+    return [server.address for server in servers], ConnectionOptions(greetings, _tls(servers, tls))
 
 
 def _each(nodes: Named | Iterable[Named]) -> list[Named]:
@@ -104,12 +104,12 @@ def _each(nodes: Named | Iterable[Named]) -> list[Named]:
         raise ValueError(f"{nodes!r} are no nodes; named are they by {_FORMS}") from None
 
 
-def read_server(named: Named) -> Server:
+def read_server(named: Named) -> NodeAddress:
     """Read how one node was named.  Raises ValueError."""
     if not isinstance(named, str):
-        return Server(_pair(named))
+        return NodeAddress(_pair(named))
     if "://" not in named:
-        return Server(read_address(named))
+        return NodeAddress(read_address(named))
     url = _split(named)
     if "@" in url.path + url.query + url.fragment:  # what comes before it may be a part of the password
         raise ValueError("a URL of a node has a '/', '?' or '#' in its password; written they are %2F, %3F, %23")
@@ -129,7 +129,7 @@ def _split(named: str) -> SplitResult:
         raise ValueError(f"a URL of a node cannot be read: {type(error).__name__}; the forms are {_FORMS}") from None
 
 
-def _server(url: SplitResult, address: Address, by_tls: bool | None) -> Server:
+def _server(url: SplitResult, address: Address, by_tls: bool | None) -> NodeAddress:
     options = dict(parse_qsl(url.query, keep_blank_values=True))
     if url.fragment:
         raise ValueError(f"{_shown(url)} has a '#': in a password it is written %23")
@@ -138,7 +138,7 @@ def _server(url: SplitResult, address: Address, by_tls: bool | None) -> Server:
     user, password = unquote(url.username or ""), unquote(url.password or "")
     if user and not password:
         raise ValueError(f"{_shown(url)} names a user without a password; a password alone is written :password@")
-    return Server(address, user, password, by_tls, options)
+    return NodeAddress(address, user, password, by_tls, options)
 
 
 def _shown(url: SplitResult) -> str:
@@ -190,7 +190,7 @@ def _no_address(named: object) -> ValueError:
     return ValueError(f"{shown!r} is no address of a node; the forms are {_FORMS}")
 
 
-def _login(servers: Iterable[Server], user: bytes | str | None, password: bytes | str | None) -> tuple[bytes, ...]:
+def _login(servers: Iterable[NodeAddress], user: bytes | str | None, password: bytes | str | None) -> tuple[bytes, ...]:
     """The words of AUTH, which are the same for all nodes; what one of them was named with is enough."""
     said = {(server.user.encode(), server.password.encode()) for server in servers if server.password}
     if password:
@@ -210,7 +210,7 @@ def _naming(name: bytes | str) -> tuple[bytes, ...]:
     return (b"CLIENT", b"SETNAME", encoded) if encoded else ()
 
 
-def _tls(servers: Iterable[Server], tls: Tls | None) -> Tls | None:
+def _tls(servers: Iterable[NodeAddress], tls: Tls | None) -> Tls | None:
     """How all nodes are reached by TLS; None = not by it."""
     by_tls = _one({server.by_tls for server in servers if server.by_tls is not None}, "by TLS and without it")
     options = _one(

@@ -20,11 +20,11 @@ from time import monotonic
 from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar
 
 from disqued.client import commands
-from disqued.client.addresses import Access, Address, Named, read_nodes, written
-from disqued.client.calls import Ask, Call, Patience, Pause
-from disqued.client.commands import WALK_COUNT, Command, JobStateName, Page, Seat
+from disqued.client.addresses import Address, ConnectionOptions, Named, read_nodes, written
+from disqued.client.calls import Call, Patience, Send, Wait
+from disqued.client.commands import WALK_COUNT, Command, JobStateName, Page, WorkerIdentity
 from disqued.client.errors import Closed, DisquedError, NotTrusted, ServerError
-from disqued.client.failures import Broken, NotSent
+from disqued.client.failures import ConnectionBroken, NotSent
 from disqued.client.job import Job
 from disqued.client.nodes import HELLO_EVERY_S, Node, Nodes
 from disqued.client.replies import read_jobs
@@ -51,7 +51,7 @@ class Options(TypedDict, total=False):
 class NodeConnections(Protocol):
     """What the core asks of the connections to one node."""
 
-    def leave(self, seat: Seat) -> None:
+    def leave(self, seat: WorkerIdentity) -> None:
         """Close the connection of a live worker, if there is one."""
 
     def rest(self) -> None:
@@ -104,7 +104,7 @@ class BaseClient(ABC, Generic[Connections, Walk]):
     # What a side supplies.
 
     @abstractmethod
-    def _prepare(self, access: Access) -> None:
+    def _prepare(self, access: ConnectionOptions) -> None:
         """Keep what connections are opened with.  Raises ValueError for TLS files that cannot be read."""
 
     @abstractmethod
@@ -116,7 +116,7 @@ class BaseClient(ABC, Generic[Connections, Walk]):
         """Wait, or until the client closes."""
 
     @abstractmethod
-    async def _exchange(self, connections: Connections, ask: Ask) -> object:
+    async def _exchange(self, connections: Connections, ask: Send) -> object:
         """Send and wait for the reply.  Raises NotSent, Broken, NotTrusted, ServerError."""
 
     @abstractmethod
@@ -176,7 +176,7 @@ class BaseClient(ABC, Generic[Connections, Walk]):
         """Return the monotonic time in seconds."""
         return monotonic()
 
-    def leave(self, seat: Seat) -> None:
+    def leave(self, seat: WorkerIdentity) -> None:
         """Close the connections of a live worker."""
         for connections in self._connections.values():
             connections.leave(seat)
@@ -193,19 +193,19 @@ class BaseClient(ABC, Generic[Connections, Walk]):
             if self._is_closed:
                 raise Closed("the client is closed")
             match call.next(self.now()):
-                case Pause(seconds):
+                case Wait(seconds):
                     await self._pause(seconds)
-                case Ask() as ask:
+                case Send() as ask:
                     if await self._ask(call, ask):
                         return call.answer()
 
-    async def _ask(self, call: Call[T], ask: Ask) -> bool:
+    async def _ask(self, call: Call[T], ask: Send) -> bool:
         """Ask one node; return whether the command is done."""
         try:
             reply = await self._exchange(self._connections_to(ask.node), ask)
         except NotSent as error:
             call.not_sent(error, self.now())
-        except Broken as error:
+        except ConnectionBroken as error:
             call.broken(error, self.now())
         except NotTrusted as error:
             call.unfit(error, self.now())

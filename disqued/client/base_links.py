@@ -15,9 +15,9 @@ from typing import Generic, Protocol, TypeVar
 
 from disqued.client.addresses import Address
 from disqued.client.calls import Patience
-from disqued.client.commands import Lane, Seat
+from disqued.client.commands import ConnectionUse, WorkerIdentity
 from disqued.client.errors import NoWorker, StaleWorker
-from disqued.client.failures import Broken, NotSent
+from disqued.client.failures import ConnectionBroken, NotSent
 from disqued.client.seats import take_a_seat
 
 #: Takes a reply that no caller waits for any more.
@@ -49,7 +49,7 @@ Link = TypeVar("Link", bound=BaseLink)
 Link_co = TypeVar("Link_co", bound=BaseLink, covariant=True)
 
 
-class BaseWay(Protocol[Link_co]):
+class BaseConnector(Protocol[Link_co]):
     """How connections are opened, to any node."""
 
     patience: Patience
@@ -62,12 +62,12 @@ class BaseWay(Protocol[Link_co]):
 class BaseLinks(ABC, Generic[Link]):
     """The connections to one node."""
 
-    def __init__(self, address: Address, way: BaseWay[Link], unclaimed: Unclaimed) -> None:
+    def __init__(self, address: Address, way: BaseConnector[Link], unclaimed: Unclaimed) -> None:
         """`unclaimed` takes the replies of cancelled fetches."""
         self._address = address
         self._way = way
         self._unclaimed = unclaimed
-        self._shared: dict[Lane, Link] = {}
+        self._shared: dict[ConnectionUse, Link] = {}
         self._idle: list[Link] = []
         self._seats: dict[bytes, Link] = {}  #: by the ids of live workers
         self._open: set[Link] = set()
@@ -76,7 +76,7 @@ class BaseLinks(ABC, Generic[Link]):
     # What a side supplies.
 
     @abstractmethod
-    def _opened(self, lane: Lane) -> Awaitable[Link]:
+    def _opened(self, lane: ConnectionUse) -> Awaitable[Link]:
         """Wait for a new shared connection; all who ask meanwhile get the same one."""
 
     @abstractmethod
@@ -89,16 +89,16 @@ class BaseLinks(ABC, Generic[Link]):
 
     # What all sides have.
 
-    async def ask(self, lane: Lane, words: tuple[bytes, ...], limit: float) -> object:
+    async def ask(self, lane: ConnectionUse, words: tuple[bytes, ...], limit: float) -> object:
         """Send a command and wait for its reply.  Raises NotSent, Broken, NotTrusted, ServerError."""
-        if lane is Lane.FETCH:
+        if lane is ConnectionUse.FETCH:
             return await self._fetch(words, limit)
         link = self._shared.get(lane)
         if link is None or not link.is_up:
             link = await self._opened(lane)
         return await link.ask(words, limit)
 
-    async def ask_seated(self, seat: Seat, words: tuple[bytes, ...], limit: float) -> object:
+    async def ask_seated(self, seat: WorkerIdentity, words: tuple[bytes, ...], limit: float) -> object:
         """Send a command on the connection of a live worker, and wait for its reply.
 
         A worker that its node declared dead starts again.  Raises NotSent, Broken, NotTrusted, ServerError.
@@ -112,14 +112,14 @@ class BaseLinks(ABC, Generic[Link]):
             self.leave(seat)
             return await self._ask_seated(await self._sit(seat), words, limit)
 
-    async def _sit(self, seat: Seat) -> Link:
+    async def _sit(self, seat: WorkerIdentity) -> Link:
         """Open a connection whose end is the death of a worker."""
         link = await self._connect()
         await self._greet(link, take_a_seat(seat))
         self._seats[seat.id] = link
         return link
 
-    def leave(self, seat: Seat) -> None:
+    def leave(self, seat: WorkerIdentity) -> None:
         """Close the connection of a live worker, if there is one."""
         link = self._seats.pop(seat.id, None)
         if link is not None and link.is_up:
@@ -149,7 +149,7 @@ class BaseLinks(ABC, Generic[Link]):
             self._open = {each for each in self._open if each.is_up} | {link}
             for greeting in greetings:
                 await link.ask(greeting, self._way.patience.reply)
-        except Broken as error:
+        except ConnectionBroken as error:
             raise NotSent(str(error)) from error
         except BaseException:
             link.finish()

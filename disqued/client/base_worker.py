@@ -25,11 +25,11 @@ from disqued.client.tasks import (
     Figures,
     GoOn,
     MoveTo,
+    NextStep,
     OnExhausted,
     Task,
     Tasks,
     Verdict,
-    What,
     check_calls,
     check_grace,
     check_verdict,
@@ -388,7 +388,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
             now = self._client.now()
             due = self._tasks.due(now)
             for what, task in due:
-                work = self._give_back(task) if what is What.NACK else self._say_working(task)
+                work = self._give_back(task) if what is NextStep.NACK else self._say_working(task)
                 await self._tell(task, work)
             if not due:
                 at = self._tasks.next_at()

@@ -18,7 +18,7 @@ from typing import Final, Generic, TypeVar, cast
 
 import attrs
 
-from disqued.client.commands import Command, Lane, Seat, hello
+from disqued.client.commands import Command, ConnectionUse, WorkerIdentity, hello
 from disqued.client.errors import (
     BadReply,
     DisquedError,
@@ -42,20 +42,20 @@ _HELLO: Final = hello()
 
 
 @attrs.frozen
-class Ask:
+class Send:
     """Ask a node, and tell what came of it."""
 
     node: Node
     words: tuple[bytes, ...]
-    lane: Lane
+    lane: ConnectionUse
     #: Seconds after which the connection counts as broken.
     limit: float
     #: The live worker whose connection it goes by.
-    seat: Seat | None = None
+    seat: WorkerIdentity | None = None
 
 
 @attrs.frozen
-class Pause:
+class Wait:
     """Wait, then ask `next` again."""
 
     seconds: float
@@ -97,7 +97,7 @@ class Call(Generic[T]):
         self.node: Node | None = pinned
         self._result: list[T] = []
 
-    def next(self, now: float) -> Ask | Pause:
+    def next(self, now: float) -> Send | Wait:
         """Say what to do.  Raises Unreachable, or what the last node refused with."""
         node = self._pinned or self._nodes.choose(now, self._command.near, self._refusing)
         if node is None:
@@ -105,22 +105,22 @@ class Call(Generic[T]):
         self.node = node
         self._asks_hello = self._pinned is None and self._nodes.wants_hello(node, now)
         if self._asks_hello:
-            return Ask(node, _HELLO.words, Lane.QUICK, self._patience.reply)
+            return Send(node, _HELLO.words, ConnectionUse.QUICK, self._patience.reply)
         wait = self._slice(now)
         limit = wait + self._patience.reply
-        return Ask(node, self._command.asking(wait), self._command.lane, limit, self._command.seat)
+        return Send(node, self._command.asking(wait), self._command.lane, limit, self._command.seat)
 
     def _slice(self, now: float) -> float:
         """How long the node may take before it answers."""
-        if self._command.lane is not Lane.FETCH:
+        if self._command.lane is not ConnectionUse.FETCH:
             return self._command.waits or 0.0
         return SLICE_S if self._answer_by is None else min(SLICE_S, max(0.0, self._answer_by - now))
 
-    def _pause(self, now: float) -> Pause:
+    def _pause(self, now: float) -> Wait:
         opens_at = self._nodes.opens_at(self._refusing)
         if opens_at > self._give_up_at or now >= self._give_up_at:
             raise self._final_error()
-        return Pause(min(max(opens_at - now, 0.0), MOST_PAUSE_S))
+        return Wait(min(max(opens_at - now, 0.0), MOST_PAUSE_S))
 
     def _final_error(self) -> Exception:
         if isinstance(self._error, ServerError | NotTrusted | BadReply):
@@ -171,7 +171,7 @@ class Call(Generic[T]):
 
     def _goes_on(self, now: float) -> bool:
         """Say whether a fetch that got nothing is to wait on."""
-        return self._command.lane is Lane.FETCH and (self._answer_by is None or now < self._answer_by)
+        return self._command.lane is ConnectionUse.FETCH and (self._answer_by is None or now < self._answer_by)
 
     def refused(self, error: ServerError, now: float) -> None:
         """Take an error of the node: ask another one, or raise it."""
@@ -209,7 +209,7 @@ class Call(Generic[T]):
         if not self._asks_hello and not self._command.repeatable:
             self._failed(error, now)
             text = f"the connection broke before {self._name} was answered: it may have been done ({error})"
-            if self._command.lane is Lane.ADD and self._name == "ADDJOB":
+            if self._command.lane is ConnectionUse.ADD and self._name == "ADDJOB":
                 text += "; with a key it would have been added again, once, and with retry_add=True perhaps twice"
             raise Uncertain(text) from error
         self._lost(error, now)

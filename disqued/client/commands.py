@@ -38,7 +38,7 @@ DEFAULT_ADD_S: Final = 5.0
 KEY_MAX: Final = 1_024  #: bytes
 
 
-class Lane(Enum):
+class ConnectionUse(Enum):
     """Which connection a command goes by: one that waits holds up all that come behind it."""
 
     QUICK = "quick"
@@ -47,7 +47,7 @@ class Lane(Enum):
 
 
 @attrs.frozen
-class Seat:
+class WorkerIdentity:
     """A live worker, as a node knows it; it has a connection of its own to each node that it takes jobs from."""
 
     id: bytes
@@ -65,7 +65,7 @@ class Command(Generic[T]):
     read: Reader[T]
     #: Whether it may be sent again when nobody knows if it was done.
     repeatable: bool = True
-    lane: Lane = Lane.QUICK
+    lane: ConnectionUse = ConnectionUse.QUICK
     #: Seconds that the node may take before it answers; None = any time.
     waits: float | None = 0.0
     #: Whether it hands out jobs.
@@ -73,11 +73,11 @@ class Command(Generic[T]):
     #: Id of the node that it is best sent to; b"" = any.
     near: bytes = b""
     #: The live worker whose connection it goes by; None = none in particular.
-    seat: Seat | None = None
+    seat: WorkerIdentity | None = None
 
     def asking(self, seconds: float) -> tuple[bytes, ...]:
         """The words that ask for a reply within a time; only a fetch has a time of its own in them."""
-        if self.lane is not Lane.FETCH:
+        if self.lane is not ConnectionUse.FETCH:
             return self.words
         return (self.words[0], b"TIMEOUT", milliseconds(seconds), *self.words[1:])
 
@@ -128,7 +128,7 @@ def add(
     if key is not None:
         words += b"KEY", _key(key)
     is_repeatable = retry_add or key is not None
-    return Command(tuple(words), replies.read_bytes, repeatable=is_repeatable, lane=Lane.ADD, waits=seconds)
+    return Command(tuple(words), replies.read_bytes, repeatable=is_repeatable, lane=ConnectionUse.ADD, waits=seconds)
 
 
 def _key(key: bytes | str) -> bytes:
@@ -159,7 +159,7 @@ def get(
         words.append(b"WITHCOUNTERS")
     words += b"COUNT", whole_number(count, "count"), b"FROM", *encode_queues(queues)
     waits = 0.0 if nohang else None if timeout is None else waiting_seconds(timeout, "timeout")
-    lane = Lane.QUICK if nohang else Lane.FETCH
+    lane = ConnectionUse.QUICK if nohang else ConnectionUse.FETCH
     return Command(tuple(words), replies.read_jobs, lane=lane, waits=waits, fetches=True)
 
 
@@ -310,5 +310,5 @@ def call(*words: Word, repeatable: bool = False, waits: Span = 0) -> Command[obj
     if not words:
         raise ValueError("a command has at least one word")
     seconds = waiting_seconds(waits, "waits") if waits else 0.0
-    lane = Lane.ADD if seconds else Lane.QUICK
+    lane = ConnectionUse.ADD if seconds else ConnectionUse.QUICK
     return Command(tuple(map(encode, words)), replies.read_raw, repeatable=repeatable, lane=lane, waits=seconds)

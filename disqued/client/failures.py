@@ -5,5 +5,5 @@ class NotSent(Exception):
     """The node could not be reached: nothing was sent."""
 
 
-class Broken(Exception):
+class ConnectionBroken(Exception):
     """The connection broke after the command was sent."""

@@ -21,7 +21,7 @@ from typing import Final
 import attrs
 
 from disqued.client import replies
-from disqued.client.commands import Command, Seat
+from disqued.client.commands import Command, WorkerIdentity
 from disqued.client.job import Job
 from disqued.client.values import Span, encode_data, milliseconds, waiting_seconds
 
@@ -29,34 +29,34 @@ SIGNS: Final = 3  #: of life, in the time after which a worker counts as dead
 ID_BITS: Final = 128
 
 
-def new_seat(rng: Random, dead_after: Span, name: bytes | str) -> Seat:
+def new_seat(rng: Random, dead_after: Span, name: bytes | str) -> WorkerIdentity:
     """Make a live worker, which no node knows yet.  Raises ValueError."""
     seconds = waiting_seconds(dead_after, "dead_after")
-    return Seat(b"%032x" % rng.getrandbits(ID_BITS), seconds, encode_data(name, "name"))
+    return WorkerIdentity(b"%032x" % rng.getrandbits(ID_BITS), seconds, encode_data(name, "name"))
 
 
-def take_a_seat(seat: Seat) -> tuple[bytes, ...]:
+def take_a_seat(seat: WorkerIdentity) -> tuple[bytes, ...]:
     """Make the words that each connection of a seat begins with."""
     named = (b"NAME", seat.name) if seat.name else ()
     return (b"WORKER", b"START", b"ID", seat.id, b"TTL", milliseconds(seat.dead_after), b"BIND", *named)
 
 
-def between_signs(seat: Seat) -> float:
+def between_signs(seat: WorkerIdentity) -> float:
     """How long a worker may say nothing and be well within its time."""
     return seat.dead_after / SIGNS
 
 
-def taken_by(seat: Seat, fetch: Command[list[Job]]) -> Command[list[Job]]:
+def taken_by(seat: WorkerIdentity, fetch: Command[list[Job]]) -> Command[list[Job]]:
     """Make a fetch of a live worker of one of nobody in particular."""
     words = (fetch.words[0], b"WORKER", seat.id, *fetch.words[1:])
     return attrs.evolve(fetch, words=words, seat=seat)
 
 
-def stay_alive(seat: Seat) -> Command[int]:
+def stay_alive(seat: WorkerIdentity) -> Command[int]:
     """Give a sign of life; returns the time after which the worker would be dead, in milliseconds."""
     return Command((b"WORKER", b"KEEPALIVE"), replies.read_number, seat=seat)
 
 
-def stand_up(seat: Seat) -> Command[int]:
+def stand_up(seat: WorkerIdentity) -> Command[int]:
     """End a worker in order; returns how many jobs came back from it."""
     return Command((b"WORKER", b"STOP"), replies.read_number, seat=seat)

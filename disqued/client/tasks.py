@@ -46,7 +46,7 @@ class Phase(Enum):
     RETURNING = "it is being given back"
 
 
-class What(Enum):
+class NextStep(Enum):
     """What to say of a job now."""
 
     WORKING = "working"
@@ -185,17 +185,17 @@ class Tasks:
 
     # Time.
 
-    def due(self, now: float) -> list[tuple[What, Task]]:
+    def due(self, now: float) -> list[tuple[NextStep, Task]]:
         """What has to be said now, of which jobs; each is named once."""
-        found: list[tuple[What, Task]] = []
+        found: list[tuple[NextStep, Task]] = []
         for task in self._tasks.values():
             if task.nack_at is not None and task.nack_at <= now:
                 task.nack_at = task.working_at = None
                 task.phase = Phase.RETURNING
-                found.append((What.NACK, task))
+                found.append((NextStep.NACK, task))
             elif task.working_at is not None and task.working_at <= now:
                 task.working_at = None
-                found.append((What.WORKING, task))
+                found.append((NextStep.WORKING, task))
         return found
 
     def next_at(self) -> float | None:

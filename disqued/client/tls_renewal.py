@@ -16,7 +16,7 @@ C = TypeVar("C")
 Stamp = tuple[tuple[int, int, int], ...]
 
 
-class Renewed(Generic[C]):
+class RenewedContext(Generic[C]):
     """What a library makes of the files, up to date."""
 
     def __init__(self, tls: Tls, build: Callable[[Tls], C]) -> None:

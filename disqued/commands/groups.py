@@ -18,14 +18,14 @@ from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import OK, Shape, array, bulk, integer, tuple_of
 from disqued.commands.table import Flag, command, container, positional, rest
 from disqued.commands.values import JOB_ID, QUEUE, Kind
-from disqued.core.model.groups import Event, Group
+from disqued.core.model.groups import Entry, Group
 from disqued.core.model.ids import is_job_id
 from disqued.core.model.messages import RETURN
 from disqued.core.model.outbox import Client
 from disqued.core.model.unfinished import Parts
 from disqued.core.node import Node
 from disqued.errors import CommandError, OutOfMemory, UnknownJob, WrongType
-from disqued.wire.replies import SpeltList, Status
+from disqued.wire.replies import EncodedList, Status
 
 COUNTED_PER_PART = 1_000  #: groups counted in one step
 NAMED_PER_PART = 5_000  #: names of groups spelt in one step
@@ -161,11 +161,11 @@ class QStatus:
 
     @staticmethod
     def _parts(node: Node, words: list[bytes], sees: Sees | None) -> Parts:
-        reply = SpeltList()
+        reply = EncodedList()
         shown = 0
         for name in (yield from _active(node, _queues_among(words), sees)):
             figures = yield from _figures(node, words, name)
-            groups = SpeltList()
+            groups = EncodedList()
             for at in range(0, len(figures), SPELT_PER_PART):
                 if at:
                     yield
@@ -308,7 +308,7 @@ class QGroupStart:
             floor = node.logs.beginnings.floor_now(log)
         else:
             event = node.state.jobs.get(self.at)
-            if not isinstance(event, Event) or event.log is not log:
+            if not isinstance(event, Entry) or event.log is not log:
                 raise UnknownJob
             makers = {node.id[:8], *(node_id[:8] for node_id in node.state.peers.by_id), *log.seen}
             floor = dict.fromkeys(makers, event.ctime - 1)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from disqued.acl.denials import Denials
-from disqued.acl.rules import Book
+from disqued.acl.rules import CommandCatalogue
 from disqued.acl.user import User
 from disqued.acl.users import Users
 from disqued.commands.latency import LatencyMonitor
@@ -106,7 +106,7 @@ class AccessControl(Protocol):
         """What was refused."""
 
     @property
-    def book(self) -> Book:
+    def book(self) -> CommandCatalogue:
         """The commands, as rules call them."""
 
     @property

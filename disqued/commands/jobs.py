@@ -39,7 +39,7 @@ from disqued.commands.values import (
 )
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model import marks
-from disqued.core.model.groups import Event, Group, units_of
+from disqued.core.model.groups import Entry, Group, units_of
 from disqued.core.model.job import ACKED, ACTIVE, KEYED, RETRY_NEVER_MS, STATE_NAMES, Job, NamedJob
 from disqued.core.model.outbox import Client
 from disqued.core.model.unfinished import Parts
@@ -468,7 +468,7 @@ DESCRIPTION = either(
 def describe(node: Node, job: Job) -> list[Any]:
     """A job as SHOW answers it: 15 names and their values in turn, and one more of an event or of a job with a key."""
     shown = _described(node, job)
-    if isinstance(job, Event):
+    if isinstance(job, Entry):
         return [*shown, b"groups", _units(node, job)]
     if isinstance(job, NamedJob) and job.alias[:1] == KEYED:
         return [*shown, b"key", job.alias[1:]]
@@ -477,12 +477,12 @@ def describe(node: Node, job: Job) -> list[Any]:
 
 def touches(job: Job) -> int:
     """How many groups made something of an event, as far as that is counted for each; 0 for other jobs."""
-    if not isinstance(job, Event):
+    if not isinstance(job, Entry):
         return 0
     return marks.count(job.marks) + sum(1 for _ in units_of(job))
 
 
-def made_of(event: Event, group: Group, now: int) -> list[Any] | None:
+def made_of(event: Entry, group: Group, now: int) -> list[Any] | None:
     """Return name, state, deliveries and milliseconds left of an event in a group; None when the group never had it."""
     unit = group.units.get(event)
     if unit is None:
@@ -492,7 +492,7 @@ def made_of(event: Event, group: Group, now: int) -> list[Any] | None:
     return [group.name, b"in progress" if is_held else b"redo", unit.deliveries, left_ms]
 
 
-def _touching(event: Event) -> list[Group]:
+def _touching(event: Entry) -> list[Group]:
     """The groups that touched an event, by name."""
     if event.log is None:
         return []
@@ -500,7 +500,7 @@ def _touching(event: Event) -> list[Group]:
     return sorted(found, key=attrgetter("name"))
 
 
-def _units(node: Node, event: Event) -> list[list[Any]]:
+def _units(node: Node, event: Entry) -> list[list[Any]]:
     """What each group that touched an event made of it, by name."""
     return [row for group in _touching(event) if (row := made_of(event, group, node.state.now)) is not None]
 
@@ -545,12 +545,12 @@ class Show:
     def run(self, node: Node, client: Client) -> Any:
         """Describe the job; None when it is not known here, BLOCKED when very many groups touched it."""
         job = node.state.jobs.get(self.id)
-        if isinstance(job, Event):
+        if isinstance(job, Entry):
             return in_parts(node, client, self._parts(node, job))
         return None if job is None else describe(node, job)
 
     @staticmethod
-    def _parts(node: Node, event: Event) -> Parts:
+    def _parts(node: Node, event: Entry) -> Parts:
         rows = (made_of(event, group, node.state.now) for group in _touching(event))
         groups = yield from spelt(row for row in rows if row is not None)
         return [*_described(node, event), b"groups", groups]

@@ -45,7 +45,7 @@ from disqued.commands.values import (
     seconds,
 )
 from disqued.commands.values import integer as integer_kind
-from disqued.core.lists import Found, Wish
+from disqued.core.lists import RecoveredJob, RecoveryRequest
 from disqued.core.model.ids import is_job_id
 from disqued.core.model.job import ACTIVE, ALIAS_MAX, FLAG_LEASED, FLAG_WITH_CONSUMER, RETRY_NEVER_MS, JobOptions, Unit
 from disqued.core.model.messages import ACK_ONE
@@ -55,7 +55,7 @@ from disqued.core.model.unfinished import Parts
 from disqued.core.model.waiters import Form
 from disqued.core.node import Node
 from disqued.core.work.delivery import FETCHED_BYTES
-from disqued.core.work.inquiries import Known
+from disqued.core.work.inquiries import AliasFindings
 from disqued.core.work.replication import Batch
 from disqued.core.workers.workers import WorkerForm
 from disqued.errors import (
@@ -330,7 +330,7 @@ class RqAck:
         )
 
     def _answer(
-        self, node: Node, names: list[bytes], done: set[bytes], doubtful: list[bytes], found: dict[bytes, Known]
+        self, node: Node, names: list[bytes], done: set[bytes], doubtful: list[bytes], found: dict[bytes, AliasFindings]
     ) -> list[bytes] | None:
         peers = node.state.peers
         if len(peers.linked) < len(peers.by_id):
@@ -384,11 +384,11 @@ class RqRecover:
         count = min(max(0, self.count), JOBS_AT_ONCE)
         if not count:
             return []
-        rows = node.lists.recover(client, queue, Wish(count, max(0, self.elapsed), worker), _recovered)
+        rows = node.lists.recover(client, queue, RecoveryRequest(count, max(0, self.elapsed), worker), _recovered)
         return BLOCKED if rows is None else rows
 
 
-def _recovered(found: Found) -> tuple[bytes, bytes]:
+def _recovered(found: RecoveredJob) -> tuple[bytes, bytes]:
     return (shown(found.id, found.alias, ELEMENT), found.body)
 
 

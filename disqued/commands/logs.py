@@ -18,7 +18,7 @@ from disqued.commands.spans import Span, read_span, span
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
 from disqued.commands.values import BYTES, NAME, QUEUE, TAKER, Kind, read_job_id
 from disqued.commands.values import integer as integer_kind
-from disqued.core.model.groups import LOG_COST, Behind, EventForm, cost_of_group
+from disqued.core.model.groups import LOG_COST, Behind, EntryForm, cost_of_group
 from disqued.core.model.job import KIND_LOG, RETRY_NEVER_MS, Unit
 from disqued.core.model.messages import ACK
 from disqued.core.model.outbox import Client
@@ -127,7 +127,7 @@ class QAdd:
 # Getting.
 
 
-class OneEvent(EventForm):
+class OneEvent(EntryForm):
     """QGET without COUNT: the event itself."""
 
     __slots__ = ()
@@ -218,7 +218,7 @@ class QGet:
                     return form.answer(units)
         return _wait(node, client, [self.queue], self.group, form, timeout_ms=self.block.left_ms(node.state.wall))
 
-    def _form(self, node: Node) -> EventForm:
+    def _form(self, node: Node) -> EntryForm:
         wall = node.state.wall
         if self.ex is not None and self.deadline is not None:
             raise CommandError(_TWO_DEADLINES)
@@ -234,7 +234,7 @@ class QGet:
             return OneEvent(lease_ms, strict=self.strict, worker=worker)
         return SomeEvents(lease_ms, self.count, strict=self.strict, worker=worker)
 
-    def _go_on(self, node: Node, name: bytes, form: EventForm) -> Parts:
+    def _go_on(self, node: Node, name: bytes, form: EntryForm) -> Parts:
         """Look further, a part at a time, for an event behind very many that are not for the group."""
         while True:
             yield
@@ -281,7 +281,7 @@ def check_new_group(node: Node, name: bytes, group: bytes) -> None:
         node.check_names(size)
 
 
-def _fetch(node: Node, queue: Queue, group_name: bytes, form: EventForm) -> list[Any]:
+def _fetch(node: Node, queue: Queue, group_name: bytes, form: EntryForm) -> list[Any]:
     assert queue.log is not None
     if form.worker is not None and not form.worker.is_alive:
         raise NoWorker

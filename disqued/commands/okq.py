@@ -33,7 +33,7 @@ from disqued.core.model.queues import Queue
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.worker import Worker
 from disqued.core.node import Node
-from disqued.core.work.inquiries import Known
+from disqued.core.work.inquiries import AliasFindings
 from disqued.core.work.replication import Batch
 from disqued.errors import (
     CommandError,
@@ -121,7 +121,7 @@ class _Push:
         value = add({})
         return BLOCKED if value is inquiries.waits else value
 
-    def _push_in_background(self, node: Node, client: Client, front: bool, found: dict[bytes, Known]) -> Any:
+    def _push_in_background(self, node: Node, client: Client, front: bool, found: dict[bytes, AliasFindings]) -> Any:
         lists = node.lists
         batch = Batch(None, lists.over_in_background)
         try:
@@ -135,7 +135,7 @@ class _Push:
                 lists.over_in_background(failed=False)
         return Status(b"OK")
 
-    def _push_and_wait(self, node: Node, client: Client, front: bool, found: dict[bytes, Known]) -> Any:
+    def _push_and_wait(self, node: Node, client: Client, front: bool, found: dict[bytes, AliasFindings]) -> Any:
         batch = Batch(client)
         job_id = self._add(node, batch, found, front=front)
         batch.value = AddedStatus(b"OK", (job_id,))
@@ -151,7 +151,7 @@ class _Push:
     def _duplicate(self) -> CommandError:
         return CommandError(f"duplicate event {self.event_id[:128].decode('utf-8', 'surrogateescape')}")
 
-    def _add(self, node: Node, batch: Batch, found: dict[bytes, Known], *, front: bool) -> bytes:
+    def _add(self, node: Node, batch: Batch, found: dict[bytes, AliasFindings], *, front: bool) -> bytes:
         """Add the event, as one of a batch, unless another node has it; returns its job id.  Raises CommandError."""
         alias = EVENT + self.event_id
         self._check_free(node)
@@ -316,7 +316,7 @@ def acknowledge(node: Node, client: Client, queue: bytes, event_id: bytes) -> An
     return BLOCKED
 
 
-def _one_if_any(found: dict[bytes, Known]) -> int:
+def _one_if_any(found: dict[bytes, AliasFindings]) -> int:
     return int(bool(found))
 
 

@@ -12,7 +12,7 @@ from disqued.commands.table import BLOCKED
 from disqued.core.model.outbox import Client
 from disqued.core.model.unfinished import Parts
 from disqued.core.node import Node
-from disqued.wire.replies import SpeltList
+from disqued.wire.replies import EncodedList
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ def spelt(rows: Iterator[Any], per_part: int = SPELT_PER_PART) -> Making[list[An
     first = list(islice(rows, per_part))
     if len(first) < per_part:
         return first
-    reply = SpeltList()
+    reply = EncodedList()
     reply.add(first)
     yield
     while piece := list(islice(rows, per_part)):

@@ -24,13 +24,13 @@ from disqued.core.model.ids import is_job_id
 from disqued.core.model.job import JobOptions, Unit, attempt_of, process_of
 from disqued.core.model.memory import WORK_COST
 from disqued.core.model.messages import HAS, HAS_ANYWHERE, SOON
-from disqued.core.model.outbox import WORK, Client, News
+from disqued.core.model.outbox import WORK, Client, Notification
 from disqued.core.model.queues import Queue, check_name
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.waiters import Form
 from disqued.core.node import Node
 from disqued.core.work.delivery import FETCHED_BYTES
-from disqued.core.work.inquiries import Known
+from disqued.core.work.inquiries import AliasFindings
 from disqued.core.work.replication import Batch
 from disqued.core.workers.tasks import Process, unique_alias
 from disqued.core.workers.workers import WorkerForm
@@ -47,7 +47,7 @@ from disqued.errors import (
     StaleWorker,
     WrongType,
 )
-from disqued.wire.replies import SpeltList, Status
+from disqued.wire.replies import EncodedList, Status
 
 DEFAULT_TTL_S = 86_400
 ADDED_TIMEOUT_MS = 5_000  #: how long WQ.ENQUEUE waits for copies on other nodes
@@ -133,7 +133,9 @@ class WqEnqueue:
         inquiries.ask(client, verb, self.queue, aliases, partial(self._add_unless_found, node, client, options))
         return BLOCKED
 
-    def _add_unless_found(self, node: Node, client: Client, options: JobOptions, found: dict[bytes, Known]) -> Any:
+    def _add_unless_found(
+        self, node: Node, client: Client, options: JobOptions, found: dict[bytes, AliasFindings]
+    ) -> Any:
         """Add unique tasks that no other node has.  Raises CommandError."""
         aliases = self._aliases(node, client)
         for what in found.values():
@@ -265,7 +267,7 @@ class WqRequest:
         """Count the tasks that wait, and have this client told."""
         count = _length(node, self.queue)
         if count and node.events.listens:
-            node.outbox.events.append(News(self.queue, WORK, count, client))
+            node.outbox.events.append(Notification(self.queue, WORK, count, client))
         return count
 
 
@@ -585,7 +587,7 @@ class WqProcs:
         return in_parts(node, client, self._parts(node, seen_by(client)))
 
     def _parts(self, node: Node, sees: Sees | None) -> Parts:
-        reply = SpeltList()
+        reply = EncodedList()
         size = 0
         units = list(self._units(node))
         for at in range(0, len(units), LISTED_PER_PART):

@@ -14,7 +14,7 @@ from disqued.config.declaration import Setting
 from disqued.config.errors import BadValue, ConfigError, NoConfigFile, NotMutable
 from disqued.config.kinds import RedisAddress, Renames
 from disqued.config.quoting import as_bytes, as_text
-from disqued.config.reader import Given, Stated, read_file, read_text, setting_called
+from disqued.config.reader import Directive, StatedSettings, read_file, read_text, setting_called
 from disqued.config.rewrite import rewritten
 from disqued.core.model import glob
 from disqued.files import replace_file
@@ -72,7 +72,7 @@ class Config(CombinedSettings):
 
         Raises: ConfigError, which names the option.
         """
-        stated = Stated()
+        stated = StatedSettings()
         for name, text in arguments:
             try:
                 self._apply_argument(name.lstrip("-"), text, stated)
@@ -81,7 +81,7 @@ class Config(CombinedSettings):
                     error.directive = f"--{error.directive}"
                 raise error.at("command line") from None
 
-    def _apply_argument(self, name: str, text: str, stated: Stated) -> None:
+    def _apply_argument(self, name: str, text: str, stated: StatedSettings) -> None:
         setting = setting_called(name, self.settings)
         value = setting.parse(text)
         if setting.name == "include":
@@ -222,7 +222,7 @@ class Config(CombinedSettings):
         secrets = (name for name, setting in self.settings.items() if setting.secret)
         replace_file(self.file, as_bytes(new), is_private=any(map(self.holds_secret, secrets)))
 
-    def _take_all(self, files: Iterable[Given], *, rewritten: bool = True) -> None:
+    def _take_all(self, files: Iterable[Directive], *, rewritten: bool = True) -> None:
         """Take what files give; `rewritten`: the first of them is the one that `rewrite` writes."""
         for given in files:
             setting = given.setting

@@ -26,7 +26,7 @@ Settings = Mapping[str, Setting[Any]]  #: by name
 
 
 @attrs.frozen(kw_only=True)
-class Given:
+class Directive:
     """One directive of a file."""
 
     setting: Setting[Any]
@@ -37,12 +37,12 @@ class Given:
     included: bool  #: the file is not the first one, but one that it includes
 
 
-def read_file(path: str, settings: Settings) -> Iterator[Given]:
+def read_file(path: str, settings: Settings) -> Iterator[Directive]:
     """Read the file at `path` and those that it includes. Raises: ConfigError."""
     return _Reader(settings).file(path)
 
 
-def read_text(text: str, origin: str, settings: Settings) -> Iterator[Given]:
+def read_text(text: str, origin: str, settings: Settings) -> Iterator[Directive]:
     """Read a text that came from the file `origin`. Raises: ConfigError."""
     return _Reader(settings).text(text, origin)
 
@@ -69,7 +69,7 @@ def words_of(line: str) -> list[str]:
         raise ConfigError(stripped.split(maxsplit=1)[0], problem=problem) from None
 
 
-class Stated:
+class StatedSettings:
     """What one file, or the command line, says itself: to find lines that contradict each other."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class _Reader:
         self._settings = settings
         self._chain: list[str] = []  # real paths of the files being read, outermost first
 
-    def file(self, path: str) -> Iterator[Given]:
+    def file(self, path: str) -> Iterator[Directive]:
         real = os.path.realpath(path)
         if real in self._chain:
             route = " > ".join(map(os.path.basename, (*self._chain, real)))
@@ -118,9 +118,9 @@ class _Reader:
             raise ConfigError("include", path, problem=f"cannot be read: {error.strerror}") from None
         yield from self.text(text, path)
 
-    def text(self, text: str, origin: str) -> Iterator[Given]:
+    def text(self, text: str, origin: str) -> Iterator[Directive]:
         self._chain.append(os.path.realpath(origin))
-        stated = Stated()
+        stated = StatedSettings()
         for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
             try:
                 yield from self._line(line, origin, number, stated)
@@ -128,7 +128,7 @@ class _Reader:
                 raise error.at(origin, number) from None
         self._chain.pop()
 
-    def _line(self, line: str, origin: str, number: int, stated: Stated) -> Iterator[Given]:
+    def _line(self, line: str, origin: str, number: int, stated: StatedSettings) -> Iterator[Directive]:
         words = words_of(line)
         if not words:
             return
@@ -140,4 +140,4 @@ class _Reader:
         earlier = stated.lines.get(setting.name, 0)
         stated.add(setting, value, number)
         included = len(self._chain) > 1
-        yield Given(setting=setting, value=value, path=origin, line=number, earlier=earlier, included=included)
+        yield Directive(setting=setting, value=value, path=origin, line=number, earlier=earlier, included=included)

@@ -59,7 +59,7 @@ LOOKED_AT_PER_PART = 5_000  #: jobs that it looks at
 DAY_S = 86_400
 
 
-class Found(NamedTuple):
+class RecoveredJob(NamedTuple):
     """A job that was recovered, by this node or by another one."""
 
     id: bytes
@@ -67,12 +67,12 @@ class Found(NamedTuple):
     body: bytes
 
 
-def _found(job: Job | StoredJob) -> Found:
+def _found(job: Job | StoredJob) -> RecoveredJob:
     alias = job.alias if isinstance(job, NamedJob | StoredJob) else b""
-    return Found(job.id, alias, job.body)
+    return RecoveredJob(job.id, alias, job.body)
 
 
-class Wish(NamedTuple):
+class RecoveryRequest(NamedTuple):
     """What somebody wants to recover."""
 
     most: int  #: jobs
@@ -80,21 +80,23 @@ class Wish(NamedTuple):
     worker: Worker | None = None  #: who is to have them; None = nobody in particular
 
 
-class Claim(Timed):
+class PendingRecovery(Timed):
     """A client that waits for what other nodes' consumers have had for too long."""
 
     __slots__ = (
         "asked", "client", "deadline_at", "found", "missing", "name", "nodes", "number", "row", "wish",
     )  # fmt: skip
 
-    def __init__(self, number: int, client: Client, name: bytes, wish: Wish, row: Callable[[Found], object]) -> None:
+    def __init__(
+        self, number: int, client: Client, name: bytes, wish: RecoveryRequest, row: Callable[[RecoveredJob], object]
+    ) -> None:
         self.awake_at = 0
         self.number: int = number
         self.client: Client = client
         self.name: bytes = name  #: of the queue
-        self.wish: Wish = wish
-        self.row: Callable[[Found], object] = row  #: what the client is answered for one
-        self.found: dict[bytes, Found] = {}  #: by job id, in order
+        self.wish: RecoveryRequest = wish
+        self.row: Callable[[RecoveredJob], object] = row  #: what the client is answered for one
+        self.found: dict[bytes, RecoveredJob] = {}  #: by job id, in order
         self.missing: int = 0  #: so many more are wanted
         self.nodes: list[bytes] = []  #: who is still to be asked, the last one first
         self.asked: bytes = b""  #: who is asked now
@@ -123,7 +125,7 @@ class Lists(Machine):
         self._acks = acks
         self._workers = workers
         self._homes = homes
-        self._claims: dict[int, Claim] = {}
+        self._claims: dict[int, PendingRecovery] = {}
         self.ttl_s: int = 30 * DAY_S  #: life of an element (`rq-ttl`)
         self.replicate: int = 0  #: copies of an element (`rq-replicate`); 0 = as ADDJOB decides
         self.background: int = 0  #: pushes that go on though their clients were answered
@@ -133,10 +135,10 @@ class Lists(Machine):
         return {CLAIM: self.on_claim, CLAIMED: self.on_claimed, FLUSH: self.on_flush}
 
     def due_table(self) -> Acts:
-        return on(Claim, self.due)
+        return on(PendingRecovery, self.due)
 
     def abandon_table(self) -> Acts:
-        return on(Claim, self.forsake)
+        return on(PendingRecovery, self.forsake)
 
     def over_in_background(self, failed: bool) -> None:
         """Note the end of a push that nobody waited for."""
@@ -145,7 +147,9 @@ class Lists(Machine):
 
     # Recovery.
 
-    def recover(self, client: Client, queue: Queue, wish: Wish, row: Callable[[Found], object]) -> list[object] | None:
+    def recover(
+        self, client: Client, queue: Queue, wish: RecoveryRequest, row: Callable[[RecoveredJob], object]
+    ) -> list[object] | None:
         """Hand out again what consumers have had for so long, oldest first; fewer of large ones.
 
         Returns rows; None when the client is blocked, until other nodes have answered.  A worker keeps what it gets as
@@ -210,20 +214,22 @@ class Lists(Machine):
 
     # Asking other nodes.
 
-    def _claim(self, client: Client, queue: Queue, wish: Wish, row: Callable[[Found], object]) -> Claim:
+    def _claim(
+        self, client: Client, queue: Queue, wish: RecoveryRequest, row: Callable[[RecoveredJob], object]
+    ) -> PendingRecovery:
         number = self._state.numbers.next_number()
-        claim = self._claims[number] = Claim(number, client, queue.name, wish, row)
+        claim = self._claims[number] = PendingRecovery(number, client, queue.name, wish, row)
         self._state.waiting.add(client, claim)
         return claim
 
-    def _begin_claim(self, claim: Claim, found: list[Job], nodes: list[bytes]) -> None:
+    def _begin_claim(self, claim: PendingRecovery, found: list[Job], nodes: list[bytes]) -> None:
         claim.found = {job.id: _found(job) for job in found}
         claim.missing = claim.wish.most - len(found)
         claim.nodes = nodes[::-1]
         claim.deadline_at = self._state.now + CLAIMS_MS
         self._ask_next(claim)
 
-    def _ask_next(self, claim: Claim) -> None:
+    def _ask_next(self, claim: PendingRecovery) -> None:
         """Ask the next node, or answer the client what there is."""
         state = self._state
         claim.asked = b""
@@ -238,7 +244,7 @@ class Lists(Machine):
                 return
         self._answer(claim)
 
-    def _answer(self, claim: Claim) -> None:
+    def _answer(self, claim: PendingRecovery) -> None:
         self.forsake(claim)
         reply: object = [claim.row(found) for found in claim.found.values()]
         worker = claim.wish.worker
@@ -247,12 +253,12 @@ class Lists(Machine):
             reply = NoWorker()
         self._state.outbox.replies.append((claim.client, reply, []))
 
-    def due(self, claim: Claim) -> None:
+    def due(self, claim: PendingRecovery) -> None:
         """Go on without a node that does not answer."""
         if self._claims.get(claim.number) is claim:
             self._ask_next(claim)
 
-    def forsake(self, claim: Claim) -> None:
+    def forsake(self, claim: PendingRecovery) -> None:
         """Nobody waits for this any more."""
         del self._claims[claim.number]
         self._state.schedule.cancel(claim)
@@ -292,7 +298,7 @@ class Lists(Machine):
             self._doubt(claim, sender)
         self._ask_next(claim)
 
-    def _doubt(self, claim: Claim, node_id: bytes) -> None:
+    def _doubt(self, claim: PendingRecovery, node_id: bytes) -> None:
         """Ask after what a node is known to have handed out and does not name."""
         state = self._state
         queue = state.queues.by_name.get(claim.name)

@@ -27,16 +27,16 @@ from typing import Protocol
 from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.membership import Membership
-from disqued.core.cluster.notifications import Events
+from disqued.core.cluster.notifications import Notifications
 from disqued.core.lists import Lists
 from disqued.core.model import messages
 from disqued.core.model.clock import Clock
-from disqued.core.model.groups import Event, GroupUnit, read_scope
+from disqued.core.model.groups import Entry, PendingEntry, read_scope
 from disqued.core.model.ids import JobIds
 from disqued.core.model.job import ACKED, ACTIVE, QUEUED, Job, Unit
 from disqued.core.model.machine import Machine, handlers, join
 from disqued.core.model.memory import Memory
-from disqued.core.model.messages import Greeting, Lease, Message, Target
+from disqued.core.model.messages import EntryLease, Greeting, Message, Target
 from disqued.core.model.outbox import GONE_EVICTED, GONE_EXPIRED, JOB_GONE, Client
 from disqued.core.model.queues import Queue
 from disqued.core.model.schedule import Timed
@@ -45,10 +45,10 @@ from disqued.core.model.trace import SET_MS
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.waiters import Waiter
 from disqued.core.model.worker import Worker
-from disqued.core.streams.acksets import Facts
-from disqued.core.streams.entries import Logs
+from disqued.core.streams.acksets import AckSets
+from disqued.core.streams.entries import Streams
 from disqued.core.streams.readers import Readers
-from disqued.core.streams.reconciliation import Settling
+from disqued.core.streams.reconciliation import Reconciliation
 from disqued.core.work.acks import Acks
 from disqued.core.work.blocking import Blocking
 from disqued.core.work.consumers import Consumers
@@ -106,8 +106,8 @@ class Node:
         self.outbox = self.state.outbox
         self.queueing = Queueing(self.state)
         self.blocking = Blocking(self.state)
-        self.logs = Logs(self.state, self.queueing, self.blocking)
-        self.facts = Facts(self.state, self.logs)
+        self.logs = Streams(self.state, self.queueing, self.blocking)
+        self.facts = AckSets(self.state, self.logs)
         self.readers = Readers(self.state, self.blocking, self.logs)
         self.replication = Replication(self.state, self.queueing, self.logs)
         self.acks = Acks(self.state, self.replication)
@@ -119,9 +119,9 @@ class Node:
         self.federation = Federation(self.state, self.delivery, self.machines)
         self.consumers = Consumers()
         self.membership = Membership(self.state, self.machines)
-        self.settling = Settling(self.state, self.logs, self.facts, self.membership)
+        self.settling = Reconciliation(self.state, self.logs, self.facts, self.membership)
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
-        self.events = Events(self.state)
+        self.events = Notifications(self.state)
         self.workers = Workers(self.state, self.requeueing, self.blocking, self.events, self.logs.returned)
         self.homes = Homes(self.state, self.queueing, self.sharing, self.workers, self.events)
         self.lists = Lists(self.state, self.queueing, self.acks, self.workers, self.homes)
@@ -271,7 +271,7 @@ class Node:
         for name in handed:
             job_id, _, scope = name.partition(b":")
             job = self.state.jobs.get(job_id)
-            if isinstance(job, Event):
+            if isinstance(job, Entry):
                 if not self.logs.handed(job, scope):
                     self.settling.unseen(job_id, scope)
             elif job is not None:
@@ -302,7 +302,7 @@ class Node:
         """Leave those of these for the next tick of which one alone may be much work; do what the others ask for."""
         state = self.state
         for item in items:
-            if not isinstance(item, Job | GroupUnit | Worker):
+            if not isinstance(item, Job | PendingEntry | Worker):
                 self._due(item)
             elif not item.awake_at:
                 state.schedule.add(item, state.now)
@@ -323,7 +323,7 @@ class Node:
     def _due(self, item: Timed) -> None:
         if isinstance(item, Job):
             self._job_due(item)
-        elif isinstance(item, GroupUnit):
+        elif isinstance(item, PendingEntry):
             self.logs.due(item)
         elif isinstance(item, Waiter):
             if not self.readers.puts_off(item):
@@ -365,7 +365,7 @@ class Node:
         if job is None:
             if not self.replication.has_given_up(message[1]):
                 self.facts.on_gotjob(sender, message)
-        elif isinstance(job, Event):
+        elif isinstance(job, Entry):
             self.facts.tell(sender, job)
 
     def _on_ping(self, sender: bytes, message: Message) -> None:
@@ -378,13 +378,13 @@ class Node:
             return
         event = self.state.jobs.get(message[1])
         # That a group is done with an event that is not here does not end the event.
-        if isinstance(event, Event):
+        if isinstance(event, Entry):
             self.logs.on_setack(sender, event, message[2], message[4])
 
     def _on_delivered(self, sender: bytes, message: Message) -> None:
         event = self.state.jobs.get(message[1])
-        if isinstance(event, Event):
-            self.logs.on_delivered(sender, event, Lease(*message[2:]))
+        if isinstance(event, Entry):
+            self.logs.on_delivered(sender, event, EntryLease(*message[2:]))
         else:
             self.sharing.on_delivered(sender, message)
 

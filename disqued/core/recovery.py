@@ -33,7 +33,7 @@ Times are integer milliseconds.  Source: the Disque README, "Disque and disk per
 from collections.abc import Iterator
 from typing import Final
 
-from disqued.core.model.groups import Event, Log, read_scope, units_of
+from disqued.core.model.groups import Entry, Stream, read_scope, units_of
 from disqued.core.model.job import (
     ACKED,
     ACTIVE,
@@ -70,7 +70,7 @@ from disqued.core.model.outbox import (
 )
 from disqued.core.model.registry import TABLES
 from disqued.core.model.state import State
-from disqued.core.streams.entries import Logs, group_lease, read_holder
+from disqued.core.streams.entries import Streams, group_lease, read_holder
 from disqued.core.work.blocking import Blocking
 from disqued.core.work.copies import delay_left
 from disqued.core.work.leases import lease_record
@@ -120,7 +120,7 @@ def _watermark(state: State) -> Iterator[Record]:
         yield (WATERMARK, state.durability.watermark.until)
 
 
-def _beginnings(state: State, log: Log) -> Iterator[Record]:
+def _beginnings(state: State, log: Stream) -> Iterator[Record]:
     """Where the groups of a log began, up to where it was flushed, and since when that is so."""
     offset = state.wall - state.now
     if log.horizon:
@@ -130,7 +130,7 @@ def _beginnings(state: State, log: Log) -> Iterator[Record]:
             yield (GROUP, log.queue, group.scope, tuple(sorted(group.floor.items())), group.since + offset)
 
 
-def _facts(state: State, event: Event) -> Iterator[Record]:
+def _facts(state: State, event: Entry) -> Iterator[Record]:
     """What is known of an event beside that it is there: who is done with it, and who has it or had it."""
     for scope in event.done:
         yield (UNIT_DONE, event.id, scope)
@@ -165,7 +165,7 @@ def walk(state: State) -> Iterator[Record | None]:
                 leased = _lease_to_keep(state, job)
                 if leased is not None:
                     yield leased
-                if isinstance(job, Event):
+                if isinstance(job, Entry):
                     yield from _facts(state, job)
             else:
                 passed += 1
@@ -229,7 +229,7 @@ class Recovery:
         self._state = state
         self._restores_queues = restores_queues
         self._queueing = Queueing(state)
-        self._logs = Logs(state, self._queueing, Blocking(state))
+        self._logs = Streams(state, self._queueing, Blocking(state))
         #: What was left of the deadlines of jobs that no timer queues: those that are leased until then.
         self._spans: dict[bytes, int] = {}
         #: Names of queues, one object each.
@@ -255,7 +255,7 @@ class Recovery:
     def _unit(self, job_id: bytes, scope: bytes) -> Unit | None:
         """The job of an id, or what the group of a scope has of it."""
         job = self._state.jobs.get(job_id)
-        if scope == WORK_SCOPE or not isinstance(job, Event) or job.log is None:
+        if scope == WORK_SCOPE or not isinstance(job, Entry) or job.log is None:
             return job
         known = read_scope(scope)
         group = None if known is None else job.log.groups.get(known[0])
@@ -516,7 +516,7 @@ class Recovery:
             return
         options = state.shared.options(stored.ttl_ms, stored.retry_ms, stored.delay_ms, stored.replicate, stored.kind)
         name = self._names.setdefault(stored.queue, stored.queue)
-        event = Event(stored.id, name, stored.body, stored.ctime, options)
+        event = Entry(stored.id, name, stored.body, stored.ctime, options)
         event.expires_at = state.now + min(left_ms, stored.ttl_ms)
         event.holders = holders
         event.order_key = stored.order_key
@@ -534,13 +534,13 @@ class Recovery:
     def _finish(self, job_id: bytes, scope: bytes) -> None:
         """Note that a group is done with an event."""
         event, name = self._state.jobs.get(job_id), read_scope(scope)
-        if isinstance(event, Event) and name is not None:
+        if isinstance(event, Entry) and name is not None:
             self._logs.note_done(event, scope)
 
     def _lease_in_group(self, job_id: bytes, scope: bytes, deliveries: int, worker: bytes, when: int) -> None:
         """Let a group have an event as it had it, or have had it."""
         event, name, holder = self._state.jobs.get(job_id), read_scope(scope), read_holder(worker)
-        if not isinstance(event, Event) or event.log is None or name is None or holder is None:
+        if not isinstance(event, Entry) or event.log is None or name is None or holder is None:
             return
         group = event.log.group(name[0])
         if group.scope != scope or group.is_done(event):

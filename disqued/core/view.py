@@ -17,7 +17,7 @@ from disqued.core.model.messages import Vitals
 from disqued.core.model.peers import KnownNode, Peer
 from disqued.core.model.queues import Queue
 from disqued.core.model.vitals import own_vitals
-from disqued.core.model.worker import Home, Worker
+from disqued.core.model.worker import RemoteWorker, Worker
 from disqued.core.node import Node
 
 
@@ -142,7 +142,7 @@ class NodeView:
 
     # Workers.
 
-    def worker(self, worker_id: bytes) -> Worker | Home | None:
+    def worker(self, worker_id: bytes) -> Worker | RemoteWorker | None:
         """Return the worker with this id, or its home when it lives on another node; None for an unknown one."""
         return self._node.workers.by_id.get(worker_id) or self._node.homes.known.get(worker_id)
 
@@ -152,7 +152,7 @@ class NodeView:
         return self._node.workers.by_id.values()
 
     @property
-    def workers_elsewhere(self) -> Collection[Home]:
+    def workers_elsewhere(self) -> Collection[RemoteWorker]:
         """Live workers of other nodes; iterate within one turn of the loop."""
         return self._node.homes.known.values()
 
@@ -173,7 +173,7 @@ class NodeView:
         queue = self.queue(unit.queue)
         return None if queue is None else queue.leased.get(unit)
 
-    def home_of(self, job: Job) -> Home | None:
+    def home_of(self, job: Job) -> RemoteWorker | None:
         """Return the home of the worker on another node that holds a job; None when none is known."""
         return self._state.custody.elsewhere.get(job)
 

@@ -19,9 +19,9 @@ from typing import Any, Final
 import attrs
 
 from disqued.reports import value_formats
-from disqued.reports.charts import Chart, Format, Line, Values, spark, time_name
+from disqued.reports.charts import Chart, ChartLine, Format, Values, spark, time_name
 from disqued.reports.layout import MEASURES, moment
-from disqued.reports.reading import Found, Reader, Row, Wanted
+from disqued.reports.reading import ReportFilter, ReportReader, ReportRows, Row
 
 DAY_S: Final = 86_400
 STEP_S: Final = {"hour": 3_600, "day": DAY_S}
@@ -44,7 +44,7 @@ MANY: Final = "Of the queues with the most deliveries; a queue of its own has al
 
 
 @attrs.frozen
-class View:
+class ReportQuery:
     """What somebody wants to see."""
 
     queue: str | None = None  #: None = all
@@ -90,7 +90,7 @@ class Block:
 class Blocks:
     """All of it."""
 
-    view: View
+    view: ReportQuery
     since: str | None  #: what is shown of queues begins with this hour or day
     until: str | None  #: and ends with this one
     flow: Block
@@ -111,18 +111,18 @@ class Blocks:
         return f"{value_formats.moment(self.since)[:length]} to {value_formats.moment(self.until)[:length]}"
 
 
-def all_blocks(reader: Reader, view: View) -> Blocks:
+def all_blocks(reader: ReportReader, view: ReportQuery) -> Blocks:
     """Read and draw everything.  Raises what reading raises."""
     window = _window(reader, view)
     return Blocks(
         view, *window, flow=flow(reader, view, window[0]), queues=queue_table(reader, view, window[0]),
         latencies=latencies(reader, view, window[0]), redelivery=redelivery(reader, view),
-        targets=targets(reader, view), audits=_block(reader.audits(Wanted(limit=AUDITS_SHOWN), FAULTS_SHOWN)),
-        findings=findings(reader, view), runs=_block(reader.runs(Wanted(limit=RUNS_SHOWN))),
+        targets=targets(reader, view), audits=_block(reader.audits(ReportFilter(limit=AUDITS_SHOWN), FAULTS_SHOWN)),
+        findings=findings(reader, view), runs=_block(reader.runs(ReportFilter(limit=RUNS_SHOWN))),
     )  # fmt: skip
 
 
-def _window(reader: Reader, view: View) -> tuple[str | None, str | None]:
+def _window(reader: ReportReader, view: ReportQuery) -> tuple[str | None, str | None]:
     """From when to when queues are shown: as long as charts show, up to the newest hour or day."""
     [row] = reader.select("SELECT max(at) AS newest FROM queues WHERE grain = :grain", {"grain": view.grain})
     newest = None if row["newest"] is None else value_formats.unix_s(row["newest"])
@@ -144,7 +144,7 @@ _FLOW: Final = (("adds", "added"), ("delivers", "delivered"), ("acks", "acknowle
 _BACK: Final = (("nacks", "given back (NACK)"), ("requeues", "not acknowledged in time"))
 
 
-def flow(reader: Reader, view: View, since: str | None) -> Block:
+def flow(reader: ReportReader, view: ReportQuery, since: str | None) -> Block:
     """Jobs added, delivered and acknowledged; an hour without any event has zeros."""
     rows = reader.select(_SUMMED, {"grain": view.grain, "since": since or "", "queue": view.queue})
     if not rows:
@@ -162,7 +162,8 @@ def _counts_plot(
     title: str, columns: Sequence[tuple[str, str]], times: list[int], by_time: Mapping[int, Row], step_s: int
 ) -> Plot:
     lines = [
-        Line(label, tone, _counts(times, by_time, name)) for tone, (name, label) in zip(TONES, columns, strict=False)
+        ChartLine(label, tone, _counts(times, by_time, name))
+        for tone, (name, label) in zip(TONES, columns, strict=False)
     ]
     return _plot(Chart(title, times, lines, value_formats.count, step_s, axis=value_formats.short))
 
@@ -200,7 +201,7 @@ _ONE_QUEUE: Final = """
 """
 
 
-def queue_table(reader: Reader, view: View, since: str | None) -> Block:
+def queue_table(reader: ReportReader, view: ReportQuery, since: str | None) -> Block:
     """The queues with the most deliveries, each with a small line of these; the first few side by side."""
     given = {"grain": view.grain, "since": since or "", "limit": QUEUES_SHOWN + 1}
     rows = reader.select(_BUSIEST, given)
@@ -226,7 +227,7 @@ def _side_by_side(title: str, name: str, points: Mapping[str, Sequence[Row]], st
     """One column of several queues."""
     times, _ = _filled([row for rows in points.values() for row in rows], step_s)
     lines = [
-        Line(value_formats.text(queue, LABEL_MAX), tone, _counts(times, _filled(rows, step_s)[1], name))
+        ChartLine(value_formats.text(queue, LABEL_MAX), tone, _counts(times, _filled(rows, step_s)[1], name))
         for tone, (queue, rows) in zip(TONES, points.items(), strict=False)
     ]
     return _plot(Chart(title, times, lines, value_formats.count, step_s, axis=value_formats.short))
@@ -244,7 +245,7 @@ _PERCENTILES: Final = """
 """
 
 
-def latencies(reader: Reader, view: View, since: str | None) -> Block:
+def latencies(reader: ReportReader, view: ReportQuery, since: str | None) -> Block:
     """Percentiles of one queue; of all queues the highest of the busiest, since percentiles cannot be added up."""
     if view.queue is not None:
         return _of_queue(reader, view, view.queue, since)
@@ -262,7 +263,7 @@ def latencies(reader: Reader, view: View, since: str | None) -> Block:
     return Block(_newest(busiest), plots, note=MANY if plots else "")
 
 
-def _of_queue(reader: Reader, view: View, queue: str, since: str | None) -> Block:
+def _of_queue(reader: ReportReader, view: ReportQuery, queue: str, since: str | None) -> Block:
     rows = reader.select(_PERCENTILES, {"grain": view.grain, "since": since or "", "queue": queue})
     limits = _targets_of(reader, queue)
     plots = []
@@ -289,16 +290,16 @@ def _spans_plot(
     step_s = STEP_S[grain]
     times = list(range(min(known), max(known) + 1, step_s))
     lines = [
-        Line(label, tone, [column.get(at) for at in times])
+        ChartLine(label, tone, [column.get(at) for at in times])
         for tone, (label, column) in zip(TONES, columns, strict=False)
     ]
     title = f"{title}, per {grain}"
     return _plot(Chart(title, times, lines, value_formats.span, step_s, limit=limit, steps=value_formats.SPAN_STEPS))
 
 
-def _targets_of(reader: Reader, queue: str) -> dict[str, int]:
+def _targets_of(reader: ReportReader, queue: str) -> dict[str, int]:
     """The newest target of each measure of a queue."""
-    rows = reader.slo(Wanted(queue=queue, limit=3 * len(MEASURES))).rows
+    rows = reader.slo(ReportFilter(queue=queue, limit=3 * len(MEASURES))).rows
     return {row["measure"]: row["target_us"] for row in reversed(rows) if row["target_us"] is not None}
 
 
@@ -312,9 +313,9 @@ _REDELIVERED: Final = """
 """
 
 
-def redelivery(reader: Reader, view: View) -> Block:
+def redelivery(reader: ReportReader, view: ReportQuery) -> Block:
     """The share of deliveries that were not the first of their job, day by day."""
-    newest = reader.slo(Wanted(limit=1)).rows
+    newest = reader.slo(ReportFilter(limit=1)).rows
     last = value_formats.unix_s(newest[0]["date"]) if newest else None
     if last is None:
         return Block(None)
@@ -328,18 +329,18 @@ def redelivery(reader: Reader, view: View) -> Block:
     if not shares:
         return Block(_newest(rows))
     times = list(range(min(shares), max(shares) + 1, DAY_S))
-    line = Line("delivered again", "three", [shares.get(at) for at in times])
+    line = ChartLine("delivered again", "three", [shares.get(at) for at in times])
     form: Format = value_formats.share
     return Block(_newest(rows), [_plot(Chart("Redelivery per day", times, [line], form, DAY_S))])
 
 
-def targets(reader: Reader, view: View) -> Block:
+def targets(reader: ReportReader, view: ReportQuery) -> Block:
     """The newest day of each queue and measure that was held against its target, those that miss it first."""
-    newest = reader.slo(Wanted(limit=1)).rows
+    newest = reader.slo(ReportFilter(limit=1)).rows
     if not newest:
         return Block(None)
     day = newest[0]["date"]
-    found = reader.slo(Wanted(queue=view.queue, since=day, limit=TARGETS_SHOWN))
+    found = reader.slo(ReportFilter(queue=view.queue, since=day, limit=TARGETS_SHOWN))
     return Block(found.computed_at, rows=sorted(found.rows, key=_missed), more=found.more, note=day)
 
 
@@ -355,15 +356,15 @@ def is_over(row: Row) -> bool:
 # What was checked, found and run.
 
 
-def findings(reader: Reader, view: View) -> Block:
+def findings(reader: ReportReader, view: ReportQuery) -> Block:
     """What doctor found when it ran last, which may be nothing."""
-    found = reader.findings(Wanted(queue=view.queue, limit=FINDINGS_SHOWN))
+    found = reader.findings(ReportFilter(queue=view.queue, limit=FINDINGS_SHOWN))
     looked = [row for row in reader.last_runs("done") if row["job"] == DOCTOR]
     advice = {row["kind"]: row["advice"] for row in found.rows if row["advice"]}
     return attrs.evolve(_block(found), computed_at=found.computed_at or _newest(looked), advice=advice)
 
 
-def _block(found: Found) -> Block:
+def _block(found: ReportRows) -> Block:
     return Block(found.computed_at, rows=found.rows, more=found.more)
 
 

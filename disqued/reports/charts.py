@@ -44,7 +44,7 @@ _STEPS: Final = (
 
 
 @attrs.frozen
-class Line:
+class ChartLine:
     """One line of a chart."""
 
     label: str
@@ -58,7 +58,7 @@ class Chart:
 
     title: str  #: what is read out in the place of the picture
     times: Sequence[int]  #: ascending, unix seconds
-    lines: Sequence[Line]
+    lines: Sequence[ChartLine]
     form: Format  #: how a value is written
     step_s: int  #: between two times that follow each other
     limit: float | None = None  #: a target: a dashed line
@@ -178,7 +178,7 @@ class _Drawing:
             f'<text class="c-label c-end c-limit-label" {place}>{text}</text>',
         ]
 
-    def _line(self, line: Line) -> list[str]:
+    def _line(self, line: ChartLine) -> list[str]:
         """A path, and a dot for each value that has no neighbour to be joined with."""
         path, dots = [], []
         joined = False

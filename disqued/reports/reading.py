@@ -60,7 +60,7 @@ class ReportsChanged(NoReports):
 
 
 @attrs.frozen
-class Wanted:
+class ReportFilter:
     """Which rows are asked for; what is None does not matter.  Moments and days are texts as in the tables."""
 
     queue: str | None = None
@@ -73,7 +73,7 @@ class Wanted:
 
 
 @attrs.frozen
-class Found:
+class ReportRows:
     """What there is, the newest first."""
 
     rows: list[Row]
@@ -81,7 +81,7 @@ class Found:
     more: bool = False  #: there are older ones, too, that the limit left out
 
 
-def ask(path: Path | str, question: Callable[["Reader"], T], patience_s: float = PATIENCE_S) -> T:
+def ask(path: Path | str, question: Callable[["ReportReader"], T], patience_s: float = PATIENCE_S) -> T:
     """Answer a question, once more if the file was changed meanwhile.  Raises NoReports."""
     for _ in range(TRIES - 1):
         try:
@@ -94,7 +94,7 @@ def ask(path: Path | str, question: Callable[["Reader"], T], patience_s: float =
 
 
 @contextmanager
-def reading(path: Path | str, patience_s: float = PATIENCE_S) -> Iterator["Reader"]:
+def reading(path: Path | str, patience_s: float = PATIENCE_S) -> Iterator["ReportReader"]:
     """Open the file for one question.
 
     Raises NoReports, also for what goes wrong while it is read; ReportsChanged at the end, where `ask` asks again.
@@ -105,7 +105,7 @@ def reading(path: Path | str, patience_s: float = PATIENCE_S) -> Iterator["Reade
             deadline = time.monotonic() + patience_s
             connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
             _check(connection, place)
-            yield Reader(connection)
+            yield ReportReader(connection)
     except sqlite3.Error as error:
         raise _failure(error, place) from error
     except OSError as error:
@@ -201,24 +201,24 @@ def _failure(error: sqlite3.Error, path: Path) -> NoReports:
     return NoReports(f"{path}: {error}")
 
 
-class Reader:
+class ReportReader:
     """The tables, at one moment."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def queues(self, wanted: Wanted) -> Found:
+    def queues(self, wanted: ReportFilter) -> ReportRows:
         """Hours or days of queues; of one moment in the order of their names."""
         return self._found(
             QUEUES, wanted, "at", {"queue": wanted.queue, "grain": wanted.grain}, "at DESC, queue, grain"
         )
 
-    def slo(self, wanted: Wanted) -> Found:
+    def slo(self, wanted: ReportFilter) -> ReportRows:
         """Days of queues, held against their targets; of one day in the order of names."""
         equal = {"queue": wanted.queue, "measure": wanted.measure}
         return self._found(SLO, wanted, "date", equal, "date DESC, queue, measure")
 
-    def audits(self, wanted: Wanted, faults: int = 0) -> Found:
+    def audits(self, wanted: ReportFilter, faults: int = 0) -> ReportRows:
         """Audits, each with the first of its `faults`; `counts` is a dict."""
         found = self._found(AUDITS, wanted, "checked_at", {}, "id DESC")
         left = ROWS_MAX
@@ -228,11 +228,11 @@ class Reader:
             left -= len(row["faults"])
         return found
 
-    def findings(self, wanted: Wanted) -> Found:
+    def findings(self, wanted: ReportFilter) -> ReportRows:
         """What doctor found, the first of it."""
         return self._found(FINDINGS, wanted, "date", {"queue": wanted.queue}, "number")
 
-    def runs(self, wanted: Wanted) -> Found:
+    def runs(self, wanted: ReportFilter) -> ReportRows:
         """Runs of jobs."""
         return self._found(RUNS, wanted, "began_at", {"job": wanted.job}, "id DESC")
 
@@ -249,7 +249,9 @@ class Reader:
         sql = f"SELECT {_names(FAULTS)} FROM faults WHERE audit = ? ORDER BY number LIMIT ?"  # noqa: S608 - names of ours
         return [_read(row) for row in self._connection.execute(sql, (audit, most))]
 
-    def _found(self, table: Table, wanted: Wanted, time: str, equal: Mapping[str, str | None], order: str) -> Found:
+    def _found(
+        self, table: Table, wanted: ReportFilter, time: str, equal: Mapping[str, str | None], order: str
+    ) -> ReportRows:
         is_date = next(column.form for column in table.columns if column.name == time) == "date"
         terms = [f"{name} = :{name}" for name, value in equal.items() if value is not None]
         if wanted.since is not None:
@@ -265,7 +267,7 @@ class Reader:
         }  # fmt: skip
         rows = [_read(row) for row in self._connection.execute(sql, given)]
         shown = rows[:limit]
-        return Found(shown, max((row["computed_at"] for row in shown), default=None), len(rows) > limit)
+        return ReportRows(shown, max((row["computed_at"] for row in shown), default=None), len(rows) > limit)
 
 
 def _names(table: Table) -> str:

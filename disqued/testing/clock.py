@@ -7,7 +7,7 @@ one rate, each has begun at another moment, and the wall clocks agree as little 
 Times are integer milliseconds.
 """
 
-from disqued.testing.events import Events
+from disqued.testing.events import EventQueue
 
 WALL_MS = 1_700_000_000_000  #: where the wall clock begins unless told otherwise: 14 November 2023, 22:13:20 UTC
 
@@ -44,7 +44,7 @@ class NodeClock:
 
     __slots__ = ("_events", "drift_ms", "offset_ms")
 
-    def __init__(self, events: Events, offset_ms: int) -> None:
+    def __init__(self, events: EventQueue, offset_ms: int) -> None:
         """Take the virtual time, and what the monotonic clock is ahead of it; a machine that boots has another."""
         self._events = events
         self.offset_ms: int = offset_ms

@@ -18,7 +18,7 @@ from disqued.core.model.trace import STOP
 from disqued.persistence.disk import Disk
 from disqued.persistence.eventlog.files import EventFiles, Facts, Limits
 from disqued.testing.network import Station
-from disqued.wire.eventlines import Lines
+from disqued.wire.eventlines import EventLines
 
 FLUSH_MS: Final = 200  #: how long a line waits at most before it is written, as in the daemon
 LIMITS: Final = Limits(file_bytes=64 << 20, file_s=3_600, keep_days=0, keep_bytes=0)
@@ -70,7 +70,7 @@ class SimEventLog:
             wall=lambda: clock.wall() / 1_000, monotonic=lambda: clock.now() / 1_000,
         )  # fmt: skip
         found = self._files.begin()
-        self._lines = lines = Lines(server.id, found.boot, lambda who: "")
+        self._lines = lines = EventLines(server.id, found.boot, lambda who: "")
         lines.start(clock.wall(), b"clean" if found.ended_well else b"crash", found.last)
         lines.act(clock.wall(), clock.now(), None)
         state.trace.full = state.trace.endings = lines

@@ -30,7 +30,7 @@ def generator(name: str) -> Random:
     return Random(name)  # noqa: S311 - it makes stories, and hides nothing
 
 
-class Events:
+class EventQueue:
     """A heap of events, and the time that it is."""
 
     __slots__ = ("_arrivals", "_heap", "_trace", "now")

@@ -37,7 +37,7 @@ KINDS: Final = (
 )  # fmt: skip
 
 
-class Faults:
+class FaultInjector:
     """Begins faults and ends them."""
 
     def __init__(

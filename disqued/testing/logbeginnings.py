@@ -24,7 +24,7 @@ FORGET: Final = b"FORGET"
 
 
 @attrs.define
-class Beginning:
+class GroupStart:
     """A QGROUP START or FORGET."""
 
     queue: bytes
@@ -56,12 +56,12 @@ class Beginning:
 
 
 @attrs.define
-class Begun:
+class GroupStartHistory:
     """The beginnings of one group."""
 
     #: The last firm one, and those after it that are not.
-    beginnings: list[Beginning] = attrs.field(factory=list)
-    firm: Beginning | None = None  #: the last one that is, and was answered
+    beginnings: list[GroupStart] = attrs.field(factory=list)
+    firm: GroupStart | None = None  #: the last one that is, and was answered
     unsure_until: float = -1.0  #: up to when what consumers have and do may mean nothing
 
     def may_skip(self, request: Request) -> bool:

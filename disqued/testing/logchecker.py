@@ -44,7 +44,7 @@ from collections.abc import Hashable, Iterable
 from math import inf
 
 from disqued.testing.checker import GRACE_MS, LATE_MS, Ledger, NodeName, Request, shown
-from disqued.testing.logbeginnings import Beginning, Begun
+from disqued.testing.logbeginnings import GroupStart, GroupStartHistory
 from disqued.testing.logfacts import Ack, Flushes, Hold, LogRules, Reading
 
 FIGURES = (b"inprogress", b"redo", b"done", b"available")
@@ -65,7 +65,7 @@ class LogChecker(Ledger):
         #: Those of promised events that are not done, as far as anybody has heard.
         self._open: dict[tuple[bytes, bytes], dict[int, Reading]] = {}
         self.flushes = Flushes()
-        self._begun: dict[tuple[bytes, bytes], Begun] = {}
+        self._begun: dict[tuple[bytes, bytes], GroupStartHistory] = {}
         self.caps: dict[int, int] = {}  #: MAXLEN of the requests that say so
         self._too_long: set[int] = set()  #: those that were refused for it
 
@@ -180,21 +180,21 @@ class LogChecker(Ledger):
         if min(values.values()) < 0 or values[b"total"] != sum(values[name] for name in FIGURES):
             self.blame(f"counted: node {node} says at {at} of {queue.decode()} and {group.decode()}: {values}")
 
-    def begins(self, beginning: Beginning) -> Beginning:
+    def begins(self, beginning: GroupStart) -> GroupStart:
         """Somebody begins to let a group begin anew."""
-        begun = self._begun.setdefault((beginning.queue, beginning.group), Begun())
+        begun = self._begun.setdefault((beginning.queue, beginning.group), GroupStartHistory())
         begun.beginnings.append(beginning)
         if self._is_firm(beginning):
             begun.unsure_until = inf
         return beginning
 
-    def begins_not(self, beginning: Beginning) -> None:
+    def begins_not(self, beginning: GroupStart) -> None:
         """It was answered that it does not."""
         begun = self._begun_of(beginning.queue, beginning.group)
         begun.beginnings.remove(beginning)
         begun.unsure_until = min(begun.unsure_until, beginning.sent_at + LATE_MS)
 
-    def began(self, beginning: Beginning, at: int) -> None:
+    def began(self, beginning: GroupStart, at: int) -> None:
         """It was answered that it does: what was done before means nothing any more, where that can be said."""
         beginning.answered_at = at
         if self._is_firm(beginning):
@@ -270,13 +270,13 @@ class LogChecker(Ledger):
 
     # Beginnings.
 
-    def _begun_of(self, queue: bytes, group: bytes) -> Begun:
+    def _begun_of(self, queue: bytes, group: bytes) -> GroupStartHistory:
         return self._begun.get((queue, group), _NEVER)
 
-    def _is_firm(self, beginning: Beginning) -> bool:
+    def _is_firm(self, beginning: GroupStart) -> bool:
         return self.rules.exact or (self._healed_at is not None and beginning.sent_at >= self._healed_at + GRACE_MS)
 
-    def _begin_anew(self, reading: Reading, beginning: Beginning) -> None:
+    def _begin_anew(self, reading: Reading, beginning: GroupStart) -> None:
         """Forget what a group has made of an event, but for what may have been done since it began anew."""
         reading.holds = [hold for hold in reading.holds if hold.at >= beginning.sent_at]
         reading.acks = [ack for ack in reading.acks if ack.sent_at >= beginning.sent_at]
@@ -377,7 +377,7 @@ class LogChecker(Ledger):
         )
 
 
-_NEVER = Begun()  #: of groups that never began anew
+_NEVER = GroupStartHistory()  #: of groups that never began anew
 
 
 def _is_held(hold: Hold, at: int) -> bool:
@@ -401,7 +401,7 @@ def _could_be_held(hold: Hold, ack: Ack) -> bool:
     return hold.at - LATE_MS <= ack.answered_at and ack.sent_at <= hold.at + hold.lease_ms + LATE_MS
 
 
-def _available_since(reading: Reading, begun: Begun) -> int | None:
+def _available_since(reading: Reading, begun: GroupStartHistory) -> int | None:
     """Since when a group that began so can have an event, as far as is known; None = that is not known."""
     request = reading.request
     if request.answered_at is None or reading.done_at is not None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from disqued.errors import CommandError
 from disqued.testing.checker import Request
 from disqued.testing.clients import RECONNECT_MS, Actor, Connection
-from disqued.testing.logbeginnings import AT, FIRST, FORGET, NOW, Beginning
+from disqued.testing.logbeginnings import AT, FIRST, FORGET, NOW, GroupStart
 from disqued.testing.logchecker import LogChecker
 from disqued.testing.logfacts import Ack, Hold
 from disqued.testing.logs import AGAIN, CREW, QUEUES, LogLoad, seconds
@@ -121,7 +121,7 @@ class LogRestarter(Actor):
         self._turns = turns
         self._done = 0
         self._retires = False
-        self._beginning: Beginning | None = None
+        self._beginning: GroupStart | None = None
 
     def retire(self) -> None:
         """Begin nothing more, and end when it has been answered."""
@@ -150,7 +150,7 @@ class LogRestarter(Actor):
                 word, event = self.rng.choice(events)
             else:
                 word = kind = FIRST
-        self._beginning = self.checker.begins(Beginning(queue, AGAIN, kind, self.events.now, event))
+        self._beginning = self.checker.begins(GroupStart(queue, AGAIN, kind, self.events.now, event))
         words = [b"QGROUP", FORGET, queue, AGAIN] if kind == FORGET else [b"QGROUP", b"START", queue, AGAIN, word]
         connection.server.command(connection, words)
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from disqued.testing.server import SimServer
 
 
-class LogLife:
+class StreamAge:
     """Those who use logs during one age of a story, and what they saw."""
 
     def __init__(

@@ -6,7 +6,7 @@
     cut         the link breaks, what was under way is lost, and both ends may dial again
     mess        single messages are lost, doubled or put behind others: no TCP does that, and yet no promise breaks
 
-There is one `Path` for each ordered pair of nodes, which has the weather, and at most one `Link` on it, which has the
+Each ordered pair of nodes has one `Path`, which has the weather, and at most one `SimLink` on it, which has the
 messages.  A message is written down when it leaves and read when it arrives, by the codec of the bus.
 
 Times are integer milliseconds.
@@ -22,7 +22,7 @@ from disqued.core.model.messages import Greeting, Message, Target
 from disqued.core.model.state import State
 from disqued.core.node import Node
 from disqued.testing.clock import NodeClock
-from disqued.testing.events import Events
+from disqued.testing.events import EventQueue
 from disqued.wire.messages import encode
 from disqued.wire.pieces import whole
 
@@ -47,7 +47,7 @@ class Station(Protocol):
     is_up: bool
     is_paused: bool
     clock: NodeClock
-    events: Events
+    events: EventQueue
     node: Node
     state: State
 
@@ -57,10 +57,10 @@ class Station(Protocol):
     def hear_greeting(self, greeting: Greeting, host: str) -> None:
         """Another node has opened its link to this one."""
 
-    def open_link(self, dial: "Dial", link: "Link", greeting: Greeting) -> bool:
+    def open_link(self, dial: "Dial", link: "SimLink", greeting: Greeting) -> bool:
         """Our link to a target is proven; say whether the attempt is over."""
 
-    def lose_link(self, link: "Link", *, loses: bool = True) -> None:
+    def lose_link(self, link: "SimLink", *, loses: bool = True) -> None:
         """A link has broken, or is not wanted any more."""
 
 
@@ -77,7 +77,7 @@ class Path:
         self.usual_jitter_ms: int = 1  #: when nothing is slow
         self.jitter_ms: int = 1  #: added to the delay of each batch, at most
         self.mess: float = 0.0  #: part of the messages that is lost, doubled or delayed
-        self.link: Link | None = None
+        self.link: SimLink | None = None
 
     def block(self) -> None:
         """Let nothing through, until `unblock` is called as often."""
@@ -90,7 +90,7 @@ class Path:
             self.link.release()
 
 
-class Link:
+class SimLink:
     """An open link from one process to another."""
 
     __slots__ = ("_boot", "_held", "_last_at", "_network", "_path", "_stuck", "is_lost", "is_open", "peer_id", "where")
@@ -212,7 +212,7 @@ class Dial:
 class SimNetwork:
     """Every path between the nodes, and the dialing."""
 
-    def __init__(self, events: Events, rng: Random) -> None:
+    def __init__(self, events: EventQueue, rng: Random) -> None:
         self.events = events
         self.rng = rng
         self.carried: int = 0  #: messages that arrived
@@ -280,7 +280,7 @@ class SimNetwork:
         # What they hear first is the greeting.
         at = self.events.now + there.delay_ms
         self.events.at(at, self._greeted, (where, boot, ours, source.host))
-        if not source.open_link(dial, Link(self, there, theirs.id, dial.target, at), theirs):
+        if not source.open_link(dial, SimLink(self, there, theirs.id, dial.target, at), theirs):
             self._again(source, dial, 1)
 
     @staticmethod

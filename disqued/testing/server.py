@@ -31,9 +31,9 @@ from disqued.persistence.interface import StoreFailed
 from disqued.testing.clock import WALL_MS, NodeClock
 from disqued.testing.disk import SimDisk
 from disqued.testing.eventlog import SimEventLog
-from disqued.testing.events import Events, generator
+from disqued.testing.events import EventQueue, generator
 from disqued.testing.journal import ALWAYS, EVERYSEC, NO, NONE, SimJournal
-from disqued.testing.network import Dial, Link, SimNetwork
+from disqued.testing.network import Dial, SimLink, SimNetwork
 from disqued.wire.messages import decode
 
 assert MODULES
@@ -144,7 +144,7 @@ class SimServer:
     turn: Turn
 
     def __init__(
-        self, events: Events, network: SimNetwork, number: int, seed: str, *,
+        self, events: EventQueue, network: SimNetwork, number: int, seed: str, *,
         policy: str, maxmemory: int, timeout_ms: int, asked_at_once: int,
         on_life: "Callable[[SimServer, bool], None]", on_loss: "Callable[[SimServer], None]",
     ) -> None:  # fmt: skip
@@ -185,7 +185,7 @@ class SimServer:
 
     def _clear(self) -> None:
         """Forget what a process has in its memory."""
-        self.links: dict[bytes, Link] = {}
+        self.links: dict[bytes, SimLink] = {}
         self._dials: dict[Target, Dial] = {}
         self._clients: dict[SimClient, None] = {}  #: they wait for a reply
         self._recipients: dict[SimClient, SimRecipient] = {}
@@ -395,7 +395,7 @@ class SimServer:
 
     # Links.
 
-    def open_link(self, dial: Dial, link: Link, greeting: Greeting) -> bool:
+    def open_link(self, dial: Dial, link: SimLink, greeting: Greeting) -> bool:
         """Our link to a target is proven; say whether the attempt is over."""
         self.node.begin()
         if not self.node.link_opened(dial.target, greeting, self.host):
@@ -409,7 +409,7 @@ class SimServer:
         self._finish()
         return True
 
-    def lose_link(self, link: Link, *, loses: bool = True) -> None:
+    def lose_link(self, link: SimLink, *, loses: bool = True) -> None:
         """A link has broken, or is not wanted any more."""
         link.close(loses=loses)
         if self.links.get(link.peer_id) is link:

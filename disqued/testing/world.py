@@ -27,13 +27,13 @@ from disqued.core.work.acks import ASKED_AT_ONCE
 from disqued.testing.checker import Checker, NodeName, Request, Rules
 from disqued.testing.clients import Consumer, Load, Operator, Producer
 from disqued.testing.eventlog import SimEventLog
-from disqued.testing.events import Events, TimeStandsStill, generator
-from disqued.testing.faults import HOUR_MS, KINDS, Faults
+from disqued.testing.events import EventQueue, TimeStandsStill, generator
+from disqued.testing.faults import HOUR_MS, KINDS, FaultInjector
 from disqued.testing.journal import ALWAYS
 from disqued.testing.keys import KeyedProducer
 from disqued.testing.lists import ListConsumer, ListProducer
 from disqued.testing.logfacts import LogRules
-from disqued.testing.loglife import LogLife
+from disqued.testing.loglife import StreamAge
 from disqued.testing.logs import DRAIN_MS, LogLoad
 from disqued.testing.network import SimNetwork
 from disqued.testing.server import BUS_PORT, SimServer
@@ -98,7 +98,7 @@ class World:
         self.load = profile.load
         name = f"{profile.name} {seed}"
         self.rng = generator(f"{name} clients")
-        self.events = Events()
+        self.events = EventQueue()
         self.network = SimNetwork(self.events, generator(f"{name} network"))
         draw = generator(f"{name} world")
         self.servers = [
@@ -119,7 +119,7 @@ class World:
         for server in self.servers:
             server.numbers = numbers
         self.network.join(self.servers, profile.jitter_ms)
-        self.faults = Faults(
+        self.faults = FaultInjector(
             self.servers, self.network, self.load, [kind for kind in profile.kinds if kind not in self.without], name
         )  # fmt: skip
         self.checker = Checker(attrs.evolve(profile.rules))
@@ -162,8 +162,8 @@ class World:
             self._end_logs()
         return self
 
-    def _new_logs(self) -> LogLife:
-        return LogLife(self.servers, self.profile.log_load, self.profile.log_rules, self.seed, self._name)
+    def _new_logs(self) -> StreamAge:
+        return StreamAge(self.servers, self.profile.log_load, self.profile.log_rules, self.seed, self._name)
 
     def _note_loss(self, server: SimServer) -> None:
         self.checker.lost_memory(server.number, self.events.now)

@@ -56,7 +56,7 @@ class TlsError(Exception):
     """Certificates, or an authority, cannot be used; `str()` names the file and says why."""
 
 
-class Asked(enum.Enum):
+class ClientCertificates(enum.Enum):
     """Whether the other end has to show a certificate."""
 
     YES = "yes"  #: and it has to be of the authority
@@ -65,13 +65,13 @@ class Asked(enum.Enum):
 
 
 @attrs.frozen(kw_only=True)
-class Files:
+class TlsFiles:
     """What contexts are made of, in the form PEM."""
 
     certificate: Path  #: ours, and those between it and the root
     key: Path  #: may be the same file; no other user of the machine may read it
     ca: Path | None  #: authorities whose certificates are taken
-    asked: Asked = Asked.NO
+    asked: ClientCertificates = ClientCertificates.NO
     protocols: tuple[str, ...] = tuple(PROTOCOLS)
 
     def context(self) -> SSL.Context:
@@ -113,15 +113,15 @@ def _harden(context: SSL.Context, protocols: Iterable[str]) -> None:
     context.set_cipher_list(CIPHERS)
 
 
-def trust(context: SSL.Context, ca: Path, asked: Asked, label: str) -> None:
+def trust(context: SSL.Context, ca: Path, asked: ClientCertificates, label: str) -> None:
     """Take certificates of these authorities, and no others.  Raises TlsError, which calls the file by the label."""
     _read(label, ca, context.load_verify_locations)
     mode = {
-        Asked.YES: SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT,
-        Asked.OPTIONAL: SSL.VERIFY_PEER,
-        Asked.NO: SSL.VERIFY_NONE,
+        ClientCertificates.YES: SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT,
+        ClientCertificates.OPTIONAL: SSL.VERIFY_PEER,
+        ClientCertificates.NO: SSL.VERIFY_NONE,
     }[asked]
-    if asked is not Asked.NO:
+    if asked is not ClientCertificates.NO:
         _read(label, ca, lambda path: context.load_client_ca(path.encode()))
     context.set_verify(mode, _note)
     # Without it OpenSSL refuses clients that show a certificate and would resume a session.

@@ -15,13 +15,13 @@ from twisted.internet.interfaces import IStreamServerEndpoint
 from zope.interface import implementer
 
 from disqued.config.endpoint_strings import parameter, without
-from disqued.tls.context import Asked, Certificates, TlsError, trust
+from disqued.tls.context import Certificates, ClientCertificates, TlsError, trust
 
 CA: Final = "caCerts"
 AUTH: Final = "clientAuth"
 
 
-class _Read:
+class _EndpointRecorder:
     """Stands where an endpoint expects the reactor: what is to be listened with is kept, and nothing listens."""
 
     def listenSSL(
@@ -50,7 +50,7 @@ class RenewableTLS(Certificates):
 
     def _look_at_files(self) -> SSL.Context:
         """Read the string and the files that it names, and see to it that they fit together."""
-        read = _Read()
+        read = _EndpointRecorder()
         outcome: list[Any] = []
         endpoint: Any = serverFromString(  # type: ignore[no-untyped-call]
             read, without(self._description, CA, AUTH)
@@ -64,7 +64,7 @@ class RenewableTLS(Certificates):
         if asked not in (None, "yes", "optional"):
             raise TlsError(f"{AUTH}={asked}: allowed are yes and optional")
         if ca:
-            trust(context, Path(ca), Asked(asked or "yes"), CA)
+            trust(context, Path(ca), ClientCertificates(asked or "yes"), CA)
         elif asked:
             raise TlsError(f"{AUTH}={asked}: without {CA} there is no authority to ask for certificates of")
         self.port, self.backlog, self.interface = read.port, read.backlog, read.interface

@@ -15,10 +15,10 @@ from typing import Any, Final, NoReturn
 import click
 
 from disqued.client.errors import ServerError
-from disqued.tools.connecting import Failed, NoAnswer, Node, Target, node_options
+from disqued.tools.connecting import Failed, NoAnswer, NodeConnection, Target, node_options
 from disqued.tools.console_text import short
-from disqued.tools.misuse import Words, explain
-from disqued.tools.nagios import Range, Report, State, Threshold
+from disqued.tools.misuse import VerbGroup, explain
+from disqued.tools.nagios import CheckResult, CheckState, Range, Threshold
 from disqued.tools.program import is_extra, missing
 from disqued.tools.stdio import silence
 
@@ -26,7 +26,7 @@ RANGE: Final = Threshold()
 DAY_S: Final = 86_400
 
 
-class Plugin(Words):
+class Plugin(VerbGroup):
     """Verbs of a plugin: what goes wrong is said on standard output, and UNKNOWN, but for a node that is not there."""
 
     kind = "check"
@@ -39,7 +39,7 @@ class Plugin(Words):
         except click.UsageError as error:
             _misused(error, error.ctx or click.Context(self, info_name=info_name, parent=parent), args)
         except click.ClickException as error:
-            _ended(State.UNKNOWN, error)
+            _ended(CheckState.UNKNOWN, error)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -55,19 +55,19 @@ class Plugin(Words):
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except NoAnswer as error:
-            _ended(State.CRITICAL, error)
+            _ended(CheckState.CRITICAL, error)
         except Exception as error:  # a traceback ends with 1, which monitoring takes for WARNING
-            _ended(State.UNKNOWN, error)
+            _ended(CheckState.UNKNOWN, error)
 
 
 def _misused(error: click.UsageError, context: click.Context, words: Sequence[str]) -> NoReturn:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        _ended(State.UNKNOWN, error)
-    _ended(State.UNKNOWN, click.ClickException(explain(error, context, words)))
+        _ended(CheckState.UNKNOWN, error)
+    _ended(CheckState.UNKNOWN, click.ClickException(explain(error, context, words)))
 
 
-def _ended(state: State, error: Exception) -> NoReturn:
-    report = Report("CHECK")
+def _ended(state: CheckState, error: Exception) -> NoReturn:
+    report = CheckResult("CHECK")
     report.add(state, _said(error))
     raise click.exceptions.Exit(_print(report))
 
@@ -82,7 +82,7 @@ def _said(error: Exception) -> str:
     return f"the check failed: {type(error).__name__}: {error}"
 
 
-def _print(report: Report) -> int:
+def _print(report: CheckResult) -> int:
     """Print the line; returns the exit status, which is that of UNKNOWN where it cannot be printed."""
     try:
         print(report.line(), flush=True)  # noqa: T201 - there may be no standard output, which `print` puts up with
@@ -96,7 +96,7 @@ def _print(report: Report) -> int:
 def _unprinted(error: OSError) -> int:
     silence()
     click.echo(f"disqued check: what is printed cannot be written: {error.strerror}", err=True)
-    return int(State.UNKNOWN)
+    return int(CheckState.UNKNOWN)
 
 
 @click.group("check", cls=Plugin)
@@ -139,15 +139,15 @@ def check_node(
       disqued check node
       disqued check node -w 60 -c 80 --warning-certificate 14:
     """
-    report = Report("NODE")
+    report = CheckResult("NODE")
     with target.node() as node:
         info = read_info(node)
     if info.get("loading") == "1":
-        report.add(State.WARNING, "the node is loading its jobs")
+        report.add(CheckState.WARNING, "the node is loading its jobs")
     if info.get("aof_last_write_status", "ok") != "ok":
-        report.add(State.CRITICAL, "the last write to the store failed")
+        report.add(CheckState.CRITICAL, "the last write to the store failed")
     if info.get("internal_errors", "0") != "0":
-        report.add(State.WARNING, f"{info['internal_errors']} internal errors; the log has them")
+        report.add(CheckState.WARNING, f"{info['internal_errors']} internal errors; the log has them")
     used, most = int(info["used_memory"]), int(info["maxmemory"])
     percent = 100 * used / most if most else 0.0
     report.figure(
@@ -162,7 +162,7 @@ def check_node(
     return _print(report)
 
 
-def _check_certificates(report: Report, info: Mapping[str, str], warning: Range, critical: Range) -> None:
+def _check_certificates(report: CheckResult, info: Mapping[str, str], warning: Range, critical: Range) -> None:
     """Look at the certificate that ends first; there is none without TLS."""
     if "tls_certificate_expires_in_seconds" not in info:
         return
@@ -189,7 +189,7 @@ def check_cluster(target: Target, wanted: int | None) -> int:
       disqued check cluster
       disqued check cluster --nodes 3
     """
-    report = Report("CLUSTER")
+    report = CheckResult("CLUSTER")
     with target.node() as node:
         flags = read_flags(node)
         facts = read_lines(node.call("CLUSTER", "INFO"))
@@ -197,13 +197,13 @@ def check_cluster(target: Target, wanted: int | None) -> int:
     suspected = [name for name, words in flags.items() if "fail?" in words]
     there = len(flags) - len(failed) - len(suspected) - sum("handshake" in words for words in flags.values())
     if failed:
-        report.add(State.CRITICAL, f"failed: {', '.join(failed)}")
+        report.add(CheckState.CRITICAL, f"failed: {', '.join(failed)}")
     if facts.get("cluster_state", "ok") != "ok":
-        report.add(State.CRITICAL, f"the state of the cluster is {facts['cluster_state']}")
+        report.add(CheckState.CRITICAL, f"the state of the cluster is {facts['cluster_state']}")
     if wanted is not None and there < wanted:
-        report.add(State.CRITICAL, f"{there} of {wanted} nodes are there")
+        report.add(CheckState.CRITICAL, f"{there} of {wanted} nodes are there")
     if suspected:
-        report.add(State.WARNING, f"suspected to have failed: {', '.join(suspected)}")
+        report.add(CheckState.WARNING, f"suspected to have failed: {', '.join(suspected)}")
     report.figure("nodes", there)
     report.figure("failed", len(failed))
     report.figure("suspected", len(suspected))
@@ -233,7 +233,7 @@ def check_queue(
     """
     if not queue:
         raise click.UsageError("QUEUE is empty, as of a variable that is not set; allowed are names of queues")
-    report, name = Report("QUEUE"), short(queue)
+    report, name = CheckResult("QUEUE"), short(queue)
     with target.node() as node:
         length, age = int(node.call("QLEN", queue)), oldest_age(node, queue)
     report.figure(
@@ -261,19 +261,19 @@ def check_aof(target: Target, warning: Range | None, critical: Range | None) -> 
       disqued check aof
       disqued check aof -w 600 -c 3600
     """
-    report = Report("AOF")
+    report = CheckResult("AOF")
     with target.node() as node:
         info = read_info(node)
     # `aof_enabled` is that of Disque: it says that there is a store, of any kind.
     if info["persistence"] != "aof":
         kept = f"{target} keeps no append-only file: `persistence` is {info['persistence']}"
         also = "" if info["persistence"] == "none" else "; `disqued check node` looks at the writes of every store"
-        report.add(State.UNKNOWN, kept + also)
+        report.add(CheckState.UNKNOWN, kept + also)
         return _print(report)
     if info["aof_last_write_status"] != "ok":
-        report.add(State.CRITICAL, "the last write failed, and the node takes no jobs")
+        report.add(CheckState.CRITICAL, "the last write failed, and the node takes no jobs")
     if info["aof_last_bgrewrite_status"] != "ok":
-        report.add(State.WARNING, "the last rewrite failed")
+        report.add(CheckState.WARNING, "the last rewrite failed")
     spent = max(0, int(info["aof_current_rewrite_time_sec"]))
     report.figure(
         "rewrite", spent, "s", warning=warning, critical=critical, problem=f"a rewrite has been under way for {spent} s"
@@ -300,19 +300,19 @@ class _Facts(dict[str, str]):
         raise Failed(f"its INFO has no {name}: the address is that of something else than a node of disqued")
 
 
-def read_info(node: Node) -> Mapping[str, str]:
-    """INFO, by its names.  Raises what `Node.call` does, and Failed for a name that is not there, as with Redis."""
+def read_info(node: NodeConnection) -> Mapping[str, str]:
+    """Return INFO by field name.  Raises what `NodeConnection.call` does, and Failed for a name that is missing."""
     return _Facts(read_lines(node.call("INFO")))
 
 
-def read_flags(node: Node) -> dict[str, list[str]]:
-    """The flags of each node of the cluster, by its address.  Raises what `Node.call` does."""
+def read_flags(node: NodeConnection) -> dict[str, list[str]]:
+    """The flags of each node of the cluster, by its address.  Raises what `NodeConnection.call` does."""
     rows = [line.split() for line in node.call("CLUSTER", "NODES").decode(errors="replace").splitlines()]
     return {row[1] if "myself" not in row[2] else f"{row[1]} (itself)": row[2].split(",") for row in rows}
 
 
-def oldest_age(node: Node, queue: str) -> float:
-    """How long ago the oldest job that waits was added, in seconds; 0 = none waits.  Raises what `Node.call` does."""
+def oldest_age(node: NodeConnection, queue: str) -> float:
+    """Return the age of the oldest waiting job in seconds; 0 = none waits.  Raises what `NodeConnection.call` does."""
     oldest: Sequence[Any] = node.call("QPEEK", queue, 1)
     if not oldest:
         return 0.0

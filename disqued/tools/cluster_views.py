@@ -13,7 +13,7 @@ import attrs
 
 from disqued.client.errors import DisquedError, ServerError
 from disqued.client.replies import read_info
-from disqued.tools.connecting import Node
+from disqued.tools.connecting import NodeConnection
 from disqued.tools.members import ID_SHOWN, Member, info
 
 #: Flags of CLUSTER NODES with which no jobs can be given to a node.
@@ -23,7 +23,7 @@ SECTIONS: Final = ("server", "memory", "jobs", "persistence", "cluster", "client
 
 
 @attrs.frozen
-class Line:
+class NodeLine:
     """A line of CLUSTER NODES: a node, as another one sees it."""
 
     id: str
@@ -38,11 +38,11 @@ class Line:
 
 
 @attrs.frozen
-class NodeView:
+class NodeReport:
     """A node, and what it says; nothing when it does not answer."""
 
     member: Member
-    lines: tuple[Line, ...] = ()
+    lines: tuple[NodeLine, ...] = ()
     cluster: Mapping[str, str] = attrs.field(factory=dict)  #: CLUSTER INFO
     facts: Mapping[str, str] = attrs.field(factory=dict)  #: INFO
     #: Why there is nothing; "" when there is.
@@ -60,7 +60,7 @@ class NodeView:
         return f"{self.member.address} ({self.id[:ID_SHOWN]})"
 
     @property
-    def others(self) -> list[Line]:
+    def others(self) -> list[NodeLine]:
         """The other nodes, as this one sees them."""
         return [line for line in self.lines if "myself" not in line.flags]
 
@@ -94,31 +94,31 @@ class NodeView:
         return "ok" if all(line.is_sound for line in self.others) else "cut off"
 
 
-def read_lines(text: str) -> tuple[Line, ...]:
+def read_lines(text: str) -> tuple[NodeLine, ...]:
     """Read CLUSTER NODES."""
     return tuple(_lines(text))
 
 
-def _lines(text: str) -> Iterator[Line]:
+def _lines(text: str) -> Iterator[NodeLine]:
     for line in text.splitlines():
         id_, address, flags, _, _, link = line.split()
-        yield Line(id_, address.partition("@")[0], frozenset(flags.split(",")), link == "connected")
+        yield NodeLine(id_, address.partition("@")[0], frozenset(flags.split(",")), link == "connected")
 
 
-def look_at(member: Member, node: Node) -> NodeView:
+def look_at(member: Member, node: NodeConnection) -> NodeReport:
     """Ask a node, whose answer may be that it is away."""
     try:
-        return NodeView(
+        return NodeReport(
             member,
             read_lines(node.call("CLUSTER", "NODES").decode()),
             read_info(node.call("CLUSTER", "INFO"), b""),
             info(node, *SECTIONS),
         )
     except DisquedError as error:
-        return NodeView(member, error=str(error), is_refused=isinstance(error, ServerError))
+        return NodeReport(member, error=str(error), is_refused=isinstance(error, ServerError))
 
 
-def look_at_all(known: Iterable[Member]) -> list[NodeView]:
+def look_at_all(known: Iterable[Member]) -> list[NodeReport]:
     """Ask each node on a connection of its own."""
     views = []
     for member in known:
@@ -130,7 +130,7 @@ def look_at_all(known: Iterable[Member]) -> list[NodeView]:
 # What is wrong.
 
 
-def unseen(views: Sequence[NodeView]) -> list[str]:
+def unseen(views: Sequence[NodeReport]) -> list[str]:
     """Name the pairs of which one node does not see the other: `a does not see b`."""
     missing = []
     for view in views:
@@ -139,7 +139,7 @@ def unseen(views: Sequence[NodeView]) -> list[str]:
     return missing
 
 
-def problems(views: Sequence[NodeView]) -> list[str]:
+def problems(views: Sequence[NodeReport]) -> list[str]:
     """Say what is not in order, a sentence each; nothing when all is."""
     found: list[str] = []
     answering = [view for view in views if not view.error]
@@ -156,7 +156,7 @@ def problems(views: Sequence[NodeView]) -> list[str]:
     return found
 
 
-def _own_problems(view: NodeView) -> Iterator[str]:
+def _own_problems(view: NodeReport) -> Iterator[str]:
     if twin := view.cluster.get("cluster_same_id_at"):
         yield f"{view.name}: another node with the same id is at {twin}; CLUSTER RESET HARD on one of them"
     if view.is_loading:

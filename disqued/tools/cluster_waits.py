@@ -11,7 +11,7 @@ from typing import Final
 
 from disqued.client.replies import read_info
 from disqued.tools.cluster_views import look_at_all, unseen
-from disqued.tools.connecting import Node
+from disqued.tools.connecting import NodeConnection
 from disqued.tools.members import Member
 from disqued.tools.waiting import bar, wait_until
 
@@ -33,7 +33,7 @@ def wait_joined(known: Sequence[Member], wait_s: float) -> None:
         wait_until(missing, wait_s, "all nodes see each other")
 
 
-def empty(node: Node, member: Member, wait_s: float) -> None:
+def empty(node: NodeConnection, member: Member, wait_s: float) -> None:
     """Let a node leave, and wait until it may be stopped.
 
     Raises Failed, and the errors of `disqued.client.errors`.

@@ -29,7 +29,16 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 import attrs
 import click
 
-from disqued.client.addresses import DEFAULT_PORT, MOST_PORT, Access, Address, Named, Socket, read_nodes, written
+from disqued.client.addresses import (
+    DEFAULT_PORT,
+    MOST_PORT,
+    Address,
+    ConnectionOptions,
+    Named,
+    Socket,
+    read_nodes,
+    written,
+)
 from disqued.client.errors import AccessDenied, DisquedError, NotTrusted, ServerError, Uncertain, Unreachable
 from disqued.client.tls import Tls
 from disqued.config.credentials import written_out
@@ -41,7 +50,7 @@ if TYPE_CHECKING:  # redis-py takes as long to load as all the rest: it is loade
     from redis.connection import AbstractConnection
 
     from disqued.client.blocking import Client
-    from disqued.client.blocking.connections import Way
+    from disqued.client.blocking.connections import Connector
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_TIMEOUT_S: Final = 5.0
@@ -84,7 +93,7 @@ class NoAnswer(Failed):
     """It cannot because a node is down, or hangs, or went away meanwhile."""
 
 
-class Node:
+class NodeConnection:
     """One node, asked on one connection, which opens with the first command, and again when it has broken."""
 
     def __init__(self, target: "Target") -> None:
@@ -118,7 +127,7 @@ class Node:
         Raises Unreachable when nothing was sent, Uncertain when the connection broke before the last reply, NotTrusted.
         """
         from disqued.client.blocking.connections import is_quiet
-        from disqued.client.failures import Broken
+        from disqued.client.failures import ConnectionBroken
         from disqued.tools.pipelines import exchange
 
         if self._connection is not None and not is_quiet(self._connection):
@@ -129,7 +138,7 @@ class Node:
             return list(exchange(self._connection, commands, waits + self.target.timeout))
         except BaseException as error:  # an interrupt, too: what comes next would be the reply to this command
             self.close()
-            if isinstance(error, Broken):
+            if isinstance(error, ConnectionBroken):
                 raise Uncertain(self.target.broken(error)) from error
             raise
 
@@ -155,7 +164,7 @@ class Target:
         return written(self.address)
 
     @property
-    def access(self) -> Access:
+    def access(self) -> ConnectionOptions:
         """How connections to it begin.  Raises ValueError for what does not fit together."""
         return read_nodes(self._named, self.user, self.password, self.tls)[1]
 
@@ -167,16 +176,16 @@ class Target:
         """Name another node that is reached in the same way."""
         return attrs.evolve(self, address=address)
 
-    def way(self) -> "Way":
+    def way(self) -> "Connector":
         """How connections are opened.  Raises ValueError for files of TLS that cannot be used."""
-        from disqued.client.blocking.connections import Way
+        from disqued.client.blocking.connections import Connector
         from disqued.client.calls import Patience
 
-        return Way(self.access, Patience(self.timeout, self.timeout, self.timeout))
+        return Connector(self.access, Patience(self.timeout, self.timeout, self.timeout))
 
-    def node(self) -> Node:
+    def node(self) -> NodeConnection:
         """Make the client of this node alone; it connects when it is first asked."""
-        return Node(self)
+        return NodeConnection(self)
 
     def client(self) -> "Client":
         """Make a client of the cluster, which goes to another node when one is away."""

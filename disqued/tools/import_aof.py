@@ -45,7 +45,7 @@ from disqued.config import Config
 from disqued.core.model.clock import Clock
 from disqued.core.model.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, WORK_SCOPE, Job, JobOptions
 from disqued.core.model.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
-from disqued.net.process.switching import STORE_FILE, StoreWord
+from disqued.net.process.switching import STORE_FILE, StoreMarker
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 from disqued.tools.program import DONE, INTERRUPTED
 from disqued.tools.progress import Advance, ignore, meter
@@ -70,7 +70,7 @@ BYTES_PER_COMMIT = 8 << 20  #: of bodies and names; one job may have more
 
 
 @attrs.define
-class Wishes:
+class ImportOptions:
     """What the user asks for."""
 
     files: list[Path]
@@ -81,7 +81,7 @@ class Wishes:
 
 
 @attrs.define
-class Tally:
+class ImportTally:
     """What an import did."""
 
     records: int = 0  #: read from the files
@@ -100,7 +100,7 @@ class Tally:
 
 
 @attrs.define
-class Source:
+class ImportSource:
     """One file, after the first pass."""
 
     path: Path
@@ -174,7 +174,7 @@ def command(files: tuple[Path, ...], *, dry_run: bool, queues: bool, truncated_o
     """
     from disqued.net.loop.clock import SystemClock
 
-    wishes = Wishes(files=list(files), dry_run=dry_run, queues=queues, truncated_ok=truncated_ok)
+    wishes = ImportOptions(files=list(files), dry_run=dry_run, queues=queues, truncated_ok=truncated_ok)
 
     async def work(reactor: Any) -> int:
         config = settings(**store)
@@ -196,9 +196,9 @@ def command(files: tuple[Path, ...], *, dry_run: bool, queues: bool, truncated_o
 class Import:
     """One import."""
 
-    def __init__(self, config: Config, wishes: Wishes, reactor: IReactorTime, clock: SteadyClock) -> None:
+    def __init__(self, config: Config, wishes: ImportOptions, reactor: IReactorTime, clock: SteadyClock) -> None:
         """Take the settings that name the store."""
-        self.tally = Tally()
+        self.tally = ImportTally()
         self._durable = 0  #: jobs that were committed
         self._config = config
         self._wishes = wishes
@@ -254,7 +254,7 @@ class Import:
 
     def _write_word(self) -> None:
         """Let the next start find the jobs, whatever store the configuration names by then.  Raises ToolError."""
-        word = StoreWord(self._config.dir)
+        word = StoreMarker(self._config.dir)
         try:
             if word.read() is None:
                 word.write(self._config.persistence)
@@ -274,11 +274,11 @@ class Import:
                     f"{path}: this is where the node's own journal goes; move the file away and import it from there"
                 )
 
-    async def _survey(self) -> list[Source]:
+    async def _survey(self) -> list[ImportSource]:
         """Read all the files to their end.  Raises ToolError, OSError."""
-        sources: list[Source] = []
+        sources: list[ImportSource] = []
         for path in self._wishes.files:
-            source = Source(path)
+            source = ImportSource(path)
             await self._read(source)
             for earlier in sources:
                 for job_id in earlier.alive:
@@ -286,7 +286,7 @@ class Import:
             sources.append(source)
         return sources
 
-    async def _read(self, source: Source) -> None:
+    async def _read(self, source: ImportSource) -> None:
         """Find out which jobs of a file are alive at its end."""
         alive = source.alive
         reader = DisqueAof(chunks(source.path, advance=self._wishes.advance))
@@ -305,7 +305,7 @@ class Import:
         if reader.torn:
             self._note_torn(source, reader.torn)
 
-    def _note_torn(self, source: Source, torn: str) -> None:
+    def _note_torn(self, source: ImportSource, torn: str) -> None:
         if not self._wishes.truncated_ok:
             raise ToolError(
                 f"{source.path}: {torn}; the first {source.size} bytes are whole; nothing was imported,"
@@ -313,7 +313,7 @@ class Import:
             )
         complain(TOOL, f"{source.path}: {torn}; only the first {source.size} bytes are imported")
 
-    def _jobs(self, sources: Iterable[Source], holdings: Holdings) -> Iterator[Job]:
+    def _jobs(self, sources: Iterable[ImportSource], holdings: Holdings) -> Iterator[Job]:
         """The jobs to import, as they are put into a store; counts them.  Raises ToolError, OSError."""
         wall, offset = self._clock.wall(), self._clock.offset
         for source in sources:
@@ -330,14 +330,14 @@ class Import:
 
     # The store.
 
-    async def _rehearse(self, factory: IStoreFactory, sources: list[Source]) -> None:
+    async def _rehearse(self, factory: IStoreFactory, sources: list[ImportSource]) -> None:
         """Do everything but write."""
         holdings = await self._look(factory)
         self._check_empty(holdings)
         async for _ in steps(self._reactor, self._jobs(sources, holdings)):
             pass
 
-    async def _import(self, factory: IStoreFactory, sources: list[Source]) -> None:
+    async def _import(self, factory: IStoreFactory, sources: list[ImportSource]) -> None:
         store: IStore = factory.create(self._config, self._reactor, self._clock)
         store.open()
         try:
@@ -410,7 +410,7 @@ class Import:
         self._durable += len(records)
 
 
-def _alive(source: Source, advance: Advance) -> Iterator[LoadedJob]:
+def _alive(source: ImportSource, advance: Advance) -> Iterator[LoadedJob]:
     """The records of a file that count, in its order.  Raises ToolError when they are not what they were."""
     alive = source.alive
     reader = DisqueAof(chunks(source.path, source.size, advance))

@@ -44,12 +44,12 @@ OF_THE_SYSTEM: Final = re.compile(
 )
 
 
-class Refused(Exception):
+class InstallRefused(Exception):
     """Nothing is put in place; the text says why and what would do."""
 
 
 @attrs.frozen
-class File:
+class UnitFile:
     """A file that is to be there."""
 
     path: Path
@@ -120,23 +120,23 @@ def for_user(text: str) -> str:
     return "\n".join(kept).replace("WantedBy=multi-user.target", "WantedBy=default.target") + "\n"
 
 
-def files_for_system(program: str, root: Path, prefix: Path | None) -> Iterator[File]:
+def files_for_system(program: str, root: Path, prefix: Path | None) -> Iterator[UnitFile]:
     """What the manager of the system needs, below `root`; `prefix` is for those who make packages."""
     base = Path("/etc") if prefix is None else prefix / "lib"
     for name in UNITS:
         folder = "systemd/system"
-        yield File(_below(root, base / folder / name), shipped(name).replace(PROGRAM, program))
+        yield UnitFile(_below(root, base / folder / name), shipped(name).replace(PROGRAM, program))
     for kind in ("sysusers", "tmpfiles"):
-        yield File(_below(root, base / f"{kind}.d" / "disqued.conf"), shipped(f"disqued.{kind}"))
-    yield File(_below(root, Path("/etc/disqued/disqued.conf")), CONFIG, is_ours=False)
+        yield UnitFile(_below(root, base / f"{kind}.d" / "disqued.conf"), shipped(f"disqued.{kind}"))
+    yield UnitFile(_below(root, Path("/etc/disqued/disqued.conf")), CONFIG, is_ours=False)
 
 
-def files_for_user(program: str, root: Path, config_home: Path) -> Iterator[File]:
+def files_for_user(program: str, root: Path, config_home: Path) -> Iterator[UnitFile]:
     """What the manager of a user needs."""
     for name in UNITS:
         text = for_user(shipped(name).replace(PROGRAM, program))
-        yield File(_below(root, config_home / "systemd/user" / name), text)
-    yield File(_below(root, config_home / "disqued/disqued.conf"), CONFIG, is_ours=False)
+        yield UnitFile(_below(root, config_home / "systemd/user" / name), text)
+    yield UnitFile(_below(root, config_home / "disqued/disqued.conf"), CONFIG, is_ours=False)
 
 
 def _below(root: Path, path: Path) -> Path:
@@ -149,25 +149,27 @@ def _this_program() -> str:
     for path in (asked, Path(sys.executable).with_name("disqued")):
         if path.name == "disqued" and os.access(path, os.X_OK):
             return str(path)
-    raise Refused("the path of the program is not known; name it with --program")
+    raise InstallRefused("the path of the program is not known; name it with --program")
 
 
 def _check(program: str, root: Path, *, user: bool) -> None:
     """Refuse a program that the units could not start.  Raises Refused."""
     if not re.fullmatch(r"/[\w./+@~-]+", program, re.ASCII):
-        raise Refused(f"--program {program!r}: allowed are absolute paths of letters, digits and any of . _ - + @ ~ /")
+        raise InstallRefused(
+            f"--program {program!r}: allowed are absolute paths of letters, digits and any of . _ - + @ ~ /"
+        )
     if not any(os.access(path, os.X_OK) and path.is_file() for path in (Path(program), _below(root, Path(program)))):
-        raise Refused(f"{program} is no program that can be run; name the one of disqued with --program")
+        raise InstallRefused(f"{program} is no program that can be run; name the one of disqued with --program")
     if user:
         return
     if folder := _hidden(program) or _hidden(os.path.realpath(program)):
-        raise Refused(
+        raise InstallRefused(
             f"{program} lies in {folder}, which the units hide from the node; install disqued elsewhere, such as"
             " /opt/disqued, or use --user"
         )
     python = os.path.realpath(_interpreter(program, root))
     if folder := _hidden(python):
-        raise Refused(
+        raise InstallRefused(
             f"{program} runs with the Python {python}, which lies in {folder}, and the units hide that from the node;"
             " make its virtual environment with a Python of the system, or use --user"
         )
@@ -231,7 +233,7 @@ def command(root: Path, prefix: Path | None, program: str | None, *, user: bool,
         started = program or _this_program()
         _check(started, root, user=user)
         files = list(_wanted(started, root.absolute(), prefix, user=user))
-    except Refused as refusal:
+    except InstallRefused as refusal:
         complain(TOOL, str(refusal))
         return MISUSED
     try:
@@ -241,19 +243,21 @@ def command(root: Path, prefix: Path | None, program: str | None, *, user: bool,
         return FAILED
 
 
-def _wanted(program: str, root: Path, prefix: Path | None, *, user: bool) -> Iterator[File]:
+def _wanted(program: str, root: Path, prefix: Path | None, *, user: bool) -> Iterator[UnitFile]:
     if not user:
         if prefix is not None and not prefix.is_absolute():
-            raise Refused(f"--prefix {prefix}: allowed are absolute paths, such as /usr")
+            raise InstallRefused(f"--prefix {prefix}: allowed are absolute paths, such as /usr")
         return files_for_system(program, root, prefix)
     if prefix is not None:
-        raise Refused("--prefix and --user do not go together: the units of a user lie in ~/.config/systemd/user")
+        raise InstallRefused(
+            "--prefix and --user do not go together: the units of a user lie in ~/.config/systemd/user"
+        )
     # A relative one is to be ignored, says the standard.
     home = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     return files_for_user(program, root, home if home.is_absolute() else Path.home() / ".config")
 
 
-def _put(files: Sequence[File], *, user: bool, force: bool) -> int:
+def _put(files: Sequence[UnitFile], *, user: bool, force: bool) -> int:
     """Put all of them in place, or none.  Raises OSError."""
     changed = [str(file.path) for file in files if file.is_changed()]
     if changed and not force:

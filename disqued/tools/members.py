@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from disqued.client.replies import read_hello, read_info
-from disqued.tools.connecting import Failed, Node, Target
+from disqued.tools.connecting import Failed, NodeConnection, Target
 
 ID_SHOWN: Final = 8  #: hex digits of a node's id, of which people need no more
 
@@ -56,7 +56,7 @@ def named(name: str, known: Sequence[Member]) -> Member:
     raise Failed(f"{name!r} {what}; they are {nodes}")
 
 
-def info(node: Node, *sections: str) -> dict[str, str]:
+def info(node: NodeConnection, *sections: str) -> dict[str, str]:
     """Read INFO: sections of it, or the default ones.  Raises the errors of `disqued.client.errors`."""
     found: dict[str, str] = {}
     for section in sections or ("default",):

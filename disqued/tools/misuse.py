@@ -4,7 +4,7 @@
     disqued top --onec        there is no option '--onec'; did you mean --once? disqued top --help names all options
     disqued check -p 1 node   the option -p stands behind the verb: disqued check node -p
 
-One line each.  `disqued` and `disqued-spark` share it, at every level of their verbs; `Words` is the group for that.
+One line each.  `disqued` and `disqued-spark` share it at every level of their verbs, by `VerbGroup`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from disqued.suggestions import listed, near
 NO_HELP_LETTER: Final = "-h is the host, in verbs that talk to a node; the help is --help"
 
 
-class Words(click.Group):
+class VerbGroup(click.Group):
     """A group that explains an unknown verb."""
 
     #: What its verbs are called, in the singular.
@@ -48,7 +48,7 @@ def walk(root: click.Context, words: Iterable[str]) -> click.Context:
             raise click.UsageError(f"{here.command_path} has no verbs; its help is {here.command_path} --help", root)
         found = group.get_command(here, word)
         if found is None:
-            raise click.UsageError(group.unknown(here, word) if isinstance(group, Words) else f"'{word}'", here)
+            raise click.UsageError(group.unknown(here, word) if isinstance(group, VerbGroup) else f"'{word}'", here)
         here = click.Context(found, info_name=word, parent=here)
     return here
 
@@ -100,7 +100,7 @@ def _unknown_option(name: str, context: click.Context, words: Sequence[str]) -> 
         option = below[meant]
         where = f"{context.command_path} {_having(verbs, option, words)} {option}"
         return f"{said}did you mean {option}? it stands behind the verb: {where}"
-    kind = f"{group.kind}s" if isinstance(group, Words) else "verbs"
+    kind = f"{group.kind}s" if isinstance(group, VerbGroup) else "verbs"
     return f"{said}{_choice('options', names, context)}; {_choice(kind, list(verbs), context)}"
 
 

@@ -18,7 +18,7 @@ from disqued.client.tls import Tls
 from disqued.tools.connecting import Failed, Target, node_options, password_of
 from disqued.tools.console_text import short
 from disqued.tools.members import Member, members
-from disqued.tools.moving import Mover, Pace, Refused
+from disqued.tools.moving import Mover, MoveRefused, RateLimit
 from disqued.tools.program import INTERRUPTED
 from disqued.tools.values import Number
 from disqued.tools.waiting import Bar, Interrupt, bar, interruptible
@@ -86,21 +86,21 @@ def command(  # noqa: PLR0917 - click gives them by name
         return
     size = min(batch, math.ceil(rate or batch))
     with bar(f"{short(queue)} to {short(to or queue)}") as drawn, interruptible() as interrupt:
-        run = Run(from_queue, to_queue, other, limit, Pace(rate), size, replicate, wait_s, interrupt)
+        run = MoveRun(from_queue, to_queue, other, limit, RateLimit(rate), size, replicate, wait_s, interrupt)
         run.move(known, min(sum(waiting.values()), limit or math.inf), drawn)
     click.echo(f"{run.moved} jobs were moved from {short(queue)} to {short(to or queue)}{there_shown}")
     context.exit(INTERRUPTED if interrupt.came else 0)
 
 
 @attrs.define
-class Run:
+class MoveRun:
     """Moving until there is no more, or as many as were asked for."""
 
     queue: bytes
     to: bytes
     other: Target | None  #: a node of another cluster; None = each job stays on its node
     limit: int | None
-    pace: Pace
+    pace: RateLimit
     batch: int
     replicate: int | None
     patience: float
@@ -126,7 +126,7 @@ class Run:
         while not self.interrupt.came and (room := self._room):
             try:
                 moved = mover.move(room)
-            except Refused as refusal:
+            except MoveRefused as refusal:
                 self.moved += refusal.moved
                 raise Failed(
                     f"{self.moved} jobs were moved; the next were refused there, and are where they were: {refusal}"

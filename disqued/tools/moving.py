@@ -11,14 +11,21 @@ from typing import Any
 
 from disqued.client.errors import ServerError, Uncertain, Unreachable
 from disqued.moves import Broken, Effect, Lost, Refusal, Side, Terms, Wait, move_delivered, run
-from disqued.tools.connecting import Failed, Node
+from disqued.tools.connecting import Failed, NodeConnection
 
 
 class Mover:
     """Moves the jobs of one node."""
 
     def __init__(
-        self, here: Node, there: Node, queue: bytes, to: bytes, *, replicate: int | None = None, patience: float = 30.0
+        self,
+        here: NodeConnection,
+        there: NodeConnection,
+        queue: bytes,
+        to: bytes,
+        *,
+        replicate: int | None = None,
+        patience: float = 30.0,
     ) -> None:
         """`patience` is how long the other side may be away before this gives up."""
         self._nodes = {Side.HERE: here, Side.THERE: there}
@@ -40,7 +47,7 @@ class Mover:
             raise tally.both[0][1].error
         moved = tally.moved + tally.overtaken
         if tally.refused:
-            raise Refused(tally.refused[0][1].text, moved)
+            raise MoveRefused(tally.refused[0][1].text, moved)
         return moved
 
     def _perform(self, effect: Effect) -> list[Any] | None:
@@ -58,7 +65,7 @@ def _read(reply: Any) -> Any:
     return Refusal(reply.word, str(reply), reply) if isinstance(reply, ServerError) else reply
 
 
-class Refused(Exception):
+class MoveRefused(Exception):
     """Jobs were refused there, and given back; the text is the reason that the first one met."""
 
     def __init__(self, why: str, moved: int) -> None:
@@ -66,7 +73,7 @@ class Refused(Exception):
         self.moved = moved  #: of the same batch
 
 
-class Pace:
+class RateLimit:
     """Keeps to a rate."""
 
     def __init__(

@@ -19,7 +19,7 @@ import attrs
 import click
 
 
-class State(IntEnum):
+class CheckState(IntEnum):
     """What is reported; the value is the exit status."""
 
     OK = 0
@@ -29,7 +29,7 @@ class State(IntEnum):
 
 
 #: From harmless to bad.  What is not known is worse than nothing at all, and no alert of its own.
-_ORDER: Final = (State.OK, State.UNKNOWN, State.WARNING, State.CRITICAL)
+_ORDER: Final = (CheckState.OK, CheckState.UNKNOWN, CheckState.WARNING, CheckState.CRITICAL)
 
 
 @attrs.frozen
@@ -79,16 +79,16 @@ class Threshold(click.ParamType):  # type: ignore[type-arg]
 
 
 @attrs.define
-class Report:
+class CheckResult:
     """What one check found."""
 
     what: str  #: NODE, QUEUE ...
     facts: str = ""  #: said when all is well
-    state: State = State.OK
+    state: CheckState = CheckState.OK
     _problems: list[str] = attrs.field(factory=list, init=False)
     _figures: list[str] = attrs.field(factory=list, init=False)
 
-    def add(self, state: State, problem: str) -> None:
+    def add(self, state: CheckState, problem: str) -> None:
         """Note something that is not in order."""
         self.state = max(self.state, state, key=_ORDER.index)
         self._problems.append(problem)
@@ -101,7 +101,7 @@ class Report:
         limits = [str(limit) if limit is not None else "" for limit in (warning, critical)]
         ends = ["0", "" if most is None else f"{most:g}"]
         self._figures.append(f"{label}={_number(value)}{unit};{';'.join([*limits, *ends])}".rstrip(";"))
-        for state, limit in ((State.CRITICAL, critical), (State.WARNING, warning)):
+        for state, limit in ((CheckState.CRITICAL, critical), (CheckState.WARNING, warning)):
             if limit is not None and limit.alerts(value):
                 self.add(state, f"{problem} (allowed: {limit})")
                 return

@@ -10,7 +10,7 @@ import redis
 from redis.connection import AbstractConnection
 
 from disqued.client.errors import server_error
-from disqued.client.failures import Broken
+from disqued.client.failures import ConnectionBroken
 from disqued.client.ssl_context import refusal
 
 #: So many commands, or bytes of them, are sent before their replies are read: what both sides can keep meanwhile.
@@ -34,7 +34,7 @@ def exchange(connection: AbstractConnection, commands: Sequence[Words], limit: f
                 except redis.exceptions.ResponseError as error:
                     yield server_error(str(error))
     except (redis.exceptions.RedisError, OSError) as error:
-        raise refusal(error) or Broken(str(error)) from error
+        raise refusal(error) or ConnectionBroken(str(error)) from error
 
 
 def _windows(commands: Sequence[Words]) -> Iterator[list[list[bytes]]]:

@@ -20,7 +20,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from disqued.suggestions import near
-from disqued.tools.misuse import Words, line_of
+from disqued.tools.misuse import VerbGroup, line_of
 from disqued.tools.verbs import VERBS, VERBS_OF
 
 PROGRAM: Final = "disqued"
@@ -40,7 +40,7 @@ class ReaderGone(Exception):
     """Nobody reads what a verb prints; not as the OSError that it was, of which click makes a failure of the verb."""
 
 
-class Verbs(Words):
+class Verbs(VerbGroup):
     """The verbs of `VERBS`; the module of one is imported when it is asked for."""
 
     def invoke(self, ctx: click.Context) -> Any:

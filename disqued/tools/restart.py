@@ -29,7 +29,7 @@ from disqued.client.addresses import Socket
 from disqued.client.errors import DisquedError, ServerError
 from disqued.tools.cluster_views import look_at_all, unseen
 from disqued.tools.cluster_waits import empty, wait_joined
-from disqued.tools.connecting import Failed, Interrupted, Node, Target, node_options
+from disqued.tools.connecting import Failed, Interrupted, NodeConnection, Target, node_options
 from disqued.tools.members import Member, info, members
 from disqued.tools.values import Number
 from disqued.tools.waiting import wait_until
@@ -91,7 +91,7 @@ def command(
     """
     if (start is None) == (unit is None):
         raise click.UsageError("what starts the node again is given by --command or by --unit, one of them")
-    plan = Plan(start, unit, drains=drain, rewrites_config=not no_config_rewrite, wait_s=wait_s)
+    plan = RestartPlan(start, unit, drains=drain, rewrites_config=not no_config_rewrite, wait_s=wait_s)
     if all_nodes:
         restart_all(target, plan)
     else:
@@ -99,7 +99,7 @@ def command(
 
 
 @attrs.frozen
-class Plan:
+class RestartPlan:
     """How nodes are restarted."""
 
     line: str | None  #: for a shell; None = there is a unit
@@ -128,11 +128,11 @@ def _placed(text: str, place: str, word: str) -> str:
     return text.replace(place, word)
 
 
-def restart(target: Target, plan: Plan) -> None:
+def restart(target: Target, plan: RestartPlan) -> None:
     """Restart one node, and say so.  Raises Failed, and the errors of `disqued.client.errors`."""
     began_at = time.monotonic()
     with target.node() as node:
-        run = Run.of(target, node, plan.wait_s, drains=plan.drains)
+        run = NodeRestart.of(target, node, plan.wait_s, drains=plan.drains)
         words = plan.words(run.member)
         left = f"{target} goes on as before, unless it was ending already"
         try:
@@ -159,7 +159,7 @@ def restart(target: Target, plan: Plan) -> None:
     )
 
 
-def restart_all(target: Target, plan: Plan) -> None:
+def restart_all(target: Target, plan: RestartPlan) -> None:
     """Restart all nodes of a cluster, one after the other, until one fails.  Raises Failed."""
     began_at = time.monotonic()
     known = members(target)
@@ -191,7 +191,7 @@ def _named(some: Sequence[Member]) -> str:
 
 
 @attrs.frozen
-class Run:
+class NodeRestart:
     """The restart of one node."""
 
     member: Member
@@ -204,7 +204,7 @@ class Run:
     wait_s: float
 
     @classmethod
-    def of(cls, target: Target, node: Node, wait_s: float, *, drains: bool) -> "Run":
+    def of(cls, target: Target, node: NodeConnection, wait_s: float, *, drains: bool) -> "NodeRestart":
         """Look at what there is.  Raises the errors of `disqued.client.errors`."""
         member, *known = members(target)
         facts = info(node, "server")
@@ -215,7 +215,7 @@ class Run:
 
     # To the end of the process.
 
-    def drain(self, node: Node) -> None:
+    def drain(self, node: NodeConnection) -> None:
         """Let the node hand all on, and end it."""
         if not self.others:
             raise Failed(
@@ -225,7 +225,7 @@ class Run:
             empty(node, self.member, self.wait_s)
             self._shut_down(node, "SHUTDOWN")
 
-    def write_down(self, node: Node, *, rewrites_config: bool) -> None:
+    def write_down(self, node: NodeConnection, *, rewrites_config: bool) -> None:
         """Let the node write its jobs and queues down, for its next start, and end it."""
         undo = [("CONFIG", "SET", ONCE, "no"), *([("CONFIG", "REWRITE")] if rewrites_config else [])]
         with self._undone(node, *undo):
@@ -234,7 +234,7 @@ class Run:
                 self._rewrite_config(node)
             self._shut_down(node, "SHUTDOWN", "REWRITE-AOF")
 
-    def _rewrite_config(self, node: Node) -> None:
+    def _rewrite_config(self, node: NodeConnection) -> None:
         try:
             node.call("CONFIG", "REWRITE")
         except ServerError as error:
@@ -245,7 +245,7 @@ class Run:
             ) from None
 
     @contextlib.contextmanager
-    def _undone(self, node: Node, *commands: tuple[str, ...]) -> Iterator[None]:
+    def _undone(self, node: NodeConnection, *commands: tuple[str, ...]) -> Iterator[None]:
         """Take back what was changed when the node has not ended."""
         try:
             yield
@@ -255,7 +255,7 @@ class Run:
                     node.call(*words)
             raise
 
-    def _shut_down(self, node: Node, *words: str) -> None:
+    def _shut_down(self, node: NodeConnection, *words: str) -> None:
         """End the node, and wait until it has ended.  Raises Failed."""
         try:
             node.call(*words, waits=self.wait_s)
@@ -265,7 +265,7 @@ class Run:
             pass  # there is no reply: the connection ends
         wait_until(lambda: self._alive(node), self.wait_s, f"{self.member.address} has ended")
 
-    def _alive(self, node: Node) -> str:
+    def _alive(self, node: NodeConnection) -> str:
         """Say what there is of the process still; "" when it is over."""
         if self.process_id and _is_running(self.process_id):
             return f"process {self.process_id} is there"
@@ -301,11 +301,11 @@ class Run:
             return f"{self.member.address} is down, its jobs are on the others; CLUSTER LEAVING no when it is started"
         return f"{self.member.address} is down, and has all that it had when it is started"
 
-    def wait_served(self, node: Node) -> None:
+    def wait_served(self, node: NodeConnection) -> None:
         """Wait until another process of the same node serves.  Raises Failed."""
         wait_until(lambda: self._missing(node), self.wait_s, f"{self.member.address} serves again")
 
-    def _missing(self, node: Node) -> str:
+    def _missing(self, node: NodeConnection) -> str:
         try:
             facts = info(node, "server", "persistence")
             if facts["run_id"] == self.run_id:

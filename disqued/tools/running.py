@@ -27,7 +27,7 @@ from twisted.python.failure import Failure
 from disqued.config import Config, ConfigError
 from disqued.net.cluster.identity import IdentityError, lock_folder
 from disqued.net.process.stopsignals import StopSignals
-from disqued.net.process.switching import STORE_FILE, StoreWord
+from disqued.net.process.switching import STORE_FILE, StoreMarker
 from disqued.persistence.interface import IStoreFactory, StoreError
 from disqued.persistence.plugins import find_store
 from disqued.tools.program import FAILED, INTERRUPTED, MISUSED, end_echo
@@ -83,7 +83,7 @@ def store_of(config: Config) -> IStoreFactory:
 
 def held_store(config: Config) -> str | None:
     """The name of the store that holds the jobs of the data folder; None when nothing says it.  Raises StoreError."""
-    name = StoreWord(config.dir).read()
+    name = StoreMarker(config.dir).read()
     if name == "none":
         raise StoreError(
             f"{config.dir / STORE_FILE}: `none` holds no jobs; remove the file to use what the configuration names"

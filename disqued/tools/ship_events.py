@@ -38,7 +38,7 @@ PIECE_BYTES: Final = 1 << 20
 
 
 @attrs.define
-class Tally:
+class ShipTally:
     """What one round did."""
 
     shipped: int = 0
@@ -48,16 +48,18 @@ class Tally:
     others: list[Path] = attrs.field(factory=list)  #: files there that have the name of one here, and other lines
 
 
-def ship(source: Path, target: Path, *, remove: bool = False) -> Tally:
+def ship(source: Path, target: Path, *, remove: bool = False) -> ShipTally:
     """Copy what is published below `source` and is not below `target` yet, oldest first.  Raises OSError."""
-    tally = Tally()
+    tally = ShipTally()
     files = sorted(source.glob(PATTERN), key=lambda path: (path.parts[-3], path.name, path.parts[-2]))
     with meter("ship-events", sum(path.stat().st_size for path in files), "bytes") as advance:
         _ship(source, target, files, tally, advance, remove=remove)
     return tally
 
 
-def _ship(source: Path, target: Path, files: Sequence[Path], tally: Tally, advance: Advance, *, remove: bool) -> None:
+def _ship(
+    source: Path, target: Path, files: Sequence[Path], tally: ShipTally, advance: Advance, *, remove: bool
+) -> None:
     newest = {path.parent.name: path for path in sorted(files, key=_place)}
     for path in files:
         goal = target / path.relative_to(source)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from disqued.core.model.job import RETRY_NEVER_MS, Job, JobOptions
-from disqued.core.model.trace import ADD, DELIVER, NAMES, REPLICATE, RESET, STOP, Trail
+from disqued.core.model.trace import ADD, DELIVER, NAMES, REPLICATE, RESET, STOP, EventTrace
 from disqued.wire.texts import text
 
 VERSION: Final = 1
@@ -74,7 +74,7 @@ def _seconds(ms: int) -> bytes:
     return b"%d" % (ms // 1_000) if ms % 1_000 == 0 else b"%d.%03d" % divmod(ms, 1_000)
 
 
-class Part:
+class LinesPart:
     """Lines of a boot that follow each other: bytes in pieces, to be written one behind the other."""
 
     __slots__ = ("boot", "count", "first", "node_id", "pieces", "size")
@@ -88,7 +88,7 @@ class Part:
         self.size: int = 0  #: bytes
 
 
-class _Behind:
+class _LineEnd:
     """What a line says behind the id of its job, for jobs of which the queue and the spans are the same."""
 
     __slots__ = ("_age_ms", "_is_known", "_name", "_queue", "_queues", "_span_ms", "_text")
@@ -119,7 +119,7 @@ def _microseconds(ms: int) -> bytes:
     return _SPANS[ms] if 0 <= ms < 1_000 else b"%d" % (ms * 1_000)
 
 
-class Lines(Trail):
+class EventLines(EventTrace):
     """A trail that makes lines of what it is told, and numbers them within each boot."""
 
     __slots__ = (
@@ -136,8 +136,8 @@ class Lines(Trail):
         self.boot: int = boot
         self.awaited: bool = False  #: somebody comes for what is there, so that a few lines are no news
         self._enough: int = enough
-        self._parts: list[Part] = []  #: that have ended
-        self._part: Part = Part(node_id, boot, 1)
+        self._parts: list[LinesPart] = []  #: that have ended
+        self._part: LinesPart = LinesPart(node_id, boot, 1)
         self._pieces: list[bytes] = []  #: of lines, six each; they are put together many at a time
         # The number of the next line in two parts: thousands, which many lines share, and what is left.
         self._thousands: int = 0
@@ -161,8 +161,8 @@ class Lines(Trail):
         self._options: JobOptions | None = None
         self._size: int = -1
         self._added: bytes = b""
-        self._delivered: _Behind = _Behind(b"wait_us", self._queues, is_known=True)
-        self._acked: _Behind = _Behind(b"run_us", self._queues, is_known=False)
+        self._delivered: _LineEnd = _LineEnd(b"wait_us", self._queues, is_known=True)
+        self._acked: _LineEnd = _LineEnd(b"run_us", self._queues, is_known=False)
         self._number(1)
         self._set_wall(0)
 
@@ -235,7 +235,7 @@ class Lines(Trail):
             self._parts.append(self._part)
         after = (self.boot, self.seq - 1) if node_id == self._part.node_id else None
         self.boot += 1
-        self._part = Part(node_id, self.boot, 1)
+        self._part = LinesPart(node_id, self.boot, 1)
         self._number(1)
         self.skip(lost)
         self.start(wall, b"on", after)
@@ -309,13 +309,13 @@ class Lines(Trail):
             self._join()
         self._part.count = self.seq - self._part.first
 
-    def take(self) -> list[Part]:
+    def take(self) -> list[LinesPart]:
         """Give away the lines that there are, in their order."""
         self._end_part()
         parts, part = self._parts, self._part
         if part.count:
             parts.append(part)
-            self._part = Part(part.node_id, self.boot, self.seq)
+            self._part = LinesPart(part.node_id, self.boot, self.seq)
         self._parts = []
         return parts
 

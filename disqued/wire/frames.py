@@ -38,7 +38,7 @@ from typing import Final, NoReturn, Protocol
 from disqued.core.model.ids import NODE_ID_LENGTH
 from disqued.core.model.messages import NODE_OWN, Greeting, Message
 from disqued.wire import messages
-from disqued.wire.pieces import Arriving, Text, slices
+from disqued.wire.pieces import IncomingText, Text, slices
 
 MAGIC: Final = b"disqued"
 VERSION: Final = 1
@@ -70,11 +70,11 @@ _FRAME_MIN: Final[int] = _HEAD.size + _MAC_BYTES
 _FRAME_MAX: Final[int] = _FRAME_MIN + PIECE_BYTES + _SIZE_BYTES * MESSAGES_PER_FRAME
 
 
-class Refused(Exception):
+class LinkRefused(Exception):
     """A link does not open; the text says why, and may be shown to the other side."""
 
 
-class RefusedByOther(Refused):
+class RefusedByPeer(LinkRefused):
     """The other side does not open the link, for the reason that it gives."""
 
 
@@ -86,7 +86,7 @@ class BadFrame(Exception):
         self.fault = fault  #: forged, replayed, oversized or malformed: what it is counted as
 
 
-class Codec(Protocol):
+class MessageCodec(Protocol):
     """How one message is written; `disqued.wire.messages` is one."""
 
     def encode(self, message: Message, now: int) -> Text:
@@ -148,7 +148,7 @@ class Dialed(Opening, Protocol):
 class Dialect(Protocol):
     """One language of links: its handshake, its frames, its messages."""
 
-    codec: Codec
+    codec: MessageCodec
 
     def dial(self, secret: bytes, greeting: Greeting, nonce: bytes) -> Dialing:
         """Open a link to another node."""
@@ -167,7 +167,7 @@ class OwnCodec:
 class OwnDialect:
     """The language described here."""
 
-    codec: Codec = OwnCodec()
+    codec: MessageCodec = OwnCodec()
 
     def dial(self, secret: bytes, greeting: Greeting, nonce: bytes) -> "LinkOpener":
         """Open a link to another node."""
@@ -220,13 +220,13 @@ class _Side(ABC):
         """Check magic and version as far as they are here; say whether they are complete."""
         got = bytes(self._data[: len(_HELLO)])
         if got[:1] in _OF_TLS:
-            raise Refused("TLS is spoken there, and not here; tls-cluster has to be the same on every node")
+            raise LinkRefused("TLS is spoken there, and not here; tls-cluster has to be the same on every node")
         if not MAGIC.startswith(got[: len(MAGIC)]):
-            raise Refused("this is not a node of disqued: a link begins with another word")
+            raise LinkRefused("this is not a node of disqued: a link begins with another word")
         if len(got) < len(_HELLO):
             return False
         if got[-1] != VERSION:
-            raise Refused(f"version {got[-1]} of the bus is spoken there, and {VERSION} here")
+            raise LinkRefused(f"version {got[-1]} of the bus is spoken there, and {VERSION} here")
         del self._data[: len(_HELLO)]
         self._hello_seen = True
         return True
@@ -237,7 +237,7 @@ class _Side(ABC):
             return None
         kind, length = _PART.unpack_from(self._data)
         if length > _PART_MAX:
-            raise Refused(f"a part of {length} bytes in a handshake; {_PART_MAX} at most are allowed")
+            raise LinkRefused(f"a part of {length} bytes in a handshake; {_PART_MAX} at most are allowed")
         end = _PART.size + length
         if len(self._data) < end:
             return None
@@ -247,15 +247,15 @@ class _Side(ABC):
 
     def _on_part(self, kind: int, content: bytes) -> bytes:
         if kind == _REFUSED:
-            raise RefusedByOther(_readable(content))
+            raise RefusedByPeer(_readable(content))
         if kind == _NONCE and not self._other_nonce:
             if len(content) != NONCE_BYTES or content == self._nonce:
-                raise Refused("the nonce is not 32 bytes of its own")
+                raise LinkRefused("the nonce is not 32 bytes of its own")
             self._other_nonce = content
             return self._on_nonce()
         if kind == _GREETING and self._other_nonce and len(content) > _PROOF_BYTES:
             return self._on_greeting(content[:-_PROOF_BYTES], content[-_PROOF_BYTES:])
-        raise Refused(f"part {kind} does not belong at this place of a handshake")
+        raise LinkRefused(f"part {kind} does not belong at this place of a handshake")
 
     @abstractmethod
     def _on_nonce(self) -> bytes:
@@ -274,7 +274,9 @@ class _Side(ABC):
 
     def _check(self, proof: bytes, expected: bytes) -> None:
         if not hmac.compare_digest(proof, expected):
-            raise Refused("the secret of the cluster is another one; cluster-secret has to be the same on every node")
+            raise LinkRefused(
+                "the secret of the cluster is another one; cluster-secret has to be the same on every node"
+            )
 
 
 class LinkOpener(_Side):
@@ -287,7 +289,7 @@ class LinkOpener(_Side):
     def _on_greeting(self, text: bytes, proof: bytes) -> bytes:
         self._check(proof, self._prove(b"is dialed", self._nonce, self._other_nonce, self._own, text))
         if self._data:
-            raise Refused("there is more than a greeting, on a link that only this side writes on")
+            raise LinkRefused("there is more than a greeting, on a link that only this side writes on")
         self.greeting = decode_greeting(text)
         return b""
 
@@ -343,13 +345,13 @@ def encode_greeting(greeting: Greeting) -> bytes:
 def decode_greeting(text: bytes) -> Greeting:
     """Read a greeting.  Raises Refused."""
     if len(text) < _WHO.size:
-        raise Refused("the greeting is cut off")
+        raise LinkRefused("the greeting is cut off")
     node_id, port, bus_port, flags, meets, length = _WHO.unpack_from(text)
     host = text[_WHO.size :]
     if len(host) != length or length > _HOST_MAX or not _is_host(host):
-        raise Refused("the greeting names no IPv4 or IPv6 address")
+        raise LinkRefused("the greeting names no IPv4 or IPv6 address")
     if flags & ~NODE_OWN or meets > 1 or not bus_port:
-        raise Refused("the greeting holds something that version 1 does not know")
+        raise LinkRefused("the greeting holds something that version 1 does not know")
     return Greeting(node_id.hex().encode("ascii"), host.decode("ascii"), port, bus_port, flags, bool(meets))
 
 
@@ -428,7 +430,7 @@ class FrameReader:
         self._read = b""  #: that is not in there yet: nearly always it is a frame, and no more
         self._ready: list[Text] = []
         self._taken = 0  #: of these
-        self._unfinished: Arriving | None = None
+        self._unfinished: IncomingText | None = None
 
     @property
     def buffered(self) -> int:
@@ -514,7 +516,7 @@ class FrameReader:
         if self._unfinished is None:
             if size > self._largest:
                 self._refuse_size(size)
-            self._unfinished = Arriving(size, messages.place_of_body)
+            self._unfinished = IncomingText(size, messages.place_of_body)
         whole = self._unfinished
         if size != whole.size or whole.got + len(body) - _SIZE.size > size:
             raise BadFrame("malformed", "a piece that does not belong to the message begun")

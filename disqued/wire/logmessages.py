@@ -24,8 +24,8 @@ from disqued.core.model.messages import (
     TAKE,
     UNSEEN,
     WANT,
-    Fact,
-    Lease,
+    EntryLease,
+    EntryStatus,
     Message,
 )
 from disqued.core.model.peers import PEERS_MAX
@@ -79,7 +79,7 @@ def encode_facts(message: Message, now: int) -> bytes:
     return b"".join(parts)
 
 
-def _fact_parts(fact: Fact) -> Iterator[bytes]:
+def _fact_parts(fact: EntryStatus) -> Iterator[bytes]:
     yield _FACT.pack(len(fact.job_id), len(fact.done), len(fact.leases))
     yield fact.job_id
     for scope in fact.done:
@@ -105,7 +105,7 @@ def decode_facts(data: bytes) -> Message:
     return (kind, number, tuple(facts), last)
 
 
-def _read_fact(data: bytes, at: int) -> tuple[Fact, int]:
+def _read_fact(data: bytes, at: int) -> tuple[EntryStatus, int]:
     need(data, at + _FACT.size)
     id_length, done_count, lease_count = _FACT.unpack_from(data, at)
     job_id, at = cut_id(data, at + _FACT.size, id_length)
@@ -120,8 +120,8 @@ def _read_fact(data: bytes, at: int) -> tuple[Fact, int]:
         length, left_ms, elapsed_ms, deliveries = _LEASE.unpack_from(data, at)
         _check_span(data, left_ms, elapsed_ms)
         scope, at = cut(data, at + _LEASE.size, length, SCOPE_MAX)
-        leases.append(Lease(scope, left_ms, elapsed_ms, deliveries))
-    return Fact(job_id, tuple(done), tuple(leases)), at
+        leases.append(EntryLease(scope, left_ms, elapsed_ms, deliveries))
+    return EntryStatus(job_id, tuple(done), tuple(leases)), at
 
 
 def encode_missing(message: Message, now: int) -> bytes:

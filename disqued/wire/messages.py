@@ -60,11 +60,11 @@ from disqued.core.model.messages import (
     WORKERS_PER_MESSAGE,
     WORKING,
     YOURJOBS,
+    Gossip,
     Held,
-    Life,
     Message,
-    Rumour,
     Vitals,
+    WorkerStatus,
 )
 from disqued.core.model.peers import RUMOURS_MAX
 from disqued.core.model.queues import PAUSE_NAMES
@@ -225,13 +225,13 @@ def _decode_gossip(data: bytes) -> Message:
 
 
 @lru_cache(ADDRESSES_KEPT)
-def _encode_rumour(rumour: Rumour) -> bytes:
+def _encode_rumour(rumour: Gossip) -> bytes:
     node_id, host, port, bus_port, flags = rumour
     address = _packed(host)
     return _RUMOUR.pack(unhexlify(node_id), flags, port, bus_port, len(address)) + address
 
 
-def _decode_rumour(data: bytes, at: int) -> tuple[Rumour, int]:
+def _decode_rumour(data: bytes, at: int) -> tuple[Gossip, int]:
     """Read the rumour that begins there; returns it and where it ends."""
     start = at + _RUMOUR.size
     need(data, start)
@@ -244,7 +244,7 @@ def _decode_rumour(data: bytes, at: int) -> tuple[Rumour, int]:
 
 
 @lru_cache(ADDRESSES_KEPT)
-def _rumour_of(raw: bytes, kind: int) -> Rumour:
+def _rumour_of(raw: bytes, kind: int) -> Gossip:
     """Read the bytes of a rumour in a message of that kind."""
     node_id, flags, port, bus_port, length = _RUMOUR.unpack_from(raw)
     if length not in _ADDRESS_LENGTHS or flags > _RUMOUR_FLAGS or not bus_port:
@@ -252,7 +252,7 @@ def _rumour_of(raw: bytes, kind: int) -> Rumour:
             f"{NAMES[kind]}: a rumour with flags {flags}, bus port {bus_port} and an address of {length} bytes; "
             f"allowed are 0 to {_RUMOUR_FLAGS}, 1 to 65535, 4 or 16"
         )
-    return Rumour(hexlify(node_id), _host_of(raw[_RUMOUR.size :]), port, bus_port, flags)
+    return Gossip(hexlify(node_id), _host_of(raw[_RUMOUR.size :]), port, bus_port, flags)
 
 
 @lru_cache(ADDRESSES_KEPT)
@@ -523,7 +523,7 @@ def _decode_lives(data: bytes) -> Message:
         worker_id, at = cut(data, at + _LIFE.size, length, WORKER_NAME_MAX)
         if alive > 1 or not worker_id or ttl_ms > SPAN_MAX_MS:
             raise BadMessage(f"LIVES: alive {alive}, an id of {length} bytes and {ttl_ms} ms to live are no worker")
-        lives.append(Life(worker_id, epoch, ttl_ms, alive == 1))
+        lives.append(WorkerStatus(worker_id, epoch, ttl_ms, alive == 1))
     ends_at(data, at)
     return (kind, tuple(lives))
 

@@ -112,7 +112,7 @@ def slices(text: Text, most: int) -> Iterator[bytes | memoryview]:
         yield rest[0] if len(rest) == 1 else b"".join(rest)
 
 
-class Arriving:
+class IncomingText:
     """A text that comes in parts: what is before a large body, the body, and what is behind it become an object each.
 
     A `BytesIO` grows in place, and hands out what it holds without a copy.

@@ -72,7 +72,7 @@ class Handed(list[Any]):
         self.job_id: bytes = job_id
 
 
-class SpeltList(list[Any]):
+class EncodedList(list[Any]):
     """A long array that was spelt piece by piece while it was made; of bytes, integers and arrays of these."""
 
     __slots__ = ("texts",)
@@ -203,7 +203,7 @@ def _append_array(value: Sequence[Any], resp3: bool, parts: list[bytes]) -> None
     append_plain([*value], resp3, parts, _append_other)
 
 
-def _append_spelt(value: SpeltList, resp3: bool, parts: list[bytes]) -> None:
+def _append_spelt(value: EncodedList, resp3: bool, parts: list[bytes]) -> None:
     parts.append(b"*%d\r\n" % len(value))
     parts += value.texts
 
@@ -226,7 +226,7 @@ _SPELLINGS: Final[dict[type, Callable[[Any, bool, list[bytes]], None]]] = {
     NullArray: _append_null_array,
     bool: _append_boolean,
     float: _append_double,
-    SpeltList: _append_spelt,
+    EncodedList: _append_spelt,
     list: _append_array,
     tuple: _append_array,
     dict: _append_map,

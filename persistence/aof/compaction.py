@@ -56,7 +56,7 @@ POLL_S: Final = 0.01
 SYNC_BYTES: Final = 32 << 20
 
 
-class Worker:
+class _CompactionThread:
     """A thread that does one thing after the other, and no more after one that fails."""
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ class Compaction:
         self._base_fd: int | None = None
         self._unsynced = 0
         self._moved_at = 0
-        self._worker = Worker()
+        self._worker = _CompactionThread()
         self._worker.do(self._prepare)
         self._turn: Callable[[], float | None] = self._take_over  #: what is next; returns the pause after it
         self._call: IDelayedCall | None = reactor.callLater(0, self._run)

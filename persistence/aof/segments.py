@@ -31,7 +31,7 @@ from zlib import crc32
 from disqued.core.model.outbox import Record
 from disqued.persistence.interface import StoreDamaged
 from disqued.wire.jobdump import BadRecord, decode_record, decode_text, place_in_copy
-from disqued.wire.pieces import LARGE, Arriving, Pieces, Text, grouped, whole
+from disqued.wire.pieces import LARGE, IncomingText, Pieces, Text, grouped, whole
 
 MAGIC: Final = b"DISQUEDJ"
 VERSION: Final = 2
@@ -272,7 +272,7 @@ class SegmentReader:
     def _read_large(self, data: bytes, at: int) -> Generator[Any, None, Any]:
         """Read the record whose frame begins there, part by part; returns it, None where it is torn."""
         length, _, number, check = _unpack_frame(data, at)
-        arriving = Arriving(length, place_in_copy)
+        arriving = IncomingText(length, place_in_copy)
         found = self.sequence
         part = data[at + FRAME_SIZE :]
         while True:

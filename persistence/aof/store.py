@@ -35,7 +35,7 @@ from disqued.persistence.aof.compaction import Compaction
 from disqued.persistence.aof.manifest import Increment, JournalFiles, Manifest, journal_path
 from disqued.persistence.aof.reading import JournalPeek, JournalReader
 from disqued.persistence.aof.segments import HEADER_SIZE, Chunk, chunks_of
-from disqued.persistence.disk import Disk, Watch, reason
+from disqued.persistence.disk import Disk, FileWatch, reason
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed
 from disqued.wire.jobdump import encode_event, job_text
 
@@ -71,7 +71,7 @@ class AofStore:
         self._reader: JournalReader | None = None
         self._appender: Appender | None = None
         self._in_use: Increment | None = None  #: where the appender appends, or will when it has moved
-        self._watch = Watch(self._disk)
+        self._watch = FileWatch(self._disk)
         self._looked_at = 0  #: when all files were last looked for
         self._frames: list[Chunk] = []  #: appended since the last commit
         self._is_large = False  #: what the next commit writes is too much for the reactor's thread

@@ -25,7 +25,7 @@ from typing import Final
 import attrs
 
 from disqued.persistence.disk import Disk, reason, write_all
-from disqued.wire.eventlines import NODE_LENGTH, Part
+from disqued.wire.eventlines import NODE_LENGTH, LinesPart
 
 _NAME: Final = re.compile(r"(?:_open|events)-(\d+)-(\d{16})\.jsonl")
 _LAST_LINE: Final = re.compile(rb'(?:\A|\n)\{"v":\d+,"boot":(\d{1,18}),"seq":(\d{1,18}),[^\n]*\}\n\Z')
@@ -45,7 +45,7 @@ class Limits:
 
 
 @attrs.frozen
-class Found:
+class EventLogScan:
     """What a boot finds in the folder."""
 
     boot: int  #: the number that it gets
@@ -92,7 +92,7 @@ class EventFiles:
         self._kept: tuple[int, int] | None = None  #: days and bytes when old files were last removed; None = never
         self._pruned_s = 0.0
 
-    def begin(self) -> Found:
+    def begin(self) -> EventLogScan:
         """Publish what was left open, and find out where this boot goes on.  Raises OSError."""
         self._folder.mkdir(parents=True, exist_ok=True)
         left = [path for path in self._own("_open-*.jsonl") if self._heal(path)]
@@ -103,7 +103,7 @@ class EventFiles:
         ]
         boot = max([int(self._wall()), *(number + 1 for number, _, _ in files)])
         seqs = ((number, _last_line(path, number)) for number, _, path in sorted(files, reverse=True))
-        return Found(boot, not left, next(((number, seq) for number, seq in seqs if seq), None))
+        return EventLogScan(boot, not left, next(((number, seq) for number, seq in seqs if seq), None))
 
     def _own(self, pattern: str) -> Iterator[Path]:
         return self._folder.glob(f"date=*/node={self._node}/{pattern}")
@@ -124,7 +124,7 @@ class EventFiles:
         self._publish(path)
         return True
 
-    def write(self, part: Part) -> None:
+    def write(self, part: LinesPart) -> None:
         """Append lines; those that cannot be written are counted."""
         try:
             self._append(part)
@@ -137,7 +137,7 @@ class EventFiles:
             self.facts.lines += part.count
             self._lines += part.count
 
-    def _append(self, part: Part) -> None:
+    def _append(self, part: LinesPart) -> None:
         day = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%d")
         if self._fd >= 0 and (part.boot != self._boot or self._is_over(day) or self._is_gone()):
             # What cannot be published now is by the next start; lines go on in another file.
@@ -163,7 +163,7 @@ class EventFiles:
         except OSError:  # writing will tell
             return False
 
-    def _open(self, day: str, part: Part) -> None:
+    def _open(self, day: str, part: LinesPart) -> None:
         self._node = _name(part.node_id)
         folder = self._folder / f"date={day}" / f"node={self._node}"
         folder.mkdir(parents=True, exist_ok=True)

@@ -25,13 +25,13 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from disqued.config.settings import Settings
-from disqued.core.model.trace import STOP, Notes, Trail
+from disqued.core.model.trace import STOP, EventTrace, Notes
 from disqued.core.node import Node
 from disqued.persistence.disk import Disk, reason
-from disqued.persistence.eventlog.files import PRUNE_S, EventFiles, Facts, Found, Limits
+from disqued.persistence.eventlog.files import PRUNE_S, EventFiles, EventLogScan, Facts, Limits
 from disqued.persistence.interface import IEventLog
-from disqued.persistence.worker import Worker
-from disqued.wire.eventlines import Lines, address
+from disqued.persistence.worker import WorkerThread
+from disqued.wire.eventlines import EventLines, address
 
 FLUSH_S = 0.2  #: how long a line waits at most before it is on its way to the file
 HANDED_OVER = 1 << 20  #: bytes of lines that are handed over at once: each time costs two changes of threads
@@ -60,8 +60,8 @@ class EventLog:
         self._disk = disk
         self._wanted = OFF
         self._files: EventFiles | None = None
-        self._thread: Worker | None = None
-        self._lines: Lines | None = None  #: None while the folder is not ready
+        self._thread: WorkerThread | None = None
+        self._lines: EventLines | None = None  #: None while the folder is not ready
         self._facts = Facts()
         self._beginning: Deferred[Any] | None = None  #: fires when the folder is ready, or turned out not to be
         self._noted: list[Notes] = []  #: boots before the folder is ready, of which the last one may go on
@@ -96,7 +96,7 @@ class EventLog:
         elif before != wanted:
             self._switch()
 
-    def _tell(self, trail: Trail | None) -> None:
+    def _tell(self, trail: EventTrace | None) -> None:
         """Let the core tell a trail of what is wanted from now on; None: nobody."""
         state = self._state
         state.trace.endings = trail
@@ -139,22 +139,22 @@ class EventLog:
         self._thread = self._new_thread()
         self._try(self._files, self._thread, word)
 
-    def _new_thread(self) -> Worker:
+    def _new_thread(self) -> WorkerThread:
         """Start a thread, which waits until the one before has put everything away."""
-        thread = Worker(self._reactor, "event log")
+        thread = WorkerThread(self._reactor, "event log")
         before = self._put_away
         if before is not None and not before.is_set():
             thread.call(before.wait).addErrback(self._report)
         return thread
 
-    def _try(self, files: EventFiles, thread: Worker, word: str) -> None:
+    def _try(self, files: EventFiles, thread: WorkerThread, word: str) -> None:
         if files is self._files:
             self._beginning = thread.call(files.begin)
             self._beginning.addCallbacks(
                 self._begun, self._not_begun, callbackArgs=(files, word), errbackArgs=(files, thread, word)
             ).addErrback(self._report)
 
-    def _begun(self, found: Found, files: EventFiles, word: str) -> None:
+    def _begun(self, found: EventLogScan, files: EventFiles, word: str) -> None:
         self._beginning = None
         if files is not self._files:
             return
@@ -163,7 +163,7 @@ class EventLog:
         self.log.info("Events go to {folder}, boot {boot}", folder=str(self._folder), boot=found.boot)
         noted, self._noted = self._noted, []
         first = noted[0]
-        self._lines = lines = Lines(first.node_id, found.boot, address, HANDED_OVER)
+        self._lines = lines = EventLines(first.node_id, found.boot, address, HANDED_OVER)
         lines.skip(first.lost)
         lines.start(first.wall, word.encode("ascii"), found.last)
         first.retell(lines)
@@ -177,7 +177,7 @@ class EventLog:
             self._tell(lines)
             self.take()
 
-    def _not_begun(self, failure: Failure, files: EventFiles, thread: Worker, word: str) -> None:
+    def _not_begun(self, failure: Failure, files: EventFiles, thread: WorkerThread, word: str) -> None:
         self._beginning = None
         error = failure.value
         if isinstance(error, OSError):
@@ -221,7 +221,7 @@ class EventLog:
         done.addBoth(lambda _: thread.end())
         return done
 
-    def _last(self, thread: Worker, work: Callable[[], T]) -> "Deferred[T]":
+    def _last(self, thread: WorkerThread, work: Callable[[], T]) -> "Deferred[T]":
         """Let a thread do something, and the next one nothing before that is done."""
         put_away = self._put_away = Event()
 
@@ -291,7 +291,7 @@ class EventLog:
         if self._lines is not None:
             self._hand_over(self._lines)
 
-    def _hand_over(self, lines: Lines) -> None:
+    def _hand_over(self, lines: EventLines) -> None:
         files, thread = self._files, self._thread
         assert files is not None
         assert thread is not None

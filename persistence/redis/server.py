@@ -57,7 +57,7 @@ class Possession:
     pauses: int
 
 
-class Server:
+class RedisServer:
     """A Redis server that keeps the data of one node."""
 
     log = Logger()

@@ -36,7 +36,7 @@ from disqued.persistence.redis.backlog import Backlog, build
 from disqued.persistence.redis.layout import APPLY, HISTORY, RELIEVE, RENEW, STAGE, SWAP, Keys
 from disqued.persistence.redis.link import RedisConnection, RedisError
 from disqued.persistence.redis.reading import JobReader, Records, reply
-from disqued.persistence.redis.server import Server, explain
+from disqued.persistence.redis.server import RedisServer, explain
 from disqued.persistence.redis.waiters import Waiters
 from disqued.persistence.rewrite_status import Rewrites
 
@@ -61,7 +61,7 @@ class RedisStore:
         self._clock = clock
         self._reactor = reactor
         keys = Keys(config.redis_prefix)
-        self._server = Server(
+        self._server = RedisServer(
             address, keys, reactor, synced=self._synced, full=self._relieve, up=self._is_up, down=self._is_down
         )
         self._reader = JobReader(keys, self._server.ask)

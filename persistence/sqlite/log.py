@@ -32,7 +32,7 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from disqued.persistence.disk import Disk, Watch
+from disqued.persistence.disk import Disk, FileWatch
 from disqued.persistence.interface import StoreFailed
 from disqued.persistence.sqlite.schema import DATABASE_ERRORS, PAGE_SIZE, connect, wal_path, write_failure_of
 from disqued.persistence.sqlite.synced import Frames, forget_synced, index_path, read_index, synced_path
@@ -47,7 +47,7 @@ LONG_LOG_BYTES = 128 << 20  #: a log so long has not begun anew for a while
 BYTES_PER_ROW = 4_096  #: a row changes about one page of its own: that of its id, which is nowhere near the others
 
 
-class Log:
+class WriteAheadLog:
     """The log of one database; used by its writer, and by the thread that it starts."""
 
     log = Logger()
@@ -61,7 +61,7 @@ class Log:
         self._fd = disk.append_to(wal_path(path))
         self._index_fd = os.open(index_path(path), os.O_RDONLY | os.O_CLOEXEC)
         self._synced_fd = os.open(synced_path(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        self._watch = Watch(disk)
+        self._watch = FileWatch(disk)
         for each in (path, wal_path(path), index_path(path)):
             self._watch.keep(each)
         self._watch.keep_size(path, disk.size(path))

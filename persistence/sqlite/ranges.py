@@ -36,7 +36,7 @@ FACTS: Final = {"done": "scope, queue, ctime, done_at", "evictions": "reason, qu
 
 
 @attrs.frozen
-class Fact:
+class EndedJob:
     """That a job is over."""
 
     id: bytes
@@ -89,7 +89,7 @@ def read_jobs(path: Path, numbers: range | None = None) -> Iterator[tuple[Stored
                 yield job, told
 
 
-def read_facts(path: Path, table: str, numbers: range | None = None) -> Iterator[Fact]:
+def read_facts(path: Path, table: str, numbers: range | None = None) -> Iterator[EndedJob]:
     """Yield what one of `FACTS` tells, with numbers in a range, or all.  Raises StoreError."""
     with _reading(path) as connection:
         for rows in _slices(connection, f"seq, id, {FACTS[table]}, crc", table, numbers):
@@ -99,7 +99,7 @@ def read_facts(path: Path, table: str, numbers: range | None = None) -> Iterator
                 except BadRow as error:
                     raise DatabaseDamaged(path, str(error), row=error.number) from None
                 _, job_id, tail, queue, ctime, when, _ = row
-                yield Fact(id_bytes(job_id), tail, queue, ctime, when)
+                yield EndedJob(id_bytes(job_id), tail, queue, ctime, when)
 
 
 def _slices(connection: sqlite3.Connection, columns: str, table: str, numbers: range | None) -> Iterator[list[Row]]:

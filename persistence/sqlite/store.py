@@ -42,8 +42,8 @@ from disqued.persistence.sqlite.rows import Note, noted
 from disqued.persistence.sqlite.schema import failure_of, find_database, prepare, wal_path
 from disqued.persistence.sqlite.synced import forget_synced, index_path, synced_path
 from disqued.persistence.sqlite.tail import check_tail
-from disqued.persistence.sqlite.writer import Slices, Writer
-from disqued.persistence.worker import FromThreads, Worker
+from disqued.persistence.sqlite.writer import NoteSlices, Writer
+from disqued.persistence.worker import FromThreads, WorkerThread
 
 RECORDS_PER_SLICE: Final = 500  #: of a replacement
 
@@ -69,7 +69,7 @@ class SqliteStore:
         self._disk = disk or Disk()
         self._lock = FileLock(path, self._disk, "database")  #: the log watches the other files
         self._reader: DatabaseReader | None = None
-        self._worker: Worker | None = None
+        self._worker: WorkerThread | None = None
         self._writer = Writer(path, self._disk)
         self._pending: list[Note] = []  #: appended, and in no transaction
         self._sequence = 1  #: number of the next record to be appended
@@ -163,7 +163,7 @@ class SqliteStore:
         self._is_loaded = True
 
     def _begin(self) -> "Deferred[None]":
-        self._worker = Worker(cast(FromThreads, self._reactor), "sqlite-write")
+        self._worker = WorkerThread(cast(FromThreads, self._reactor), "sqlite-write")
         return self._ask(partial(self._writer.open, self._config.appendfsync))
 
     def _ask(self, function: Callable[[], T]) -> "Deferred[T]":
@@ -245,7 +245,7 @@ class SqliteStore:
             self._renewal.stop()
         notes, self._pending = self._pending, []
         self._rewrites.begin()
-        slices = Slices()
+        slices = NoteSlices()
         answer = self._replace(notes, slices, queues=True)
         answer.addCallbacks(self._rewritten, self._not_rewritten, errbackArgs=(notes,))
         rest = iter(records)
@@ -260,7 +260,7 @@ class SqliteStore:
         slices.end()
         return answer
 
-    def _replace(self, notes: list[Note], slices: Slices, *, queues: bool) -> "Deferred[None]":
+    def _replace(self, notes: list[Note], slices: NoteSlices, *, queues: bool) -> "Deferred[None]":
         return self._ask(partial(self._writer.replace, notes, slices, keeps_history=self._keeps_history, queues=queues))
 
     def _rewritten(self, _: None) -> None:
@@ -318,7 +318,7 @@ class SqliteStore:
         self._failure = self._failure or self._writer.log.failure
         self._pending = []
         self._lock.take_again()
-        slices = Slices()
+        slices = NoteSlices()
         self._renewal = _Renewal(self._reactor, slices, self._slices_of(records))
         answer = self._replace([], slices, queues=False)
         answer.addCallbacks(self._written_anew, self._not_written_anew)
@@ -394,7 +394,7 @@ class SqliteStore:
         else:
             self._writer.abandon()
 
-    def _let_go(self, result: Any, worker: Worker) -> Any:
+    def _let_go(self, result: Any, worker: WorkerThread) -> Any:
         self._is_loaded = False
         worker.end()
         self._lock.release()
@@ -423,7 +423,7 @@ class _Renewal:
 
     PAUSE_S = 0.01  #: while the writer has enough to do
 
-    def __init__(self, reactor: IReactorTime, slices: Slices, draw: Iterator[list[Note]]) -> None:
+    def __init__(self, reactor: IReactorTime, slices: NoteSlices, draw: Iterator[list[Note]]) -> None:
         self._reactor = reactor
         self._slices = slices
         self._draw = draw

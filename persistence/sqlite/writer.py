@@ -19,7 +19,7 @@ from typing import Final
 from disqued.core.model.outbox import JOB_ADDED
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreError, StoreFailed
-from disqued.persistence.sqlite.log import CUTTING, Log
+from disqued.persistence.sqlite.log import CUTTING, WriteAheadLog
 from disqued.persistence.sqlite.reading import check_database, oldest_fact
 from disqued.persistence.sqlite.rows import Note
 from disqued.persistence.sqlite.schema import (
@@ -41,7 +41,7 @@ SLICES_AHEAD: Final = 16  #: slices of a replacement that wait for the writer at
 ROWS_PER_LOOK = 4_096  #: rows written between two looks at how many pages are free
 
 
-class Slices:
+class NoteSlices:
     """Slices of notes on their way to the writer; who gives them waits when the writer is slower."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Slices:
 class Writer:
     """Used on one thread, but for what is said to be read by others."""
 
-    log: Log
+    log: WriteAheadLog
 
     def __init__(self, path: Path, disk: Disk) -> None:
         """Take the path of a database that is up to date."""
@@ -115,7 +115,7 @@ class Writer:
                 # The log is there once somebody has read.
                 self.oldest_fact = oldest_fact(self._connection)
                 self._look()
-                self.log = Log(self._path, self._disk, fsync)
+                self.log = WriteAheadLog(self._path, self._disk, fsync)
                 try:
                     self._disk.sync_directory(self._path.parent)
                 except BaseException:
@@ -213,7 +213,7 @@ class Writer:
         self.log.sync()
         self._look()
 
-    def replace(self, notes: list[Note], slices: Slices, *, keeps_history: bool, queues: bool) -> None:
+    def replace(self, notes: list[Note], slices: NoteSlices, *, keeps_history: bool, queues: bool) -> None:
         """Write notes, and then let the slices be all jobs and pauses; `queues` says whether they tell the places.
 
         After a failure that was final the file is checked, too: only then can it be trusted again.

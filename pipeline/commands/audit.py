@@ -10,7 +10,7 @@ import click
 from disqued.pipeline.dayoptions import DAY, check_order, of_days
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.events import NAMED
-from disqued.pipeline.run import DONE, FOUND, Run, need_folder, need_tables, place_of, place_options, running
+from disqued.pipeline.run import DONE, FOUND, PipelineRun, need_folder, need_tables, place_of, place_options, running
 from disqued.tools.values import Number
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ def command(**words: Any) -> None:
         need_folder(words["events"], NAMED, place.conf)
     with running("audit", place) as run, run.tables.alone("audit") if place.tables is not None else nullcontext():
         from disqued.pipeline.audited import CLEAN, NOTHING, audited
-        from disqued.pipeline.jobs.verdicts import SECOND_US, Limits
+        from disqued.pipeline.jobs.verdicts import SECOND_US, AuditTolerance
 
-        limits = Limits(
+        limits = AuditTolerance(
             skew_us=int(words["clock_skew"] * SECOND_US), patience_us=int(words["patience"] * SECOND_US)
         )  # fmt: skip
         result = audited(_events(run, words), limits, run.say)
@@ -90,7 +90,7 @@ def command(**words: Any) -> None:
     raise SystemExit(DONE if result.verdict == CLEAN else FOUND)
 
 
-def _events(run: Run, words: dict[str, Any]) -> "DataFrame":
+def _events(run: PipelineRun, words: dict[str, Any]) -> "DataFrame":
     """The events that are to be looked at.  Raises Misused."""
     from disqued.pipeline.events import read_events
     from disqued.pipeline.tables import EVENTS
@@ -108,7 +108,7 @@ def _events(run: Run, words: dict[str, Any]) -> "DataFrame":
     return rows
 
 
-def _keep(run: Run, result: "Audited") -> None:
+def _keep(run: PipelineRun, result: "Audited") -> None:
     """Write what was found into the table, and the first of it into the reports."""
     from pyspark.sql import functions as f
 

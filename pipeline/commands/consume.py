@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from disqued.pipeline.errors import Misused
-from disqued.pipeline.files import Files, locked
-from disqued.pipeline.moving import SOURCE, Folder, check_use, counted, need_address, node_options, nodes_of
-from disqued.pipeline.run import Run, place_of, running, spark_options, to_its_end
+from disqued.pipeline.files import FileSystems, locked
+from disqued.pipeline.moving import SOURCE, StagedFolder, check_use, counted, need_address, node_options, nodes_of
+from disqued.pipeline.run import PipelineRun, place_of, running, spark_options, to_its_end
 from disqued.tools.values import Number
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ def command(queues: str, to: str, group: str | None, every: float | None, **word
 class Consumption:
     """Batches of a stream on their way into a folder."""
 
-    def __init__(self, run: Run, to: str) -> None:
+    def __init__(self, run: PipelineRun, to: str) -> None:
         """Nothing is touched yet."""
         self._run = run
         self._to = to.rstrip("/")
-        self._files = Files(run.spark)
+        self._files = FileSystems(run.spark)
 
     def go(self, nodes: dict[str, str], every: float | None) -> None:
         """Run the stream.  Raises Misused."""
@@ -121,7 +121,7 @@ class Consumption:
 
     def take(self, jobs: "DataFrame", number: int) -> None:
         """Write a batch, which takes the place of what a run that was killed has left of it."""
-        count = counted(jobs, Folder(self._run, f"{self._to}/batch={number:08d}").write)
+        count = counted(jobs, StagedFolder(self._run, f"{self._to}/batch={number:08d}").write)
         self._run.count(count)
         self._run.say(f"batch {number}: {count} jobs")
 

@@ -9,7 +9,7 @@ import click
 
 from disqued.pipeline.dayoptions import DAY
 from disqued.pipeline.errors import Misused
-from disqued.pipeline.run import DONE, FOUND, Run, need_tables, place_of, place_options, running
+from disqued.pipeline.run import DONE, FOUND, PipelineRun, need_tables, place_of, place_options, running
 from disqued.tools.console_text import short
 from disqued.tools.values import Number
 from disqued.wire.texts import shown
@@ -64,9 +64,9 @@ def command(**words: Any) -> None:
     raise SystemExit(FOUND if rows and words["fail"] else DONE)
 
 
-def _look(run: Run, words: dict[str, Any]) -> list[dict[str, Any]]:
+def _look(run: PipelineRun, words: dict[str, Any]) -> list[dict[str, Any]]:
     """Find what there is to find, and keep it in the table and in the reports.  Raises Misused."""
-    from disqued.pipeline.jobs.doctor import ADVICE, SECOND_US, Limits, diagnosed, until
+    from disqued.pipeline.jobs.doctor import ADVICE, SECOND_US, DoctorThresholds, diagnosed, until
     from disqued.pipeline.tables import FINDINGS, LIFECYCLE
 
     tables = run.tables
@@ -77,7 +77,7 @@ def _look(run: Run, words: dict[str, Any]) -> list[dict[str, Any]]:
     jobs = tables.read(LIFECYCLE)
     if words["since"] is not None:
         jobs = jobs.where(jobs.date >= words["since"])
-    limits = Limits(
+    limits = DoctorThresholds(
         stuck_us=int(words["stuck"] * SECOND_US), idle_us=int(words["idle"] * SECOND_US),
         hot=words["hot"], poison=words["poison"],
     )  # fmt: skip

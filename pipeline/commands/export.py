@@ -9,7 +9,7 @@ from disqued.pipeline.moving import (
     FORMS,
     LOGIN,
     SOURCE,
-    Folder,
+    StagedFolder,
     check_stores,
     check_use,
     counted,
@@ -68,7 +68,7 @@ def command(source: str | None, to: str, kind: str, body: str, overwrite: bool, 
     with running("export", place_of(words)) as run:
         from disqued.pipeline.jobs.portable import without_marks, written
 
-        folder = Folder(run, to)
+        folder = StagedFolder(run, to)
         folder.check_free()
         if folder.has_result() and not overwrite:
             raise Misused(f"{to} is there already; --overwrite lets this export take its place")

@@ -17,7 +17,7 @@ from disqued.pipeline.moving import (
     nodes_of,
     read_files,
 )
-from disqued.pipeline.run import Run, place_of, running, spark_options, to_its_end
+from disqued.pipeline.run import PipelineRun, place_of, running, spark_options, to_its_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -68,7 +68,7 @@ def command(source: str, kind: str | None, queue: str | None, body: str, name: s
 class Importing:
     """Rows on their way into queues."""
 
-    def __init__(self, run: Run, nodes: dict[str, str], how: dict[str, Any]) -> None:
+    def __init__(self, run: PipelineRun, nodes: dict[str, str], how: dict[str, Any]) -> None:
         """`how` are the arguments of `jobs_of`."""
         self._run = run
         self._nodes = nodes
@@ -86,10 +86,10 @@ class Importing:
 
     def stream(self, source: str, form: str, checkpoint: str) -> None:
         """Add what is in files that were not taken before.  Raises Misused."""
-        from disqued.pipeline.files import Files
+        from disqued.pipeline.files import FileSystems
         from disqued.pipeline.moving import CSV_READ
 
-        files = Files(self._run.spark)
+        files = FileSystems(self._run.spark)
         if files.exists(source) and not files.is_folder(source):
             raise Misused(
                 f"{source} is a file: with --checkpoint, --from names a folder of files, or a pattern of them"

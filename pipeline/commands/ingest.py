@@ -10,7 +10,16 @@ import click
 
 from disqued.pipeline.errors import Misused
 from disqued.pipeline.events import NAMED
-from disqued.pipeline.run import Run, line_of, need_folder, need_tables, place_of, place_options, running, to_its_end
+from disqued.pipeline.run import (
+    PipelineRun,
+    line_of,
+    need_folder,
+    need_tables,
+    place_of,
+    place_options,
+    running,
+    to_its_end,
+)
 from disqued.tools.values import Number
 
 if TYPE_CHECKING:
@@ -77,7 +86,7 @@ def command(events: str, every: float | None, batch_bytes: int, compact: bool, *
             go_on(run, every, take_and_compact)
 
 
-def go_on(run: Run, every: float, take: Callable[[], None]) -> None:
+def go_on(run: PipelineRun, every: float, take: Callable[[], None]) -> None:
     """Do it again and again until SIGTERM or Ctrl-C; a storage that is away for a while is outlived."""
     try:
         while True:
@@ -100,7 +109,7 @@ def go_on(run: Run, every: float, take: Callable[[], None]) -> None:
 class Ingest:
     """One round: everything that was published until now."""
 
-    def __init__(self, run: Run, events: str, batch_bytes: int) -> None:
+    def __init__(self, run: PipelineRun, events: str, batch_bytes: int) -> None:
         """Nothing is read yet."""
         self._run = run
         self._tables = run.tables

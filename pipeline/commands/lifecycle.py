@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from disqued.pipeline.dayoptions import DAY
-from disqued.pipeline.run import Run, need_tables, place_of, place_options, running
+from disqued.pipeline.run import PipelineRun, need_tables, place_of, place_options, running
 from disqued.pipeline.tables import EVENTS
 from disqued.tools.values import Number
 
 if TYPE_CHECKING:
-    from disqued.pipeline.history import News
+    from disqued.pipeline.history import JobChange
 
 
 @click.command(epilog="Reads the table events; writes the table lifecycle: docs/reference/tables.md has its columns.")
@@ -53,7 +53,7 @@ def command(again: str | None, clock_skew: float, **words: Any) -> None:
         run.tables.note("lifecycle", found.note())
 
 
-def compute(run: Run, found: "News", days: set[str], skew_us: int) -> None:
+def compute(run: PipelineRun, found: "JobChange", days: set[str], skew_us: int) -> None:
     """Compute these days, and let them take the place of what is there."""
     from disqued.pipeline.jobs.lifecycle import lifecycle
     from disqued.pipeline.tables import LIFECYCLE

@@ -15,7 +15,7 @@ from disqued.pipeline.moving import (
     node_options,
     nodes_of,
 )
-from disqued.pipeline.run import Run, place_of, place_options, running, to_its_end
+from disqued.pipeline.run import PipelineRun, place_of, place_options, running, to_its_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,10 +91,10 @@ def _taking(nodes: dict[str, str], queues: str) -> dict[str, str]:
     return {**{name: value for name, value in nodes.items() if name.lower() in common}, "queues": queues}
 
 
-def _replay_queues(run: Run, nodes: dict[str, str], queues: str, to: str, checkpoint: str | None) -> None:
-    from disqued.pipeline.connector.mover import Mover
+def _replay_queues(run: PipelineRun, nodes: dict[str, str], queues: str, to: str, checkpoint: str | None) -> None:
+    from disqued.pipeline.connector.mover import QueueMover
 
-    mover = Mover(nodes, to)
+    mover = QueueMover(nodes, to)
 
     def take(jobs: "DataFrame", number: int) -> None:
         count = mover.move(jobs)
@@ -117,7 +117,7 @@ def _replay_queues(run: Run, nodes: dict[str, str], queues: str, to: str, checkp
 class Stores:
     """What stores have of jobs that ended."""
 
-    def __init__(self, run: Run, source: str, queues: str, to: str | None) -> None:
+    def __init__(self, run: PipelineRun, source: str, queues: str, to: str | None) -> None:
         """Nothing is read yet."""
         self._run = run
         self._source = source
@@ -166,8 +166,8 @@ class Stores:
             jobs.unpersist()
 
     def _ledger(self, path: str | None) -> "DataFrame | None":
-        from disqued.pipeline.files import Files
+        from disqued.pipeline.files import FileSystems
 
-        if path is None or not Files(self._run.spark).exists(path):
+        if path is None or not FileSystems(self._run.spark).exists(path):
             return None
         return self._run.spark.read.schema(IDS).parquet(path).dropDuplicates(["id"])

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from disqued.pipeline.run import Run, need_tables, place_of, place_options, running
+from disqued.pipeline.run import PipelineRun, need_tables, place_of, place_options, running
 from disqued.pipeline.tables import EVENTS
 
 if TYPE_CHECKING:
-    from disqued.pipeline.history import News
+    from disqued.pipeline.history import JobChange
 
 
 @click.command(epilog="Reads the table events; writes the table rollup: docs/reference/tables.md has its columns.")
@@ -39,7 +39,7 @@ def command(again: str | None, **words: Any) -> None:
         run.tables.note("rollup", {**found.note(), "days": versions, "reported": told})
 
 
-def compute(run: Run, found: "News", days: set[str]) -> list[str]:
+def compute(run: PipelineRun, found: "JobChange", days: set[str]) -> list[str]:
     """Compute these days in all grains, and let them take the place of what is there; returns those that were."""
     from disqued.pipeline.jobs.rollup import GRAINS, merged, minutes
     from disqued.pipeline.tables import ROLLUP
@@ -59,7 +59,9 @@ def compute(run: Run, found: "News", days: set[str]) -> list[str]:
     return todo
 
 
-def report(run: Run, versions: dict[str, int], reported: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+def report(
+    run: PipelineRun, versions: dict[str, int], reported: dict[str, dict[str, int]]
+) -> dict[str, dict[str, int]]:
     """Put hours and days into the reports that have them not yet, or as they were before."""
     from disqued.pipeline.jobs.rollup import by_queue
     from disqued.pipeline.jobs.slo import days_to_do

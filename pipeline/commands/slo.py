@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from disqued.pipeline.run import Run, need_tables, place_of, place_options, running
+from disqued.pipeline.run import PipelineRun, need_tables, place_of, place_options, running
 from disqued.pipeline.tables import ROLLUP
 
 
@@ -56,7 +56,7 @@ def command(targets: tuple[str, ...], again: str | None, **words: Any) -> None:
 
 
 def report(
-    run: Run, versions: dict[str, int], changed: list[str], reported: dict[str, dict[str, int]]
+    run: PipelineRun, versions: dict[str, int], changed: list[str], reported: dict[str, dict[str, int]]
 ) -> dict[str, dict[str, int]]:
     """Put days into the reports that have them not yet, or as they were before."""
     from disqued.pipeline.jobs.slo import days_to_do

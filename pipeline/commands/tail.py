@@ -29,7 +29,7 @@ BATCH_BYTES: Final = 4 << 20
 
 
 @attrs.frozen
-class Wanted:
+class TailFilter:
     """Which events are shown; nothing named = all."""
 
     queues: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ def command(folder: str, from_start: bool, once: bool, as_json: bool, **words: A
     Files that nodes have not published yet are read, too.  Events of one node are in order; those of several are sorted
     by their clocks, as far as they come together.
     """
-    wanted = Wanted(**{name: tuple(words.pop(name)) for name in ("queues", "events", "jobs", "nodes")})
+    wanted = TailFilter(**{name: tuple(words.pop(name)) for name in ("queues", "events", "jobs", "nodes")})
 
     def show(rows: "DataFrame", number: int) -> None:
         found = wanted.of(rows).orderBy("ts_us", "node", "boot", "seq").toLocalIterator()

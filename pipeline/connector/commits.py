@@ -24,7 +24,7 @@ from uuid import uuid4
 import attrs
 
 from disqued.client.errors import BadReply, Unreachable
-from disqued.pipeline.connector.nodes import Link, NodeAt, Word, ask_each, find_nodes, pieces, scan
+from disqued.pipeline.connector.nodes import NodeAt, NodeLink, Word, ask_each, find_nodes, pieces, scan
 from disqued.pipeline.connector.options import DAY_S
 from disqued.pipeline.connector.rows import told
 
@@ -40,7 +40,7 @@ AGAIN_S: Final = 0.2  #: between two looks for a node that is away
 SPREAD_MS: Final = 2_000  #: by less than that the timers of nodes for one job differ
 
 #: Queues jobs, and returns how many of them the node knew, as far as it is sure.
-Enqueue: TypeAlias = Callable[[Link, Sequence[bytes]], int]
+Enqueue: TypeAlias = Callable[[NodeLink, Sequence[bytes]], int]
 
 
 def short(job_id: bytes) -> bytes:
@@ -49,7 +49,7 @@ def short(job_id: bytes) -> bytes:
 
 
 @attrs.frozen
-class Mark:
+class WriteMarker:
     """The word that the jobs of a write are all there."""
 
     is_ours: bool
@@ -57,7 +57,7 @@ class Mark:
     jobs: frozenset[bytes]
 
 
-class Commits:
+class WriteCommits:
     """Ends writes; one for each call of Spark."""
 
     def __init__(self, options: Mapping[str, Any], *, has_keys: bool) -> None:
@@ -98,13 +98,13 @@ class Commits:
 
     # Marks.
 
-    def _mark(self, write: str, ids: Iterable[bytes]) -> Mark:
+    def _mark(self, write: str, ids: Iterable[bytes]) -> WriteMarker:
         """Add the mark of a write, or meet that which is there."""
         token = uuid4().bytes
         job_id = self._ask_one(self._mark_words(write, token + b"".join(map(short, ids))))
         there = self._body_of(job_id)
         names = frozenset(bytes(each) for each in pieces(there[TOKEN_SIZE:], NAME_SIZE))
-        return Mark(there.startswith(token), names)
+        return WriteMarker(there.startswith(token), names)
 
     def _mark_words(self, write: str, body: bytes) -> list[Word]:
         life_s = self._options["ttl"] or DAY_S
@@ -116,7 +116,7 @@ class Commits:
         """Tell whether there is a mark; it is on several nodes, and two of them may be away."""
         found: list[bytes] = []
 
-        def ask(_: NodeAt, link: Link) -> None:
+        def ask(_: NodeAt, link: NodeLink) -> None:
             found.extend(_with_key(link, COMMITS, lambda key: key == write.encode(), self._options["pipeline"]))
 
         silent = ask_each(find_nodes(self._options, away=True), self._options, ask)
@@ -125,7 +125,7 @@ class Commits:
     def _body_of(self, job_id: bytes) -> bytes:
         found: list[bytes] = []
 
-        def ask(_: NodeAt, link: Link) -> None:
+        def ask(_: NodeAt, link: NodeLink) -> None:
             reply = None if found else link.ask([b"SHOW", job_id])
             if reply is not None:
                 found.append(told(reply)[b"body"] or b"")
@@ -140,7 +140,7 @@ class Commits:
         silent: list[Unreachable] = []
         for node in find_nodes(self._options):
             try:
-                with Link(node.address, self._options) as link:
+                with NodeLink(node.address, self._options) as link:
                     return link.ask(words)
             except Unreachable as error:
                 silent.append(error)
@@ -152,14 +152,14 @@ class Commits:
         missing: list[bytes] = []
         for node, ids in parts.items():
             try:
-                with Link(node.address, self._options) as link:
+                with NodeLink(node.address, self._options) as link:
                     missing += self._queue_here(link, ids, enqueue)
             except Unreachable:
                 missing += ids
         if missing:
             self._queue_elsewhere(missing, enqueue)
 
-    def _queue_here(self, link: Link, ids: Sequence[bytes], enqueue: Enqueue) -> list[bytes]:
+    def _queue_here(self, link: NodeLink, ids: Sequence[bytes], enqueue: Enqueue) -> list[bytes]:
         """Queue those that a node knows, and return the others."""
         unknown: list[bytes] = []
         for piece in pieces(ids, self._options["pipeline"]):
@@ -181,7 +181,7 @@ class Commits:
         missing = list(ids)
         until = time.monotonic() + self._options["replyTimeout"]
 
-        def ask(_: NodeAt, link: Link) -> None:
+        def ask(_: NodeAt, link: NodeLink) -> None:
             missing[:] = self._queue_here(link, tuple(missing), enqueue)
 
         while True:
@@ -207,7 +207,7 @@ class Commits:
         if away:
             ask_each(nodes, self._options, lambda _, link: self._say(link, b"ACKJOB", ids))
 
-    def _say(self, link: Link, command: bytes, ids: Sequence[bytes]) -> None:
+    def _say(self, link: NodeLink, command: bytes, ids: Sequence[bytes]) -> None:
         for piece in pieces(ids, self._options["pipeline"]):
             link.ask([command, *piece])
 
@@ -217,7 +217,7 @@ class Commits:
             return ids
         found: dict[bytes, None] = {}
 
-        def ask(_: NodeAt, link: Link) -> None:
+        def ask(_: NodeAt, link: NodeLink) -> None:
             for each, reply in zip(ids, link.ask_all([(b"SHOW", each) for each in ids]), strict=True):
                 if isinstance(reply, list) and told(reply)[b"ctime"] // NS_IN_US >= since_us:
                     found[each] = None
@@ -235,7 +235,7 @@ class Commits:
             time.sleep(pause_s)
             found: dict[bytes, None] = {}
 
-            def ask(_: NodeAt, link: Link, found: dict[bytes, None] = found) -> None:
+            def ask(_: NodeAt, link: NodeLink, found: dict[bytes, None] = found) -> None:
                 ours = _with_key(link, queue, lambda key: key.startswith(mine), self._options["pipeline"])
                 found.update(dict.fromkeys(ours))
 
@@ -243,12 +243,12 @@ class Commits:
             self._drop(list(found))
 
 
-def _enqueue(link: Link, ids: Sequence[bytes]) -> int:
+def _enqueue(link: NodeLink, ids: Sequence[bytes]) -> int:
     queued: int = link.ask([b"ENQUEUE", *ids])
     return queued
 
 
-def _enqueue_delayed(link: Link, ids: Sequence[bytes]) -> int:
+def _enqueue_delayed(link: NodeLink, ids: Sequence[bytes]) -> int:
     """Queue those that never were; one that was may be with a consumer, who would get it once more."""
     shown = link.ask_all([(b"SHOW", each) for each in ids])
     delayed = [each for each, reply in zip(ids, shown, strict=True) if _is_delayed(reply)]
@@ -269,7 +269,7 @@ def _is_delayed(reply: Any) -> bool:
     return bool(job[b"state"] == b"active" and left_ms > job[b"retry"] * MS_IN_S + SPREAD_MS)
 
 
-def _with_key(link: Link, queue: str | None, is_wanted: Callable[[bytes], bool], pipeline: int) -> list[bytes]:
+def _with_key(link: NodeLink, queue: str | None, is_wanted: Callable[[bytes], bool], pipeline: int) -> list[bytes]:
     """List the jobs of a node that are in no queue, and whose keys are wanted."""
     found: list[bytes] = []
     for ids in pieces(list(scan(link, queue, ("active",))), pipeline):

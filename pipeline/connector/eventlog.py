@@ -81,7 +81,7 @@ class LogFile:
 
 
 @attrs.frozen
-class At:
+class LogPosition:
     """How far the log of one node was read."""
 
     boot: int
@@ -109,9 +109,9 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Take options as `read_options` makes them."""
         self._options = options
-        self._folder = Folder(Path(options["events"]))
+        self._folder = EventLogFolder(Path(options["events"]))
         #: Up to where availableNow reads; None = no end.
-        self._until: dict[str, At] | None = None
+        self._until: dict[str, LogPosition] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what is the driver's."""
@@ -143,7 +143,7 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 with file.open() as lines:
                     end = most if most - at <= budget else _line_end(lines, at, at + budget, most)
                     seq = _last_number(lines, end)
-                reached[node] = At(file.boot, file.first, end, seq)
+                reached[node] = LogPosition(file.boot, file.first, end, seq)
                 # What is left of a file comes before the next one.
                 budget = budget - (end - at) if end == most else 0
         return start if reached == begun else _offset(reached)
@@ -182,25 +182,25 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Where things are.
 
-    def _ends(self) -> dict[str, At]:
+    def _ends(self) -> dict[str, LogPosition]:
         """Give the position behind all that there is."""
         ends = {}
         for node, files in self._folder.files().items():
             if files:
                 with files[-1].open() as lines:
                     end = _whole(lines)
-                    ends[node] = At(files[-1].boot, files[-1].first, end, _last_number(lines, end))
+                    ends[node] = LogPosition(files[-1].boot, files[-1].first, end, _last_number(lines, end))
         return ends
 
     def _open_parts(
-        self, node: str, files: Sequence[LogFile], begun: At | None, last: At | None = None
+        self, node: str, files: Sequence[LogFile], begun: LogPosition | None, last: LogPosition | None = None
     ) -> Iterator[tuple[LogFile, int, int]]:
         """Yield what was not read of the files of a node: file, first byte, and the one behind its last whole line.
 
         `last` is where to end; without it that is what availableNow says, or the end.
         """
         if last is None and self._until is not None:
-            last = self._until.get(node, At(0, 0, 0, 0))
+            last = self._until.get(node, LogPosition(0, 0, 0, 0))
         if begun is not None:
             self._check_all_there(node, files, begun)
         for file in files:
@@ -219,7 +219,7 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if end > at:
                 yield file, at, end
 
-    def _check_all_there(self, node: str, files: Sequence[LogFile], begun: At) -> None:
+    def _check_all_there(self, node: str, files: Sequence[LogFile], begun: LogPosition) -> None:
         """Raise EventsGone when files were removed before they were read."""
         later = [file for file in files if (file.boot, file.first) >= (begun.boot, begun.first)]
         if not later or not self._options["failOnDataLoss"] or (later[0].boot, later[0].first) == (
@@ -234,7 +234,7 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
 
-class Folder:
+class EventLogFolder:
     """The folder of an event log; folders in it that have not changed for a while are not read again."""
 
     def __init__(self, path: Path) -> None:
@@ -378,9 +378,9 @@ def _read_line(line: bytes) -> dict[str, Any]:
     return dict(row[0]) if row else {}
 
 
-def _offset(positions: Mapping[str, At]) -> Offset:
+def _offset(positions: Mapping[str, LogPosition]) -> Offset:
     return {"nodes": {node: attrs.asdict(at) for node, at in sorted(positions.items())}}
 
 
-def _positions(offset: Offset) -> dict[str, At]:
-    return {node: At(**at) for node, at in offset["nodes"].items()}
+def _positions(offset: Offset) -> dict[str, LogPosition]:
+    return {node: LogPosition(**at) for node, at in offset["nodes"].items()}

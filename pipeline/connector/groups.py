@@ -24,14 +24,14 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from disqued.client.errors import DisquedError, ServerError, Unreachable
-from disqued.pipeline.connector.nodes import Link, NodeAt, Word, ask_each, find_nodes, pieces, uncollected
+from disqued.pipeline.connector.nodes import NodeAt, NodeLink, Word, ask_each, find_nodes, pieces, uncollected
 from disqued.pipeline.connector.rows import ACKED, BODY, DELIVERIES, STATE, Told, batch_of, groups_of, needed, text
 from disqued.pipeline.connector.stream import (
     GET_COUNT,
     NOTHING,
     US_IN_S,
-    Handed,
-    Named,
+    HandedOut,
+    KnownIds,
     Offset,
     QueuesStreamReader,
     show,
@@ -106,7 +106,7 @@ class GroupStreamReader(QueuesStreamReader):
             taken.is_written = True
             return tasks_of(taken.batches, tasks)
         ids = [each for named in _ids(end).values() for each in named]
-        return [Named(piece) for piece in pieces(ids, max(1, -(-len(ids) // tasks)))]
+        return [KnownIds(piece) for piece in pieces(ids, max(1, -(-len(ids) // tasks)))]
 
     def stop(self) -> None:
         """Give back what no batch will be run with; nodes that are away do so by themselves in time."""
@@ -135,7 +135,7 @@ class GroupStreamReader(QueuesStreamReader):
         refused: list[ServerError] = []
         is_begun = False
 
-        def ask(_: NodeAt, link: Link) -> None:
+        def ask(_: NodeAt, link: NodeLink) -> None:
             nonlocal is_begun
             if not is_begun:
                 [reply] = link.ask_all([words])
@@ -154,7 +154,7 @@ class GroupStreamReader(QueuesStreamReader):
         """Count the events that the group can have: those with copies on several nodes several times."""
         counts: list[int] = []
 
-        def ask(_: NodeAt, link: Link) -> None:
+        def ask(_: NodeAt, link: NodeLink) -> None:
             status = link.ask(["QSTATUS", *self._options["queues"], "GROUPS", self._options["group"]])
             counts.append(_available(status))
 
@@ -166,20 +166,20 @@ class GroupStreamReader(QueuesStreamReader):
     def _take_events(self, wanted: int) -> Taken:
         taken = Taken()
 
-        def ask(node: NodeAt, link: Link) -> None:
+        def ask(node: NodeAt, link: NodeLink) -> None:
             for queue in self._options["queues"]:
                 self._take_from(link, node, queue, wanted, taken)
 
         ask_each(find_nodes(self._options), self._options, ask)
         return taken
 
-    def _take_from(self, link: Link, node: NodeAt, queue: str, wanted: int, taken: Taken) -> None:
+    def _take_from(self, link: NodeLink, node: NodeAt, queue: str, wanted: int, taken: Taken) -> None:
         most = self._options["maxBytesPerTrigger"]
         with uncollected():
             while (handed := self._fetch_events(link, queue, wanted - len(taken.named), most - taken.size)).given:
                 self._note(node, queue, handed, taken)
 
-    def _fetch_events(self, link: Link, queue: str, count: int, size: int) -> Handed:
+    def _fetch_events(self, link: NodeLink, queue: str, count: int, size: int) -> HandedOut:
         """Ask for events, at most so many, and for what QGET does not say of them."""
         if count <= 0 or size <= 0:
             return NOTHING
@@ -192,10 +192,10 @@ class GroupStreamReader(QueuesStreamReader):
                 given = [event for event in given if event[0] not in late]
             if given:
                 shown = link.ask_all([(b"SHOW", each) for each, _ in given])
-                return Handed(given, shown, now_us)
+                return HandedOut(given, shown, now_us)
         return NOTHING
 
-    def _note(self, node: NodeAt, queue: str, handed: Handed, taken: Taken) -> None:
+    def _note(self, node: NodeAt, queue: str, handed: HandedOut, taken: Taken) -> None:
         """Note events that a node handed out."""
         name = queue.encode()
         fresh: list[Told] = []
@@ -229,7 +229,7 @@ class GroupStreamReader(QueuesStreamReader):
         self._batches.pop(offset["seq"], None)
         ids = _ids(offset)
 
-        def settle(link: Link) -> None:
+        def settle(link: NodeLink) -> None:
             for queue, each in ids.items():
                 self._settle(link, queue, each)
 
@@ -237,7 +237,7 @@ class GroupStreamReader(QueuesStreamReader):
             self._on_any(settle)
         self._acknowledged = offset["seq"]
 
-    def _settle(self, link: Link, queue: str, ids: Sequence[bytes]) -> None:
+    def _settle(self, link: NodeLink, queue: str, ids: Sequence[bytes]) -> None:
         """Acknowledge events; remember those for which it is too late.  Raises Unreachable, ServerError."""
         some = list(pieces(ids, self._options["pipeline"]))
         replies = link.ask_all([("QACK", queue, self._options["group"], *piece) for piece in some])
@@ -265,12 +265,12 @@ class GroupStreamReader(QueuesStreamReader):
         """What SHOW says of our group: [group, state, deliveries, milliseconds], once or not at all."""
         return [group for group in groups_of(reply) if text(group[0]) == self._options["group"]]
 
-    def _on_any(self, do: Callable[[Link], object]) -> None:
+    def _on_any(self, do: Callable[[NodeLink], object]) -> None:
         """Do something on the first node that answers to the end.  Raises Unreachable, ServerError."""
         failed: Unreachable | None = None
         for node in find_nodes(self._options):
             try:
-                with Link(node.address, self._options) as link:
+                with NodeLink(node.address, self._options) as link:
                     do(link)
                     return
             except Unreachable as error:

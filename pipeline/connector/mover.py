@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from disqued.client.errors import DisquedError, ServerError, Unreachable
 from disqued.moves import Broken, Effect, Lost, Refusal, Tally, Terms, Wait, move_known, run
-from disqued.pipeline.connector.nodes import Link, NodeAt, ask_each, find_nodes, pieces
-from disqued.pipeline.connector.options import Use, read_options
+from disqued.pipeline.connector.nodes import NodeAt, NodeLink, ask_each, find_nodes, pieces
+from disqued.pipeline.connector.options import ConnectorUse, read_options
 from disqued.wire.texts import raw
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class MoveRefused(DisquedError):
 
 
 @attrs.frozen
-class Row:
+class MovedRow:
     """A job of a batch."""
 
     id: bytes
@@ -42,12 +42,12 @@ class Row:
     node: str  #: 8 hex digits
 
 
-class Mover:
+class QueueMover:
     """Moves batches into a queue; it may be pickled."""
 
     def __init__(self, given: Mapping[str, str], to: str) -> None:
         """Take options as a user writes them.  Raises ValueError."""
-        self._options = read_options(given, Use.MOVE)
+        self._options = read_options(given, ConnectorUse.MOVE)
         self._to = raw(to) if "\\" in to else to.encode()
 
     def move(self, jobs: "DataFrame") -> int:
@@ -88,7 +88,7 @@ class Mover:
             schema=pa.schema([("moved", pa.int64()), ("refused", pa.list_(pa.string()))]),
         )
 
-    def _tallies(self, rows: Sequence[Row]) -> Iterator[Tally]:
+    def _tallies(self, rows: Sequence[MovedRow]) -> Iterator[Tally]:
         """Move rows on the nodes that know them, each on its own node first.
 
         A job that no node knows is over, unless a node is away: it may be there alone, and would be lost if the stream
@@ -108,9 +108,9 @@ class Mover:
         if left and silent:
             raise Unreachable(f"{len(left)} jobs are on no node that answers: {silent[0]}") from silent[0]
 
-    def _move_on(self, node: NodeAt, queue: bytes, rows: Sequence[Row], left: dict[bytes, Row]) -> Tally:
+    def _move_on(self, node: NodeAt, queue: bytes, rows: Sequence[MovedRow], left: dict[bytes, MovedRow]) -> Tally:
         """Move jobs by one node, and take those that it knows out of what is left.  Raises Unreachable, ServerError."""
-        with Link(node.address, self._options) as link:
+        with NodeLink(node.address, self._options) as link:
             tally = _run(self._terms(queue), rows, link)
         for row in rows:
             if row.id not in tally.unknown:
@@ -125,7 +125,7 @@ class Mover:
         )  # fmt: skip
 
 
-def _run(terms: Terms, rows: Sequence[Row], link: Link) -> Tally:
+def _run(terms: Terms, rows: Sequence[MovedRow], link: NodeLink) -> Tally:
     """Move jobs on one node: both sides are the same connection.  Raises Unreachable, ServerError, DisquedError."""
 
     def perform(effect: Effect) -> list[Any] | None:
@@ -150,6 +150,6 @@ def _read(reply: Any) -> Any:
     return Refusal(reply.word, str(reply), reply) if isinstance(reply, ServerError) else reply
 
 
-def _row(row: Mapping[str, Any]) -> Row:
+def _row(row: Mapping[str, Any]) -> MovedRow:
     queue: str = row["queue"]
-    return Row(row["id"].encode(), raw(queue) if "\\" in queue else queue.encode(), row["body"], row["node"])
+    return MovedRow(row["id"].encode(), raw(queue) if "\\" in queue else queue.encode(), row["body"], row["node"])

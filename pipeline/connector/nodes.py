@@ -18,7 +18,7 @@ import attrs
 import redis
 
 from disqued.client.addresses import Address, read_nodes, written
-from disqued.client.blocking.connections import Way
+from disqued.client.blocking.connections import Connector
 from disqued.client.calls import Patience
 from disqued.client.errors import BadReply, NodeLoading, ServerError, Unreachable, server_error
 from disqued.client.job import Topology
@@ -68,7 +68,7 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-class Link:
+class NodeLink:
     """One connection to a node, for one thread; it closes at the end of a `with`."""
 
     def __init__(self, address: Address, options: Mapping[str, Any]) -> None:
@@ -76,7 +76,7 @@ class Link:
         self.address = address
         _, access = read_nodes(options["address"], options["user"], options["password"], client_name=CLIENT_NAME)
         patience = Patience(reply=options["replyTimeout"], connect=options["connectTimeout"])
-        way = Way(access, patience)
+        way = Connector(access, patience)
         self._pipeline: int = options["pipeline"]
         self._connection = way.connection_to(address)
         try:
@@ -147,7 +147,7 @@ def find_nodes(options: Mapping[str, Any], *, away: bool = False) -> list[NodeAt
     failed = []
     for address in addresses:
         try:
-            with Link(address, options) as link:
+            with NodeLink(address, options) as link:
                 return _read_hello(link.ask(["HELLO"]), address, away=away)
         except Unreachable as error:
             failed.append(str(error))
@@ -170,7 +170,7 @@ def _read_hello(reply: Any, address: Address, *, away: bool) -> list[NodeAt]:
 
 
 def ask_each(
-    nodes: Sequence[NodeAt], options: Mapping[str, Any], ask: Callable[[NodeAt, Link], object]
+    nodes: Sequence[NodeAt], options: Mapping[str, Any], ask: Callable[[NodeAt, NodeLink], object]
 ) -> list[Unreachable]:
     """Do something on a connection to each node, one after the other; those that do not answer are passed over.
 
@@ -179,7 +179,7 @@ def ask_each(
     silent: list[Unreachable] = []
     for node in nodes:
         try:
-            with Link(node.address, options) as link:
+            with NodeLink(node.address, options) as link:
                 ask(node, link)
         except Unreachable as error:
             silent.append(error)
@@ -188,7 +188,7 @@ def ask_each(
     return silent
 
 
-def scan(link: Link, queue: str | None, states: Sequence[str]) -> dict[bytes, None]:
+def scan(link: NodeLink, queue: str | None, states: Sequence[str]) -> dict[bytes, None]:
     """Walk over the jobs of a node: the ids of those in one queue, or in all.  Raises Unreachable, ServerError."""
     words: list[Word] = ["COUNT", SCAN_COUNT, "REPLY", "id"]
     for state in states:

@@ -43,7 +43,7 @@ RECORDS: Final = ("jobs", "added", "done", "evictions")
 STATES: Final = ("queued", "active", "expired", "unknown")
 
 
-class Use(Enum):
+class ConnectorUse(Enum):
     """What a call does with the connector; the value names the call in errors."""
 
     READ = "spark.read"
@@ -57,9 +57,21 @@ class Use(Enum):
 
 
 #: Uses that need the address of a node.
-LIVE: Final = frozenset({Use.READ, Use.STREAM, Use.GROUP, Use.WRITE, Use.WRITE_STREAM, Use.MOVE})
+LIVE: Final = frozenset(
+    {
+        ConnectorUse.READ,
+        ConnectorUse.STREAM,
+        ConnectorUse.GROUP,
+        ConnectorUse.WRITE,
+        ConnectorUse.WRITE_STREAM,
+        ConnectorUse.MOVE,
+    }
+)
 #: Options that choose another use within a call; the first of them counts.
-_CHOOSING: Final = {Use.READ: {"path": Use.STORE}, Use.STREAM: {"events": Use.EVENTS, "group": Use.GROUP}}
+_CHOOSING: Final = {
+    ConnectorUse.READ: {"path": ConnectorUse.STORE},
+    ConnectorUse.STREAM: {"events": ConnectorUse.EVENTS, "group": ConnectorUse.GROUP},
+}
 #: What Spark itself passes on to sources and sinks, and needs nobody's leave.
 OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 
@@ -74,7 +86,7 @@ class Option:
     #: As a user would write it; None = there is none, and the value is None.
     default: str | None
     allowed: str
-    uses: frozenset[Use] = LIVE
+    uses: frozenset[ConnectorUse] = LIVE
     is_needed: bool = False
 
 
@@ -172,16 +184,16 @@ def _between(least: int, most: int) -> Callable[[str], int]:
 
 _SECONDS: Final = _between(0, MOST_SECONDS)
 _SPAN: Final = _between(1, MOST_SECONDS)
-_SINK: Final = frozenset({Use.WRITE, Use.WRITE_STREAM})
-_ADDING: Final = _SINK | {Use.MOVE}
-_SOURCE: Final = frozenset({Use.READ, Use.STORE, Use.STREAM, Use.GROUP})
-_TABLES: Final = frozenset({Use.READ, Use.STORE})
-_TABLE: Final = frozenset({Use.READ})
-_STORE: Final = frozenset({Use.STORE})
-_STREAM: Final = frozenset({Use.STREAM})
-_GROUP: Final = frozenset({Use.GROUP})
-_JOBS: Final = frozenset({Use.STREAM, Use.GROUP})
-_EVENTS: Final = frozenset({Use.EVENTS})
+_SINK: Final = frozenset({ConnectorUse.WRITE, ConnectorUse.WRITE_STREAM})
+_ADDING: Final = _SINK | {ConnectorUse.MOVE}
+_SOURCE: Final = frozenset({ConnectorUse.READ, ConnectorUse.STORE, ConnectorUse.STREAM, ConnectorUse.GROUP})
+_TABLES: Final = frozenset({ConnectorUse.READ, ConnectorUse.STORE})
+_TABLE: Final = frozenset({ConnectorUse.READ})
+_STORE: Final = frozenset({ConnectorUse.STORE})
+_STREAM: Final = frozenset({ConnectorUse.STREAM})
+_GROUP: Final = frozenset({ConnectorUse.GROUP})
+_JOBS: Final = frozenset({ConnectorUse.STREAM, ConnectorUse.GROUP})
+_EVENTS: Final = frozenset({ConnectorUse.EVENTS})
 
 #: How several names stand in one text.
 _SEVERAL: Final = "with commas between them or as a JSON array"
@@ -225,13 +237,13 @@ OPTIONS: Final = (
 )
 
 
-def use_of(given: Mapping[str, str], call: Use) -> Use:
+def use_of(given: Mapping[str, str], call: ConnectorUse) -> ConnectorUse:
     """Return what a call does with these options: itself, or what an option such as `path` chooses instead."""
     names = {name.lower() for name in given}
     return next((use for name, use in _CHOOSING.get(call, {}).items() if name in names), call)
 
 
-def read_options(given: Mapping[str, str], use: Use) -> dict[str, Any]:
+def read_options(given: Mapping[str, str], use: ConnectorUse) -> dict[str, Any]:
     """Read the options of a use, and add the defaults of the rest; names as in the table.
 
     Raises ValueError for an option that is unknown, for another use, missing, wrong, or contradicts another one.
@@ -253,7 +265,7 @@ def check_source(given: Mapping[str, str]) -> None:
 
     Spark wants the columns before it says which call it is.  What is wrong for one call alone, the reader finds.
     """
-    uses = tuple(use_of(given, call) for call in (Use.READ, Use.STREAM))
+    uses = tuple(use_of(given, call) for call in (ConnectorUse.READ, ConnectorUse.STREAM))
     for name in given:
         _check_name(name, uses)
     texts = {name.lower(): text for name, text in given.items()}
@@ -275,14 +287,14 @@ def _check_any(rows: list[Option], text: str | None) -> None:
         raise errors[0]
 
 
-def _check_name(name: str, uses: tuple[Use, ...]) -> None:
+def _check_name(name: str, uses: tuple[ConnectorUse, ...]) -> None:
     """Raise ValueError for an option that none of these uses has."""
     named = [option for option in OPTIONS if option.name.lower() == name.lower()]
     if any(option.uses & set(uses) for option in named) or name.lower() in OF_SPARK:
         return
     lists = "; ".join(f"options for {use.value} are {', '.join(names_of(use))}" for use in uses)
     if named:
-        others = " or ".join(each.value for each in Use if any(each in option.uses for option in named))
+        others = " or ".join(each.value for each in ConnectorUse if any(each in option.uses for option in named))
         here = " or ".join(use.value for use in uses)
         raise ValueError(f"the option {named[0].name} is for {others}, not for {here}; {lists}")
     meant = near(name, [each for use in uses for each in names_of(use)])
@@ -290,7 +302,7 @@ def _check_name(name: str, uses: tuple[Use, ...]) -> None:
     raise ValueError(f"disqued has no option {name!r}; {guess}{lists} ({PAGE})")
 
 
-def names_of(use: Use) -> list[str]:
+def names_of(use: ConnectorUse) -> list[str]:
     """Return the names of all options of a use."""
     return [option.name for option in OPTIONS if use in option.uses]
 
@@ -310,11 +322,15 @@ def _value(option: Option, text: str | None) -> Any:
         raise ValueError(f"the option {option.name}{what}; allowed: {option.allowed}") from None
 
 
-def _check_together(options: Mapping[str, Any], use: Use) -> None:
+def _check_together(options: Mapping[str, Any], use: ConnectorUse) -> None:
     """Raise ValueError for options that contradict each other."""
     if use in _SINK:
         _check_writing(options)
-    elif use is Use.GROUP and options["startingPosition"] not in ("earliest", "latest") and len(options["queues"]) > 1:
+    elif (
+        use is ConnectorUse.GROUP
+        and options["startingPosition"] not in ("earliest", "latest")
+        and len(options["queues"]) > 1
+    ):
         raise ValueError("the option startingPosition names an event; queues can then name its queue alone")
 
 

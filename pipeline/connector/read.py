@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from disqued.client.errors import ServerError
-from disqued.pipeline.connector.nodes import Link, NodeAt, find_nodes, pieces, scan, uncollected
+from disqued.pipeline.connector.nodes import NodeAt, NodeLink, find_nodes, pieces, scan, uncollected
 from disqued.pipeline.connector.options import PATTERN
 from disqued.pipeline.connector.rows import QUEUE, STATE, Told, batch_of, needed, text
 
@@ -52,21 +52,21 @@ class QueuesReader(DataSourceReader):
         """List the ids of the jobs of a node that are asked for, as far as SCAN can tell."""
         queues = self._options["queues"]
         alone = queues[0] if len(queues) == 1 and not PATTERN & set(queues[0]) else None
-        with Link(node.address, self._options) as link:
+        with NodeLink(node.address, self._options) as link:
             return list(scan(link, alone, self._options["states"]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the jobs of a slice.  Raises Unreachable, ServerError."""
         if not isinstance(partition, Slice):  # Spark makes one with None where there is no slice
             return
-        with Link(partition.node.address, self._options) as link:
+        with NodeLink(partition.node.address, self._options) as link:
             for ids in pieces(partition.ids, ID_LENGTH * self._options["pipeline"]):
                 with uncollected():
                     jobs = self._show(link, [bytes(each) for each in pieces(ids, ID_LENGTH)])
                 if jobs:
                     yield batch_of(jobs, partition.node.short_id)
 
-    def _show(self, link: Link, ids: Sequence[bytes]) -> list[Told]:
+    def _show(self, link: NodeLink, ids: Sequence[bytes]) -> list[Told]:
         jobs = []
         states = {each.encode() for each in self._options["states"]}
         for reply in link.ask_all([(b"SHOW", each) for each in ids]):

@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType
 from disqued.pipeline.connector.eventlog import SCHEMA as EVENTS
 from disqued.pipeline.connector.eventlog import EventsStreamReader
 from disqued.pipeline.connector.groups import GroupStreamReader
-from disqued.pipeline.connector.options import Use, check_source, read_options, use_of
+from disqued.pipeline.connector.options import ConnectorUse, check_source, read_options, use_of
 from disqued.pipeline.connector.read import QueuesReader
 from disqued.pipeline.connector.rows import SCHEMA
 from disqued.pipeline.connector.store_rows import SCHEMAS
@@ -31,15 +31,15 @@ class DisquedDataSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns.  Raises ValueError for what neither `spark.read` nor `spark.readStream` allows."""
         check_source(self.options)
-        if use_of(self.options, Use.READ) is Use.STORE:
+        if use_of(self.options, ConnectorUse.READ) is ConnectorUse.STORE:
             return SCHEMAS[self.options.get("records", "jobs").lower()]
-        return EVENTS if use_of(self.options, Use.STREAM) is Use.EVENTS else SCHEMA
+        return EVENTS if use_of(self.options, ConnectorUse.STREAM) is ConnectorUse.EVENTS else SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make what reads a table.  Raises ValueError."""
-        use = use_of(self.options, Use.READ)
+        use = use_of(self.options, ConnectorUse.READ)
         options = read_options(self.options, use)
-        if use is Use.STORE:
+        if use is ConnectorUse.STORE:
             _check_columns(schema, SCHEMAS[options["records"]])
             # Stores need Twisted, which is not everywhere that queues are read.
             from disqued.pipeline.connector.stores import StoresReader
@@ -50,13 +50,13 @@ class DisquedDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make what reads a stream.  Raises ValueError."""
-        use = use_of(self.options, Use.STREAM)
+        use = use_of(self.options, ConnectorUse.STREAM)
         options = read_options(self.options, use)
-        if use is Use.EVENTS:
+        if use is ConnectorUse.EVENTS:
             _check_columns(schema, EVENTS)
             return EventsStreamReader(options)
         _check_columns(schema, SCHEMA)
-        if use is Use.STREAM:
+        if use is ConnectorUse.STREAM:
             return QueuesStreamReader(options)
         return GroupStreamReader(options)
 
@@ -64,13 +64,13 @@ class DisquedDataSource(DataSource):
         """Make what adds the rows of a table.  Raises ValueError."""
         if overwrite:
             raise ValueError("a queue cannot be overwritten; the mode is append")
-        return QueuesWriter(Sink(schema, read_options(self.options, Use.WRITE)))
+        return QueuesWriter(Sink(schema, read_options(self.options, ConnectorUse.WRITE)))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> QueuesStreamWriter:
         """Make what adds the rows of a batch of a stream.  Raises ValueError."""
         if overwrite:
             raise ValueError("a queue cannot be overwritten; the output mode is append")
-        return QueuesStreamWriter(Sink(schema, read_options(self.options, Use.WRITE_STREAM)))
+        return QueuesStreamWriter(Sink(schema, read_options(self.options, ConnectorUse.WRITE_STREAM)))
 
 
 def _check_columns(schema: StructType, columns: StructType) -> None:

@@ -19,7 +19,7 @@ NODE: slice = slice(2, 10)  #: where an id has the first 8 hex digits of the nod
 
 
 @attrs.define
-class Standing:
+class Outstanding:
     """What is left of records that were told in turn."""
 
     #: How many were told.

@@ -26,7 +26,7 @@ from disqued.wire import texts
 
 if TYPE_CHECKING:
     # Stores need Twisted, which is not everywhere that queues are read.
-    from disqued.persistence.sqlite.ranges import Fact
+    from disqued.persistence.sqlite.ranges import EndedJob
 
 US_IN_MS: Final = 1_000
 ROWS: Final = 1_000  #: of a batch at most
@@ -99,7 +99,7 @@ def row_of(job: StoredJob, state: str, store: str) -> Row:
     )
 
 
-def fact_row(fact: "Fact", store: str) -> Row:
+def fact_row(fact: "EndedJob", store: str) -> Row:
     """Make the row of a job that is over."""
     return (
         text(fact.id),

@@ -26,10 +26,10 @@ from disqued.core.model.job import WORK_SCOPE, StoredJob
 from disqued.core.model.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, Record
 from disqued.persistence.aof.reading import JournalPeek
 from disqued.persistence.interface import StoreError
-from disqued.persistence.sqlite.ranges import Fact, numbers_of, read_facts, read_jobs
+from disqued.persistence.sqlite.ranges import EndedJob, numbers_of, read_facts, read_jobs
 from disqued.pipeline.connector.exports import read_lines, read_parquet
 from disqued.pipeline.connector.rows import text
-from disqued.pipeline.connector.standing import Standing
+from disqued.pipeline.connector.standing import Outstanding
 from disqued.pipeline.connector.store_rows import Row, batches_of, fact_row, row_of, state_of
 
 MANIFEST: Final = ".manifest"
@@ -103,7 +103,7 @@ class StoresReader(DataSourceReader):
             else:
                 read = partial(read_lines if part.kind == "jsonl" else read_parquet, path)
             if self._records == "jobs":
-                standing = Standing()
+                standing = Outstanding()
                 standing.note_all(read())
                 for job in standing.choose(read()):
                     yield from self._job_rows(job, part.path, told=told)
@@ -120,7 +120,7 @@ class StoresReader(DataSourceReader):
         if (self._records == "added" or state in self._options["states"]) and self._is_wanted(job.queue):
             yield row_of(job, state, store)
 
-    def _fact_rows(self, fact: Fact, store: str) -> Iterator[Row]:
+    def _fact_rows(self, fact: EndedJob, store: str) -> Iterator[Row]:
         if self._options["queues"] == ("*",) or (fact.queue is not None and self._is_wanted(fact.queue)):
             yield fact_row(fact, store)
 
@@ -129,7 +129,7 @@ class StoresReader(DataSourceReader):
         return patterns == ("*",) or any(fnmatchcase(text(queue), pattern) for pattern in patterns)
 
 
-def facts_of(records: Iterator[Record], wanted: str) -> Iterator[Fact]:
+def facts_of(records: Iterator[Record], wanted: str) -> Iterator[EndedJob]:
     """Tell how jobs ended, of `done` or `evictions`, with what an earlier record said of them."""
     kind = UNIT_DONE if wanted == "done" else JOB_GONE
     known: dict[bytes, tuple[bytes, int]] = {}
@@ -142,7 +142,7 @@ def facts_of(records: Iterator[Record], wanted: str) -> Iterator[Fact]:
             _, job_id, tail, when = record
             if record[0] == kind:
                 queue, ctime = known.get(job_id, (None, None))
-                yield Fact(job_id, tail, queue, ctime, when)
+                yield EndedJob(job_id, tail, queue, ctime, when)
             if record[0] == JOB_GONE or tail == WORK_SCOPE:
                 known.pop(job_id, None)
 

@@ -34,7 +34,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from disqued.client.errors import DisquedError, ServerError, Unreachable
-from disqued.pipeline.connector.nodes import Link, NodeAt, Word, ask_each, find_nodes, pieces, uncollected
+from disqued.pipeline.connector.nodes import NodeAt, NodeLink, Word, ask_each, find_nodes, pieces, uncollected
 from disqued.pipeline.connector.rows import ACKED, ARROW, BODY, RETRY, STATE, Told, batch_of, needed
 
 GET_COUNT: Final = 2_000  #: as many jobs as one GETJOB gives
@@ -46,7 +46,7 @@ DONE_KEPT: Final = 100_000  #: ids of jobs that are done, and would be known aga
 Offset = dict[str, Any]
 
 
-class Jobs(InputPartition):
+class ArrowJobs(InputPartition):
     """Rows that the driver has, in Arrow's form between processes."""
 
     def __init__(self, rows: pa.Table) -> None:
@@ -57,7 +57,7 @@ class Jobs(InputPartition):
         self.arrow = sink.getvalue().to_pybytes()
 
 
-class Named(InputPartition):
+class KnownIds(InputPartition):
     """Jobs of which the ids alone are known, after a restart."""
 
     def __init__(self, ids: Sequence[bytes]) -> None:
@@ -66,7 +66,7 @@ class Named(InputPartition):
 
 
 @attrs.frozen
-class Handed:
+class HandedOut:
     """What a node has handed out at a time, and what it says of each."""
 
     given: Sequence[Any] = ()  #: as GETJOB and QGET answer it
@@ -74,11 +74,11 @@ class Handed:
     at_us: int = 0
 
 
-NOTHING: Final = Handed()
+NOTHING: Final = HandedOut()
 
 
 @attrs.define(eq=False)
-class Lease:
+class BatchLease:
     """The jobs of one batch, and on which node they were leased."""
 
     #: Ids of the rows, in their order.
@@ -122,10 +122,10 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Take options as `read_options` makes them; nothing is sent before Spark asks."""
         self._options = options
-        self._leases: dict[int, Lease] = {}
+        self._leases: dict[int, BatchLease] = {}
         #: What may still be taken with availableNow; None = no end.
         self._rest: int | None = None
-        self._heart: Heart | None = None
+        self._heart: LeaseRenewer | None = None
         #: Jobs of batches that are done, those that were done last at the end.
         self._done: dict[bytes, None] = {}
         #: The last batch that was acknowledged: Spark ends each of them twice.
@@ -175,7 +175,7 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         again = self._lease_again(ids)
         again.is_written = True
         self._keep(end["seq"], again)
-        return [Named(piece) for piece in pieces(ids, max(1, -(-len(ids) // tasks)))]
+        return [KnownIds(piece) for piece in pieces(ids, max(1, -(-len(ids) // tasks)))]
 
     def commit(self, end: Offset) -> None:
         """End a batch that is done, if `latestOffset` has not done so.  Raises Unreachable, ServerError."""
@@ -196,9 +196,9 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the jobs of a task.  Raises Unreachable, ServerError, JobsGone."""
-        if isinstance(partition, Jobs):
+        if isinstance(partition, ArrowJobs):
             yield from pa.ipc.open_stream(partition.arrow)
-        elif isinstance(partition, Named):
+        elif isinstance(partition, KnownIds):
             for ids in pieces(partition.ids, self._options["pipeline"]):
                 yield self._look_up(ids)
 
@@ -206,7 +206,7 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Ask all nodes for jobs until each is found."""
         found: dict[bytes, tuple[Told, str]] = {}
 
-        def ask(node: NodeAt, link: Link) -> None:
+        def ask(node: NodeAt, link: NodeLink) -> None:
             missing = [each for each in ids if each not in found]
             for each, reply in show(link, missing):
                 found[each] = self._needed(reply), node.short_id
@@ -234,17 +234,17 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Count the jobs that wait, on all nodes."""
         lengths: list[int] = []
 
-        def ask(_: NodeAt, link: Link) -> None:
+        def ask(_: NodeAt, link: NodeLink) -> None:
             lengths.extend(link.ask(["QLEN", queue]) for queue in self._options["queues"])
 
         ask_each(find_nodes(self._options), self._options, ask)
         return sum(lengths)
 
-    def _lease(self, wanted: int) -> Lease:
-        lease = Lease()
+    def _lease(self, wanted: int) -> BatchLease:
+        lease = BatchLease()
         most = self._options["maxBytesPerTrigger"]
 
-        def ask(node: NodeAt, link: Link) -> None:
+        def ask(node: NodeAt, link: NodeLink) -> None:
             with uncollected():
                 while (handed := self._fetch(link, wanted - len(lease.order), most - lease.size)).given:
                     self._take(node, handed, lease)
@@ -254,21 +254,21 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._leave_out(lease, nodes)
         return lease
 
-    def _lease_rest(self, wanted: int) -> Lease:
+    def _lease_rest(self, wanted: int) -> BatchLease:
         """Take some of those that waited when the query began; they may be on their way from node to node just now."""
         until = time.monotonic() + MOVED_S
         while not (lease := self._lease(wanted)).order and wanted and time.monotonic() < until:
             time.sleep(MOVED_S / 20)
         return lease
 
-    def _leave_out(self, lease: Lease, nodes: Sequence[NodeAt]) -> None:
+    def _leave_out(self, lease: BatchLease, nodes: Sequence[NodeAt]) -> None:
         """Leave out jobs of which another node knows that they are done: it remembers until all others have heard."""
         doubtful = lease.doubtful
         if not doubtful or len(nodes) == 1:
             return
         done: set[bytes] = set()
 
-        def ask(_: NodeAt, link: Link) -> None:
+        def ask(_: NodeAt, link: NodeLink) -> None:
             replies = link.ask_all([(b"SHOW", each) for each in doubtful])
             done.update(each for each, reply in zip(doubtful, replies, strict=True) if _is_done(reply))
 
@@ -277,7 +277,7 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for node, ids in lease.forget(done).items():
                 self._say(node, b"ACKJOB", ids)
 
-    def _fetch(self, link: Link, count: int, size: int) -> Handed:
+    def _fetch(self, link: NodeLink, count: int, size: int) -> HandedOut:
         """Ask for jobs, at most so many; nothing where they may have no bytes."""
         if count <= 0 or size <= 0:
             return NOTHING
@@ -288,7 +288,7 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return handed
         return NOTHING
 
-    def _look_at(self, link: Link, given: Sequence[Any]) -> Handed:
+    def _look_at(self, link: NodeLink, given: Sequence[Any]) -> HandedOut:
         """Ask for what GETJOB does not say of the jobs that it gave; those of batches that are done it gave in vain."""
         now_us = int(time.time() * US_IN_S)
         again = [job[1] for job in given if job[1] in self._done]
@@ -296,9 +296,9 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             link.ask([b"ACKJOB", *again])
         fresh = [job for job in given if job[1] not in self._done]
         shown = link.ask_all([(b"SHOW", job[1]) for job in fresh])
-        return Handed(fresh, shown, now_us)
+        return HandedOut(fresh, shown, now_us)
 
-    def _take(self, node: NodeAt, handed: Handed, lease: Lease) -> None:
+    def _take(self, node: NodeAt, handed: HandedOut, lease: BatchLease) -> None:
         ids: list[bytes] = []
         fresh: list[Told] = []
         retries: set[int] = set()
@@ -324,11 +324,11 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             lease.batches.append(batch_of(fresh, node.short_id, handed.at_us))
         lease.add(node, ids, retries)
 
-    def _lease_again(self, ids: Sequence[bytes]) -> Lease:
+    def _lease_again(self, ids: Sequence[bytes]) -> BatchLease:
         """Take the jobs of a batch that is run again out of their queues, wherever they are."""
-        lease = Lease()
+        lease = BatchLease()
 
-        def ask(node: NodeAt, link: Link) -> None:
+        def ask(node: NodeAt, link: NodeLink) -> None:
             replies = link.ask_all([(b"WORKING", each) for each in ids])
             known = {each: retry for each, retry in zip(ids, replies, strict=True) if isinstance(retry, int)}
             lease.add(node, list(known), set(known.values()))
@@ -336,10 +336,10 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ask_each(find_nodes(self._options), self._options, ask)
         return lease
 
-    def _keep(self, seq: int, lease: Lease) -> None:
+    def _keep(self, seq: int, lease: BatchLease) -> None:
         self._leases[seq] = lease
         if self._heart is None:
-            self._heart = Heart(self._options)
+            self._heart = LeaseRenewer(self._options)
         self._heart.renew(seq, lease)
 
     def _acknowledge(self, offset: Offset) -> None:
@@ -370,7 +370,7 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _say_elsewhere(self, away: NodeAt | None, command: bytes, ids: Sequence[bytes]) -> None:
         """Tell every other node: one that does not know a job passes on what is said of it.  Raises Unreachable."""
 
-        def ask(_: NodeAt, link: Link) -> None:
+        def ask(_: NodeAt, link: NodeLink) -> None:
             for piece in pieces(ids, self._options["pipeline"]):
                 link.ask([command, *piece])
 
@@ -380,24 +380,24 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ask_each(others, self._options, ask)
 
     def _say(self, node: NodeAt, command: bytes, ids: Sequence[bytes]) -> None:
-        with Link(node.address, self._options) as link:
+        with NodeLink(node.address, self._options) as link:
             for piece in pieces(ids, self._options["pipeline"]):
                 link.ask([command, *piece])
 
 
-class Heart:
+class LeaseRenewer:
     """A thread that renews leases."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Begin with none."""
         self._options = options
-        self._leases: dict[int, Lease] = {}
+        self._leases: dict[int, BatchLease] = {}
         self._changed = threading.Condition()
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="disqued-leases", daemon=True)
         self._thread.start()
 
-    def renew(self, seq: int, lease: Lease) -> None:
+    def renew(self, seq: int, lease: BatchLease) -> None:
         """Renew the jobs of a batch from now on."""
         with self._changed:
             self._leases[seq] = lease
@@ -440,7 +440,7 @@ class Heart:
     def _beat(self, node: NodeAt, ids: Sequence[bytes]) -> None:
         """Say WORKING.  A node refuses it for what is over, or half over; for one that is away the others are asked."""
 
-        def ask(_: NodeAt, link: Link) -> None:
+        def ask(_: NodeAt, link: NodeLink) -> None:
             link.ask_all([(b"WORKING", each) for each in ids])
 
         with contextlib.suppress(DisquedError):
@@ -468,10 +468,10 @@ def tasks_of(batches: Sequence[pa.RecordBatch], count: int) -> list[InputPartiti
     """Share rows out among at most so many tasks."""
     rows = pa.Table.from_batches(batches, schema=ARROW)
     size = max(1, -(-len(rows) // count))
-    return [Jobs(rows.slice(at, size)) for at in range(0, len(rows), size)]
+    return [ArrowJobs(rows.slice(at, size)) for at in range(0, len(rows), size)]
 
 
-def show(link: Link, ids: Sequence[bytes]) -> Iterator[tuple[bytes, list[Any]]]:
+def show(link: NodeLink, ids: Sequence[bytes]) -> Iterator[tuple[bytes, list[Any]]]:
     """Ask for jobs; those that are known and not done are answered.  Raises ServerError."""
     for each, reply in zip(ids, link.ask_all([(b"SHOW", each) for each in ids]), strict=True):
         if isinstance(reply, ServerError):

@@ -26,8 +26,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from disqued.client.errors import ServerError, Unreachable
-from disqued.pipeline.connector.commits import MS_IN_S, Commits
-from disqued.pipeline.connector.nodes import Link, NodeAt, Word, find_nodes
+from disqued.pipeline.connector.commits import MS_IN_S, WriteCommits
+from disqued.pipeline.connector.nodes import NodeAt, NodeLink, Word, find_nodes
 from disqued.wire.texts import raw
 
 BODY: Final = "body"
@@ -136,7 +136,7 @@ class Sink:
         parts: dict[NodeAt, list[bytes]] = {}
         for message in prepared:
             parts.setdefault(message.node, []).extend(message.ids)
-        commits = Commits(self._options, has_keys=self._has_keys)
+        commits = WriteCommits(self._options, has_keys=self._has_keys)
         has_jobs = any(parts.values())
         if has_jobs:
             commits.commit(write, parts, _since(prepared))
@@ -155,7 +155,7 @@ class Sink:
             return
         write = prepared[0].write if prepared else self._write
         ids = [each for message in prepared for each in message.ids]
-        Commits(self._options, has_keys=self._has_keys).abort(write, ids, _since(prepared))
+        WriteCommits(self._options, has_keys=self._has_keys).abort(write, ids, _since(prepared))
 
 
 def _key(made: bytes, body: bytes | str, queue: str, seen: Counter[bytes]) -> bytes:
@@ -206,10 +206,10 @@ class Adder:
     def __exit__(self, *_: object) -> None:
         self._link.close()
 
-    def _connect(self) -> Link:
+    def _connect(self) -> NodeLink:
         while True:
             try:
-                link = Link(self._nodes[0].address, self._options)
+                link = NodeLink(self._nodes[0].address, self._options)
                 seconds, microseconds = link.ask(["TIME"])
             except Unreachable:
                 del self._nodes[0]

@@ -1,6 +1,6 @@
 """The audit: the event logs of all nodes, held together, job by job.
 
-    events --pages, marks-------------------> what there is of each log: gaps, boots, flushes   (`verdicts.Logs`)
+    events --pages, marks-------------------> what there is of each log: gaps, boots, flushes   (`verdicts.EventLogs`)
       |                                                          |
       +--summaries--> one row a job --suspects--> few rows       |
       |                                             |            |
@@ -22,11 +22,11 @@ from disqued.pipeline.jobs.verdicts import (
     NOT_KNOWN,
     SECOND_US,
     SETTLE_US,
+    AuditTolerance,
     BootLog,
+    EventLine,
+    EventLogs,
     Finding,
-    Limits,
-    Line,
-    Logs,
     Stretch,
     finding_of_log,
     judge,
@@ -129,7 +129,7 @@ def to_time(mark_rows: Iterable[Any]) -> list[tuple[str, int, int]]:
 
 def logs_of(
     page_rows: Sequence[Any], mark_rows: Sequence[Any], opened: Sequence[Any] = (), timed: Sequence[Any] = ()
-) -> tuple[Logs, list[Finding]]:
+) -> tuple[EventLogs, list[Finding]]:
     """Put together what there is of the logs, and what is wrong with them: gaps, and lines that are there twice.
 
     `opened`: the lines of the pages that `to_open` names; `timed`: the lines that `to_time` names.
@@ -168,7 +168,7 @@ def logs_of(
             has_next=boot < last_boot[node],
             flushes=tuple(sorted(mark.seq for mark in its_marks if mark.event == "flush")),
         )
-    return Logs(boots), [*found, *_ends_missing(boots, mark_rows, first_boot)]
+    return EventLogs(boots), [*found, *_ends_missing(boots, mark_rows, first_boot)]
 
 
 def _ends_missing(
@@ -357,7 +357,7 @@ def _lines_of(events: "DataFrame", doubtful: "DataFrame") -> "DataFrame":
     return events.join(wanted, same, "left_semi")
 
 
-def judged(events: "DataFrame", doubtful: "DataFrame", logs: Logs, limits: Limits) -> "DataFrame":
+def judged(events: "DataFrame", doubtful: "DataFrame", logs: EventLogs, limits: AuditTolerance) -> "DataFrame":
     """Give what is found in the lines of these jobs (job_id, scope), as rows of `FINDING`."""
     from pyspark.sql import functions as f
 
@@ -371,9 +371,9 @@ def judged(events: "DataFrame", doubtful: "DataFrame", logs: Logs, limits: Limit
     return cases.mapInArrow(judge_all, FINDING)
 
 
-def judged_here(events: "DataFrame", doubtful: "DataFrame", logs: Logs, limits: Limits) -> list[Finding]:
+def judged_here(events: "DataFrame", doubtful: "DataFrame", logs: EventLogs, limits: AuditTolerance) -> list[Finding]:
     """Find the same in this process, which has room for so many lines."""
-    cases: dict[tuple[str, str], list[Line]] = {}
+    cases: dict[tuple[str, str], list[EventLine]] = {}
     for row in _lines_of(events, doubtful).select("job_id", "scope", *_OF_A_LINE).toArrow().to_pylist():
         cases.setdefault((row["job_id"], row["scope"] or ""), []).append(line_of(row))
     return [
@@ -381,7 +381,7 @@ def judged_here(events: "DataFrame", doubtful: "DataFrame", logs: Logs, limits: 
     ]
 
 
-def _judge_batch(batch: "pa.RecordBatch", logs: Logs, limits: Limits) -> "pa.RecordBatch":
+def _judge_batch(batch: "pa.RecordBatch", logs: EventLogs, limits: AuditTolerance) -> "pa.RecordBatch":
     found: list[Finding] = []
     for job_id, scope, text in zip(*(batch.column(at).to_pylist() for at in range(3)), strict=True):
         found += judge(job_id, scope or "", map(line_of, json.loads(text)), logs, limits)

@@ -56,7 +56,7 @@ ADVICE: Final = {
 
 
 @attrs.frozen
-class Limits:
+class DoctorThresholds:
     """From when on something is worth telling."""
 
     stuck_us: int = 3_600 * SECOND_US  #: after the delivery
@@ -72,11 +72,11 @@ def until(lifecycle: "DataFrame") -> int:
     return int(lifecycle.agg(f.max("last_us")).first()[0] or 0)  # type: ignore[index]
 
 
-def diagnosed(lifecycle: "DataFrame", until_us: int, limits: Limits | None = None) -> "DataFrame":
+def diagnosed(lifecycle: "DataFrame", until_us: int, limits: DoctorThresholds | None = None) -> "DataFrame":
     """Give what is wrong, as rows of `tables.FINDINGS` without their date: one for each kind and queue."""
     from pyspark.sql import functions as f
 
-    limits = limits or Limits()
+    limits = limits or DoctorThresholds()
     jobs = _units(lifecycle)
     rows = _by_queue(jobs.where(f.col("nacks") >= limits.poison), POISON, f.col("nacks"), "given back {} times")
     rows = rows.unionAll(
@@ -123,7 +123,7 @@ def _by_queue(jobs: "DataFrame", kind: str, measure: "Column", said: str) -> "Da
     )
 
 
-def _unserved(jobs: "DataFrame", until_us: int, limits: Limits) -> "DataFrame":
+def _unserved(jobs: "DataFrame", until_us: int, limits: DoctorThresholds) -> "DataFrame":
     """Find queues from which nobody has taken anything for long, though jobs wait there."""
     from pyspark.sql import functions as f
 

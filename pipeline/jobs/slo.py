@@ -26,7 +26,7 @@ SPAN: Final = re.compile(r"(\d+(?:[.]\d+)?)(us|ms|s|m|h|d)")
 
 
 @attrs.frozen
-class Target:
+class SloTarget:
     """What a measure of a queue is not to be longer than; of every queue that has none of its own, if it names none."""
 
     measure: str
@@ -34,7 +34,7 @@ class Target:
     queue: str | None = None
 
 
-def target_of(word: str) -> Target:
+def target_of(word: str) -> SloTarget:
     """Read a target off `wait=1s` or `mail:wait=500ms`.  Raises Misused."""
     left, equals, span = word.rpartition("=")
     queue, colon, measure = left.rpartition(":")
@@ -42,7 +42,7 @@ def target_of(word: str) -> Target:
         raise Misused(
             f"--target {word!r} is none: it is written MEASURE=SPAN or QUEUE:MEASURE=SPAN, of {', '.join(SPANS)}"
         )
-    return Target(measure, _span_us(word, span), queue if colon else None)
+    return SloTarget(measure, _span_us(word, span), queue if colon else None)
 
 
 def _span_us(word: str, span: str) -> int:
@@ -52,7 +52,7 @@ def _span_us(word: str, span: str) -> int:
     return round(float(found[1]) * UNITS_US[found[2]])
 
 
-def slo(days: "DataFrame", targets: Iterable[Target] = ()) -> "DataFrame":
+def slo(days: "DataFrame", targets: Iterable[SloTarget] = ()) -> "DataFrame":
     """Tell how queues were served, as rows of SLO, from rows of the rollup of grain `day`."""
     from pyspark.sql import functions as f
 
@@ -83,7 +83,7 @@ def slo(days: "DataFrame", targets: Iterable[Target] = ()) -> "DataFrame":
     ).select(*SLO.names)  # fmt: skip
 
 
-def _target(targets: list[Target]) -> "Column":
+def _target(targets: list[SloTarget]) -> "Column":
     """Choose the target of a row: that of its queue, or that of all."""
     from pyspark.sql import functions as f
 
@@ -96,7 +96,7 @@ def _target(targets: list[Target]) -> "Column":
     return choice.cast("bigint")
 
 
-def _over(targets: list[Target]) -> "Column":
+def _over(targets: list[SloTarget]) -> "Column":
     """Tell the share above the target of a row; Spark wants each target by itself."""
     from pyspark.sql import functions as f
 
@@ -107,7 +107,7 @@ def _over(targets: list[Target]) -> "Column":
     return share
 
 
-def texts(targets: Iterable[Target]) -> list[str]:
+def texts(targets: Iterable[SloTarget]) -> list[str]:
     """Name targets so that equal ones have equal names, in order."""
     return sorted(f"{target.queue or ''}:{target.measure}={target.span_us}" for target in targets)
 

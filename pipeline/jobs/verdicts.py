@@ -53,7 +53,7 @@ UNSAID_US: Final = 2 * SECOND_US
 ENDED_KEPT: Final = 20_000
 
 
-class Line(NamedTuple):
+class EventLine(NamedTuple):
     """One event of a job, as far as the rules need it."""
 
     node: str
@@ -95,7 +95,7 @@ class Finding:
 
 
 @attrs.frozen
-class Limits:
+class AuditTolerance:
     """What is allowed for."""
 
     skew_us: int = 5 * SECOND_US  #: by which ages on two nodes may differ: messages that are under way
@@ -137,18 +137,18 @@ class BootLog:
         """Tell whether all jobs were flushed behind a line."""
         return any(flush > seq for flush in self.flushes)
 
-    def is_unsaid(self, line: "Line") -> bool:
+    def is_unsaid(self, line: "EventLine") -> bool:
         """Tell whether a line may tell of what nobody heard: the process ended in a crash just then."""
         return not self.stopped and self.stretches[-1].last_us - line.ts_us <= UNSAID_US
 
 
 @attrs.frozen
-class Logs:
+class EventLogs:
     """What there is of the logs of all nodes: {(node, boot): ...}."""
 
     boots: dict[tuple[str, int], BootLog]
 
-    def of(self, line: Line) -> BootLog:
+    def of(self, line: EventLine) -> BootLog:
         """The log that a line is of."""
         return self.boots[line.node, line.boot]
 
@@ -162,15 +162,17 @@ _ELSEWHERE: Final = "elsewhere"
 _COMES: Final = frozenset({"add", "replicate"})
 
 
-def _is_ack(line: Line) -> bool:
+def _is_ack(line: EventLine) -> bool:
     return line.event == "ack" and line.reason in _DONE
 
 
-def _holds(line: Line) -> bool:
+def _holds(line: EventLine) -> bool:
     return line.event in _HOLDS and line.reason != _ELSEWHERE
 
 
-def judge(job_id: str, scope: str, lines: Iterable[Line], logs: Logs, limits: Limits) -> list[Finding]:
+def judge(
+    job_id: str, scope: str, lines: Iterable[EventLine], logs: EventLogs, limits: AuditTolerance
+) -> list[Finding]:
     """Judge what all nodes tell of a job, or of what one group did with an event (`scope`)."""
     # A line that is there twice is a fault of the log, and told as that.
     once = {_order(line): line for line in lines}
@@ -180,13 +182,15 @@ def judge(job_id: str, scope: str, lines: Iterable[Line], logs: Logs, limits: Li
 class _Case:
     """The lines of one job and scope."""
 
-    def __init__(self, job_id: str, scope: str, lines: Sequence[Line], logs: Logs, limits: Limits) -> None:
+    def __init__(
+        self, job_id: str, scope: str, lines: Sequence[EventLine], logs: EventLogs, limits: AuditTolerance
+    ) -> None:
         self.job_id = job_id
         self.scope = scope
         self.lines = lines
         self.logs = logs
         self.limits = limits
-        self.by_node: dict[str, list[Line]] = {}
+        self.by_node: dict[str, list[EventLine]] = {}
         for line in lines:
             self.by_node.setdefault(line.node, []).append(line)
         self.queue = next((line.queue for line in lines if line.queue is not None), None)
@@ -197,7 +201,7 @@ class _Case:
         #: Every node that tells of it did so in one boot, so that ages say the same everywhere.
         self.is_steady = all(lines[0].boot == lines[-1].boot for lines in self.by_node.values())
 
-    def finding(self, kind: str, line: Line | None, detail: str) -> Finding:
+    def finding(self, kind: str, line: EventLine | None, detail: str) -> Finding:
         if line is None:
             return Finding(kind, self.job_id, self.scope or None, self.queue, None, None, None, None, detail)
         return Finding(
@@ -216,9 +220,9 @@ class _Case:
 
     # One node: by (boot, seq).
 
-    def _on_one_node(self, lines: list[Line]) -> list[Finding]:
+    def _on_one_node(self, lines: list[EventLine]) -> list[Finding]:
         found: list[Finding] = []
-        acked: Line | None = None
+        acked: EventLine | None = None
         is_back = False
         for line in lines:
             if _is_ack(line):
@@ -252,13 +256,13 @@ class _Case:
         found += self._several_at_once()
         return found
 
-    def _unheard(self, ack: Line) -> list[Finding]:
+    def _unheard(self, ack: EventLine) -> list[Finding]:
         """Look for nodes that go on with a job long after another one was told that it is done."""
         found: list[Finding] = []
         for node, lines in self.by_node.items():
             if node == ack.node:
                 continue
-            late: list[Line] = []
+            late: list[EventLine] = []
             for line in lines:
                 if _is_ack(line):
                     break
@@ -273,7 +277,7 @@ class _Case:
 
     def _several_at_once(self) -> list[Finding]:
         """Look for deliveries of two nodes of which the second comes while a consumer has the first."""
-        had: Line | None = None
+        had: EventLine | None = None
         for line in sorted((line for line in self.lines if line.age_us is not None), key=_age):
             if line.event == "deliver":
                 retry_us = next((line.retry_us for line in self.lines if line.retry_us is not None), None)
@@ -289,9 +293,9 @@ class _Case:
     def _at_most_once(self) -> list[Finding]:
         if not self.is_once:
             return []
-        heard: list[Line] = []
+        heard: list[EventLine] = []
         for lines in self.by_node.values():
-            of_node: list[Line] = []
+            of_node: list[EventLine] = []
             for line in lines:
                 if line.event == "deliver":
                     of_node.append(line)
@@ -313,7 +317,7 @@ class _Case:
         if any(line.event == "refuse" for line in self.lines):
             return []
         ended = any(map(self._ends_it, self.lines))
-        open_: list[Line] = []
+        open_: list[EventLine] = []
         for lines in self.by_node.values():
             line = self._last_sign(lines)
             if line is not None:
@@ -336,12 +340,12 @@ class _Case:
             if _holds(line)
         ]
 
-    def _ends_it(self, line: Line) -> bool:
+    def _ends_it(self, line: EventLine) -> bool:
         return _is_ack(line) or line.event in _ENDS or (line.event == "leave" and self.is_once)
 
-    def _last_sign(self, lines: list[Line]) -> Line | None:
+    def _last_sign(self, lines: list[EventLine]) -> EventLine | None:
         """The last line by which a node shows that it has the job, if no end follows it."""
-        last: Line | None = None
+        last: EventLine | None = None
         for line in lines:
             if self._ends_it(line) or (line.event == "leave" and self.may_be_once):
                 last = None
@@ -350,7 +354,7 @@ class _Case:
                 last = line
         return last
 
-    def _says_no_more(self, line: Line) -> bool:
+    def _says_no_more(self, line: EventLine) -> bool:
         """Tell whether the log of its node is whole until the job's time was over, and says nothing of an end."""
         log = self.logs.of(line)
         if not self.ttl_us or log.flushed_after(line.seq):
@@ -358,7 +362,7 @@ class _Case:
         left_us = max(0, self.ttl_us - _age(line)) + SETTLE_US
         return log.passed(line.seq, line.ts_us) >= left_us
 
-    def _is_over(self, lines: list[Line]) -> bool:
+    def _is_over(self, lines: list[EventLine]) -> bool:
         """Tell whether a job's time should be over by the end of the logs, so that somebody should know its end."""
         for line in lines:
             log = self.logs.of(line)
@@ -370,19 +374,19 @@ class _Case:
         return bool(self.ttl_us)
 
 
-def _order(line: Line) -> tuple[str, int, int]:
+def _order(line: EventLine) -> tuple[str, int, int]:
     return line[:3]
 
 
-def _age(line: Line) -> int:
+def _age(line: EventLine) -> int:
     return line.age_us or 0
 
 
-def _at(line: Line) -> str:
+def _at(line: EventLine) -> str:
     return f"{line.node} boot {line.boot} seq {line.seq}"
 
 
-def _told(late: Line, ack: Line) -> str:
+def _told(late: EventLine, ack: EventLine) -> str:
     apart_s = (_age(late) - _age(ack)) / SECOND_US
     return f"{late.event} {apart_s:.1f} s after {ack.node} was told that it is done ({_at(ack)})"
 
@@ -411,11 +415,11 @@ def finding_of_log(kind: str, place: tuple[str, int, int], at_us: int | None, de
     return Finding(kind, None, None, None, node, boot, seq, at_us, detail)
 
 
-def line_of(row: dict[str, Any]) -> Line:
+def line_of(row: dict[str, Any]) -> EventLine:
     """Make a line of the columns of an event."""
     ttl_s, retry_s, reason = row.get("ttl_s"), row.get("retry_s"), row.get("reason")
     is_add = row["event"] == "add"
-    return Line(
+    return EventLine(
         row["node"], row["boot"], row["seq"], row["ts_us"], row["event"],
         0 if is_add else row.get("age_us"),
         None if ttl_s is None else int(ttl_s * SECOND_US),

@@ -18,9 +18,9 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 import disqued
 from disqued.reports import blocks
-from disqued.reports.blocks import Block, Blocks, View, all_blocks, command_line, is_over
+from disqued.reports.blocks import Block, Blocks, ReportQuery, all_blocks, command_line, is_over
 from disqued.reports.layout import moment
-from disqued.reports.reading import Reader, ask
+from disqued.reports.reading import ReportReader, ask
 from disqued.reports.value_formats import FILTERS
 
 PATIENCE_S: Final = 60.0  #: for the whole page
@@ -42,8 +42,8 @@ def page(path: Path, now: float, *, grain: str = "day", queues: int = QUEUES_DRA
     Raises disqued.reports.reading.NoReports.
     """
 
-    def read(reader: Reader) -> tuple[Blocks, Blocks, list[QueueCharts]]:
-        hours, days = (all_blocks(reader, View(grain=each)) for each in ("hour", "day"))
+    def read(reader: ReportReader) -> tuple[Blocks, Blocks, list[QueueCharts]]:
+        hours, days = (all_blocks(reader, ReportQuery(grain=each)) for each in ("hour", "day"))
         main = hours if grain == "hour" else days
         return hours, days, [_charts(reader, row.queue, main) for row in main.queues.rows[:queues]]
 
@@ -57,8 +57,8 @@ def page(path: Path, now: float, *, grain: str = "day", queues: int = QUEUES_DRA
     )  # fmt: skip
 
 
-def _charts(reader: Reader, queue: str, main: Blocks) -> QueueCharts:
-    view = View(queue, main.view.grain)
+def _charts(reader: ReportReader, queue: str, main: Blocks) -> QueueCharts:
+    view = ReportQuery(queue, main.view.grain)
     return QueueCharts(queue, blocks.flow(reader, view, main.since), blocks.latencies(reader, view, main.since))
 
 

@@ -17,7 +17,7 @@ from disqued.commands.table import Command
 from disqued.config import Config
 from disqued.net.clients.access import DENIED, is_loopback
 from disqued.net.clients.connection import CHUNKS_MAX
-from disqued.net.clients.unauthenticated import Strangers
+from disqued.net.clients.unauthenticated import UnauthenticatedClients
 from disqued.net.process.secrets import read_password, renew_password
 from tests.adapters.inprocess import RawClient, Running, pack, wait_until
 
@@ -584,7 +584,7 @@ async def test_a_stranger_who_says_nothing_is_ended(launch: Launch) -> None:
 
 
 class Stranger:
-    """A connection, as far as `Strangers` looks at it."""
+    """A connection, as far as `UnauthenticatedClients` looks at it."""
 
     address = host_address = "somewhere"
     is_ended = False
@@ -595,7 +595,7 @@ class Stranger:
 
 def test_of_strangers_from_one_address_the_log_tells_once() -> None:
     clock, config = Clock(), Config.from_text("auth-timeout 10")
-    strangers = Strangers(config, clock)
+    strangers = UnauthenticatedClients(config, clock)
     for _ in range(5):
         strangers.add(Stranger())
     with capturedLogs() as events:
@@ -606,7 +606,7 @@ def test_of_strangers_from_one_address_the_log_tells_once() -> None:
 
 def test_each_stranger_has_the_same_time() -> None:
     clock, config = Clock(), Config.from_text("auth-timeout 10")
-    strangers = Strangers(config, clock)
+    strangers = UnauthenticatedClients(config, clock)
     first, second, third = Stranger(), Stranger(), Stranger()
     strangers.add(first)
     clock.advance(4)

@@ -97,7 +97,7 @@ def listen_by(running: Running, listener: Callable[[bytes, Message], None]) -> N
         connection._inbox._listener = listener
 
 
-def counters(running: Running) -> bus_module.Counters:
+def counters(running: Running) -> bus_module.BusCounters:
     return running.daemon.bus.counters
 
 

@@ -7,7 +7,7 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from disqued.net.process.drain import LOOK_S, TOLD_EVERY_S, Farewell
+from disqued.net.process.drain import LOOK_S, TOLD_EVERY_S, Drain
 
 
 class Daemon:
@@ -30,7 +30,7 @@ class Daemon:
         """Begin to stop; what is returned holds something when the node may stop."""
         over: list[None] = []
         of: Any = self
-        self.farewell = Farewell(of, told.append)
+        self.farewell = Drain(of, told.append)
         Deferred.fromCoroutine(self.farewell.say()).addCallback(over.append)
         return over
 

@@ -19,7 +19,7 @@ from disqued.core.model.outbox import GONE_REFUSED, JOB_ADDED, JOB_GONE, QUEUE_P
 from disqued.core.model.trace import FLUSH
 from disqued.net.clients import connection
 from disqued.persistence.interface import StoreFailed
-from disqued.wire.eventlines import Lines
+from disqued.wire.eventlines import EventLines
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.adapters.inprocess import RecordingStore, Running, pack, wait_until
 
@@ -698,7 +698,7 @@ async def test_the_trail_is_told_of_at_the_end_of_a_step_that_has_news_of_it(lau
     running = launch()
     driver, state = running.daemon.driver, running.daemon.node.state
     told: list[int] = []
-    state.trace.endings = lines = Lines(state.node_id, 7, str)
+    state.trace.endings = lines = EventLines(state.node_id, 7, str)
     driver.on_trail = lambda: told.append(lines.seq)
     driver.turn.finish_step(None)
     assert told == []

@@ -14,12 +14,12 @@ from disqued.commands.table import find, parse
 from disqued.config import Config
 from disqued.core.node import Node
 from disqued.core.view import NodeView
-from disqued.net.loop.turns import Busy
+from disqued.net.loop.turns import BusyClients
 from disqued.testing.clock import Clock
 from disqued.web.views import history
 from disqued.web.views.history import History
 from disqued.web.views.pulse import RESTING_S, RESTS_AFTER_S, Pulse
-from disqued.web.views.rings import BYTES_MAX, MINUTES, SECONDS, Ring, Sample, Track
+from disqued.web.views.rings import BYTES_MAX, MINUTES, SECONDS, Ring, Slot, Track
 from tests.adapters.http import admin
 from tests.adapters.inprocess import Running, wait_until
 
@@ -42,7 +42,7 @@ class Bed:
     def __attrs_post_init__(self) -> None:
         self.node = Node(b"a" * 40, self.clock, Random(1), maxmemory=1 << 40)
         self.view = NodeView(self.node)
-        self.turns = Busy(self.reactor)
+        self.turns = BusyClients(self.reactor)
         self.history = History(self)  # type: ignore[arg-type]
         self.history.start()
 
@@ -351,10 +351,10 @@ def test_the_lag_is_how_late_a_beat_is() -> None:
 def test_a_ring_keeps_its_newest_slots() -> None:
     ring = Ring(5, 1, 0)
     for number in range(1, 4):
-        ring.put(Sample(number, 0, 0, 0, 0), number)
+        ring.put(Slot(number, 0, 0, 0, 0), number)
     assert list(ring.columns()[0]) == [1, 2, 3]
     ring.rest(3, 1.0, 6)
-    ring.put(Sample(7, 0, 0, 0, 0), 7)
+    ring.put(Slot(7, 0, 0, 0, 0), 7)
     assert list(ring.columns()[0]) == [3, 3, 3, 3, 7]
     assert list(ring.columns()[4]) == [0, 2, 3, 4, 0]
     ring.rest(7, 1.0, 1_000)

@@ -15,12 +15,12 @@ from disqued.commands.jobs import SHOWN
 from disqued.commands.table import every_command
 from disqued.core.model.ids import SHARERS
 from disqued.core.model.messages import VITALS, Greeting, Vitals
-from disqued.net.loop.turns import Busy
+from disqued.net.loop.turns import BusyClients
 from disqued.web.api import reads as api
 from disqued.web.api.commands_api import CHANGING, EXAMPLES, LOOKING, role_of
 from disqued.web.api.fields import COMMANDS, schema, words
 from disqued.web.http import bodies
-from disqued.web.http.bodies import SLICE_BYTES, Body, JSONWriter, Store
+from disqued.web.http.bodies import SLICE_BYTES, Body, JSONWriter, LongValues
 from disqued.web.http.exchange import Role, Visitor
 from disqued.web.http.problems import Problem
 from disqued.web.http.values import dump
@@ -292,8 +292,8 @@ async def test_secrets_among_the_settings_are_masked_for_everybody(admin: Admin)
 )  # fmt: skip
 @ensureDeferred
 async def test_what_is_written_in_slices_is_the_same_json(value: Any) -> None:
-    body = Body(Store())
-    await JSONWriter(Busy(reactor), body).write(value)
+    body = Body(LongValues())
+    await JSONWriter(BusyClients(reactor), body).write(value)
     assert all_of(body) == dump(value)
 
 
@@ -306,8 +306,8 @@ async def test_no_turn_writes_much_more_than_a_slice(monkeypatch: pytest.MonkeyP
         return next_turn(loop)
 
     monkeypatch.setattr(bodies, "next_turn", turn)
-    body = Body(Store())
-    await JSONWriter(Busy(reactor), body).write({"jobs": [{"body": "x" * 1_000}] * 500})
+    body = Body(LongValues())
+    await JSONWriter(BusyClients(reactor), body).write({"jobs": [{"body": "x" * 1_000}] * 500})
     assert turns[0] == pytest.approx(body.size / SLICE_BYTES, rel=0.1)
 
 

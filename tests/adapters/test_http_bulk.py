@@ -170,9 +170,9 @@ async def test_no_turn_looks_at_more_jobs_than_a_slice(admin: Admin, monkeypatch
         await add(client, f"q{number % 2}")
     rows, calls = [0], [0]
     turns: list[tuple[int, int]] = []
-    fits, call = bulk.Filter.fits, client.running.daemon.clients.call
+    fits, call = bulk.JobFilter.fits, client.running.daemon.clients.call
 
-    def counted(self: bulk.Filter, *arguments: Any) -> bool:
+    def counted(self: bulk.JobFilter, *arguments: Any) -> bool:
         rows[0] += 1
         return fits(self, *arguments)
 
@@ -185,7 +185,7 @@ async def test_no_turn_looks_at_more_jobs_than_a_slice(admin: Admin, monkeypatch
         rows[0] = calls[0] = 0
         return next_turn(reactor)
 
-    monkeypatch.setattr(bulk.Filter, "fits", counted)
+    monkeypatch.setattr(bulk.JobFilter, "fits", counted)
     monkeypatch.setattr(bulk, "next_turn", turn)
     monkeypatch.setattr(client.running.daemon.clients, "call", called)
     assert (await run(client, "ack", {"queue": "q0"}, dry_run=False))["done"] == 3 * SLICE_ROWS // 2

@@ -18,7 +18,7 @@ from twisted.logger import LogEvent, LogLevel, globalLogPublisher
 
 from disqued.web.channel import HEADER_BYTES, HEADERS_MAX, USUAL_BODY_MAX
 from disqued.web.http import heads
-from disqued.web.http.framing import SIZE_LINE_MAX, TRAILERS_MAX, Chunks
+from disqued.web.http.framing import SIZE_LINE_MAX, TRAILERS_MAX, ChunkedBody
 from disqued.web.http.problems import Problem
 from disqued.web.server import AdminServer
 from tests.adapters.http import read_answer
@@ -350,7 +350,7 @@ def read_in(data: bytes, size: int) -> int:
                     lines.append(line[:-1])
                 elif lines:
                     head = heads.read(lines)
-                    body = Chunks(lambda _: None, lambda _: None) if head.length is None else False
+                    body = ChunkedBody(lambda _: None, lambda _: None) if head.length is None else False
             if body:
                 body.dataReceived(rest)
                 rest = b""
@@ -375,7 +375,7 @@ def test_a_folded_header_is_called_so(line: bytes) -> None:
 def test_chunks_are_put_together_and_what_follows_is_left(size: int) -> None:
     taken: list[bytes] = []
     ended: list[bytes] = []
-    reader = Chunks(taken.append, ended.append)
+    reader = ChunkedBody(taken.append, ended.append)
     data = b"5\r\nhello\r\n3 ; a=b\r\n wo\r\n00003\r\nrld\r\n0\r\nX-A: b\r\n\r\n" + HIDDEN
     for at in range(0, len(data), size):
         if ended:

@@ -33,7 +33,7 @@ from disqued.web.channel import (
     AdminFactory,
 )
 from disqued.web.http.answers import begin
-from disqued.web.http.exchange import Asked, Role
+from disqued.web.http.exchange import Request, Role
 from disqued.web.pages import render
 from disqued.web.routes import ROUTES, Route
 from disqued.web.server import AdminError, AdminServer
@@ -387,7 +387,7 @@ async def test_a_client_that_goes_away_waits_for_no_job(launch: Launch) -> None:
 async def test_a_stream_that_fails_is_cut_and_never_looks_complete(
     launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(site: Site, asked: Asked) -> Any:
+    async def fail(site: Site, asked: Request) -> Any:
         begin(asked.request, "text/plain")
         asked.request.write(b"begun")
         raise ValueError("in the middle")

@@ -17,14 +17,14 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
 
 from disqued.net.loop import buffers
-from disqued.net.loop.turns import Busy
+from disqued.net.loop.turns import BusyClients
 from disqued.web.channel import QUIET, READ_BYTES_S, READ_S, AdminFactory
 from disqued.web.gateway import SLICE_ROWS
 from disqued.web.http import bodies
-from disqued.web.http.bodies import CHECKED, LONG, PIECE, Body, JSONWriter, Kept, Store
+from disqued.web.http.bodies import CHECKED, LONG, PIECE, Body, JSONWriter, KeptBytes, LongValues
 from disqued.web.http.values import dump
 from disqued.web.views import queue_views
-from disqued.web.views.queue_views import PAGE_ROWS, QueueRow, View
+from disqued.web.views.queue_views import PAGE_ROWS, QueueQuery, QueueRow
 from tests.adapters.http import LOCAL, AdminClient, AtOnce, admin, read_answer
 from tests.adapters.inprocess import Running, wait_until
 
@@ -44,9 +44,9 @@ def pieces(body: Body) -> list[bytes]:
     return list(iter(body.next_piece, b""))
 
 
-async def written(value: Any, store: Store | None = None) -> Body:
-    body = Body(Store() if store is None else store)
-    await JSONWriter(Busy(reactor), body).write(value)
+async def written(value: Any, store: LongValues | None = None) -> Body:
+    body = Body(LongValues() if store is None else store)
+    await JSONWriter(BusyClients(reactor), body).write(value)
     return body
 
 
@@ -69,7 +69,7 @@ async def test_long_values_are_sent_as_any_other_json(value: Any) -> None:
 def test_pieces_end_between_characters_and_bytes_of_base64(data: bytes, piece: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bodies, "PIECE", piece)
-        body = Body(Store())
+        body = Body(LongValues())
         kept = body.add_long(data)
         try:
             data.decode()
@@ -102,7 +102,7 @@ async def test_no_piece_encodes_much_and_no_turn_checks_much(monkeypatch: pytest
 
 @async_test
 async def test_a_body_of_a_job_counts_once_it_is_nobody_elses_and_for_one_answer() -> None:
-    store = Store()
+    store = LongValues()
     job = [bytes(bytearray(MIB))]
     first, second = await written({"body": job[0]}, store), await written([job[0], job[0]], store)
     assert len(store) == 1
@@ -119,7 +119,7 @@ async def test_a_body_of_a_job_counts_once_it_is_nobody_elses_and_for_one_answer
 
 
 def test_what_refers_to_bytes_is_known_from_their_count() -> None:
-    kept = Kept(bytes(bytearray(LONG)))
+    kept = KeptBytes(bytes(bytearray(LONG)))
     assert kept.is_alone
     other = kept.data
     assert not kept.is_alone
@@ -287,7 +287,7 @@ async def test_pages_and_files_are_sent_whole_with_their_length(hall: Hall, targ
     while not _is_whole(asked.received):
         assert hall.factory.budget.used <= len(asked.received) + QUIET + 2 * PIECE + MIB
         asked.transport.read()
-        await bodies.next_turn(Busy(reactor))
+        await bodies.next_turn(BusyClients(reactor))
     assert read_answer(asked.received).status == (404 if "static" in target else 200)
 
 
@@ -303,7 +303,7 @@ async def test_a_head_has_no_body_and_http_1_0_no_chunks(hall: Hall, version: st
     job_id = (await hall.add(BINARY)).decode()
     asked = hall.ask(f"/api/show/{job_id}", "HEAD", version=version)
     await wait_until(lambda: b"\r\n\r\n" in asked.received)
-    await bodies.next_turn(Busy(reactor))
+    await bodies.next_turn(BusyClients(reactor))
     assert asked.received.endswith(b"\r\n\r\n")
     asked = hall.ask(f"/api/show/{job_id}", version="1.0")
     asked.transport.reads = True
@@ -407,7 +407,7 @@ async def test_a_page_of_very_many_queues_is_cut_in_slices(monkeypatch: pytest.M
     ordered = sorted(rows, key=key, reverse=largest_first)
     for page in (1, 2, 77, 200, 300):
         looked_at.append(0)
-        cut = await View("", sort, page).cut(rows, Busy(reactor))
+        cut = await QueueQuery("", sort, page).cut(rows, BusyClients(reactor))
         shown = min(page, 200)
         assert cut.rows == ordered[(shown - 1) * PAGE_ROWS : shown * PAGE_ROWS]
         assert (cut.found, cut.page, cut.pages) == (20_000, shown, 200)
@@ -420,7 +420,7 @@ async def test_what_gathers_a_row_of_every_queue_is_done_for_one_request_at_a_ti
     async with hall.client.site.large_walk:
         asked = [hall.ask(target) for target in ("/queues", "/workers", "/metrics/per-queue", "/queues")]
         for _ in range(20):
-            await bodies.next_turn(Busy(reactor))
+            await bodies.next_turn(BusyClients(reactor))
         assert [one.received for one in asked] == [b""] * 4
         asked[0].transport.loseConnection()
     for one in asked[1:]:

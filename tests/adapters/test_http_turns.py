@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
 
 from disqued.net.loop import turns as net_turns
-from disqued.net.loop.turns import Busy
+from disqued.net.loop.turns import BusyClients
 from disqued.web.channel import HEADER_S, WAITING_MAX, AdminFactory
 from disqued.web.turns import TurnTaker, next_turn
 from tests.adapters.http import LOCAL, admin
@@ -230,7 +230,7 @@ async def test_requests_of_all_connections_share_one_slice(launch: Launch, monke
     """The node's own queue: a request takes a fifth of a slice, so that a turn of the loop answers five and no more."""
     loop, now = Loop(), [0.0]
     monkeypatch.setattr(net_turns, "perf_counter", lambda: now[0])
-    hall = Hall(AdminFactory(admin(launch()).site, Clock(), Busy(loop)), None, Clock())
+    hall = Hall(AdminFactory(admin(launch()).site, Clock(), BusyClients(loop)), None, Clock())
     process = hall.factory.resource.render
 
     def render(request: Any) -> Any:

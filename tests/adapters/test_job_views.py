@@ -9,10 +9,18 @@ from twisted.internet.testing import MemoryReactorClock
 from disqued.core.model.job import ACTIVE, QUEUED
 from disqued.core.recovery import Recovery
 from disqued.core.view import NodeView
-from disqued.net.loop.turns import Busy
+from disqued.net.loop.turns import BusyClients
 from disqued.testing.clock import WALL_MS
 from disqued.web.gateway import Gateway
-from disqued.web.views.job_views import ROWS_MAX, Found, Moment, Search, search, timeline, why_not_running
+from disqued.web.views.job_views import (
+    ROWS_MAX,
+    JobSearch,
+    SearchResult,
+    TimelineEntry,
+    search,
+    timeline,
+    why_not_running,
+)
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.core_fixtures import Server
 
@@ -22,7 +30,7 @@ AGAIN, WAITS, DELIVERED = (
 )  # fmt: skip
 
 
-def moments(server: Server, job_id: bytes) -> dict[str, Moment]:
+def moments(server: Server, job_id: bytes) -> dict[str, TimelineEntry]:
     """The timeline of a job, by what happens."""
     return {moment.what: moment for moment in timeline(NodeView(server.node), server.job(job_id))}
 
@@ -63,7 +71,7 @@ def test_a_job_in_the_queue_has_no_moment_of_being_queued_again() -> None:
     for _ in range(4):
         found = moments(server, job_id)
         assert AGAIN not in found
-        assert found[WAITS] == Moment(WAITS, WALL_MS)
+        assert found[WAITS] == TimelineEntry(WAITS, WALL_MS)
         server.advance(2_000)
     assert server.job(job_id).state == QUEUED
     assert server.job(job_id).redeliveries == 0
@@ -75,14 +83,14 @@ def test_a_job_that_a_consumer_has_comes_back_when_the_timeline_says_so() -> Non
     server.advance(5_000)
     assert server.get("q")
     found = moments(server, job_id)
-    assert found[DELIVERED] == Moment(DELIVERED, WALL_MS + 5_000)
-    assert found[AGAIN] == Moment(AGAIN, WALL_MS + 5_000 + RETRY_MS, is_ahead=True)
+    assert found[DELIVERED] == TimelineEntry(DELIVERED, WALL_MS + 5_000)
+    assert found[AGAIN] == TimelineEntry(AGAIN, WALL_MS + 5_000 + RETRY_MS, is_ahead=True)
     assert "a consumer has it until 2023-11-14 22:13:28" in why(server, job_id)
     server.advance(RETRY_MS)
     assert server.job(job_id).state == QUEUED
     found = moments(server, job_id)
     assert AGAIN not in found
-    assert found[WAITS] == Moment(WAITS, WALL_MS + 5_000 + RETRY_MS)
+    assert found[WAITS] == TimelineEntry(WAITS, WALL_MS + 5_000 + RETRY_MS)
 
 
 def test_a_job_whose_life_ends_before_its_timer_is_not_said_to_come_back() -> None:
@@ -107,14 +115,14 @@ def test_since_when_a_job_is_queued_that_came_back_from_a_store_is_not_known() -
     record = encode_job(before.job(job_id), clock.wall() - clock.now(), QUEUED)
     Recovery(after.state, restores_queues=True).apply(decode_record(record))
     assert after.job(job_id).state == QUEUED
-    assert moments(after, job_id)[WAITS] == Moment(WAITS, None)
+    assert moments(after, job_id)[WAITS] == TimelineEntry(WAITS, None)
 
 
 def test_nothing_seems_to_happen_before_a_job_was_added() -> None:
     server = Server()
     job_id = server.add("q", "x")
     server.clock.jump_wall(-5)
-    assert moments(server, job_id)[WAITS] == Moment(WAITS, WALL_MS)
+    assert moments(server, job_id)[WAITS] == TimelineEntry(WAITS, WALL_MS)
 
 
 def test_working_does_not_move_the_moment_of_the_delivery() -> None:
@@ -135,7 +143,7 @@ def test_a_delay_that_was_cut_short_is_not_said_to_have_ended() -> None:
     job_id = server.add("q", "x", "RETRY", 3, "DELAY", 5)
     server("ENQUEUE", job_id)
     early = "Queued for the first time, before its delay was over"
-    assert moments(server, job_id)[early] == Moment(early, None)
+    assert moments(server, job_id)[early] == TimelineEntry(early, None)
     assert "Delay ends: queued for the first time" not in moments(server, job_id)
 
 
@@ -145,10 +153,10 @@ class OneNode:
     def __init__(self, server: Server) -> None:
         self.view = NodeView(server.node)
         self.reactor = MemoryReactorClock()
-        self.turns = Busy(self.reactor)
+        self.turns = BusyClients(self.reactor)
 
 
-def search_all(server: Server, wanted: Search) -> tuple[list[int], set[bytes]]:
+def search_all(server: Server, wanted: JobSearch) -> tuple[list[int], set[bytes]]:
     """Search to the end, page by page; returns how many jobs each page had, and the bodies."""
     pages: list[int] = []
     bodies: set[bytes] = set()
@@ -158,7 +166,7 @@ def search_all(server: Server, wanted: Search) -> tuple[list[int], set[bytes]]:
         while not waited.called:
             gateway.reactor.advance(1)
         found = waited.result
-        assert isinstance(found, Found)
+        assert isinstance(found, SearchResult)
         pages.append(len(found.jobs))
         bodies |= {job.body for job in found.jobs}
         if not found.cursor:
@@ -171,6 +179,6 @@ def test_a_search_among_all_jobs_has_full_pages_and_meets_each_job() -> None:
     bodies = {b"%d" % number for number in range(3 * ROWS_MAX + 7)}
     for body in bodies:
         server.add("q", body)
-    pages, met = search_all(server, Search(b"q", state="any"))
+    pages, met = search_all(server, JobSearch(b"q", state="any"))
     assert met == bodies
     assert pages == [ROWS_MAX, ROWS_MAX, ROWS_MAX, 7]

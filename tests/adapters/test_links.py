@@ -1141,7 +1141,7 @@ def test_the_facts_of_the_bus_are_its_counters(bench: Bench) -> None:
         "replayed": "cluster_frames_replayed", "oversized": "cluster_frames_oversized",
         "malformed": "cluster_frames_malformed", "bad_messages": "cluster_bad_messages",
     }  # fmt: skip
-    assert names.keys() == {field.name for field in attrs.fields(bus_module.Counters)}
+    assert names.keys() == {field.name for field in attrs.fields(bus_module.BusCounters)}
     assert all(bench.bus.facts()[shown] == 0 for shown in names.values())
     for number, name in enumerate(names, 1):
         setattr(bench.bus.counters, name, number)

@@ -7,12 +7,12 @@ from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 
 from disqued.core.view import NodeView
-from disqued.net.loop.turns import Busy
+from disqued.net.loop.turns import BusyClients
 from disqued.web.http.exchange import Role
 from disqued.web.http.problems import Problem
 from disqued.web.views import live
-from disqued.web.views.live import Draw, Listener, Live, Watched
-from disqued.web.views.queue_views import View
+from disqued.web.views.live import Draw, Listener, Live, Subscription
+from disqued.web.views.queue_views import QueueQuery
 from tests.adapters.inprocess import wait_until
 from tests.adapters.test_pages import Admin, add, async_test
 
@@ -43,11 +43,11 @@ class _Gateway:
 
     def __init__(self) -> None:
         self.reactor = Clock()
-        self.turns = Busy(self.reactor)
+        self.turns = BusyClients(self.reactor)
         self.view: NodeView
 
 
-WATCHED = Watched("overview", b"", View(), True, Role.ADMIN)
+WATCHED = Subscription("overview", b"", QueueQuery(), True, Role.ADMIN)
 
 
 def stays() -> bool:
@@ -58,17 +58,17 @@ def stays() -> bool:
 def draws(what: dict[str, Any]) -> Draw:
     """Draw always the same."""
 
-    async def draw(_: Watched, __: Any) -> dict[str, Any]:
+    async def draw(_: Subscription, __: Any) -> dict[str, Any]:
         return what
 
     return draw
 
 
-def listening(watched: Watched = WATCHED) -> tuple[Live, _Request, Clock, Any]:
+def listening(watched: Subscription = WATCHED) -> tuple[Live, _Request, Clock, Any]:
     """Somebody who listens: what they look at is a number that grows each time that it is drawn."""
     gateway, request, drawn = _Gateway(), _Request(), []
 
-    async def draw(_: Watched, __: Any) -> dict[str, Any]:
+    async def draw(_: Subscription, __: Any) -> dict[str, Any]:
         drawn.append(1)
         return {"html": {"same": "x", "number": str(len(drawn))}, "point": [len(drawn)]}
 
@@ -161,7 +161,7 @@ async def test_a_bug_in_drawing_ends_the_listeners_and_the_next_one_is_heard(adm
     gateway: Any = admin().site.gateway
     table = Live(gateway)
 
-    async def fail(_: Watched, __: Any) -> dict[str, Any]:
+    async def fail(_: Subscription, __: Any) -> dict[str, Any]:
         raise ZeroDivisionError
 
     await table.listen(_Request(), WATCHED, fail, stays)

@@ -13,7 +13,7 @@ import pytest_twisted
 
 from disqued.web.pages import actions, assets, lines
 from disqued.web.views import queue_views, rendering
-from disqued.web.views.job_views import Search
+from disqued.web.views.job_views import JobSearch
 from disqued.web.views.queue_views import PAGE_ROWS
 from tests.adapters.http import AdminClient
 from tests.adapters.inprocess import Running
@@ -397,7 +397,7 @@ def test_the_loop_of_redis_cli_ends_on_what_is_no_cursor(tmp_path: Path, answer:
     fake.write_text(f'#!/bin/sh\necho "$@" >> {calls}\necho "{answer}"\n')
     fake.chmod(0o700)
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    for action in actions.bulk(Search(b"q"), 7711)[:3]:
+    for action in actions.bulk(JobSearch(b"q"), 7711)[:3]:
         calls.unlink(missing_ok=True)
         program = ["sh", "-uc", str(action.redis)]
         done = subprocess.run(program, env=path, capture_output=True, timeout=LIMIT, check=False)

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 
 from disqued.core.model.outbox import JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.net.process import switching
-from disqued.net.process.switching import StoreWord
+from disqued.net.process.switching import StoreMarker
 from disqued.persistence.interface import StoreError, StoreFailed
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.adapters.inprocess import RecordingStore, Running, wait_until
@@ -31,7 +31,7 @@ def held(records: list[Record]) -> set[bytes]:
 
 
 def word(running: Running) -> str | None:
-    return StoreWord(running.daemon.config.dir).read()
+    return StoreMarker(running.daemon.config.dir).read()
 
 
 @async_test
@@ -192,7 +192,7 @@ async def test_a_store_that_keeps_nothing_needs_no_copy(launch: Launch) -> None:
 
 @async_test
 async def test_a_node_moves_to_the_store_that_the_configuration_names_by_now(launch: Launch, tmp_path: Path) -> None:
-    StoreWord(tmp_path).write("aof")
+    StoreMarker(tmp_path).write("aof")
     first = launch("persistence aof", RecordingStore())
     client = await first.connect()
     await client.call("ADDJOB", "q", "body", 0)
@@ -235,7 +235,7 @@ def test_a_word_that_could_not_be_written_to_its_end_is_what_it_was(
     def fail(folder: Path) -> None:
         raise OSError(5, "Input/output error")
 
-    first = StoreWord(tmp_path)
+    first = StoreMarker(tmp_path)
     monkeypatch.setattr(switching, "sync_folder", fail)
     with pytest.raises(StoreError, match="Input/output error"):
         first.write("aof")
@@ -252,4 +252,4 @@ def test_a_word_that_could_not_be_written_to_its_end_is_what_it_was(
 def test_a_word_that_is_none_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "store.conf").write_text(text, "latin-1")
     with pytest.raises(StoreError, match=r"store\.conf"):
-        StoreWord(tmp_path).read()
+        StoreMarker(tmp_path).read()

@@ -24,13 +24,13 @@ from zope.interface import implementer
 from disqued.config import Config
 from disqued.net.loop import certificates as certificates_module
 from disqued.net.loop import tlstransport as tls_module
-from disqued.net.loop.certificates import CertificateError, Secured, certificates_of
+from disqued.net.loop.certificates import CertificateError, TlsListeners, certificates_of
 from disqued.net.loop.endpoints import EndpointError, listen_at
 from disqued.net.loop.handles import Handle
 from disqued.net.loop.rounds import Rounds
 from disqued.net.loop.tlstransport import EagerTls, TlsFactory, reason_of
 from disqued.net.loop.transport import EagerPort
-from disqued.tls.context import Asked, Certificates, Files, TlsError
+from disqued.tls.context import Certificates, ClientCertificates, TlsError, TlsFiles
 from tests.adapters.inprocess import RawClient, RecordingStore, Running, wait_until
 from tests.certificates import LIFE, Authority
 
@@ -81,7 +81,7 @@ class Served:
     """A daemon in this process with a port for TLS."""
 
     running: Running
-    secured: Secured
+    secured: TlsListeners
     authority: Authority
     folder: Path
     certificates: Certificates
@@ -115,7 +115,7 @@ async def serve(launch: Launch, tmp_path: Path) -> AsyncIterator[Serve]:
         running = launch(settings, store)
         authority = Authority(tmp_path)
         key, certificate = authority.issue("node", "127.0.0.1")
-        files = Files(certificate=certificate, key=key, ca=authority.file, asked=Asked(asked))
+        files = TlsFiles(certificate=certificate, key=key, ca=authority.file, asked=ClientCertificates(asked))
         certificates, secured = Certificates(files.context), running.daemon.tls
         factory = secured.factory("tls-port", certificates, running.daemon.clients)
         port = EagerPort(0, factory, 50, "127.0.0.1", reactor)
@@ -347,9 +347,9 @@ def test_a_certificate_that_ends_is_warned_of_when_it_is_read_and_each_day(
 ) -> None:
     key, certificate = Authority(tmp_path).issue("node", ends_in=ends_in)
     clock = Clock()
-    secured = Secured(clock)
+    secured = TlsListeners(clock)
     assert secured.facts() == {}, "nothing is told where there is no TLS"
-    secured.take("tls-port", Certificates(Files(certificate=certificate, key=key, ca=None).context))
+    secured.take("tls-port", Certificates(TlsFiles(certificate=certificate, key=key, ca=None).context))
     assert len(told) == bool(said)
     clock.advance(certificates_module.DAY_S)
     clock.advance(certificates_module.DAY_S)
@@ -367,9 +367,9 @@ def test_the_end_of_each_certificate_is_known_by_where_it_is_shown_and_the_first
 
     def issued(name: str, days: int) -> Certificates:
         key, certificate = authority.issue(name, ends_in=days * LIFE)
-        return Certificates(Files(certificate=certificate, key=key, ca=None).context)
+        return Certificates(TlsFiles(certificate=certificate, key=key, ca=None).context)
 
-    secured = Secured(clock)
+    secured = TlsListeners(clock)
     assert secured.ends == {}
     bus, page = issued("bus", 50), issued("page", 40)
     for _ in range(2):  # one port of the bus for each address, and one certificate
@@ -432,7 +432,7 @@ class Shaking:
 def shaking(tmp_path: Path) -> Shaking:
     key, certificate = Authority(tmp_path).issue("node")
     clock, failed = Clock(), []
-    certificates = Certificates(Files(certificate=certificate, key=key, ca=None).context)
+    certificates = Certificates(TlsFiles(certificate=certificate, key=key, ca=None).context)
     return Shaking(TlsFactory(certificates, None, clock, lambda address, reason: failed.append(reason)), clock, failed)
 
 

@@ -10,7 +10,7 @@ from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from disqued.core.model.peers import FAIL, FULL, LEAVING, PFAIL, Peer
 from disqued.net.cluster.identity import IdentityError
-from disqued.net.cluster.topology import SAVE_PAUSE_S, Members
+from disqued.net.cluster.topology import SAVE_PAUSE_S, Topology
 from tests.core_fixtures import Server
 
 OTHER = b"f" * 40
@@ -58,7 +58,7 @@ class Bench:
         self.node = self.server.node
         self.peers = self.node.state.peers.by_id
         self.reactor, self.files, self.links = Clock(), Files(), Links()
-        self.members = Members(self.node, cast("Any", self.links), cast("Any", self.files), self.reactor)
+        self.members = Topology(self.node, cast("Any", self.links), cast("Any", self.files), self.reactor)
         self.told: list[str] = []
         self.levels: list[str] = []
 

@@ -22,7 +22,7 @@ from twisted.logger import globalLogPublisher
 from disqued.net.loop.handles import SEND_MAX, Handle
 from disqued.net.loop.tlstransport import ENCRYPTED_AT_ONCE, RECORD, EagerTls, TlsFactory
 from disqued.net.loop.transport import EagerPort, EagerUnixPort
-from disqued.tls.context import Asked, Certificates, Files
+from disqued.tls.context import Certificates, ClientCertificates, TlsFiles
 from tests.adapters.inprocess import wait_until
 from tests.certificates import Authority
 
@@ -124,7 +124,9 @@ def port_of(way: str, folder: Path, above: Listening) -> tuple[Any, Authority | 
         authority = Authority(folder)
         key, certificate = authority.issue("node", "127.0.0.1")
         protocols = ("TLSv1.2",) if way == "tls 1.2" else ("TLSv1.2", "TLSv1.3")
-        files = Files(certificate=certificate, key=key, ca=authority.file, asked=Asked.NO, protocols=protocols)
+        files = TlsFiles(
+            certificate=certificate, key=key, ca=authority.file, asked=ClientCertificates.NO, protocols=protocols
+        )
         factory = TlsFactory(Certificates(files.context), above, reactor, lambda address, reason: None)
     port: Any
     if "unix" in way:

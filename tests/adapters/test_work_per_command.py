@@ -25,10 +25,10 @@ from benchmarks.profile import SUBJECTS
 from benchmarks.work import WAYS, Work, compiled_modules, measure
 from disqued.core.node import Node
 from disqued.core.work.replication import Replication
-from disqued.net.cluster.linkqueue import LinkQueue, Texts
+from disqued.net.cluster.linkqueue import LinkQueue, SharedTexts
 from disqued.net.loop.handles import Handle
 from disqued.persistence.aof.store import AofStore
-from disqued.wire.eventlines import Lines
+from disqued.wire.eventlines import EventLines
 
 #: {CPython: {(command, the way in which it comes): what one takes}}.  Each compiles the same source in its own way.
 TABLE = {
@@ -181,7 +181,7 @@ def test_a_loop_in_each_command_is_noticed_though_it_calls_nothing(
     [
         (Handle, "send", "sockets"),
         (AofStore, "append", "journal"),
-        (Lines, "add", "events"),
+        (EventLines, "add", "events"),
         (LinkQueue, "_write", "copies"),
         (Replication, "on_repljob", "copies"),
     ],
@@ -200,7 +200,7 @@ def test_one_more_call_behind_the_commands_is_noticed(
 
 
 def test_a_copy_that_is_written_anew_for_each_node_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Texts, "keep", lambda texts, waiting, text: None)
+    monkeypatch.setattr(SharedTexts, "keep", lambda texts, waiting, text: None)
     told = slips(said("addjob", "copies"), measure(SUBJECTS["addjob"], tmp_path, WAYS["copies"]))
     assert "calls a command" in "".join(told)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from disqued.core.model.worker import Home
+from disqued.core.model.worker import RemoteWorker
 from disqued.web.gateway import SLICE_ROWS
 from disqued.web.views import worker_views
 from tests.adapters.http import AdminClient
@@ -38,7 +38,7 @@ async def test_workers_are_in_a_table_with_what_they_have(admin: Admin) -> None:
     client = admin()
     assert "No worker is alive" in await page(client, "/workers")
     await at_work(client, b"press-1", "NAME", "the old press", "BIND")
-    client.site.gateway.node.homes.known[b"far"] = Home(b"far", 1, OTHER, 3_000)
+    client.site.gateway.node.homes.known[b"far"] = RemoteWorker(b"far", 1, OTHER, 3_000)
     text = words(await page(client, "/workers"))
     assert "Workers 2" in text
     assert "press-1 the old press" in text
@@ -74,7 +74,7 @@ def _figures(html: str) -> str:
 @async_test
 async def test_a_worker_of_another_node_is_shown_without_what_only_that_one_knows(admin: Admin) -> None:
     client = admin()
-    client.site.gateway.node.homes.known[b"far"] = Home(b"far", 1, OTHER, 3_000)
+    client.site.gateway.node.homes.known[b"far"] = RemoteWorker(b"far", 1, OTHER, 3_000)
     html = await page(client, "/workers/far")
     assert OTHER.decode() in html
     assert "WORKER FAIL" not in html
@@ -137,7 +137,7 @@ async def test_very_many_workers_are_cut_into_pages_and_others_have_their_turn(
     client = admin()
     known = client.site.gateway.node.homes.known
     for number in range(3 * SLICE_ROWS):
-        known[b"w%d" % number] = Home(b"w%d" % number, 1, OTHER, 0)
+        known[b"w%d" % number] = RemoteWorker(b"w%d" % number, 1, OTHER, 0)
     turns = 0
 
     def turn(reactor: Any, before: Any = worker_views.next_turn) -> Any:

@@ -27,7 +27,7 @@ from disqued.persistence.interface import StoreDamaged
 from disqued.web.server import AdminServer
 from disqued.wire.disque_aof import BadJournal, DisqueAof
 from disqued.wire.fields import BadMessage
-from disqued.wire.frames import BadFrame, FrameReader, FrameWriter, LinkAcceptor, LinkOpener, Refused
+from disqued.wire.frames import BadFrame, FrameReader, FrameWriter, LinkAcceptor, LinkOpener, LinkRefused
 from disqued.wire.jobdump import BadRecord, decode_copy, decode_record
 from disqued.wire.messages import decode
 from disqued.wire.requests import RequestParser
@@ -91,7 +91,7 @@ def bus(data: bytes) -> None:
 def _handshake(data: bytes) -> None:
     for side in (LinkAcceptor(b"secret", GREETING, b"1" * 32), LinkOpener(b"secret", GREETING, b"2" * 32)):
         side.start()
-        with suppress(Refused):
+        with suppress(LinkRefused):
             side.feed(data)
 
 

@@ -18,7 +18,7 @@ import pytest
 from pyarrow import parquet
 
 from disqued.net.cluster.identity import Identity, IdentityError
-from disqued.net.process.switching import StoreWord
+from disqued.net.process.switching import StoreMarker
 from disqued.tools.exportcolumns import COLUMNS
 from disqued.tools.verbs import VERBS
 from tests.disque_journal import NODE, RECORDED, DeletedJob, job_id, journal, loaded, moved, told
@@ -598,7 +598,7 @@ def test_a_store_that_a_node_in_another_folder_uses_is_refused(
     busy = run("import", recent, "--config", node_conf, "--dir", other)
     assert busy.returncode == 1
     assert re.search("renewed its lease", busy.stderr), busy.stderr
-    assert StoreWord(other).read() is None
+    assert StoreMarker(other).read() is None
     assert node.call("JSCAN") == ["0", []]
 
 
@@ -626,7 +626,7 @@ def test_the_next_start_finds_what_was_imported_whatever_it_is_configured_for(
     done("import", recent, *AOF, "--dir", data)
     assert (data / "store.conf").read_text() == "persistence aof\n"
     node = start("--persistence", "sqlite", directory=data)
-    wait_until(lambda: StoreWord(data).read() == "sqlite", "jobs that are moved to the configured store")
+    wait_until(lambda: StoreMarker(data).read() == "sqlite", "jobs that are moved to the configured store")
     ids = {job["id"] for job in told()["live"]}
     assert set(node.call("JSCAN", "COUNT", 100)[1]) == ids
     assert ids_of(done("export", "--dir", data)) == ids
@@ -674,7 +674,7 @@ def test_an_export_follows_a_node_that_has_changed_its_store(start: Start, data:
     plain = run("export", "--config", config)
     assert (ids_of(plain.stdout), plain.stderr) == ({first}, "")
     node.call("CONFIG", "SET", "persistence", "sqlite")
-    wait_until(lambda: StoreWord(data).read() == "sqlite", "another store")
+    wait_until(lambda: StoreMarker(data).read() == "sqlite", "another store")
     second = node.call("ADDJOB", "mail", "second", 0)
     followed = run("export", "--config", config)
     assert (followed.returncode, ids_of(followed.stdout)) == (0, {first, second})
@@ -704,7 +704,7 @@ def test_a_word_that_is_damaged_ends_a_tool(data: Path, words: Sequence[object],
 
 
 def test_a_word_that_names_a_store_that_is_not_installed_ends_an_export_that_would_follow_it(data: Path) -> None:
-    StoreWord(data).write("tape")
+    StoreMarker(data).write("tape")
     process = run("export", "--dir", data)
     assert (process.returncode, process.stdout) == (1, "")
     assert process.stderr.startswith(
@@ -800,7 +800,7 @@ def test_a_store_that_fails_on_the_way_tells_how_far_it_came(plugins: str, data:
         "disqued import: the server is away; 1000 jobs were imported before, and a second run imports the others\n"
     )
     assert process.stdout.splitlines()[-1] == "closed"
-    assert StoreWord(data).read() is None
+    assert StoreMarker(data).read() is None
 
 
 def test_a_word_that_cannot_be_written_is_told_with_what_was_imported(plugins: str, data: Path, tmp_path: Path) -> None:
@@ -845,5 +845,5 @@ def test_a_signal_ends_an_import_that_waits_and_lets_go_of_store_and_folder(
             "closed\n",
             "disqued import: interrupted: nothing was imported\n",
         )
-    assert StoreWord(data).read() is None
+    assert StoreMarker(data).read() is None
     Identity.load(data / "nodes.conf", 7711, Random(1)).release()

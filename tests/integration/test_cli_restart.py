@@ -17,7 +17,7 @@ import redis
 
 from disqued.tools.connecting import Failed, Target
 from disqued.tools.members import Member
-from disqued.tools.restart import Plan
+from disqued.tools.restart import RestartPlan
 from tests.integration.cluster import QUICK, Cluster, cluster_info, ends_well
 from tests.integration.daemon import DAEMON, HOST, LIMIT, Daemon, environment, wait_until
 from tests.integration.verbs import at, done, refused, run
@@ -409,7 +409,7 @@ def test_a_socket_has_no_port_to_name(start: Start, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", ["a;reboot", "$(reboot)", "-oProxyCommand=reboot", "a b", "\n", ""])
 def test_what_a_node_is_called_is_no_part_of_a_program(host: str) -> None:
-    plan = Plan("ssh {host} start", None, drains=True, rewrites_config=False, wait_s=1)
+    plan = RestartPlan("ssh {host} start", None, drains=True, rewrites_config=False, wait_s=1)
     with pytest.raises(Failed, match="is not put into a command as"):
         plan.words(Member("1c6ceba3", Target((host, 7711))))
     for harmless in ("10.0.0.1", "fe80::1%eth0", "node-1.example.org"):

@@ -19,7 +19,7 @@ from selenium.webdriver.common.keys import Keys
 from disqued.pipeline.reports.html import page as report_page
 from disqued.web.pages.actions import bulk
 from disqued.web.pages.lines import redis_line
-from disqued.web.views.job_views import Search
+from disqued.web.views.job_views import JobSearch
 from tests import reports_sample
 from tests.browser import Browser, browser
 from tests.integration.daemon import HOST, Daemon, free_port, launch, wait_until
@@ -437,7 +437,7 @@ def test_every_line_of_redis_cli_works_where_a_password_is_set(tmp_path: Path) -
             for number in range(150):
                 client.execute_command("ADDJOB", "kept", number, 0)
             for key, left in (("requeue", 150), ("delete", 0)):
-                (action,) = [one for one in bulk(Search(b"kept"), guarded.port) if one.key == f"bulk-{key}"]
+                (action,) = [one for one in bulk(JobSearch(b"kept"), guarded.port) if one.key == f"bulk-{key}"]
                 assert b"ended: NOAUTH" in run(str(action.redis)).stderr
                 assert client.execute_command("QLEN", "kept") == 150
                 assert run(str(action.redis), REDISCLI_AUTH="open sesame").stderr == b""

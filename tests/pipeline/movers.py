@@ -20,8 +20,8 @@ import attrs
 import pyarrow as pa
 
 from disqued.pipeline import command
-from disqued.pipeline.connector.mover import Mover as BatchMover
-from disqued.pipeline.connector.options import Use, read_options
+from disqued.pipeline.connector.mover import QueueMover as BatchMover
+from disqued.pipeline.connector.options import ConnectorUse, read_options
 from disqued.pipeline.connector.stream import QueuesStreamReader
 from tests.integration.daemon import DAEMON, HOST, Daemon, environment
 from tests.limits import LIMIT
@@ -145,7 +145,7 @@ class Spark:
 def main() -> None:
     """Move as `disqued-spark replay` does: batch by batch, each task with copies of what it is given."""
     address = {"address": sys.argv[1]}
-    reader = QueuesStreamReader(read_options({**address, "queues": "mail", "minPartitions": "2"}, Use.STREAM))
+    reader = QueuesStreamReader(read_options({**address, "queues": "mail", "minPartitions": "2"}, ConnectorUse.STREAM))
     moved, refused = 0, list[str]()
     try:
         reader.prepareForTriggerAvailableNow()

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from disqued.pipeline.jobs.audit import PAGE, logs_of, to_open, to_time
-from disqued.pipeline.jobs.verdicts import NOTE, SEVERITY, Finding, Limits, judge, line_of
+from disqued.pipeline.jobs.verdicts import NOTE, SEVERITY, AuditTolerance, Finding, judge, line_of
 from tests.pipeline.planted import At, Plant, Story
 
 Row = dict[str, Any]
@@ -22,7 +22,7 @@ def rows_of(folder: Path) -> list[Row]:
     ]
 
 
-def audit(rows: Iterable[Row], limits: Limits | None = None) -> list[Finding]:
+def audit(rows: Iterable[Row], limits: AuditTolerance | None = None) -> list[Finding]:
     """Audit lines."""
     pages: dict[tuple[str, int, int], list[Row]] = {}
     jobs: dict[tuple[str, str], list[Row]] = {}
@@ -47,7 +47,7 @@ def audit(rows: Iterable[Row], limits: Limits | None = None) -> list[Finding]:
     ]
     logs, found = logs_of(page_rows, marks, opened, timed)
     for (job_id, scope), lines in sorted(jobs.items()):
-        found += judge(job_id, scope, map(line_of, lines), logs, limits or Limits())
+        found += judge(job_id, scope, map(line_of, lines), logs, limits or AuditTolerance())
     return found
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.functions import lit
 from disqued.pipeline.audited import Audited, audited
 from disqued.pipeline.command import main_group, run
 from disqued.pipeline.events import read_events
-from disqued.pipeline.jobs.verdicts import FAULT, GAP, LOSS, LOST, NOTE, SEVERITY, Limits
+from disqued.pipeline.jobs.verdicts import FAULT, GAP, LOSS, LOST, NOTE, SEVERITY, AuditTolerance
 from disqued.pipeline.tables import AUDIT, EVENTS, Tables
 from tests.pipeline.plain_audit import audit, invented, missed, rows_of
 from tests.pipeline.planted import PATIENCE_US, Plant, Story, plant, tell
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 COPIES_MAX = 10
 KINDS = {kind for kind, severity in SEVERITY.items() if severity != NOTE}
-LIMITS = Limits(patience_us=PATIENCE_US)
+LIMITS = AuditTolerance(patience_us=PATIENCE_US)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from disqued.pipeline.command import main_group
-from disqued.pipeline.jobs.doctor import ADVICE, Limits, diagnosed, until
+from disqued.pipeline.jobs.doctor import ADVICE, DoctorThresholds, diagnosed, until
 from disqued.pipeline.tables import FINDINGS, LIFECYCLE, Tables
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ def test_each_kind_is_found_where_it_is_and_nowhere_else(tables: Tables) -> None
 
 def test_what_is_worth_telling_may_be_chosen(tables: Tables) -> None:
     jobs = tables.read(LIFECYCLE)
-    patient = Limits(stuck_us=10**11, idle_us=10**11, hot=100, poison=100)
+    patient = DoctorThresholds(stuck_us=10**11, idle_us=10**11, hot=100, poison=100)
     assert [row.kind for row in diagnosed(jobs, until(jobs), patient).collect()] == ["unseen"]
-    strict = diagnosed(jobs, until(jobs), Limits(hot=9, poison=1)).where("kind = 'hot'").collect()
+    strict = diagnosed(jobs, until(jobs), DoctorThresholds(hot=9, poison=1)).where("kind = 'hot'").collect()
     assert [(row.queue, row["count"]) for row in strict] == [("hot", 2)]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from disqued.pipeline.connector.eventlog import ARROW, SCHEMA, EventsGone, EventsStreamReader, Folder
-from disqued.pipeline.connector.options import Use, read_options
+from disqued.pipeline.connector.eventlog import ARROW, SCHEMA, EventLogFolder, EventsGone, EventsStreamReader
+from disqued.pipeline.connector.options import ConnectorUse, read_options
 from disqued.pipeline.connector.source import DisquedDataSource
 from disqued.pipeline.events import SCHEMA as WORDS
 from tests.integration.daemon import Daemon, wait_until
@@ -40,7 +40,7 @@ def file_of(
 
 
 def reader_of(root: Path, **options: str) -> EventsStreamReader:
-    return EventsStreamReader(read_options({"events": str(root), **options}, Use.EVENTS))
+    return EventsStreamReader(read_options({"events": str(root), **options}, ConnectorUse.EVENTS))
 
 
 def numbers(rows: list[dict[str, Any]]) -> list[int]:
@@ -71,7 +71,7 @@ def test_open_files_are_read_up_to_their_last_whole_line_and_go_on_when_they_are
 def test_folders_that_have_not_changed_for_long_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = file_of(tmp_path, 1)
     log.write_text(lines(1, 1))
-    folder = Folder(tmp_path)
+    folder = EventLogFolder(tmp_path)
     read = []
     monkeypatch.setattr(Path, "iterdir", lambda path, iterdir=Path.iterdir: (read.append(path), iterdir(path))[1])
     for _ in range(2):

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from disqued.client.errors import ServerError
 from disqued.pipeline.connector.groups import GroupStreamReader
-from disqued.pipeline.connector.options import Use, read_options
+from disqued.pipeline.connector.options import ConnectorUse, read_options
 from disqued.pipeline.connector.rows import SCHEMA
 from disqued.pipeline.connector.source import DisquedDataSource
 from disqued.pipeline.connector.stream import JobsGone
@@ -30,7 +30,7 @@ def reader_of(daemon: Daemon, queue: str) -> Iterator[Reader]:
 
     def make(**options: str) -> GroupStreamReader:
         given = {"address": f"{HOST}:{daemon.port}", "queues": queue, "group": "g", **options}
-        made.append(GroupStreamReader(read_options(given, Use.GROUP)))
+        made.append(GroupStreamReader(read_options(given, ConnectorUse.GROUP)))
         return made[-1]
 
     yield make

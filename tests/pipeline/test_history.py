@@ -9,7 +9,7 @@ import pytest
 from disqued.pipeline.command import run
 from disqued.pipeline.jobs.lifecycle import DAY_US, day_of
 from disqued.pipeline.jobs.rollup import SPANS
-from disqued.pipeline.tables import EVENTS, LIFECYCLE, ROLLUP, SLO, Table, Tables
+from disqued.pipeline.tables import EVENTS, LIFECYCLE, ROLLUP, SLO, LakeTable, Tables
 from tests.pipeline.histories import Line, became, history, key, write
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Place:
         for verb in VERBS:
             assert self.do(verb) == 0
 
-    def rows(self, table: Table) -> list[tuple[Any, ...]]:
+    def rows(self, table: LakeTable) -> list[tuple[Any, ...]]:
         """All rows of a table but for what says in which batch they came; sketches as what is read off them."""
         rows = self.tables.read(table).drop("batch")
         for span in SPANS if table == ROLLUP else ():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from disqued.pipeline.command import run
-from disqued.reports.reading import Wanted, reading
+from disqued.reports.reading import ReportFilter, reading
 from tests.integration.daemon import ROOT, Daemon, wait_until
 from tests.pages import following
 
@@ -78,5 +78,5 @@ def test_the_page_does_what_it_says(
 def rows_of(reports: Path) -> tuple[list[dict[str, Any]], ...]:
     """What reports tell of queues, but for when it was computed."""
     with reading(reports) as reader:
-        found = [reader.queues(Wanted()), reader.slo(Wanted())]
+        found = [reader.queues(ReportFilter()), reader.slo(ReportFilter())]
     return tuple([{**row, "computed_at": ""} for row in each.rows] for each in found)

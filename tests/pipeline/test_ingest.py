@@ -13,10 +13,10 @@ import pytest
 from disqued.pipeline.command import run
 from disqued.pipeline.compact import Compaction
 from disqued.pipeline.errors import Misused
-from disqued.pipeline.files import Files, locked
+from disqued.pipeline.files import FileSystems, locked
 from disqued.pipeline.history import NOTHING, news
 from disqued.pipeline.jobs.ingest import batch_name
-from disqued.pipeline.run import Place, Run
+from disqued.pipeline.run import PipelineRun, RunLocation
 from disqued.pipeline.tables import EVENTS, Tables
 from tests.pipeline.histories import Line, as_rows, history, write
 
@@ -108,7 +108,7 @@ def test_each_event_is_there_once_and_a_line_that_is_none_is_counted(
     shutil.rmtree(tables / "events")
     assert run(words) == 2
     assert "events is gone" in capsys.readouterr().err
-    run_of_another = Run("lifecycle", spark, Place(str(tables)))
+    run_of_another = PipelineRun("lifecycle", spark, RunLocation(str(tables)))
     run_of_another.tables.note("lifecycle", {**news(run_of_another).note(), "batch": 2})
     shutil.rmtree(tables / "_checkpoints")
     assert run(words) == 0
@@ -173,7 +173,7 @@ def test_batches_that_are_put_together_are_never_seen_twice_wherever_it_is_kille
             shutil.rmtree(root)
             shutil.copytree(kept, root)
             with monkeypatch.context() as patch:
-                kill_at(patch, Files, name, count, done=done)
+                kill_at(patch, FileSystems, name, count, done=done)
                 try:
                     compaction.finish()
                 except Killed:
@@ -276,7 +276,7 @@ def test_tables_that_nobody_has_filled_are_refused_and_nothing_is_made(
 def test_what_a_run_that_is_at_work_writes_is_not_removed(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     staging = Path(tables.root, "events", ".spark-staging-1")
     staging.mkdir()
-    monkeypatch.setattr(Files, "is_local", lambda files, path: False)
+    monkeypatch.setattr(FileSystems, "is_local", lambda files, path: False)
     rows = tables.read(EVENTS).limit(0)
     tables.replace(EVENTS, rows)
     assert staging.exists(), "nobody knows whether it is at work"

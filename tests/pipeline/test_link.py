@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from disqued.client.errors import ServerError, Unreachable
-from disqued.pipeline.connector.nodes import Link, uncollected
+from disqued.pipeline.connector.nodes import NodeLink, uncollected
 
 
 class Wire:
@@ -41,8 +41,8 @@ class Wire:
         self.is_closed = True
 
 
-def link_on(wire: Wire, pipeline: int) -> Link:
-    link = Link.__new__(Link)
+def link_on(wire: Wire, pipeline: int) -> NodeLink:
+    link = NodeLink.__new__(NodeLink)
     vars(link).update(address=("127.0.0.1", 7711), _pipeline=pipeline, _connection=wire)
     return link
 

@@ -13,7 +13,7 @@ import pytest
 
 from disqued.client.errors import Unreachable
 from disqued.moves import ONCE
-from disqued.pipeline.connector.mover import Mover as BatchMover
+from disqued.pipeline.connector.mover import QueueMover as BatchMover
 from tests.integration.daemon import Daemon, free_port, wait_until
 from tests.pipeline.movers import BEFORE_COPY, BEFORE_END, Cli, Http, Outcome, Spark, Standin
 from tests.pipeline.trio import Trio, addresses

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from disqued.core.model.outbox import GONE_EXPIRED, JOB_GONE, UNIT_DONE
 from disqued.pipeline import command
 from disqued.pipeline.commands.consume import Consumption
-from disqued.pipeline.connector.mover import Mover
+from disqued.pipeline.connector.mover import QueueMover
 from disqued.pipeline.files import locked
 from tests import journals
 from tests.integration.daemon import HOST, Daemon
@@ -261,13 +261,13 @@ def test_a_batch_of_dead_letters_that_was_under_way_is_gone_on_with_by_its_check
     for number in range(4):
         # So long that no job comes back by itself.
         daemon.call("ADDJOB", f"{queue}-dead", f"{number:02}", 0, "RETRY", 80_000)
-    finished = Mover.move
+    finished = QueueMover.move
 
-    def move_and_die(self: Mover, jobs: Any) -> int:
+    def move_and_die(self: QueueMover, jobs: Any) -> int:
         finished(self, jobs.limit(2))
         raise KeyError("killed")
 
-    monkeypatch.setattr(Mover, "move", move_and_die)
+    monkeypatch.setattr(QueueMover, "move", move_and_die)
     move(*words, status=2)
     monkeypatch.undo()
     assert len(waiting(daemon, queue)) == 2

@@ -7,7 +7,7 @@ import pytest
 
 from disqued.pipeline.command import run
 from disqued.pipeline.commands.doctor import _told
-from disqued.pipeline.commands.tail import Wanted, lines_of
+from disqued.pipeline.commands.tail import TailFilter, lines_of
 from disqued.pipeline.jobs.doctor import POISON
 from disqued.pipeline.moving import form_of
 
@@ -93,7 +93,7 @@ def test_names_that_would_tell_a_terminal_something_or_end_a_line_are_written_so
 
 
 def test_events_are_chosen_by_patterns_of_queues() -> None:
-    assert Wanted().has({"queue": None})
-    assert Wanted(queues=("m*", "x")).has(EVENT)
-    assert not Wanted(queues=("mai", "*x")).has(EVENT)
-    assert not Wanted(queues=("m*",)).has({"queue": None})
+    assert TailFilter().has({"queue": None})
+    assert TailFilter(queues=("m*", "x")).has(EVENT)
+    assert not TailFilter(queues=("mai", "*x")).has(EVENT)
+    assert not TailFilter(queues=("m*",)).has({"queue": None})

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from disqued.pipeline import progress
 from disqued.pipeline.progress import telling
-from disqued.pipeline.run import Place, running
+from disqued.pipeline.run import RunLocation, running
 from tests.integration.daemon import LIMIT, wait_until
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def test_a_run_tells_unless_it_is_to_be_quiet(
         return "1 of 2"
 
     monkeypatch.setattr(progress, "how_far", told)
-    with running("rollup", Place(tables=str(tmp_path), quiet=True)):
+    with running("rollup", RunLocation(tables=str(tmp_path), quiet=True)):
         assert "progress" not in [thread.name for thread in threading.enumerate()]
     assert said == []
-    with running("rollup", Place(tables=str(tmp_path))) as run:
+    with running("rollup", RunLocation(tables=str(tmp_path))) as run:
         wait_until(lambda: len(said) > 2, "it was told")
     assert re.fullmatch(r"(rollup +\d+\.\d s  1 of 2\n)+", capsys.readouterr().err)
     assert run.silent_s() < LIMIT

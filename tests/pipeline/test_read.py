@@ -11,7 +11,7 @@ import pytest
 
 from disqued.client.errors import AccessDenied, Unreachable
 from disqued.pipeline.connector.nodes import NodeAt
-from disqued.pipeline.connector.options import Use, read_options
+from disqued.pipeline.connector.options import ConnectorUse, read_options
 from disqued.pipeline.connector.read import QueuesReader, Slice, share_out
 from disqued.pipeline.connector.rows import ARROW, SCHEMA
 from disqued.pipeline.connector.source import DisquedDataSource
@@ -22,7 +22,7 @@ Start = Callable[..., Daemon]
 
 
 def reader_of(daemon: Daemon, **options: str) -> QueuesReader:
-    return QueuesReader(read_options({"address": f"{HOST}:{daemon.port}", **options}, Use.READ))
+    return QueuesReader(read_options({"address": f"{HOST}:{daemon.port}", **options}, ConnectorUse.READ))
 
 
 def rows_of(reader: QueuesReader) -> list[dict[str, Any]]:
@@ -137,10 +137,10 @@ def test_a_node_that_is_away_is_named(daemon: Daemon, queue: str) -> None:
     away = free_port()
     options = {"address": f"{HOST}:{away}", "queues": queue}
     with pytest.raises(Unreachable, match=f"option address.*{HOST}:{away} does not answer"):
-        QueuesReader(read_options(options, Use.READ)).partitions()
+        QueuesReader(read_options(options, ConnectorUse.READ)).partitions()
     daemon.call("ADDJOB", queue, "x", 0)
     options["address"] += f",{HOST}:{daemon.port}"
-    assert len(rows_of(QueuesReader(read_options(options, Use.READ)))) == 1, "one that answers is enough"
+    assert len(rows_of(QueuesReader(read_options(options, ConnectorUse.READ)))) == 1, "one that answers is enough"
 
 
 def test_a_node_that_goes_away_while_it_is_read_is_an_error(start: Start, queue: str) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from disqued.core.model.job import KIND_LOG
 from disqued.core.model.outbox import FLUSHED, GONE_DELETED, GONE_EXPIRED, GROUP, JOB_GONE, UNIT_DONE, Record
 from disqued.persistence.interface import StoreDamaged, StoreError
-from disqued.pipeline.connector.options import Use, read_options
+from disqued.pipeline.connector.options import ConnectorUse, read_options
 from disqued.pipeline.connector.source import DisquedDataSource
 from disqued.pipeline.connector.store_rows import ARROWS, SCHEMAS
 from disqued.pipeline.connector.stores import StoresReader
@@ -32,7 +32,7 @@ ALL = "queued,active,expired,unknown"
 
 def rows_of(path: object, **options: str) -> list[dict[str, Any]]:
     """Read a store as Spark does: its parts and the reader go to other processes."""
-    reader = StoresReader(read_options({"path": str(path), **options}, Use.STORE))
+    reader = StoresReader(read_options({"path": str(path), **options}, ConnectorUse.STORE))
     rows = []
     for each in reader.partitions():
         there, part = pickle.loads(pickle.dumps((reader, each)))
@@ -191,7 +191,7 @@ def test_a_journal_may_be_compacted_while_it_is_read(tmp_path: Path) -> None:
     store, _ = journals.opened(tmp_path, reactor=reactor)
     store.append([journals.added(number, b"%04d" % number) for number in range(3_000)])
     store.commit()
-    reader = StoresReader(read_options({"path": str(tmp_path), "states": ALL}, Use.STORE))
+    reader = StoresReader(read_options({"path": str(tmp_path), "states": ALL}, ConnectorUse.STORE))
     [part] = reader.partitions()
     batches = reader.read(part)
     rows = next(batches).to_pylist()
@@ -229,7 +229,7 @@ def test_a_database_is_shared_out_by_its_numbers_and_each_row_is_read_once(tmp_p
         (JOB_GONE, databases.job_id(40), GONE_EXPIRED), (JOB_GONE, databases.job_id(41), GONE_DELETED),
     )  # fmt: skip
     options = {"path": str(tmp_path), "states": ALL}
-    assert len(StoresReader(read_options({**options, "minPartitions": "5"}, Use.STORE)).partitions()) == 5
+    assert len(StoresReader(read_options({**options, "minPartitions": "5"}, ConnectorUse.STORE)).partitions()) == 5
     there = [b"%03d" % number for number in range(42, 100)]
     assert bodies(**options, minPartitions="5") == bodies(**options) == there
     assert len(rows_of(tmp_path, records="done", minPartitions="7")) == 40

@@ -12,9 +12,9 @@ from disqued.client.errors import Unreachable
 from disqued.pipeline.connector import nodes as connector_nodes
 from disqued.pipeline.connector import stream as connector_stream
 from disqued.pipeline.connector.nodes import NodeAt
-from disqued.pipeline.connector.options import Use, read_options
+from disqued.pipeline.connector.options import ConnectorUse, read_options
 from disqued.pipeline.connector.source import DisquedDataSource
-from disqued.pipeline.connector.stream import JobsGone, Lease, QueuesStreamReader
+from disqued.pipeline.connector.stream import BatchLease, JobsGone, QueuesStreamReader
 from tests.integration.daemon import HOST, Daemon, wait_until
 from tests.limits import LIMIT
 from tests.pipeline.readers import next_of, rows_of
@@ -32,7 +32,7 @@ def readers() -> Iterator[list[QueuesStreamReader]]:
 
 def reader_of(daemon: Daemon, readers: list[QueuesStreamReader], queue: str, **options: str) -> QueuesStreamReader:
     given = {"address": f"{HOST}:{daemon.port}", "queues": queue, **options}
-    readers.append(QueuesStreamReader(read_options(given, Use.STREAM)))
+    readers.append(QueuesStreamReader(read_options(given, ConnectorUse.STREAM)))
     return readers[-1]
 
 
@@ -294,7 +294,10 @@ def nodes_that_tell(monkeypatch: pytest.MonkeyPatch, *links: Told) -> list[NodeA
 
 
 def test_a_job_that_two_nodes_hand_out_is_one_row_and_leased_on_both() -> None:
-    reader, lease = QueuesStreamReader(read_options({"address": HOST, "queues": "q"}, Use.STREAM)), Lease()
+    reader, lease = (
+        QueuesStreamReader(read_options({"address": HOST, "queues": "q"}, ConnectorUse.STREAM)),
+        BatchLease(),
+    )
     first, second = NodeAt("1" * 40, (HOST, 1)), NodeAt("2" * 40, (HOST, 2))
     reader._take(first, reader._look_at(cast(Any, Told(a="active", b="active")), given("a", "b")), lease)
     reader._take(second, reader._look_at(cast(Any, Told(b="active", c="active")), given("b", "c")), lease)
@@ -303,7 +306,10 @@ def test_a_job_that_two_nodes_hand_out_is_one_row_and_leased_on_both() -> None:
 
 
 def test_a_job_that_was_done_is_in_no_second_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, lease = QueuesStreamReader(read_options({"address": HOST, "queues": "q"}, Use.STREAM)), Lease()
+    reader, lease = (
+        QueuesStreamReader(read_options({"address": HOST, "queues": "q"}, ConnectorUse.STREAM)),
+        BatchLease(),
+    )
     # Of `a` this driver knows, of `b` the other node, of `c` the same one, and `d` is gone; `e` is to be done.
     here, there = Told(a="active", b="active", c="acked", e="active"), Told(b="acked", e="active")
     nodes = nodes_that_tell(monkeypatch, here, there)
@@ -317,7 +323,7 @@ def test_a_job_that_was_done_is_in_no_second_batch(monkeypatch: pytest.MonkeyPat
 
 def test_the_last_jobs_that_are_done_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connector_stream, "DONE_KEPT", 3)
-    reader = QueuesStreamReader(read_options({"address": HOST, "queues": "q"}, Use.STREAM))
+    reader = QueuesStreamReader(read_options({"address": HOST, "queues": "q"}, ConnectorUse.STREAM))
     reader._note_done([b"1", b"2"])
     reader._note_done([b"3", b"4"])
     assert list(reader._done) == [b"2", b"3", b"4"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from disqued.pipeline.jobs import verdicts as kinds
-from disqued.pipeline.jobs.verdicts import FAULT, LOSS, SEVERITY, Finding, Limits
+from disqued.pipeline.jobs.verdicts import FAULT, LOSS, SEVERITY, AuditTolerance, Finding
 from tests.integration.daemon import ROOT
 from tests.pipeline.plain_audit import audit, invented, missed, rows_of
 from tests.pipeline.planted import PATIENCE_US, plant, tell
@@ -21,7 +21,7 @@ TTL_S = 60
 JOB = f"DI{'a' * 8}{'0' * 32}0001SQ"
 #: A line after which the time of the job is over for long.
 LATER_S = 300.0
-LIMITS = Limits(patience_us=PATIENCE_US)
+LIMITS = AuditTolerance(patience_us=PATIENCE_US)
 
 
 def log(node: str, *said: tuple[Any, ...], boot: int = 1, start_s: float = 0.0, stops: bool = True) -> list[Row]:

@@ -10,8 +10,8 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
 from disqued.client.errors import QueuePaused, Unreachable
 from disqued.pipeline.connector import commits
-from disqued.pipeline.connector.nodes import Link, NodeAt
-from disqued.pipeline.connector.options import Use, read_options
+from disqued.pipeline.connector.nodes import NodeAt, NodeLink
+from disqued.pipeline.connector.options import ConnectorUse, read_options
 from disqued.pipeline.connector.source import DisquedDataSource
 from disqued.pipeline.connector.write import Prepared, QueuesStreamWriter, QueuesWriter, Sink, batch_name
 from tests.integration.daemon import HOST, Daemon, wait_until
@@ -29,7 +29,7 @@ def quick_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
 def writer_of(daemon: Daemon, schema: StructType = BODIES, **options: str) -> QueuesWriter:
     """Make a writer and send it to another process, as Spark does."""
     given = {"address": f"{HOST}:{daemon.port}", **options}
-    return pickle.loads(pickle.dumps(QueuesWriter(Sink(schema, read_options(given, Use.WRITE)))))
+    return pickle.loads(pickle.dumps(QueuesWriter(Sink(schema, read_options(given, ConnectorUse.WRITE)))))
 
 
 def batch(**columns: list[Any]) -> pa.RecordBatch:
@@ -227,7 +227,7 @@ def test_a_commit_that_was_broken_off_is_done_to_its_end(daemon: Daemon, queue: 
 def broken_after(count: int) -> commits.Enqueue:
     real, left = commits._enqueue, iter(range(count))
 
-    def enqueue(link: Link, ids: Sequence[bytes]) -> int:
+    def enqueue(link: NodeLink, ids: Sequence[bytes]) -> int:
         if next(left, None) is None:
             raise KeyboardInterrupt
         return real(link, ids)

@@ -12,7 +12,7 @@ from disqued.wire.frames import (
     FrameReader,
     LinkAcceptor,
     LinkOpener,
-    Refused,
+    LinkRefused,
     decode_greeting,
     encode_greeting,
 )
@@ -58,7 +58,7 @@ def test_a_link_opens_and_carries_its_messages_however_the_stream_is_split(
 def test_bytes_of_any_kind_open_no_link_and_raise_nothing_else(parts: list[bytes], sound_start: bool) -> None:
     own = Greeting(b"a1" * 20, "", 1, 2, 0, False)
     for side in (LinkOpener(b"s", own, b"1" * 32), LinkAcceptor(b"s", own, b"2" * 32)):
-        with suppress(Refused):
+        with suppress(LinkRefused):
             if sound_start:
                 side.feed(LinkOpener(b"s", own, b"3" * 32).start())
             for part in parts:
@@ -84,7 +84,7 @@ def test_a_greeting_reads_as_it_was_written(greeting: Greeting) -> None:
 def test_a_greeting_of_any_bytes_is_refused_or_reads_as_written(text: bytes) -> None:
     try:
         greeting = decode_greeting(text)
-    except Refused:
+    except LinkRefused:
         return
     assert encode_greeting(greeting) == text
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disqued.core.model import messages as m
-from disqued.core.model.groups import Event, raise_floor, scope_of
+from disqued.core.model.groups import Entry, raise_floor, scope_of
 from disqued.core.model.job import KIND_LOG, RETRY_NEVER_MS, JobOptions
-from disqued.core.model.messages import Fact, Lease, Message
+from disqued.core.model.messages import EntryLease, EntryStatus, Message
 from disqued.wire.messages import decode, encode
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import check_log
@@ -32,17 +32,17 @@ Said = Sequence[tuple[bytes, Message]]
 def copy_of(number: int) -> Message:
     options = JobOptions(ttl_ms=DAY_MS, retry_ms=RETRY_NEVER_MS, delay_ms=0, replicate=2, kind=KIND_LOG)
     options.stamp(0)
-    event = Event(IDS[number], b"q", b"body", STAMPS[number], options)
+    event = Entry(IDS[number], b"q", b"body", STAMPS[number], options)
     event.holders = frozenset(NODES)
     return (m.REPLJOB, event, True)
 
 
 ids = st.sampled_from(IDS)
 scopes = st.builds(scope_of, st.sampled_from([b"g", b"h"]), st.integers(0, 2))
-leases = st.builds(Lease, scopes, st.sampled_from([0, 1_000, 50_000]), st.just(0), st.integers(1, 3))
+leases = st.builds(EntryLease, scopes, st.sampled_from([0, 1_000, 50_000]), st.just(0), st.integers(1, 3))
 floors = st.dictionaries(st.sampled_from([b"b" * 8, b"c" * 8]), st.sampled_from([0, *STAMPS]), max_size=2)
 facts = st.builds(
-    Fact, ids, st.lists(scopes, max_size=2, unique=True).map(tuple), st.lists(leases, max_size=2).map(tuple)
+    EntryStatus, ids, st.lists(scopes, max_size=2, unique=True).map(tuple), st.lists(leases, max_size=2).map(tuple)
 )
 messages = st.one_of(
     st.builds(lambda job_id, scope: (m.SETACK, job_id, scope, False, frozenset(NODES)), ids, scopes),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from disqued.core.cluster.membership import MEETINGS_MAX
 from disqued.core.model import messages as m
 from disqued.core.model.ids import is_node_id
-from disqued.core.model.messages import Greeting, Rumour
+from disqued.core.model.messages import Gossip, Greeting
 from disqued.core.model.peers import PEERS_MAX
 from disqued.core.node import Node
 from disqued.testing.clock import Clock
@@ -22,7 +22,7 @@ OWN_ID = b"%040x" % 1
 ids = st.sampled_from([b"%040x" % number for number in range(1, 7)])
 hosts = st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.3", "2001:db8::1", "::ffff:10.0.0.2"])
 ports = st.sampled_from([7711, 17711, 1, 65_535])
-rumours = st.lists(st.builds(Rumour, ids, hosts, ports, ports, st.integers(0, 7)), max_size=4).map(tuple)
+rumours = st.lists(st.builds(Gossip, ids, hosts, ports, ports, st.integers(0, 7)), max_size=4).map(tuple)
 greetings = st.builds(
     Greeting, ids | st.just(b"nobody"), hosts | st.sampled_from(["", "nonsense"]), ports, ports | st.just(0),
     st.integers(0, 1), st.booleans(),

@@ -10,7 +10,7 @@ from disqued.core.model import messages as m
 from disqued.core.model.groups import new_job
 from disqued.core.model.ids import is_job_id, is_node_id
 from disqued.core.model.job import ACTIVE, FLAG_QUEUED_BEFORE, KIND_LOG, KIND_WORK, STAMP_MAX, Job, JobOptions, NamedJob
-from disqued.core.model.messages import Held, Life, Message, Rumour, Vitals
+from disqued.core.model.messages import Gossip, Held, Message, Vitals, WorkerStatus
 from disqued.core.recovery import StoredJob
 from disqued.wire.fields import BadMessage
 from disqued.wire.jobdump import SPAN_MAX_MS
@@ -27,7 +27,7 @@ names = st.binary(max_size=60)
 spans = st.integers(0, SPAN_MAX_MS)
 ports = st.integers(1, 65_535)
 addresses = st.one_of(st.integers(0, 2**32 - 1).map(IPv4Address), st.integers(0, 2**128 - 1).map(IPv6Address))
-rumours = st.builds(Rumour, node_ids, addresses.map(str), st.integers(0, 65_535), ports, st.integers(0, 7))
+rumours = st.builds(Gossip, node_ids, addresses.map(str), st.integers(0, 65_535), ports, st.integers(0, 7))
 
 
 counts = st.integers(0, 2**64 - 1)
@@ -36,15 +36,15 @@ vitals = st.builds(Vitals, versions.map(str.encode), counts, counts, counts, cou
 
 
 worker_ids = st.binary(min_size=1, max_size=40)
-lives = st.builds(Life, worker_ids, counts, spans, st.booleans())
+lives = st.builds(WorkerStatus, worker_ids, counts, spans, st.booleans())
 held = st.lists(st.builds(Held, job_ids, names, st.integers(0, 2**32 - 1), spans), max_size=4).map(tuple)
 
 
 numbers = st.integers(0, 2**32 - 1)
 ids = st.lists(job_ids, max_size=4).map(tuple)
-log_leases = st.builds(m.Lease, names, spans, spans, numbers)
+log_leases = st.builds(m.EntryLease, names, spans, spans, numbers)
 facts = st.builds(
-    m.Fact, job_ids, st.lists(names, max_size=3).map(tuple), st.lists(log_leases, max_size=3).map(tuple)
+    m.EntryStatus, job_ids, st.lists(names, max_size=3).map(tuple), st.lists(log_leases, max_size=3).map(tuple)
 )  # fmt: skip
 origins = st.binary(min_size=4, max_size=4).map(lambda raw: raw.hex().encode())
 floors = st.dictionaries(origins, st.integers(0, STAMP_MAX), max_size=4)

@@ -9,7 +9,7 @@ from twisted.logger import capturedLogs
 from disqued.core.model.outbox import GONE_DELETED, GONE_EVICTED, JOB_GONE, UNIT_DONE
 from disqued.persistence.interface import StoreDamaged, StoreFailed
 from disqued.persistence.sqlite import ranges
-from disqued.persistence.sqlite.ranges import Fact, numbers_of, read_facts, read_jobs
+from disqued.persistence.sqlite.ranges import EndedJob, numbers_of, read_facts, read_jobs
 from tests.databases import NAME, Store, added, change, job_id, opened
 
 CTIME = 1_700_000_000_000_000_000  #: of job 0 of `tests.databases`
@@ -45,13 +45,13 @@ def test_what_is_over_is_read_with_what_is_known_of_it(tmp_path: Path, monkeypat
     wall = filled(tmp_path)
     path = tmp_path / NAME
     done = [
-        Fact(job_id(1), b"", b"queue", CTIME + 1, wall),
-        Fact(job_id(2), b"0:group", b"queue", CTIME + 2, wall),
-        Fact(job_id(99), b"", None, None, wall),
+        EndedJob(job_id(1), b"", b"queue", CTIME + 1, wall),
+        EndedJob(job_id(2), b"0:group", b"queue", CTIME + 2, wall),
+        EndedJob(job_id(99), b"", None, None, wall),
     ]
     gone = [
-        Fact(job_id(3), GONE_DELETED, b"queue", CTIME + 3, wall),
-        Fact(job_id(98), GONE_EVICTED, None, None, wall),
+        EndedJob(job_id(3), GONE_DELETED, b"queue", CTIME + 3, wall),
+        EndedJob(job_id(98), GONE_EVICTED, None, None, wall),
     ]
     for rows in (ranges.ROWS, 1, 2):
         monkeypatch.setattr(ranges, "ROWS", rows)

@@ -18,7 +18,7 @@ from disqued.core import recovery
 from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.membership import Membership
-from disqued.core.cluster.transfer import Moves
+from disqued.core.cluster.transfer import Transfer
 from disqued.core.lists import Lists
 from disqued.core.model.aliases import Aliases
 from disqued.core.model.groups import Group
@@ -28,13 +28,13 @@ from disqued.core.model.state import State
 from disqued.core.model.watermark import Watermark
 from disqued.core.node import Node
 from disqued.core.recovery import Recovery
-from disqued.core.streams.acksets import Facts
-from disqued.core.streams.entries import Logs
-from disqued.core.streams.given import Given
-from disqued.core.streams.owners import Arbiters
+from disqued.core.streams.acksets import AckSets
+from disqued.core.streams.entries import Streams
+from disqued.core.streams.given import GivenEntries
+from disqued.core.streams.owners import EntryOwners
 from disqued.core.streams.readers import Readers
-from disqued.core.streams.reconciliation import Settling
-from disqued.core.streams.starts import Beginnings
+from disqued.core.streams.reconciliation import Reconciliation
+from disqued.core.streams.starts import GroupStarts
 from disqued.core.turn import Turn
 from disqued.core.work.acks import Acks
 from disqued.core.work.copies import Copies
@@ -469,12 +469,12 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an at-most-once job stays with its giver, too", CALM,
-        Moves, "_leave_to", "self.part_with(job)", "self._queueing.enqueue_new(job, state.queue(job.queue))",
+        Transfer, "_leave_to", "self.part_with(job)", "self._queueing.enqueue_new(job, state.queue(job.queue))",
     ),
     _besides(
         _mutant(
             "who takes a job over does not know who had it", CALM,
-            Moves, "take_over", "(stored.holders or frozenset()) | {sender, state.node_id}", "{state.node_id}",
+            Transfer, "take_over", "(stored.holders or frozenset()) | {sender, state.node_id}", "{state.node_id}",
         ),
         _SILENT,
     ),
@@ -714,7 +714,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # Logs.
     _mutant(
         "that a group is done is not written down", LOGS_CRASH,
-        Logs, "_note_done", "if self._state.journaling:", "if False:",
+        Streams, "_note_done", "if self._state.journaling:", "if False:",
     ),
     _mutant(
         "a compaction leaves out who is done", LOGS_CRASH,
@@ -722,37 +722,37 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what comes back from the journal is done by nobody", LOGS_CRASH,
-        Recovery, "_finish", "if isinstance(event, Event) and name is not None:", "if False:",
+        Recovery, "_finish", "if isinstance(event, Entry) and name is not None:", "if False:",
     ),
     _besides(
         _mutant(
             "a flush is forgotten in a crash", LOGS_CRASH,
-            State, "forget", "if self.journaling:", "if self.journaling and not isinstance(job, Event):",
+            State, "forget", "if self.journaling:", "if self.journaling and not isinstance(job, Entry):",
         ),
-        Edit(Beginnings, "_note_horizon", (("if state.journaling:", "if False:"),)),
+        Edit(GroupStarts, "_note_horizon", (("if state.journaling:", "if False:"),)),
     ),
     _mutant(
         "a deadline passes and nothing happens", LOGS,
-        Logs, "due", "self._return(unit)", "pass",
+        Streams, "due", "self._return(unit)", "pass",
     ),
     _mutant(
         "half of a deadline is given", LOGS,
-        Logs, "lease", "unit.requeue_at = state.now + lease_ms", "unit.requeue_at = state.now + lease_ms // 2",
+        Streams, "lease", "unit.requeue_at = state.now + lease_ms", "unit.requeue_at = state.now + lease_ms // 2",
     ),
     _mutant(
         "a late acknowledgement is accepted although nobody has the event", LOGS,
-        Logs, "is_held", "unit.state == ACTIVE and now <= unit.requeue_at and", "",
+        Streams, "is_held", "unit.state == ACTIVE and now <= unit.requeue_at and", "",
     ),
     _mutant(
         "a refused acknowledgement leaves a trace", LOGS,
-        Logs, "acknowledge", "if unit is None or not self.is_held(unit):",
+        Streams, "acknowledge", "if unit is None or not self.is_held(unit):",
         "if unit is not None and not self.is_held(unit):\n"
         "        self.finish(unit.group, unit.event)\n"
         "    if unit is None or unit.event.log is None or unit.group.is_done(unit.event):",
     ),
     _mutant(
         "what comes back is never given again", LOGS,
-        Group, "_first_of", "if event.expires_at > now", "if isinstance(unit, Event) and event.expires_at > now",
+        Group, "_first_of", "if event.expires_at > now", "if isinstance(unit, Entry) and event.expires_at > now",
     ),
     _mutant(
         "events whose place a group has passed are skipped", LOGS,
@@ -760,11 +760,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "nobody is woken by what comes back", LOGS,
-        Logs, "_back", "self._make_ready(queue, unit.group.log)", "pass",
+        Streams, "_back", "self._make_ready(queue, unit.group.log)", "pass",
     ),
     _mutant(
         "nobody is woken by what is added", LOGS,
-        Logs, "publish", "self._make_ready(queue, log)", "pass",
+        Streams, "publish", "self._make_ready(queue, log)", "pass",
     ),
     _mutant(
         "an event is given to two consumers of a group", LOGS,
@@ -772,16 +772,16 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what is given with EX 0 can be had again", LOGS,
-        Logs, "_deliver", "self.finish(group, event)", "self.lease(unit, 30_000)",
+        Streams, "_deliver", "self.finish(group, event)", "self.lease(unit, 30_000)",
     ),
     _mutant(
         "what is given with EX 0 is not written down", LOGS_CRASH,
-        Logs, "_finish", "self._note_done(event, group.scope)",
+        Streams, "_finish", "self._note_done(event, group.scope)",
         "if unit is None or unit.lease_ms:\n        self._note_done(event, group.scope)",
     ),
     _mutant(
         "what is given back stays with its consumer", LOGS,
-        Logs, "give_back", "self._back(unit, self._state.numbers.next_front(self._state.wall))", "pass",
+        Streams, "give_back", "self._back(unit, self._state.numbers.next_front(self._state.wall))", "pass",
     ),
     _mutant(
         "events that are done are counted as available", LOGS,
@@ -789,7 +789,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an event that is done for one group is gone for all", LOGS,
-        Logs, "acknowledge", "self.finish(unit.group, unit.event)",
+        Streams, "acknowledge", "self.finish(unit.group, unit.event)",
         "self.finish(unit.group, unit.event)\n    state.forget(unit.event, GONE_DELETED)",
     ),
     _mutant(
@@ -800,29 +800,29 @@ MUTANTS: tuple[Mutant, ...] = (
     # Logs in a cluster.
     _mutant(
         "the other holders do not hear that a group is done", LOGS_CLUSTER,
-        Logs, "finish", "state.tell(event, (SETACK, event.id, group.scope, False, event.holders))", "pass",
+        Streams, "finish", "state.tell(event, (SETACK, event.id, group.scope, False, event.holders))", "pass",
     ),
     _mutant(
         "every holder hands out what it holds", LOGS_CLUSTER,
-        Arbiters, "is_elsewhere", "return event.holders is not None and self.of(event) != self._state.node_id",
+        EntryOwners, "is_elsewhere", "return event.holders is not None and self.of(event) != self._state.node_id",
         "return False",
     ),
     _mutant(
         "other nodes take no note of where a group begins", LOGS_CLUSTER,
-        Beginnings, "_hear_of_group", "self.merge_group(log, group, epoch, floor)", "pass",
+        GroupStarts, "_hear_of_group", "self.merge_group(log, group, epoch, floor)", "pass",
     ),
     _mutant(
         "a group that begins now begins behind what its node knows, and nothing else", LOGS_CLUSTER,
-        Beginnings, "start", "asks=now", "asks=False",
+        GroupStarts, "start", "asks=now", "asks=False",
     ),
     _mutant(
         "what another node refuses is done all the same", LOGS_CLUSTER,
-        Settling, "_refuse", "is_done = job_id in this.doubted and self._adopt(this, job_id)",
+        Reconciliation, "_refuse", "is_done = job_id in this.doubted and self._adopt(this, job_id)",
         "is_done = not self._adopt(this, job_id) and False",
     ),
     _mutant(
         "what a dead worker had of another node is not given back there", LOGS_CLUSTER,
-        Given, "returned",
+        GivenEntries, "returned",
         "return self._state.send(unit.granter, (SETTLE, unit.queue, _group_of(unit), 0, RETURN, (unit.id,)))",
         "return True",
     ),
@@ -832,15 +832,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a holder is not told what it missed when its link opens", LOGS_APART,
-        Facts, "_collect", "this.events += [event for event in events if concerns(event, node_id)]", "pass",
+        AckSets, "_collect", "this.events += [event for event in events if concerns(event, node_id)]", "pass",
     ),
     _mutant(
         "a node that was away does not hear where groups begin", LOGS_APART,
-        Beginnings, "tell", "if group in log.begun:", "if False:",
+        GroupStarts, "tell", "if group in log.begun:", "if False:",
     ),
     _mutant(
         "a node that was away does not hear of a flush", LOGS_APART,
-        Beginnings, "tell", "if log.horizon:", "if False:",
+        GroupStarts, "tell", "if log.horizon:", "if False:",
     ),
     _mutant(
         "with STRICT events come from any node that holds them", LOGS_APART,
@@ -850,6 +850,6 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what was acknowledged while nobody could be asked is told to nobody", LOGS_APART,
-        Settling, "link_opened", "for job_id, scope in self.orphans:", "for job_id, scope in ():",
+        Reconciliation, "link_opened", "for job_id, scope in self.orphans:", "for job_id, scope in ():",
     ),
 )  # fmt: skip

@@ -4,7 +4,7 @@ import pytest
 
 from disqued.core.model.job import RETRY_NEVER_MS
 from disqued.testing.checker import CHANCE_MS, GRACE_MS, LATE_MS, Request, body_of
-from disqued.testing.logbeginnings import AT, FIRST, FORGET, NOW, Beginning
+from disqued.testing.logbeginnings import AT, FIRST, FORGET, NOW, GroupStart
 from disqued.testing.logchecker import LogChecker
 from disqued.testing.logfacts import Ack, Hold, LogRules
 
@@ -55,7 +55,7 @@ class History:
 
     def begin_anew(self, kind: bytes = FIRST, at: int = 0, *, answered: bool = True) -> None:
         """Let the group begin anew; `at`: the number of an event."""
-        beginning = Beginning(b"q", b"g", kind, self.pass_by(), self.checker.requests[at] if at else None)
+        beginning = GroupStart(b"q", b"g", kind, self.pass_by(), self.checker.requests[at] if at else None)
         self.checker.begins(beginning)
         if answered:
             self.checker.began(beginning, self.now)
@@ -417,7 +417,7 @@ def test_what_is_added_after_a_group_began_anew_is_given_to_it() -> None:
 def test_what_is_added_while_a_group_begins_anew_may_be_given_to_it_or_not() -> None:
     for given in (False, True):
         history = History(EXACT)
-        beginning = history.checker.begins(Beginning(b"q", b"g", NOW, history.pass_by()))
+        beginning = history.checker.begins(GroupStart(b"q", b"g", NOW, history.pass_by()))
         number = history.add()
         history.checker.began(beginning, history.pass_by())
         history.give_the_others(number)
@@ -461,7 +461,7 @@ def test_a_beginning_that_is_refused_changes_nothing() -> None:
     history.give_the_others(number)
     history.give(number)
     history.ack()
-    history.checker.begins_not(history.checker.begins(Beginning(b"q", b"g", FORGET, history.pass_by())))
+    history.checker.begins_not(history.checker.begins(GroupStart(b"q", b"g", FORGET, history.pass_by())))
     assert not history.wrong
     history.give(number, after_ms=1_000)
     assert history.wrong == "exactly once"

@@ -15,7 +15,7 @@ from disqued.testing.campaign import Outcome, Story
 from disqued.testing.clients import Operator
 from disqued.testing.clock import NodeClock
 from disqued.testing.disk import SimDisk
-from disqued.testing.events import Events
+from disqued.testing.events import EventQueue
 from disqued.testing.journal import ALWAYS, NO, NONE, SimJournal
 from disqued.testing.profiles import named
 from disqued.testing.server import STAGES, SimServer
@@ -27,7 +27,7 @@ from tests.torture import simulated
 
 
 def test_events_happen_in_the_order_of_their_time_and_then_of_their_planning() -> None:
-    events, happened = Events(), []
+    events, happened = EventQueue(), []
     for at, name in ((5, "c"), (1, "a"), (5, "d"), (2, "b"), (99, "late")):
         events.at(at, lambda name: happened.append((events.now, name)), name)
     events.run(50)
@@ -38,7 +38,7 @@ def test_events_happen_in_the_order_of_their_time_and_then_of_their_planning() -
 
 
 def test_what_is_planned_for_the_past_happens_now() -> None:
-    events, happened = Events(), []
+    events, happened = EventQueue(), []
     events.run(10)
     events.at(3, happened.append, "x")
     events.run(10)
@@ -47,7 +47,7 @@ def test_what_is_planned_for_the_past_happens_now() -> None:
 
 def test_a_trace_tells_what_happened_and_when() -> None:
     def trace(*facts: tuple[int, bytes]) -> str:
-        events = Events()
+        events = EventQueue()
         for at, fact in facts:
             events.at(at, events.note, fact)
         events.run(10)
@@ -58,7 +58,7 @@ def test_a_trace_tells_what_happened_and_when() -> None:
 
 
 def test_clocks_of_nodes_go_at_one_rate_and_agree_in_nothing_else() -> None:
-    events = Events()
+    events = EventQueue()
     one, other = NodeClock(events, 7), NodeClock(events, 1_000)
     other.drift_ms = -3_600_000
     before = one.now(), other.now(), one.wall(), other.wall()
@@ -101,14 +101,14 @@ def test_a_disk_that_is_full_or_does_not_sync_says_so_and_keeps_what_it_has() ->
 
 def journal(disk: SimDisk, policy: str = ALWAYS) -> SimJournal:
     """A journal that has been loaded."""
-    made = SimJournal(disk, policy, NodeClock(Events(), 5), restores_queues=False)
+    made = SimJournal(disk, policy, NodeClock(EventQueue(), 5), restores_queues=False)
     list(made.load())
     return made
 
 
 def stored(disk: SimDisk) -> list[bytes]:
     """The ids that the records of a disk name."""
-    made = SimJournal(disk, ALWAYS, NodeClock(Events(), 5), restores_queues=False)
+    made = SimJournal(disk, ALWAYS, NodeClock(EventQueue(), 5), restores_queues=False)
     return [record[1].id if record[0] == JOB_ADDED else record[1] for record in made.load()]
 
 

@@ -24,7 +24,7 @@ import attrs
 
 from disqued.pipeline.audited import audited
 from disqued.pipeline.events import SCHEMA
-from disqued.pipeline.jobs.verdicts import Limits
+from disqued.pipeline.jobs.verdicts import AuditTolerance
 from disqued.pipeline.session import spark_session
 from disqued.testing.arguments import ExactParser
 from tests.pipeline.planted import PATIENCE_US, Plant, Story, plant, tell
@@ -132,7 +132,7 @@ def _run(campaign: Campaign, options: argparse.Namespace) -> int:
     with spark_session("audits", "local[2]", {"spark.driver.memory": options.memory}) as spark:
         began, used = time.monotonic(), time.process_time()
         lines = spark.read.schema(SCHEMA).json(str(campaign.folder))
-        result = audited(lines.fillna(DAY, ["date"]), Limits(patience_us=PATIENCE_US), say)
+        result = audited(lines.fillna(DAY, ["date"]), AuditTolerance(patience_us=PATIENCE_US), say)
         seconds = time.monotonic() - began
         rows = result.findings.where("severity <> 'note'").collect()
         jvm: Any = spark.sparkContext._jvm

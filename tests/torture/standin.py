@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StringType, StructType
 
 from disqued.pipeline.connector import write
-from disqued.pipeline.connector.options import Use, read_options
+from disqued.pipeline.connector.options import ConnectorUse, read_options
 from disqued.pipeline.connector.stream import QueuesStreamReader
 from tests.torture.words import read_words
 
@@ -102,7 +102,7 @@ def in_process(work: Callable[..., Any], *things: Any) -> Any:
 def take(address: str, place: Path) -> None:
     """Take jobs into a table."""
     reader = QueuesStreamReader(
-        read_options({"address": address, "queues": "source", "minPartitions": "4"}, Use.STREAM)
+        read_options({"address": address, "queues": "source", "minPartitions": "4"}, ConnectorUse.STREAM)
     )
     offsets, commits = Log(place / "state" / "offsets"), Log(place / "state" / "commits")
     start = reader.initialOffset() if commits.last() < 0 else offsets.read(commits.last())
@@ -135,7 +135,7 @@ def read_part(reader: QueuesStreamReader, part: Any, out: Path) -> str:
 
 def add(address: str, place: Path) -> None:
     """Make jobs of lines."""
-    options = read_options({"address": address, "queue": "sink", "replicate": "2", "retry": "20"}, Use.WRITE)
+    options = read_options({"address": address, "queue": "sink", "replicate": "2", "retry": "20"}, ConnectorUse.WRITE)
     offsets, commits = Log(place / "state" / "offsets"), Log(place / "state" / "commits")
     while True:
         number = commits.last() + 1

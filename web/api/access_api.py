@@ -4,7 +4,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from disqued.web.audit import RECENT
-from disqued.web.http.exchange import HTML, JSON, LOGIN, Asked, Param, Reply, Role, object_of
+from disqued.web.http.exchange import HTML, JSON, LOGIN, QueryParameter, Reply, Request, Role, object_of
 from disqued.web.http.origins import FORM
 from disqued.web.http.problems import Problem
 from disqued.web.routes import route
@@ -35,7 +35,7 @@ _ENTRY: Final = {
     "POST", LOGIN, role=Role.NOBODY, summary="Open a session of a browser with a token", body=_LOGIN_BODY,
     reply={"type": "object"}, writes=True, takes_form=True, tag="access", listed=False,
 )  # fmt: skip
-async def login(site: Site, asked: Asked) -> Reply:
+async def login(site: Site, asked: Request) -> Reply:
     """Sets the cookie of the session.
 
     A form is answered with a redirect to `next`, or back to the form: with `failed=token`, or with `failed=wait` after
@@ -63,7 +63,7 @@ async def login(site: Site, asked: Asked) -> Reply:
     "POST", "/logout", role=Role.NOBODY, summary="Close the session of a browser", reply={"type": "object"},
     writes=True, takes_form=True, tag="access", listed=False,
 )  # fmt: skip
-async def logout(site: Site, asked: Asked) -> Reply:
+async def logout(site: Site, asked: Request) -> Reply:
     """Takes the cookie away."""
     cookie = {"Set-Cookie": site.access.logout(asked.request)}
     if not _is_form(asked):
@@ -74,7 +74,7 @@ async def logout(site: Site, asked: Asked) -> Reply:
 @route(
     "GET", "/api/audit", role=Role.ADMIN, summary="The log of actions, newest first",
     query=(
-        Param(
+        QueryParameter(
             "count", f"How many entries at most; the last {RECENT} are kept.",
             {"type": "integer", "minimum": 1, "maximum": RECENT, "default": 100},
         ),
@@ -90,7 +90,7 @@ async def logout(site: Site, asked: Asked) -> Reply:
     },
     tag="access", example="-H 'Accept: application/json'",
 )  # fmt: skip
-async def audit(site: Site, asked: Asked) -> dict[str, Any]:
+async def audit(site: Site, asked: Request) -> dict[str, Any]:
     """Who changed what through HTTP, or was not allowed to; bodies of jobs, tokens and passwords are never in it."""
     count = asked.query.get("count", 100)
     newest = list(site.audit.recent)[-count:][::-1]
@@ -104,5 +104,5 @@ def local_path(text: Any) -> str:
     return text if text.isascii() and text.isprintable() and "\\" not in text else "/"
 
 
-def _is_form(asked: Asked) -> bool:
+def _is_form(asked: Request) -> bool:
     return asked.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM

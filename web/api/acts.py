@@ -6,7 +6,7 @@ A body is a JSON object with the names of the command's fields; `fields` turns i
 from typing import Any, Final
 
 from disqued.web.api.fields import COMMANDS, error_words, read_object, schema, words
-from disqued.web.http.exchange import Asked, Role, object_of
+from disqued.web.http.exchange import Request, Role, object_of
 from disqued.web.http.problems import Problem
 from disqued.web.routes import route
 from disqued.web.site import Site
@@ -22,7 +22,7 @@ OK: Final = object_of(ok={"const": True})
     reply=object_of(id={"type": "string"}), tag="jobs", writes=True, errors=error_words(COMMANDS["ADDJOB"]),
     commands=("ADDJOB",), is_large=True, example={"queue": "mail", "body": "to: ann", "timeout": 0, "delay": 5},
 )  # fmt: skip
-async def add(site: Site, asked: Asked) -> dict[str, Any]:
+async def add(site: Site, asked: Request) -> dict[str, Any]:
     """ADDJOB: the answer comes when enough nodes hold the job.
 
     With a `key` the same request may be sent again, here or to another node, until it is answered: one job is added.
@@ -34,7 +34,7 @@ def _on_jobs(path: str, name: str, summary: str, doc: str) -> None:
     """Declare a route for a command that takes job ids and answers to how many it applied."""
     entry = COMMANDS[name]
 
-    async def act(site: Site, asked: Asked) -> dict[str, Any]:
+    async def act(site: Site, asked: Request) -> dict[str, Any]:
         if "ids" not in read_object(asked.body, ["ids"]):
             raise Problem(400, "the field ids is needed: a list of job ids")
         return {"changed": await site.call(asked.visitor, *words(entry, asked.body))}
@@ -62,7 +62,7 @@ _on_jobs("/api/delete", "DELJOB", "Drop jobs from this node", "Other nodes that 
     reply=object_of(pause={"enum": ["none", "in", "out", "all"]}), tag="queues", writes=True,
     errors=error_words(COMMANDS["PAUSE"]), commands=("PAUSE",), example={"queue": "mail", "words": ["in", "bcast"]},
 )  # fmt: skip
-async def pause(site: Site, asked: Asked) -> dict[str, Any]:
+async def pause(site: Site, asked: Request) -> dict[str, Any]:
     """PAUSE with the words in, out, all, none, state and bcast; answers the state afterwards."""
     return {"pause": await site.call(asked.visitor, *words(COMMANDS["PAUSE"], asked.body))}
 
@@ -73,7 +73,7 @@ async def pause(site: Site, asked: Asked) -> dict[str, Any]:
     writes=True, errors=error_words(COMMANDS["CLUSTER LEAVING"]), commands=("CLUSTER LEAVING",),
     example={"leaving": False},
 )  # fmt: skip
-async def drain(site: Site, asked: Asked) -> dict[str, Any]:
+async def drain(site: Site, asked: Request) -> dict[str, Any]:
     """CLUSTER LEAVING: true moves what this node holds to the others and takes no new jobs; false ends that."""
     leaving = read_object(asked.body, ["leaving"]).get("leaving")
     if not isinstance(leaving, bool):
@@ -88,7 +88,7 @@ async def drain(site: Site, asked: Asked) -> dict[str, Any]:
     commands=("CONFIG SET",),
     example={"name": "slowlog-max-len", "value": 64},
 )  # fmt: skip
-async def set_config(site: Site, asked: Asked) -> dict[str, Any]:
+async def set_config(site: Site, asked: Request) -> dict[str, Any]:
     """CONFIG SET: the value is as it would stand in the file.  CONFIG REWRITE makes it last."""
     await site.call(asked.visitor, *words(COMMANDS["CONFIG SET"], asked.body))
     return {"ok": True}
@@ -99,7 +99,7 @@ async def set_config(site: Site, asked: Asked) -> dict[str, Any]:
     body=schema(COMMANDS["CLUSTER MEET"]), reply=OK, tag="cluster", writes=True,
     errors=error_words(COMMANDS["CLUSTER MEET"]), commands=("CLUSTER MEET",), example={"ip": "127.0.0.1", "port": 7712},
 )  # fmt: skip
-async def meet(site: Site, asked: Asked) -> dict[str, Any]:
+async def meet(site: Site, asked: Request) -> dict[str, Any]:
     """CLUSTER MEET: the other node will be called; `/api/cluster/nodes` tells what came of it."""
     await site.call(asked.visitor, *words(COMMANDS["CLUSTER MEET"], asked.body))
     return {"ok": True}

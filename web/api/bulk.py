@@ -45,7 +45,7 @@ from disqued.errors import CommandError
 from disqued.moves import Ask, Has, Refusal, Terms
 from disqued.web.api.fields import JOB_IDS, VALUE, read_bytes, read_object, whole
 from disqued.web.gateway import BODY_SEARCHED, SLICE_BYTES, SLICE_ROWS
-from disqued.web.http.exchange import Asked, Role, Schema, Visitor, object_of
+from disqued.web.http.exchange import Request, Role, Schema, Visitor, object_of
 from disqued.web.http.problems import Problem
 from disqued.web.routes import route
 from disqued.web.site import Site
@@ -65,7 +65,7 @@ IDS_MAX: Final = 10_000  #: jobs that one filter names
 
 
 @attrs.frozen
-class Filter:
+class JobFilter:
     """Which jobs are meant; what is None is no condition."""
 
     ids: tuple[bytes, ...] | None  #: these alone, each once
@@ -95,7 +95,7 @@ class Filter:
         )
 
 
-def read_filter(given: Any, visitor: Visitor) -> Filter:
+def read_filter(given: Any, visitor: Visitor) -> JobFilter:
     """Read a filter.  Raises Problem 400, and 403 for bodies that the visitor may not see."""
     values = read_object(given, _FIELDS, "the filter")
     if "body_contains" in values and not visitor.sees_bodies:
@@ -103,7 +103,7 @@ def read_filter(given: Any, visitor: Visitor) -> Filter:
     limit = whole("limit", values.get("limit", LIMIT_MAX))
     if not 1 <= limit <= LIMIT_MAX:
         raise Problem(400, f"limit is {limit}; allowed are whole numbers from 1 to {LIMIT_MAX}")
-    return Filter(
+    return JobFilter(
         _read_ids(values["ids"]) if "ids" in values else None,
         read_bytes("queue", values["queue"]) if "queue" in values else None,
         _read_states(values["state"]) if "state" in values else None,
@@ -136,16 +136,16 @@ def _read_age(name: str, values: Any) -> int | None:
 
 
 #: Acts on jobs that were found in this turn, and notes in the run what came of it.
-Act = Callable[["Run", list[Job]], Awaitable[None]]
+Act = Callable[["BulkRun", list[Job]], Awaitable[None]]
 
 
 @attrs.define
-class Run:
+class BulkRun:
     """One walk over the jobs."""
 
     site: Site
     visitor: Visitor
-    wanted: Filter
+    wanted: JobFilter
     until: int | None = None  #: ctime of the newest job that is meant, where there was a dry run
     leaves_out: bytes | None = None  #: a queue whose jobs are not meant: that to which the others are moved
     newest: int = 0  #: ctime of the newest job that was found
@@ -217,7 +217,7 @@ _EVENT: Final = (
 
 
 def _with_ids(name: str, *, takes_events: bool = False) -> Act:
-    async def act(run: Run, jobs: list[Job]) -> None:
+    async def act(run: BulkRun, jobs: list[Job]) -> None:
         if not takes_events:
             run.fail((job.id for job in jobs if job.options.kind == KIND_LOG), CommandError(_EVENT))
             jobs = [job for job in jobs if job.options.kind != KIND_LOG]
@@ -235,7 +235,7 @@ def _with_ids(name: str, *, takes_events: bool = False) -> Act:
 
 
 def _move_to(queue: bytes) -> Act:
-    async def act(run: Run, jobs: list[Job]) -> None:
+    async def act(run: BulkRun, jobs: list[Job]) -> None:
         movable = []
         for job in jobs:
             problem = _unmovable(job)
@@ -268,7 +268,7 @@ def _described(job: Job, now: int) -> moves.Job:
     )  # fmt: skip
 
 
-async def _perform(run: Run, machine: moves.Machine[moves.Tally]) -> moves.Tally:
+async def _perform(run: BulkRun, machine: moves.Machine[moves.Tally]) -> moves.Tally:
     """Run a machine by commands of the node, on both sides."""
     try:
         effect = next(machine)
@@ -284,13 +284,13 @@ async def _perform(run: Run, machine: moves.Machine[moves.Tally]) -> moves.Tally
         return tally
 
 
-async def _carry_out(run: Run, effect: moves.Effect) -> list[Any]:
+async def _carry_out(run: BulkRun, effect: moves.Effect) -> list[Any]:
     """Run the commands of an effect; this node is never away, so there is nothing to wait for."""
     commands = effect.commands if isinstance(effect, Ask) else ()
     return list(await gatherResults([ensureDeferred(_ask(run, words)) for words in commands]))
 
 
-async def _ask(run: Run, words: moves.Words) -> Any:
+async def _ask(run: BulkRun, words: moves.Words) -> Any:
     try:
         return await run.site.call(run.visitor, *words)
     except CommandError as error:
@@ -349,7 +349,7 @@ def _flag(body: Any, name: str, *, default: bool) -> bool:
 
 
 async def _run(
-    site: Site, asked: Asked, action: str, act: Act, *, most: int, leaves_out: bytes | None = None
+    site: Site, asked: Request, action: str, act: Act, *, most: int, leaves_out: bytes | None = None
 ) -> dict[str, Any]:
     """Do what a request for an action asks for: the dry run, or the act."""
     body = asked.body
@@ -364,13 +364,13 @@ async def _run(
     if before is not None and not dry:
         # Nothing that came since, and no more than was said.
         wanted = attrs.evolve(wanted, limit=min(wanted.limit, before.matched))
-    run = Run(site, asked.visitor, wanted, None if before is None else before.until, leaves_out)
+    run = BulkRun(site, asked.visitor, wanted, None if before is None else before.until, leaves_out)
     if not dry:
         await run.walk(act, most)
         return {"dry_run": False, "matched": run.matched, "done": run.done, "failed": run.failed}
     sample: list[bytes] = []
 
-    async def note(_: Run, jobs: list[Job]) -> None:
+    async def note(_: BulkRun, jobs: list[Job]) -> None:
         sample.extend(job.id for job in jobs[: SAMPLE - len(sample)])
 
     await run.walk(note, SLICE_ROWS)
@@ -426,7 +426,7 @@ def _declare(action: str, command: str, summary: str, doc: str, *, takes_events:
     """Declare the route of an action that a command with ids does."""
     act = _with_ids(command, takes_events=takes_events)
 
-    async def bulk(site: Site, asked: Asked) -> dict[str, Any]:
+    async def bulk(site: Site, asked: Request) -> dict[str, Any]:
         read_object(asked.body, _BODY)
         return await _run(site, asked, action, act, most=IDS_AT_ONCE)
 
@@ -464,7 +464,7 @@ _declare(
     reply=_REPLY, tag="bulk", writes=True, errors=_ERRORS, commands=("ADDJOB", "ACKJOB", "DEQUEUE", "ENQUEUE"),
     example={"filter": {"queue": "mail"}, "to": "post"},
 )  # fmt: skip
-async def move(site: Site, asked: Asked) -> dict[str, Any]:
+async def move(site: Site, asked: Request) -> dict[str, Any]:
     """Add each job to the other queue, then acknowledge the old one: a job whose copy is refused stays.
 
     RETRY, REPLICATE, the key, what is left of TTL, and what is left of a DELAY are kept; the id, the counters and the

@@ -17,7 +17,7 @@ from disqued.commands.table import Command, Flag
 from disqued.web.api.acts import ID
 from disqued.web.api.fields import COMMANDS, error_words, reply_schema, schema, words
 from disqued.web.api.objects import without_secrets
-from disqued.web.http.exchange import Asked, Reply, Role, object_of
+from disqued.web.http.exchange import Reply, Request, Role, object_of
 from disqued.web.http.problems import Problem
 from disqued.web.routes import route
 from disqued.web.site import Site
@@ -123,7 +123,7 @@ def _path(name: str) -> str:
 def _declare(entry: Command) -> None:
     only = _ONLY.get(entry.name)
 
-    async def act(site: Site, asked: Asked) -> Reply:
+    async def act(site: Site, asked: Request) -> Reply:
         call = words(entry, asked.body, only)
         field = entry.bodies_field
         if field and not asked.visitor.sees_bodies and asked.body.get(field, "id") != "id":
@@ -149,7 +149,7 @@ def _refuse(entry: Command) -> None:
     if entry.name.startswith("ACL "):
         concerns, there = "the users of the port for clients, whom the admin side does not have", "there"
 
-    async def act(site: Site, asked: Asked) -> dict[str, Any]:
+    async def act(site: Site, asked: Request) -> dict[str, Any]:
         raise Problem(400, f"{entry.name} concerns {concerns}; send it {there}")
 
     route(
@@ -165,7 +165,7 @@ for _entry in COMMANDS.values():
 @route(
     "POST", "/api/commands/<name>", role=Role.VIEWER, summary="No such command", body={}, tag="commands", listed=False,
 )  # fmt: skip
-async def no_such(site: Site, asked: Asked) -> dict[str, Any]:
+async def no_such(site: Site, asked: Request) -> dict[str, Any]:
     """Tell how commands are called."""
     name = asked.path["name"][:100].decode("utf-8", "backslashreplace")
     if name.upper() in COMMANDS:

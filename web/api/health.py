@@ -10,7 +10,7 @@ Nothing here tells more than that: no names, no paths, no text of errors.
 from typing import Any, Final
 
 from disqued.web.gateway import Gateway
-from disqued.web.http.exchange import Asked, Reply, Role
+from disqued.web.http.exchange import Reply, Request, Role
 from disqued.web.http.values import dump
 from disqued.web.routes import route
 from disqued.web.site import Site
@@ -44,7 +44,7 @@ def _reply(reasons: list[str]) -> Reply:
 
 
 @route("GET", "/healthz", role=Role.NOBODY, summary="Is the process alive?", reply=_STATUS, tag="health")
-async def healthz(site: Site, asked: Asked) -> Reply:
+async def healthz(site: Site, asked: Request) -> Reply:
     """200 whenever it can be answered at all: restart the process when it is not."""
     return _reply([])
 
@@ -53,7 +53,7 @@ async def healthz(site: Site, asked: Asked) -> Reply:
     "GET", "/readyz", role=Role.NOBODY, summary="Can jobs be added?", reply=_STATUS, also={503: _STATUS},
     tag="health",
 )  # fmt: skip
-async def readyz(site: Site, asked: Asked) -> Reply:
+async def readyz(site: Site, asked: Request) -> Reply:
     """503 with the reasons while producers had better go elsewhere.
 
     The words are `loading`, `store-failed`, `leaving`, `ending` and `paused`.
@@ -65,6 +65,6 @@ async def readyz(site: Site, asked: Asked) -> Reply:
     "GET", "/startupz", role=Role.NOBODY, summary="Are the jobs loaded?", reply=_STATUS, also={503: _STATUS},
     tag="health",
 )  # fmt: skip
-async def startupz(site: Site, asked: Asked) -> Reply:
+async def startupz(site: Site, asked: Request) -> Reply:
     """503 while the jobs are loaded from the store."""
     return _reply(["loading"] if site.gateway.loading else [])

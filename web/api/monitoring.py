@@ -3,7 +3,7 @@
 from typing import Final
 
 from disqued.web.api.reads import queue_of, queue_route
-from disqued.web.http.exchange import Asked, Param, Reply, Role
+from disqued.web.http.exchange import QueryParameter, Reply, Request, Role
 from disqued.web.http.problems import Problem
 from disqued.web.routes import route
 from disqued.web.site import Site
@@ -19,7 +19,7 @@ _WHOLE: Final = 2  #: the first columns of a history are whole numbers
     "GET", "/metrics", role=Role.VIEWER, summary="Metrics of this node, for Prometheus",
     reply={"type": "string"}, media="text/plain", tag="metrics",
 )  # fmt: skip
-async def metrics(site: Site, asked: Asked) -> Reply:
+async def metrics(site: Site, asked: Request) -> Reply:
     """Text, or OpenMetrics where the header Accept asks for it; all queues of the node together."""
     body, media = await site.metrics.of_node(asked.headers.get("accept", ""))
     return Reply(body, media)
@@ -28,15 +28,15 @@ async def metrics(site: Site, asked: Asked) -> Reply:
 @route(
     "GET", "/metrics/per-queue", role=Role.VIEWER, summary="Metrics of each queue, for Prometheus",
     query=(
-        Param(
+        QueryParameter(
             "limit", f"Queues to tell of at most ({QUEUES_SHOWN}); how many more there are is a metric.",
             {"type": "integer", "minimum": 1, "maximum": QUEUES_MAX},
         ),
-        Param("match", "Glob pattern of names, as `mail-*`.", {"type": "string", "format": "bytes"}),
+        QueryParameter("match", "Glob pattern of names, as `mail-*`.", {"type": "string", "format": "bytes"}),
     ),
     reply={"type": "string"}, media="text/plain", tag="metrics", at="/metrics/per-queue?match=mail*&limit=100",
 )  # fmt: skip
-async def per_queue(site: Site, asked: Asked) -> Reply:
+async def per_queue(site: Site, asked: Request) -> Reply:
     """Queues in the order in which they came into being; names that are no UTF-8 have backslashes in them."""
     limit, match = asked.query.get("limit", QUEUES_SHOWN), asked.query.get("match")
     async with site.large_walk:
@@ -44,7 +44,7 @@ async def per_queue(site: Site, asked: Asked) -> Reply:
     return Reply(body, media)
 
 
-_SPAN = Param(
+_SPAN = QueryParameter(
     "span", "hour: a point each second; week: a point each minute.", {"type": "string", "enum": ["hour", "week"]}
 )
 _COLUMNS: Final = {
@@ -61,7 +61,7 @@ _COLUMNS: Final = {
     "GET", "/api/history/node", role=Role.VIEWER, summary="What the node was like, over time",
     query=(_SPAN,), reply=_COLUMNS, tag="history", at="/api/history/node?span=hour",
 )  # fmt: skip
-async def node_history(site: Site, asked: Asked) -> Reply:
+async def node_history(site: Site, asked: Request) -> Reply:
     """Columns for a chart, all queues of the node together."""
     return await _written(site, site.history.node(asked.query.get("span", "hour")))
 
@@ -70,7 +70,7 @@ async def node_history(site: Site, asked: Asked) -> Reply:
     "/api/history/queue", role=Role.VIEWER, summary="What a queue was like, over time",
     query=(_SPAN,), reply=_COLUMNS, tag="history", at="?span=week",
 )  # fmt: skip
-async def queue_history(site: Site, asked: Asked) -> Reply:
+async def queue_history(site: Site, asked: Request) -> Reply:
     """Columns for a chart; empty ones for a queue in which nothing happened since the daemon started."""
     name = queue_of(asked)
     series = site.history.queue(name, asked.query.get("span", "hour"))

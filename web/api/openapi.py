@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 from disqued import __version__
-from disqued.web.http.exchange import Asked, Param, Reply, Role, Schema
+from disqued.web.http.exchange import QueryParameter, Reply, Request, Role, Schema
 from disqued.web.http.problems import MEDIA, STATUS, TITLES
 from disqued.web.http.values import dump
 from disqued.web.routes import ROUTES, Route, missing_command, route
@@ -52,7 +52,7 @@ _BODY: Final = (413, 415)  #: and every route that takes a body
     "GET", "/api/openapi.json", role=Role.VIEWER, summary="This API as an OpenAPI 3.1 document",
     reply={"type": "object"}, tag="node",
 )  # fmt: skip
-async def openapi(site: Site, asked: Asked) -> Reply:
+async def openapi(site: Site, asked: Request) -> Reply:
     """Every route with its parameters, bodies, replies and errors."""
     return written()
 
@@ -137,7 +137,7 @@ def _placeholder(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _parameter(param: Param) -> dict[str, Any]:
+def _parameter(param: QueryParameter) -> dict[str, Any]:
     one: dict[str, Any] = {name: value for name, value in param.schema.items() if (name, value) != ("format", "bytes")}
     found: dict[str, Any] = {"name": param.name, "in": "query", "required": False, "description": param.doc}
     return {**found, "schema": {"type": "array", "items": one} if param.repeats else one}

@@ -18,7 +18,7 @@ from disqued.web.api import (
     openapi,  # noqa: F401 - they declare their routes
 )
 from disqued.web.api.objects import JOB, PEEKED, QUEUE, by_name, peeked, shown_to, without_secrets
-from disqued.web.http.exchange import Asked, Param, Reply, Role, Schema, object_of
+from disqued.web.http.exchange import QueryParameter, Reply, Request, Role, Schema, object_of
 from disqued.web.http.problems import Problem
 from disqued.web.http.values import BYTES
 from disqued.web.routes import Act, route
@@ -34,15 +34,15 @@ PEEK_MAX: Final = 250
 
 _JOB_SORTS: Final = ("id", "queue", "state", "ctime", "ttl", "nacks", "additional-deliveries")
 _QUEUE_SORTS: Final = ("name", "len", "age", "idle", "blocked", "import-rate", "jobs-in", "jobs-out", "ctime")
-_QUEUE: Final = Param("queue", "The queue; its bytes quoted with %.", {"type": "string", "format": "bytes"})
-_CURSOR: Final = Param(
+_QUEUE: Final = QueryParameter("queue", "The queue; its bytes quoted with %.", {"type": "string", "format": "bytes"})
+_CURSOR: Final = QueryParameter(
     "cursor", "What the page before answered; 0, or nothing, to begin.", {"type": "integer", "minimum": 0}
 )
-_REPLY: Final = Param(
+_REPLY: Final = QueryParameter(
     "reply", "id: names or ids alone; all: descriptions, and pages of about 250 at most.",
     {"type": "string", "enum": ["id", "all"], "default": "id"},
 )  # fmt: skip
-_COUNT: Final = Param(
+_COUNT: Final = QueryParameter(
     "count", "Elements wanted, as a hint; a page may hold fewer, or none, and the walk still goes on.",
     {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": 100},
 )  # fmt: skip
@@ -56,13 +56,15 @@ def _page_of(one: Schema, described: Schema) -> Schema:
     )
 
 
-def _sort(fields: tuple[str, ...], alone: str) -> Param:
+def _sort(fields: tuple[str, ...], alone: str) -> QueryParameter:
     words = [f"{sign}{field}" for field in fields for sign in ("", "-")]
     doc = f"Order within the page, downwards with a minus; without reply=all by {alone} alone."
-    return Param("sort", doc, {"type": "string", "enum": words})
+    return QueryParameter("sort", doc, {"type": "string", "enum": words})
 
 
-def queue_route(path: str, *, query: tuple[Param, ...] = (), at: str = "", **more: Any) -> Callable[[Act], Act]:
+def queue_route(
+    path: str, *, query: tuple[QueryParameter, ...] = (), at: str = "", **more: Any
+) -> Callable[[Act], Act]:
     """Enter a route on one queue twice: with the queue in the path, and in the query."""
 
     def enter(act: Act) -> Act:
@@ -74,7 +76,7 @@ def queue_route(path: str, *, query: tuple[Param, ...] = (), at: str = "", **mor
     return enter
 
 
-def queue_of(asked: Asked) -> bytes:
+def queue_of(asked: Request) -> bytes:
     """The queue that a path or a query names; a path that ends with a slash names the one without a name."""
     if "queue" in asked.path:
         return asked.path["queue"]
@@ -89,7 +91,7 @@ def queue_of(asked: Asked) -> bytes:
     "/api/qstat", role=Role.VIEWER, summary="Statistics of a queue on this node", reply=QUEUE, tag="queues",
     commands=("QSTAT",), errors=("NOQUEUE",),
 )  # fmt: skip
-async def qstat(site: Site, asked: Asked) -> dict[str, Any]:
+async def qstat(site: Site, asked: Request) -> dict[str, Any]:
     """What QSTAT with FULL answers, as an object."""
     queue = queue_of(asked)
     values = await site.call(asked.visitor, "QSTAT", queue, "FULL")
@@ -102,7 +104,7 @@ async def qstat(site: Site, asked: Asked) -> dict[str, Any]:
     "/api/qpeek", role=Role.VIEWER, summary="Jobs that wait in a queue, without taking them", tag="queues",
     commands=("QPEEK",),
     query=(
-        Param(
+        QueryParameter(
             "count", "How many, oldest first; a negative number: newest first.",
             {"type": "integer", "minimum": -PEEK_MAX, "maximum": PEEK_MAX, "default": 10},
         ),
@@ -110,7 +112,7 @@ async def qstat(site: Site, asked: Asked) -> dict[str, Any]:
     at="?count=-5",
     reply=object_of(queue=BYTES, jobs={"type": "array", "items": PEEKED}),
 )  # fmt: skip
-async def qpeek(site: Site, asked: Asked) -> Reply:
+async def qpeek(site: Site, asked: Request) -> Reply:
     """No jobs for a queue that is not there.  A page ends once names and bodies are a mebibyte together."""
     queue = queue_of(asked)
     rows = await site.call(asked.visitor, "QPEEK", queue, asked.query.get("count", 10))
@@ -123,7 +125,7 @@ async def qpeek(site: Site, asked: Asked) -> Reply:
     commands=("SHOW",),
     errors=("NOJOB", "BADID"), at="/api/show/DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ",
 )  # fmt: skip
-async def show(site: Site, asked: Asked) -> dict[str, Any]:
+async def show(site: Site, asked: Request) -> dict[str, Any]:
     """What SHOW answers, as an object."""
     values = await site.call(asked.visitor, "SHOW", asked.path["id"])
     if values is None:
@@ -136,17 +138,17 @@ async def show(site: Site, asked: Asked) -> dict[str, Any]:
     commands=("JSCAN",),
     query=(
         _CURSOR, _COUNT,
-        Param(
+        QueryParameter(
             "state", "Only jobs in this state; may be given several times.",
             {"type": "string", "enum": [name.decode() for name in STATE_NAMES.values()]}, repeats=True,
         ),
-        Param("queue", "Only jobs of this queue.", {"type": "string", "format": "bytes"}),
-        Param("maxidle", "Only jobs that were added, queued or handed out within this many seconds.", _WHOLE),
+        QueryParameter("queue", "Only jobs of this queue.", {"type": "string", "format": "bytes"}),
+        QueryParameter("maxidle", "Only jobs that were added, queued or handed out within this many seconds.", _WHOLE),
         _REPLY, _sort(_JOB_SORTS, "id"),
     ),
     at="/api/scan/jobs?state=queued&state=active&reply=all&sort=-ctime", reply=_page_of({"type": "string"}, JOB),
 )  # fmt: skip
-async def scan_jobs(site: Site, asked: Asked) -> Reply:
+async def scan_jobs(site: Site, asked: Request) -> Reply:
     """A job that is there throughout the walk is met at least once.  The walk is over when the cursor is 0."""
     full = asked.query.get("reply") == "all"
     words = _scan_words(asked, ("maxidle", "queue"))
@@ -164,15 +166,15 @@ async def scan_jobs(site: Site, asked: Asked) -> Reply:
     commands=("QSCAN",),
     query=(
         _CURSOR, _COUNT,
-        Param("minlen", "Only queues with at least this many jobs.", _WHOLE),
-        Param("maxlen", "Only queues with at most this many jobs.", _WHOLE),
-        Param("importrate", "Only queues that import this many jobs a second.", _WHOLE),
-        Param("maxidle", "Only queues used within this many seconds.", _WHOLE),
+        QueryParameter("minlen", "Only queues with at least this many jobs.", _WHOLE),
+        QueryParameter("maxlen", "Only queues with at most this many jobs.", _WHOLE),
+        QueryParameter("importrate", "Only queues that import this many jobs a second.", _WHOLE),
+        QueryParameter("maxidle", "Only queues used within this many seconds.", _WHOLE),
         _REPLY, _sort(_QUEUE_SORTS, "name"),
     ),
     at="/api/scan/queues?minlen=1&reply=all&sort=-len", reply=_page_of(BYTES, QUEUE),
 )  # fmt: skip
-async def scan_queues(site: Site, asked: Asked) -> Reply:
+async def scan_queues(site: Site, asked: Request) -> Reply:
     """Queues in the order of their creation.  The walk is over when the cursor is 0."""
     full = asked.query.get("reply") == "all"
     words = _scan_words(asked, ("minlen", "maxlen", "importrate", "maxidle"))
@@ -185,7 +187,7 @@ async def scan_queues(site: Site, asked: Asked) -> Reply:
 Words = list[bytes | str | int]
 
 
-def _scan_words(asked: Asked, options: tuple[str, ...]) -> Words:
+def _scan_words(asked: Request, options: tuple[str, ...]) -> Words:
     words: Words = []
     for option in options:
         if option in asked.query:
@@ -193,7 +195,7 @@ def _scan_words(asked: Asked, options: tuple[str, ...]) -> Words:
     return words
 
 
-async def _scanned(site: Site, asked: Asked, name: str, words: Words, most: int) -> tuple[int, list[Any]]:
+async def _scanned(site: Site, asked: Request, name: str, words: Words, most: int) -> tuple[int, list[Any]]:
     """A page of a walk, taken by several commands in turns of their own: the next cursor, and what was found."""
     cursor, left = asked.query.get("cursor", 0), min(asked.query.get("count", 100), most)
     page: list[Any] = []
@@ -207,7 +209,7 @@ async def _scanned(site: Site, asked: Asked, name: str, words: Words, most: int)
         await next_turn(site.gateway.turns)
 
 
-async def _shown(site: Site, asked: Asked, found: list[Any]) -> list[dict[str, Any]]:
+async def _shown(site: Site, asked: Request, found: list[Any]) -> list[dict[str, Any]]:
     items = []
     for number, job in enumerate(found, 1):
         items.append(shown_to(asked.visitor, by_name(job)))
@@ -216,7 +218,7 @@ async def _shown(site: Site, asked: Asked, found: list[Any]) -> list[dict[str, A
     return items
 
 
-async def _described(site: Site, asked: Asked, found: list[bytes]) -> list[dict[str, Any]]:
+async def _described(site: Site, asked: Request, found: list[bytes]) -> list[dict[str, Any]]:
     """Statistics of queues, those that are gone left out."""
     items = []
     for number, name in enumerate(found, 1):
@@ -246,14 +248,16 @@ def _rank(value: Any) -> tuple[bool, Any]:
 
 @route(
     "GET", "/api/info", role=Role.VIEWER, summary="Facts about this node, as INFO tells them",
-    query=(Param("section", "One section alone: server, clients, memory, ...; all: every one, commandstats, too."),),
+    query=(
+        QueryParameter("section", "One section alone: server, clients, memory, ...; all: every one and commandstats"),
+    ),
     reply={
         "type": "object",
         "additionalProperties": {"type": "object", "additionalProperties": {"type": "string"}},
     },
     tag="node", commands=("INFO",), at="/api/info?section=memory",
 )  # fmt: skip
-async def info(site: Site, asked: Asked) -> dict[str, Any]:
+async def info(site: Site, asked: Request) -> dict[str, Any]:
     """Sections, and in each the fields and their values."""
     text: bytes = await site.call(asked.visitor, "INFO", asked.query.get("section", "default"))
     sections: dict[str, Any] = {}
@@ -282,7 +286,7 @@ _TEXT: Final[Schema] = {"type": "string"}
     ),
     tag="cluster", commands=("HELLO",),
 )  # fmt: skip
-async def hello(site: Site, asked: Asked) -> dict[str, Any]:
+async def hello(site: Site, asked: Request) -> dict[str, Any]:
     """What HELLO answers: this node first.  The lowest priority is the best; the own address is empty until told."""
     _, own_id, *rows = await site.call(asked.visitor, "HELLO")
     nodes = [
@@ -310,7 +314,7 @@ _MOMENT: Final[Schema] = {"type": "integer", "minimum": 0, "description": "Unix 
     },
     tag="cluster", commands=("CLUSTER NODES",),
 )  # fmt: skip
-async def cluster_nodes(site: Site, asked: Asked) -> list[dict[str, Any]]:
+async def cluster_nodes(site: Site, asked: Request) -> list[dict[str, Any]]:
     """What CLUSTER NODES answers, a node an object; flags are myself, fail?, fail, handshake, noaddr, leaving.
 
     With it comes what each node told last of itself, and when: its version, jobs and bytes that it holds, its
@@ -352,10 +356,10 @@ def _bus_of(port: int) -> int:
 
 @route(
     "GET", "/api/config", role=Role.VIEWER, summary="The settings in force",
-    query=(Param("pattern", "Only settings whose name fits: *, ? and [...] as in CONFIG GET."),),
+    query=(QueryParameter("pattern", "Only settings whose name fits: *, ? and [...] as in CONFIG GET."),),
     reply={"type": "object", "additionalProperties": BYTES}, tag="node",
     commands=("CONFIG GET",), at="/api/config?pattern=slowlog-*",
 )  # fmt: skip
-async def config(site: Site, asked: Asked) -> dict[str, Any]:
+async def config(site: Site, asked: Request) -> dict[str, Any]:
     """Names and values as CONFIG GET answers them.  Passwords and secrets that are set are shown as asterisks."""
     return without_secrets(await site.call(asked.visitor, "CONFIG", "GET", asked.query.get("pattern", "*")))

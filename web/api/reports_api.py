@@ -21,8 +21,8 @@ from disqued.reports.layout import (
     Column,
     Table,
 )
-from disqued.reports.reading import ROWS_MAX, Found, Reader, Wanted
-from disqued.web.http.exchange import Asked, Param, Reply, Role, Schema, object_of
+from disqued.reports.reading import ROWS_MAX, ReportFilter, ReportReader, ReportRows
+from disqued.web.http.exchange import QueryParameter, Reply, Request, Role, Schema, object_of
 from disqued.web.http.problems import Problem
 from disqued.web.http.values import BYTES
 from disqued.web.routes import Act, route
@@ -37,17 +37,19 @@ FAULTS_SHOWN: Final = 100
 
 _MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)?")
 _MOMENT_SCHEMA: Final[Schema] = {"type": "string", "pattern": f"^{_MOMENT.pattern}$"}
-_QUEUE: Final = Param("queue", "Only this queue; its bytes quoted with %.", {"type": "string", "format": "bytes"})
-_SINCE: Final = Param(
+_QUEUE: Final = QueryParameter(
+    "queue", "Only this queue; its bytes quoted with %.", {"type": "string", "format": "bytes"}
+)
+_SINCE: Final = QueryParameter(
     "since", "Only this day or moment, and what is newer: 2026-11-22, or 2026-11-22T10:00:00Z.", _MOMENT_SCHEMA
 )
-_UNTIL: Final = Param("until", "Only what is older than this day or moment.", _MOMENT_SCHEMA)
-_MEASURE: Final = Param("measure", "Only this measure.", {"type": "string", "enum": list(MEASURES)})
-_JOB: Final = Param("job", "Only runs of this verb of disqued-spark.")
+_UNTIL: Final = QueryParameter("until", "Only what is older than this day or moment.", _MOMENT_SCHEMA)
+_MEASURE: Final = QueryParameter("measure", "Only this measure.", {"type": "string", "enum": list(MEASURES)})
+_JOB: Final = QueryParameter("job", "Only runs of this verb of disqued-spark.")
 
 
-def _limit(default: int, most: int) -> Param:
-    return Param(
+def _limit(default: int, most: int) -> QueryParameter:
+    return QueryParameter(
         "limit", "Rows at most; `more` says whether there are others.",
         {"type": "integer", "minimum": 1, "maximum": most, "default": default},
     )  # fmt: skip
@@ -75,7 +77,9 @@ def _reply(row: Schema) -> Schema:
     )
 
 
-def report_route(name: str, summary: str, row: Schema, query: tuple[Param, ...], at: str) -> Callable[[Act], Act]:
+def report_route(
+    name: str, summary: str, row: Schema, query: tuple[QueryParameter, ...], at: str
+) -> Callable[[Act], Act]:
     """Enter a route on the reports."""
     return route(
         "GET", f"/api/reports/{name}", role=Role.VIEWER, summary=summary, query=query, reply=_reply(row),
@@ -86,12 +90,12 @@ def report_route(name: str, summary: str, row: Schema, query: tuple[Param, ...],
 @report_route(
     "queues", "What queues did, by hour or day", _row_schema(QUEUES),
     (
-        _QUEUE, Param("grain", "hour or day.", {"type": "string", "enum": list(GRAINS), "default": "hour"}),
+        _QUEUE, QueryParameter("grain", "hour or day.", {"type": "string", "enum": list(GRAINS), "default": "hour"}),
         _SINCE, _UNTIL, _limit(LIMIT, ROWS_MAX),
     ),
     "?queue=mail&grain=day&since=2026-11-01",
 )  # fmt: skip
-async def report_queues(site: Site, asked: Asked) -> Reply:
+async def report_queues(site: Site, asked: Request) -> Reply:
     """Rows of `disqued-spark rollup`: how many jobs came and went, and how long half, 95 % and 99 % of them took."""
     wanted = _wanted(asked, grain=asked.query.get("grain", "hour"))
     return await _answer(site, lambda reader: reader.queues(wanted))
@@ -101,7 +105,7 @@ async def report_queues(site: Site, asked: Asked) -> Reply:
     "slo", "Days of queues, held against their targets", _row_schema(SLO),
     (_QUEUE, _MEASURE, _SINCE, _UNTIL, _limit(LIMIT, ROWS_MAX)), "?queue=mail&measure=wait",
 )  # fmt: skip
-async def report_slo(site: Site, asked: Asked) -> Reply:
+async def report_slo(site: Site, asked: Request) -> Reply:
     """Rows of `disqued-spark slo`; `over` is the share of jobs that took longer than the target."""
     wanted = _wanted(asked)
     return await _answer(site, lambda reader: reader.slo(wanted))
@@ -121,14 +125,14 @@ _AUDIT_ROW: Final = object_of(
     "audit", "Audits: whether a job was lost, and what else is wrong", _AUDIT_ROW,
     (
         _SINCE, _UNTIL, _limit(AUDITS_SHOWN, AUDITS_MAX),
-        Param(
+        QueryParameter(
             "faults", f"Faults of each audit that are listed; of one audit at most {FAULTS_MAX} are kept.",
             {"type": "integer", "minimum": 0, "maximum": FAULTS_MAX, "default": FAULTS_SHOWN},
         ),
     ),
     "?limit=1&faults=20",
 )  # fmt: skip
-async def report_audit(site: Site, asked: Asked) -> Reply:
+async def report_audit(site: Site, asked: Request) -> Reply:
     """Verdicts of `disqued-spark audit`, how often each kind of fault was found, and the first of the faults.
 
     An answer has 5000 faults at most: those of the newest audits.
@@ -141,7 +145,7 @@ async def report_audit(site: Site, asked: Asked) -> Reply:
     "findings", "What is wrong with queues and jobs, and what to do about it", _row_schema(FINDINGS),
     (_QUEUE, _limit(LIMIT, ROWS_MAX)), "?queue=mail",
 )  # fmt: skip
-async def report_findings(site: Site, asked: Asked) -> Reply:
+async def report_findings(site: Site, asked: Request) -> Reply:
     """What `disqued-spark doctor` found when it ran last."""
     wanted = _wanted(asked)
     return await _answer(site, lambda reader: reader.findings(wanted))
@@ -151,7 +155,7 @@ async def report_findings(site: Site, asked: Asked) -> Reply:
     "runs", "Runs of the jobs that made the reports", _row_schema(RUNS),
     (_JOB, _SINCE, _UNTIL, _limit(LIMIT, ROWS_MAX)), "?job=rollup&limit=10",
 )  # fmt: skip
-async def report_runs(site: Site, asked: Asked) -> Reply:
+async def report_runs(site: Site, asked: Request) -> Reply:
     """When each run of `disqued-spark` began, how long it took, and how it ended; of one that failed, why."""
     wanted = _wanted(asked)
     return await _answer(site, lambda reader: reader.runs(wanted))
@@ -166,7 +170,7 @@ def _is_moment(word: str) -> bool:
     return _MOMENT.fullmatch(word) is not None
 
 
-def _wanted(asked: Asked, *, grain: str | None = None, limit: int = LIMIT) -> Wanted:
+def _wanted(asked: Request, *, grain: str | None = None, limit: int = LIMIT) -> ReportFilter:
     """Which rows a request asks for.  Raises Problem 400."""
     query = asked.query
     for name in ("since", "until"):
@@ -174,13 +178,13 @@ def _wanted(asked: Asked, *, grain: str | None = None, limit: int = LIMIT) -> Wa
             raise Problem(
                 400, f"{name}={query[name][:100]}: allowed are days as 2026-11-22 and moments as 2026-11-22T10:00:00Z"
             )
-    return Wanted(
+    return ReportFilter(
         queue=text(query["queue"]) if "queue" in query else None, grain=grain, measure=query.get("measure"),
         job=query.get("job"), since=query.get("since"), until=query.get("until"), limit=query.get("limit", limit),
     )  # fmt: skip
 
 
-async def _answer(site: Site, question: Callable[[Reader], Found]) -> Reply:
+async def _answer(site: Site, question: Callable[[ReportReader], ReportRows]) -> Reply:
     found = await site.reports.ask(question)
     for row in found.rows:
         _name_queue(row)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
-from disqued.web.http.bodies import LONG, Body, Store
+from disqued.web.http.bodies import LONG, Body, LongValues
 from disqued.web.http.exchange import Reply
 
 #: On every answer: nothing of it is kept, framed, or taken for something else.
@@ -48,7 +48,7 @@ def _begin_with(request: Any, answer: Reply, length: int | None) -> None:
         request.setHeader("Content-Length", str(length))
 
 
-async def send(store: Store, request: Any, answer: Reply) -> bytes:
+async def send(store: LongValues, request: Any, answer: Reply) -> bytes:
     """Write status, headers and body, a piece whenever the client has read the one before.
 
     Returns what is left to be written: the body, where it is short.  When it is cancelled, or when a piece cannot be

@@ -30,7 +30,7 @@ CHECKED: Final = 1 << 20  #: of a long value that is checked for UTF-8 in one tu
 FEW: Final = 16  #: elements of a list that is written at once
 
 
-class Kept:
+class KeptBytes:
     """Bytes that answers keep until they are sent; those of a job belong to the job, too."""
 
     __slots__ = ("bodies", "data", "is_text")
@@ -60,21 +60,21 @@ class Kept:
             self.is_text = True
 
 
-class Store:
+class LongValues:
     """The long values that the answers of one site keep, each of them once."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, Kept] = {}
+        self._kept: dict[int, KeptBytes] = {}
 
-    def keep(self, data: bytes, body: "Body") -> Kept:
+    def keep(self, data: bytes, body: "Body") -> KeptBytes:
         """Keep bytes for an answer."""
         kept = self._kept.get(id(data))
         if kept is None:
-            kept = self._kept[id(data)] = Kept(data)
+            kept = self._kept[id(data)] = KeptBytes(data)
         kept.bodies[body] = None
         return kept
 
-    def drop(self, kept: Kept, body: "Body") -> None:
+    def drop(self, kept: KeptBytes, body: "Body") -> None:
         """Forget that an answer keeps bytes."""
         kept.bodies.pop(body, None)
         if not kept.bodies:
@@ -88,13 +88,13 @@ class Store:
 class Body:
     """The body of one answer."""
 
-    def __init__(self, store: Store, whole: bytes = b"") -> None:
+    def __init__(self, store: LongValues, whole: bytes = b"") -> None:
         """`whole`: what the body begins with."""
         self._store = store
-        self._parts: deque[bytes | tuple[Kept, str]] = deque()
+        self._parts: deque[bytes | tuple[KeptBytes, str]] = deque()
         self._text = 0  #: of the parts that are ready to be sent
         self._long: Iterator[bytes] | None = None  #: pieces of the value that is being sent
-        self._users: dict[Kept, int] = {}  #: long values, and in how many places each of them stands
+        self._users: dict[KeptBytes, int] = {}  #: long values, and in how many places each of them stands
         if len(whole) > LONG:
             self.add_long(whole, "raw")
         elif whole:
@@ -105,8 +105,8 @@ class Body:
         self._parts.append(text)
         self._text += len(text)
 
-    def add_long(self, data: bytes, form: str = "") -> Kept:
-        """Add a long value, in one of the forms raw, text or base64; where it is empty `Kept.is_text` decides."""
+    def add_long(self, data: bytes, form: str = "") -> KeptBytes:
+        """Add a long value, in one of the forms raw, text or base64; where it is empty `KeptBytes.is_text` decides."""
         kept = self._store.keep(data, self)
         self._users[kept] = self._users.get(kept, 0) + 1
         self._parts.append((kept, form))
@@ -152,7 +152,7 @@ class Body:
             return self.next_piece()
         return piece
 
-    def _pieces(self, kept: Kept, form: str) -> Iterator[bytes]:
+    def _pieces(self, kept: KeptBytes, form: str) -> Iterator[bytes]:
         form = form or ("text" if kept.is_text else "base64")
         if form == "raw":
             for at in range(0, len(kept.data), PIECE):
@@ -171,7 +171,7 @@ class Body:
             yield b'"'
         self._leave(kept)
 
-    def _leave(self, kept: Kept) -> None:
+    def _leave(self, kept: KeptBytes) -> None:
         left = self._users[kept] - 1
         if left:
             self._users[kept] = left
@@ -247,8 +247,8 @@ def _is_large(value: Any) -> bool:
 
 
 def _measured() -> int:
-    """Count the references to bytes that only a `Kept` refers to."""
-    kept = Kept(bytes(bytearray(LONG)))
+    """Count the references to bytes that only a `KeptBytes` refers to."""
+    kept = KeptBytes(bytes(bytearray(LONG)))
     return sys.getrefcount(kept.data)
 
 

@@ -63,7 +63,7 @@ def _bounded(schema: Schema) -> Schema:
 
 
 @attrs.frozen
-class Param:
+class QueryParameter:
     """A parameter of the query string."""
 
     name: str
@@ -73,7 +73,7 @@ class Param:
 
 
 @attrs.frozen
-class Asked:
+class Request:
     """What was asked for, checked and read."""
 
     visitor: Visitor
@@ -104,7 +104,7 @@ class Operation:
     role: Role
     summary: str
     doc: str = ""  #: what the reference says of it
-    query: tuple[Param, ...] = ()
+    query: tuple[QueryParameter, ...] = ()
     body: Schema | None = None  #: of the JSON body; None = it takes none
     reply: Schema = attrs.field(factory=dict)
     media: str = "application/json"

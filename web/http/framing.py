@@ -19,7 +19,7 @@ _SIZE: Final = re.compile(rb"(?P<size>[0-9A-Fa-f]{1,15})(?P<extensions>(?:[ \t]*
 _NOT_ALLOWED: Final = frozenset({b"content-length", b"host", b"transfer-encoding"})
 
 
-class Whole:
+class SizedBody:
     """Reads a body of a known length."""
 
     def __init__(self, length: int, take: Callable[[bytes], None], end: Callable[[bytes], None]) -> None:
@@ -37,7 +37,7 @@ class Whole:
             self._end(data[len(part) :])
 
 
-class Chunks:
+class ChunkedBody:
     """Reads a body that comes in chunks."""
 
     def __init__(self, take: Callable[[bytes], None], end: Callable[[bytes], None]) -> None:

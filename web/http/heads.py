@@ -36,7 +36,7 @@ _SINGLE: Final = frozenset({
 
 
 @attrs.frozen
-class Head:
+class RequestHead:
     """What stands before the body."""
 
     method: bytes
@@ -48,7 +48,7 @@ class Head:
     closes: bool  #: the client wants no further answer on this connection
 
 
-def read(lines: Sequence[bytes]) -> Head:
+def read(lines: Sequence[bytes]) -> RequestHead:
     """Read the request line and the header lines, without their CR LF.  Raises Problem."""
     method, target, version = read_request_line(lines[0])
     fields = [read_field(line) for line in lines[1:]]
@@ -61,7 +61,7 @@ def read(lines: Sequence[bytes]) -> Head:
     if b"host" not in found and version == b"HTTP/1.1":
         raise _bad("there is no Host header; it has to name the host that is asked")
     _check_encoding(found)
-    return Head(
+    return RequestHead(
         method, target, version, fields, _length(found, version), _expects_continue(found, version),
         version == b"HTTP/1.0" or b"close" in _list(found.get(b"connection", b"")),
     )  # fmt: skip

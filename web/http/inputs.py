@@ -6,7 +6,7 @@ A parameter that the route does not know is refused, so that a misspelt one neve
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from disqued.web.http.exchange import Operation, Param
+from disqued.web.http.exchange import Operation, QueryParameter
 from disqued.web.http.jsontext import BadJSON, read, read_large
 from disqued.web.http.origins import FORM, media_of
 from disqued.web.http.problems import Problem
@@ -34,7 +34,7 @@ def read_query(operation: Operation, request: Any) -> dict[str, Any]:
     return found
 
 
-def _read_param(param: Param, raw: bytes) -> Any:
+def _read_param(param: QueryParameter, raw: bytes) -> Any:
     kind, allowed = param.schema.get("type"), param.schema.get("enum")
     try:
         text = raw.decode("utf-8")

@@ -7,7 +7,7 @@ from disqued.config import Setting
 from disqued.web.http.exchange import Role
 from disqued.web.pages.lines import PICKED, Action, Input, quoted
 from disqued.web.views import rendering
-from disqued.web.views.job_views import Search
+from disqued.web.views.job_views import JobSearch
 
 #: Without a token: the page asks with a dry run first, and who pastes a line has seen the table.
 _ACT: Final[dict[str, Any]] = {"dry_run": False, "token": None}
@@ -135,7 +135,7 @@ def selected() -> list[Action]:
     return [*found, _move("selected-move", "Move them", meant)]
 
 
-def bulk(wanted: Search, port: int) -> list[Action]:
+def bulk(wanted: JobSearch, port: int) -> list[Action]:
     """What can be done with every job of a queue that a search would find."""
     ways = (
         ("requeue", "Queue all now", b"ENQUEUE", "Jobs queued: {result}."),
@@ -157,7 +157,7 @@ def _move(key: str, label: str, meant: Mapping[str, Any]) -> Action:
     return Action(key, label, "/api/bulk/move", (to,), body, "Jobs moved: {result}.", redis="")
 
 
-def _filter(wanted: Search) -> dict[str, Any]:
+def _filter(wanted: JobSearch) -> dict[str, Any]:
     states = _ANY_STATE if wanted.state == "any" else (wanted.state,)
     found: dict[str, Any] = {"queue": wanted.queue, "state": list(states)}
     if wanted.older_ms:
@@ -167,7 +167,7 @@ def _filter(wanted: Search) -> dict[str, Any]:
     return found
 
 
-def _loop(wanted: Search, command: bytes, port: int) -> str:
+def _loop(wanted: JobSearch, command: bytes, port: int) -> str:
     """The loop of a shell that does it with redis-cli; empty where redis-cli cannot tell which jobs are meant.
 
     redis-cli prints an error like an answer and exits with 0: what does not begin with a cursor is said, and ends it.

@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from disqued.web.http.exchange import Asked, Reply, Role
+from disqued.web.http.exchange import Reply, Request, Role
 from disqued.web.http.problems import Problem
 from disqued.web.routes import route
 from disqued.web.site import Site
@@ -67,7 +67,7 @@ def url(name: str) -> str:
 @route(
     "GET", "/static/<version>/<name>", role=Role.NOBODY, summary="A file of the page", media="text/css", listed=False
 )  # fmt: skip
-async def static(site: Site, asked: Asked) -> Reply:
+async def static(site: Site, asked: Request) -> Reply:
     """The file; another version is none that may be kept."""
     asset = assets().get(asked.path["name"].decode("utf-8", "replace"))
     if asset is None or asked.path["version"].decode("utf-8", "replace") != version():

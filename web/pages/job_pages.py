@@ -3,7 +3,7 @@
 from typing import Final
 
 from disqued.core.model.job import KIND_NAMES, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES
-from disqued.web.http.exchange import Asked
+from disqued.web.http.exchange import Request
 from disqued.web.http.problems import Problem
 from disqued.web.pages import actions
 from disqued.web.pages.render import Values, page
@@ -14,7 +14,7 @@ BODY_BYTES: Final = 65_536  #: of the body
 
 
 @page("/jobs/<job>", "queues", "Page: a job")
-async def job(site: Site, asked: Asked) -> tuple[str, Values]:
+async def job(site: Site, asked: Request) -> tuple[str, Values]:
     """Everything that this node knows of a job."""
     job_id, node = asked.path["job"], site.gateway.view
     found = node.job(job_id)

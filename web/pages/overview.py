@@ -4,9 +4,9 @@ from typing import Final
 
 from disqued.core.model.messages import Vitals
 from disqued.core.model.peers import FAIL, FULL, LEAVING, PFAIL, KnownNode
-from disqued.core.model.vitals import Account
+from disqued.core.model.vitals import LastVitals
 from disqued.core.view import NodeView
-from disqued.web.http.exchange import Asked
+from disqued.web.http.exchange import Request
 from disqued.web.pages import actions
 from disqued.web.pages.render import Values, page
 from disqued.web.site import Site
@@ -49,7 +49,7 @@ def _vital_values(vitals: Vitals, queued_rate: float | None, given_rate: float |
     }  # fmt: skip
 
 
-def _rates_now(node: NodeView, known: KnownNode, told: Account) -> tuple[float | None, float | None]:
+def _rates_now(node: NodeView, known: KnownNode, told: LastVitals) -> tuple[float | None, float | None]:
     """The rates that a node told of, while it goes on telling."""
     is_old = node.now() - told.at > node.peer_timeout_ms or known.flags & (PFAIL | FAIL)
     return (None, None) if is_old or not known.connected else (told.queued_rate, told.given_rate)
@@ -90,6 +90,6 @@ def _trouble(site: Site) -> list[str]:
 
 
 @page("/", "overview", "Page: the cluster, and this node")
-async def overview(site: Site, asked: Asked) -> tuple[str, Values]:
+async def overview(site: Site, asked: Request) -> tuple[str, Values]:
     """Nodes, facts, rates."""
     return "overview.html", {**overview_values(site), "trial": actions.add_job(None)}

@@ -8,13 +8,13 @@ import attrs
 from disqued.core.model.job import KIND_NAMES, KIND_WORK, STATE_NAMES, Job
 from disqued.core.model.queues import Queue
 from disqued.core.view import NodeView
-from disqued.web.http.exchange import Asked, Param, Visitor
+from disqued.web.http.exchange import QueryParameter, Request, Visitor
 from disqued.web.http.problems import Problem
 from disqued.web.pages import actions
 from disqued.web.pages.render import Values, page
 from disqued.web.site import Site
 from disqued.web.views import group_views, job_views, rendering, worker_views
-from disqued.web.views.queue_views import SORTS, Cut, View, first_of, row_of, walk
+from disqued.web.views.queue_views import SORTS, QueuePage, QueueQuery, first_of, row_of, walk
 
 PEEKED: Final = 10  #: jobs of a queue that are shown without being asked for
 PEEKED_BYTES: Final = 400  #: of each body
@@ -23,19 +23,19 @@ PEEKED_BYTES: Final = 400  #: of each body
 # Queues.
 
 _VIEW: Final = (
-    Param("q", "Part of the names"),
-    Param("sort", "Column", {"type": "string", "enum": list(SORTS)}),
-    Param("page", "Which page of a hundred", {"type": "integer", "minimum": 1}),
+    QueryParameter("q", "Part of the names"),
+    QueryParameter("sort", "Column", {"type": "string", "enum": list(SORTS)}),
+    QueryParameter("page", "Which page of a hundred", {"type": "integer", "minimum": 1}),
 )
 
 
-def view_of(asked: Asked) -> View:
+def view_of(asked: Request) -> QueueQuery:
     """The view that a query asks for."""
     query = asked.query
-    return View(query.get("q", ""), query.get("sort", "name"), query.get("page", 1))
+    return QueueQuery(query.get("q", ""), query.get("sort", "name"), query.get("page", 1))
 
 
-def queues_values(view: View, cut: Cut) -> Values:
+def queues_values(view: QueueQuery, cut: QueuePage) -> Values:
     """What the table of queues shows."""
 
     def link(**changes: Any) -> str:
@@ -46,7 +46,7 @@ def queues_values(view: View, cut: Cut) -> Values:
 
 
 @page("/queues", "queues", "Page: queues", query=_VIEW)
-async def queues(site: Site, asked: Asked) -> tuple[str, Values]:
+async def queues(site: Site, asked: Request) -> tuple[str, Values]:
     """A table of queues."""
     view = view_of(asked)
     async with site.large_walk:
@@ -103,19 +103,19 @@ def job_row(node: NodeView, job: Job, visitor: Visitor) -> Values:
 
 _STATES: Final = ("queued", "active", "wait-repl", "acked", "any")
 _SEARCH: Final = (
-    Param("state", "State of the jobs", {"type": "string", "enum": list(_STATES)}),
-    Param("text", "Part of the body", {"type": "string", "format": "bytes"}),
-    Param("older", "Seconds since they were added, at least", {"type": "string"}),
-    Param("cursor", "Where to go on", {"type": "integer", "minimum": 0, "maximum": 2**48}),
+    QueryParameter("state", "State of the jobs", {"type": "string", "enum": list(_STATES)}),
+    QueryParameter("text", "Part of the body", {"type": "string", "format": "bytes"}),
+    QueryParameter("older", "Seconds since they were added, at least", {"type": "string"}),
+    QueryParameter("cursor", "Where to go on", {"type": "integer", "minimum": 0, "maximum": 2**48}),
 )
 
 
-_NAME: Final = Param("name", "Which queue", {"type": "string", "format": "bytes"})
+_NAME: Final = QueryParameter("name", "Which queue", {"type": "string", "format": "bytes"})
 
 
 @page("/queues/<queue>", "queues", "Page: a queue", query=_SEARCH)
 @page("/queue", "queues", "Page: a queue, whose name cannot stand in a path", query=(_NAME, *_SEARCH))
-async def queue(site: Site, asked: Asked) -> tuple[str, Values]:
+async def queue(site: Site, asked: Request) -> tuple[str, Values]:
     """A queue, and the jobs in it that are looked for."""
     query, visitor = asked.query, asked.visitor
     name: bytes | None = asked.path.get("queue", query.get("name"))
@@ -124,7 +124,7 @@ async def queue(site: Site, asked: Asked) -> tuple[str, Values]:
     text: bytes = query.get("text", b"")
     if text and not visitor.sees_bodies:
         raise Problem(403, f"{visitor.name} may not see the bodies of jobs, nor look for text in them")
-    wanted = job_views.Search(
+    wanted = job_views.JobSearch(
         name, query.get("state", "queued"), text, _seconds(query.get("older", "")) * 1_000, query.get("cursor", 0)
     )
     found = await job_views.search(site.gateway, wanted)

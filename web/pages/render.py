@@ -12,7 +12,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 import disqued
 from disqued.reports.value_formats import FILTERS, count
 from disqued.web.gateway import NAME_MAX
-from disqued.web.http.exchange import HTML, Asked, Param, Reply, Role, Visitor
+from disqued.web.http.exchange import HTML, QueryParameter, Reply, Request, Role, Visitor
 from disqued.web.http.origins import header
 from disqued.web.http.problems import Problem
 from disqued.web.pages import assets, lines
@@ -98,17 +98,17 @@ def _possible(value: Any) -> Any:
 
 
 Values = dict[str, Any]  #: what a template shows
-Fill = Callable[[Site, Asked], Awaitable[tuple[str, Values]]]
+Fill = Callable[[Site, Request], Awaitable[tuple[str, Values]]]
 
 
 def page(
-    path: str, here: str, summary: str, *, role: Role = Role.VIEWER, query: tuple[Param, ...] = ()
+    path: str, here: str, summary: str, *, role: Role = Role.VIEWER, query: tuple[QueryParameter, ...] = ()
 ) -> Callable[[Fill], Fill]:
     """Make a page of a coroutine that says which template, and what is in it."""
 
     def enter(fill: Fill) -> Fill:
         @wraps(fill)
-        async def show(site: Site, asked: Asked) -> Reply:
+        async def show(site: Site, asked: Request) -> Reply:
             template, values = await fill(site, asked)
             offered = {name: _possible(value) for name, value in values.items()}
             return _page(template, {**common(site, asked.visitor, asked.request, here), **offered})

@@ -7,9 +7,9 @@ import shlex
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from disqued.reports.blocks import Blocks, View, all_blocks, command_line, is_over
+from disqued.reports.blocks import Blocks, ReportQuery, all_blocks, command_line, is_over
 from disqued.reports.layout import GRAINS
-from disqued.web.http.exchange import Asked, Param
+from disqued.web.http.exchange import QueryParameter, Request
 from disqued.web.http.problems import Problem
 from disqued.web.pages.render import page
 from disqued.web.site import Site
@@ -17,16 +17,16 @@ from disqued.web.views.reports_file import MISSING
 from disqued.wire.texts import raw, text
 
 _VIEW: Final = (
-    Param("queue", "Which queue; none, or an empty one: all", {"type": "string", "format": "bytes"}),
-    Param("grain", "By hour or day", {"type": "string", "enum": list(GRAINS)}),
+    QueryParameter("queue", "Which queue; none, or an empty one: all", {"type": "string", "format": "bytes"}),
+    QueryParameter("grain", "By hour or day", {"type": "string", "enum": list(GRAINS)}),
 )
 
 
 @page("/reports", "reports", "Page: reports", query=_VIEW)
-async def reports(site: Site, asked: Asked) -> tuple[str, dict[str, Any]]:
+async def reports(site: Site, asked: Request) -> tuple[str, dict[str, Any]]:
     """Charts, tables and verdicts, each with the time of its computation."""
     queue = text(asked.query.get("queue", b"")) or None
-    view = View(queue, asked.query.get("grain", "hour"))
+    view = ReportQuery(queue, asked.query.get("grain", "hour"))
     path = site.reports.path
     blocks: Blocks | None = None
     try:

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from disqued.config import SETTINGS, Setting, Status
-from disqued.web.http.exchange import Asked, Param, Role
+from disqued.web.http.exchange import QueryParameter, Request, Role
 from disqued.web.masking import MASK, SECRET_SETTINGS
 from disqued.web.pages import actions
 from disqued.web.pages.render import Values, page
@@ -13,7 +13,7 @@ ACTIONS_SHOWN: Final = 200  #: of the log of actions
 
 
 @page("/actions", "actions", "Page: what was done through the admin side", role=Role.ADMIN)
-async def log_of_actions(site: Site, asked: Asked) -> tuple[str, Values]:
+async def log_of_actions(site: Site, asked: Request) -> tuple[str, Values]:
     """The newest actions first."""
     return "actions.html", {"entries": list(site.audit.recent)[::-1][:ACTIONS_SHOWN], "missing": site.audit.failures}
 
@@ -28,7 +28,7 @@ def _setting_row(setting: Setting[Any], value: str) -> Values:
 
 
 @page("/settings", "settings", "Page: settings")
-async def settings(site: Site, asked: Asked) -> tuple[str, Values]:
+async def settings(site: Site, asked: Request) -> tuple[str, Values]:
     """Every setting, its value and its reason."""
     rows = [_setting_row(SETTINGS[name], value) for name, value in site.gateway.config.matching("*")]
     groups: dict[str, list[Values]] = {}
@@ -40,10 +40,10 @@ async def settings(site: Site, asked: Asked) -> tuple[str, Values]:
 @page(
     "/login", "login", "Page: give a token", role=Role.NOBODY,
     query=(
-        Param("next", "Where to go on"),
-        Param("failed", "Why it did not work before", {"type": "string", "enum": ["token", "wait"]}),
+        QueryParameter("next", "Where to go on"),
+        QueryParameter("failed", "Why it did not work before", {"type": "string", "enum": ["token", "wait"]}),
     ),
 )  # fmt: skip
-async def login(site: Site, asked: Asked) -> tuple[str, Values]:
+async def login(site: Site, asked: Request) -> tuple[str, Values]:
     """Ask for a token."""
     return "login.html", {"next": asked.query.get("next", "/"), "failed": asked.query.get("failed", "")}

@@ -3,37 +3,39 @@
 from typing import Any
 
 from disqued.web.http import answers
-from disqued.web.http.exchange import STREAM, Asked, Param, Reply, Role, Visitor
+from disqued.web.http.exchange import STREAM, QueryParameter, Reply, Request, Role, Visitor
 from disqued.web.http.problems import Problem
 from disqued.web.pages import overview, queue_pages, render, worker_pages
 from disqued.web.routes import route
 from disqued.web.site import Site
-from disqued.web.views.live import Watched
-from disqued.web.views.queue_views import SORTS, QueueRow, View
-from disqued.web.views.worker_views import WorkerView
+from disqued.web.views.live import Subscription
+from disqued.web.views.queue_views import SORTS, QueueQuery, QueueRow
+from disqued.web.views.worker_views import WorkerQuery
 
 
 @route(
     "GET", "/api/events", role=Role.VIEWER, summary="What changes on a page, as server-sent events", media=STREAM,
     listed=False,
     query=(
-        Param("page", "Which page", {"type": "string", "enum": ["overview", "queues", "queue", "workers", "worker"]}),
-        Param("queue", "Which queue", {"type": "string", "format": "bytes"}),
-        Param("worker", "Which worker", {"type": "string", "format": "bytes"}),
-        Param("q", "Part of the names of queues or workers"),
-        Param("sort", "Column of the table of queues"),
-        Param("n", "Page of the table of queues or workers", {"type": "integer", "minimum": 1}),
+        QueryParameter(
+            "page", "Which page", {"type": "string", "enum": ["overview", "queues", "queue", "workers", "worker"]}
+        ),
+        QueryParameter("queue", "Which queue", {"type": "string", "format": "bytes"}),
+        QueryParameter("worker", "Which worker", {"type": "string", "format": "bytes"}),
+        QueryParameter("q", "Part of the names of queues or workers"),
+        QueryParameter("sort", "Column of the table of queues"),
+        QueryParameter("n", "Page of the table of queues or workers", {"type": "integer", "minimum": 1}),
     ),
 )  # fmt: skip
-async def events(site: Site, asked: Asked) -> Reply:
+async def events(site: Site, asked: Request) -> Reply:
     """Keep sending until either end has had enough."""
     query, visitor = asked.query, asked.visitor
     sort = query.get("sort", "name")
     if sort not in SORTS:
         raise Problem(400, f"sort={sort[:100]}: allowed are {', '.join(SORTS)}")
-    watched = Watched(
+    watched = Subscription(
         query.get("page", "overview"), query.get("queue", b""),
-        View(query.get("q", ""), sort, query.get("n", 1)), visitor.sees_bodies, visitor.role,
+        QueueQuery(query.get("q", ""), sort, query.get("n", 1)), visitor.sees_bodies, visitor.role,
         query.get("worker", b""),
     )  # fmt: skip
     answers.begin(asked.request, STREAM)
@@ -44,7 +46,7 @@ async def events(site: Site, asked: Asked) -> Reply:
     return Reply(b"", STREAM)
 
 
-async def draw(site: Site, watched: Watched, rows: list[QueueRow]) -> dict[str, Any]:
+async def draw(site: Site, watched: Subscription, rows: list[QueueRow]) -> dict[str, Any]:
     """What of a page changes, as it is now."""
     reader = Visitor("", watched.role, watched.sees_bodies, "")
     shared = {"visitor": reader, "may_act": watched.role >= Role.OPERATOR}
@@ -64,7 +66,7 @@ async def draw(site: Site, watched: Watched, rows: list[QueueRow]) -> dict[str, 
             "groups": "_groups.html",
         }
     elif watched.page == "workers":
-        view = WorkerView(watched.view.text, watched.view.page)
+        view = WorkerQuery(watched.view.text, watched.view.page)
         values = worker_pages.workers_values(site, view, await view.cut(site.gateway))
         parts = {"worker-facts": "_worker_facts.html", "worker-rows": "_worker_rows.html"}
     elif watched.page == "worker":

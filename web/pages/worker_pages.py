@@ -7,24 +7,24 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from disqued.core.model.worker import Worker
-from disqued.web.http.exchange import Asked, Param, Visitor
+from disqued.web.http.exchange import QueryParameter, Request, Visitor
 from disqued.web.http.problems import Problem
 from disqued.web.pages import actions
 from disqued.web.pages.render import page
 from disqued.web.site import Site
 from disqued.web.views import rendering, worker_views
-from disqued.web.views.worker_views import WorkerCut, WorkerView
+from disqued.web.views.worker_views import WorkerPage, WorkerQuery
 
 Values = dict[str, Any]
 
 _VIEW: Final = (
-    Param("q", "Part of an id or a name"),
-    Param("page", "Which page of a hundred", {"type": "integer", "minimum": 1}),
+    QueryParameter("q", "Part of an id or a name"),
+    QueryParameter("page", "Which page of a hundred", {"type": "integer", "minimum": 1}),
 )
-_ID: Final = Param("id", "Which worker", {"type": "string", "format": "bytes"})
+_ID: Final = QueryParameter("id", "Which worker", {"type": "string", "format": "bytes"})
 
 
-def workers_values(site: Site, view: WorkerView, cut: WorkerCut) -> Values:
+def workers_values(site: Site, view: WorkerQuery, cut: WorkerPage) -> Values:
     """What the table of workers shows."""
 
     def link(number: int) -> str:
@@ -34,9 +34,9 @@ def workers_values(site: Site, view: WorkerView, cut: WorkerCut) -> Values:
 
 
 @page("/workers", "workers", "Page: workers", query=_VIEW)
-async def workers(site: Site, asked: Asked) -> tuple[str, Values]:
+async def workers(site: Site, asked: Request) -> tuple[str, Values]:
     """A table of workers."""
-    view = WorkerView(asked.query.get("q", ""), asked.query.get("page", 1))
+    view = WorkerQuery(asked.query.get("q", ""), asked.query.get("page", 1))
     async with site.large_walk:
         cut = await view.cut(site.gateway)
     return "workers.html", workers_values(site, view, cut)
@@ -53,7 +53,7 @@ def worker_values(site: Site, worker_id: bytes, visitor: Visitor) -> Values:
 
 @page("/workers/<worker>", "workers", "Page: a worker")
 @page("/worker", "workers", "Page: a worker, whose id cannot stand in a path", query=(_ID,))
-async def worker(site: Site, asked: Asked) -> tuple[str, Values]:
+async def worker(site: Site, asked: Request) -> tuple[str, Values]:
     """A worker, and what it has."""
     worker_id: bytes | None = asked.path.get("worker", asked.query.get("id"))
     if worker_id is None:

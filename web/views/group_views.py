@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 
 from disqued.commands.jobs import made_of
-from disqued.core.model.groups import Event, Group
+from disqued.core.model.groups import Entry, Group
 from disqued.core.model.job import Job
 from disqued.core.model.queues import Queue
 from disqued.core.view import NodeView
@@ -52,14 +52,14 @@ def row_of(node: NodeView, group: Group) -> GroupRow:
 
 def of_event(node: NodeView, job: Job) -> list[dict[str, Any]]:
     """What each group made of an event: group, state, and for how long somebody has it yet; none for other jobs."""
-    if not isinstance(job, Event) or job.log is None:
+    if not isinstance(job, Entry) or job.log is None:
         return []
     now = node.now()
     known = (group for group in islice(job.log.groups.values(), GROUPS_LOOKED_AT) if group.is_known)
     return [_made_of(group, job, now) for group in sorted(known, key=lambda group: group.name)[:GROUPS_SHOWN]]
 
 
-def _made_of(group: Group, event: Event, now: int) -> dict[str, Any]:
+def _made_of(group: Group, event: Entry, now: int) -> dict[str, Any]:
     _, state, deliveries, left_ms = made_of(event, group, now) or (group.name, b"available", 0, 0)
     return {
         "group": group.name, "state": state.decode(), "left_ms": left_ms if state == b"in progress" else None,

@@ -58,7 +58,7 @@ class Series:
 
 
 @attrs.define
-class _Walk:
+class _QueueWalk:
     """A walk over all queues, and what it has met."""
 
     began: int  #: slot
@@ -78,7 +78,7 @@ class History:
         self._node = Track(0)
         self._seen = self._counters()
         self._has_walked = False
-        self._walk: _Walk | None = None
+        self._walk: _QueueWalk | None = None
         self._walked = 0  #: the slot up to which all is known
         self._walked_at = gateway.view.now()
 
@@ -113,7 +113,7 @@ class History:
         node = self._gateway.view
         walk = self._walk
         if walk is None:
-            walk = self._walk = _Walk(slot, node.now())
+            walk = self._walk = _QueueWalk(slot, node.now())
         for _ in range(WALKED_MAX // LOOKED_AT):
             queues = node.queues_from(walk.serial, LOOKED_AT)
             for queue in queues:
@@ -124,13 +124,13 @@ class History:
             walk.serial = queues[-1].serial + 1
             await next_turn(self._gateway.turns)
 
-    def _end_walk(self, walk: _Walk, node: NodeView) -> None:
+    def _end_walk(self, walk: _QueueWalk, node: NodeView) -> None:
         self._walk, self._has_walked = None, True
         self._walked, self._walked_at = walk.began, walk.began_at
         oldest_s = 0 if walk.oldest is None else max(0, node.wall() - walk.oldest // 1_000_000) // 1_000
         self._node.seen = (walk.length, oldest_s)
 
-    def _look_at(self, queue: Queue, slot: int, span: int, walk: _Walk, node: NodeView) -> None:
+    def _look_at(self, queue: Queue, slot: int, span: int, walk: _QueueWalk, node: NodeView) -> None:
         length, ctime = queue.length, oldest_of(queue)
         oldest_s = 0.0
         if len(queue.units):

@@ -42,7 +42,7 @@ PLACE_MAX: Final = SLICE_ROWS  #: places in a queue that are counted
 
 
 @attrs.frozen
-class Moment:
+class TimelineEntry:
     """Something that happened to a job, or that will."""
 
     what: str
@@ -50,24 +50,26 @@ class Moment:
     is_ahead: bool = False  #: it is still to come
 
 
-def timeline(node: NodeView, job: Job) -> list[Moment]:
+def timeline(node: NodeView, job: Job) -> list[TimelineEntry]:
     """What happened to a job here, and what is to come; in order."""
     now, wall, options = node.now(), node.wall(), job.options
     created = job.ctime // 1_000_000
-    moments = [Moment("Added", created)]
+    moments = [TimelineEntry("Added", created)]
     if options.delay_ms:
         over = job.flags & FLAG_QUEUED_BEFORE or job.state in (QUEUED, ACKED)
         ends_at = created + options.delay_ms
         if over and ends_at > wall:
-            moments.append(Moment("Queued for the first time, before its delay was over", None))
+            moments.append(TimelineEntry("Queued for the first time, before its delay was over", None))
         else:
-            moments.append(Moment("Delay ends: queued for the first time", ends_at, not over))
+            moments.append(TimelineEntry("Delay ends: queued for the first time", ends_at, not over))
     moments += _deliveries(node, job)
     if job.state == ACKED:
-        moments.append(Moment("Acknowledged", None))
+        moments.append(TimelineEntry("Acknowledged", None))
     elif _is_to_come_back(job) and (job.flags & FLAG_QUEUED_BEFORE or not options.delay_ms):
-        moments.append(Moment("Queued again unless acknowledged", wall + requeue_within(job, now), is_ahead=True))
-    moments.append(Moment("Time to live ends: dropped", wall + job.expires_at - now, is_ahead=True))
+        moments.append(
+            TimelineEntry("Queued again unless acknowledged", wall + requeue_within(job, now), is_ahead=True)
+        )
+    moments.append(TimelineEntry("Time to live ends: dropped", wall + job.expires_at - now, is_ahead=True))
     return moments
 
 
@@ -76,13 +78,13 @@ def _is_to_come_back(job: Job) -> bool:
     return job.state == ACTIVE and job.options.retry_ms > 0 and 0 < job.requeue_at < job.expires_at
 
 
-def _deliveries(node: NodeView, job: Job) -> list[Moment]:
+def _deliveries(node: NodeView, job: Job) -> list[TimelineEntry]:
     now, wall = node.now(), node.wall()
-    moments: list[Moment] = []
+    moments: list[TimelineEntry] = []
     if job.redeliveries:
-        moments.append(Moment(f"Queued again {_times(job.redeliveries)} without an acknowledgement", None))
+        moments.append(TimelineEntry(f"Queued again {_times(job.redeliveries)} without an acknowledgement", None))
     if job.nacks:
-        moments.append(Moment(f"Given back by a consumer (NACK) {_times(job.nacks)}", None))
+        moments.append(TimelineEntry(f"Given back by a consumer (NACK) {_times(job.nacks)}", None))
     # The timer begins with a queueing.
     retry_ms = job.options.retry_ms
     began = None
@@ -93,15 +95,15 @@ def _deliveries(node: NodeView, job: Job) -> list[Moment]:
         queue = node.queue(job.queue)
         since = None if queue is None else queue.leased.get(job)
         delivered = None if since is None else max(job.ctime // 1_000_000, wall + since - now)
-        moments.append(Moment("Delivered to a consumer by this node", delivered))
+        moments.append(TimelineEntry("Delivered to a consumer by this node", delivered))
     elif job.state == QUEUED:
         # A store keeps how long a timer runs at most, not when it began.
-        moments.append(Moment("In the queue of this node", None if job.flags & FLAG_CAME_BACK else began))
+        moments.append(TimelineEntry("In the queue of this node", None if job.flags & FLAG_CAME_BACK else began))
     elif (away := _elsewhere(node, job)) is not None:
         where = away[1][:8].decode("ascii", "replace")
-        moments.append(Moment(f"Delivered to a consumer by node {where}", wall + away[0] - now))
+        moments.append(TimelineEntry(f"Delivered to a consumer by node {where}", wall + away[0] - now))
     elif job.flags & FLAG_DELIVERED:
-        moments.append(Moment("Delivered to a consumer by this node", None))
+        moments.append(TimelineEntry("Delivered to a consumer by this node", None))
     return moments
 
 
@@ -223,7 +225,7 @@ def _why_once(job: Job) -> str:
 
 
 @attrs.frozen
-class Search:
+class JobSearch:
     """Which jobs of a queue somebody looks for."""
 
     queue: bytes
@@ -249,7 +251,7 @@ class Search:
 
 
 @attrs.frozen
-class Found:
+class SearchResult:
     """What a search has found so far."""
 
     jobs: list[Job]
@@ -257,12 +259,12 @@ class Found:
     cursor: int  #: where to go on; 0 = there is no more
 
 
-async def search(gateway: Gateway, wanted: Search) -> Found:
+async def search(gateway: Gateway, wanted: JobSearch) -> SearchResult:
     """Look for jobs, SLICE_ROWS in a turn of the loop, and at LOOKED_AT_MAX altogether."""
     return await (_in_queue if wanted.state == "queued" else _in_registry)(gateway, wanted)
 
 
-async def _in_queue(gateway: Gateway, wanted: Search) -> Found:
+async def _in_queue(gateway: Gateway, wanted: JobSearch) -> SearchResult:
     """Look through a queue from its front; what moves meanwhile may be met twice or not at all."""
     found: dict[bytes, Job] = {}
     at = wanted.cursor
@@ -272,12 +274,12 @@ async def _in_queue(gateway: Gateway, wanted: Search) -> Found:
         passed = _pick([unit.job for unit in units], wanted, gateway.view.wall(), found)
         at += passed
         if passed == len(units) < SLICE_ROWS:
-            return Found(list(found.values()), at - wanted.cursor, 0)
+            return SearchResult(list(found.values()), at - wanted.cursor, 0)
         await next_turn(gateway.turns)
-    return Found(list(found.values()), at - wanted.cursor, at)
+    return SearchResult(list(found.values()), at - wanted.cursor, at)
 
 
-async def _in_registry(gateway: Gateway, wanted: Search) -> Found:
+async def _in_registry(gateway: Gateway, wanted: JobSearch) -> SearchResult:
     """Look through all jobs, table by table; what comes or goes meanwhile may be met twice or not at all."""
     found: dict[bytes, Job] = {}
     looked_at = since = 0
@@ -294,10 +296,10 @@ async def _in_registry(gateway: Gateway, wanted: Search) -> Found:
         if wanted.text or since >= SLICE_ROWS or not is_through:
             since = 0
             await next_turn(gateway.turns)
-    return Found(list(found.values()), looked_at, place * TABLES + number if number < TABLES else 0)
+    return SearchResult(list(found.values()), looked_at, place * TABLES + number if number < TABLES else 0)
 
 
-def _pick(jobs: list[Job], wanted: Search, wall: int, found: dict[bytes, Job]) -> int:
+def _pick(jobs: list[Job], wanted: JobSearch, wall: int, found: dict[bytes, Job]) -> int:
     """Add the jobs that are looked for to those found, as far as one turn may look; returns how many were looked at."""
     searched = 0
     for passed, job in enumerate(jobs, 1):

@@ -27,7 +27,7 @@ from disqued.web.http.exchange import Role
 from disqued.web.http.problems import Problem
 from disqued.web.turns import next_turn
 from disqued.web.views.history import History
-from disqued.web.views.queue_views import QueueRow, Rates, View, walk
+from disqued.web.views.queue_views import QueueQuery, QueueRow, Rates, walk
 
 log = Logger()
 
@@ -39,26 +39,31 @@ RETRY: Final = {"Retry-After": "30"}
 
 
 @attrs.frozen
-class Watched:
+class Subscription:
     """What a listener looks at; listeners with the same share what is drawn."""
 
     page: str  #: overview, queues, queue, workers or worker
     queue: bytes
-    view: View
+    view: QueueQuery
     sees_bodies: bool
     role: Role
     worker: bytes = b""
 
 
 #: Draws a view: {"html": {id: text}, "point": [...]}; the rows are those of all queues where a view needs them.
-Draw = Callable[[Watched, list[QueueRow]], Awaitable[dict[str, Any]]]
+Draw = Callable[[Subscription, list[QueueRow]], Awaitable[dict[str, Any]]]
 
 
 class Listener:
     """One open connection; the producer that its transport pauses when the other end does not read."""
 
     def __init__(
-        self, request: Any, watched: Watched, draw: Draw, may_stay: Callable[[], bool], seconds: Callable[[], float]
+        self,
+        request: Any,
+        watched: Subscription,
+        draw: Draw,
+        may_stay: Callable[[], bool],
+        seconds: Callable[[], float],
     ) -> None:
         """`may_stay` tells whether its rights are what they were; `seconds` is the clock that measures its silence."""
         self.watched = watched
@@ -117,7 +122,7 @@ class Live:
         self._periods = 0  #: since the first of these listeners came
         self._timer: LoopingCall | None = None
 
-    async def listen(self, request: Any, watched: Watched, draw: Draw, may_stay: Callable[[], bool]) -> None:
+    async def listen(self, request: Any, watched: Subscription, draw: Draw, may_stay: Callable[[], bool]) -> None:
         """Send events until either end has had enough, or `may_stay` says no, which is asked before each event.
 
         Raises Problem 503 when there are too many.
@@ -177,7 +182,7 @@ class Live:
         rows: list[QueueRow] = []
         if any(listener.watched.page == "queues" for listener in reading):
             rows = await walk(self._gateway, self.rates)
-        drawn: dict[Watched, dict[str, Any]] = {}
+        drawn: dict[Subscription, dict[str, Any]] = {}
         for listener in reading:
             if listener.watched not in drawn:
                 if drawn or rows:

@@ -26,7 +26,7 @@ _Labelled = Mapping[str, float]
 
 
 @attrs.define
-class Sums:
+class QueueTotals:
     """What a walk over all queues adds up to; None = there is no queue, or no job."""
 
     queues: int = 0
@@ -69,7 +69,7 @@ def _histogram(name: str, doc: str, buckets: list[int], sum_ms: int) -> Metric:
     return HistogramMetricFamily(name, doc, buckets=shown, sum_value=sum_ms / 1_000)
 
 
-def of_node(gateway: Gateway, sums: Sums, pulse: Pulse) -> Iterator[Metric]:
+def of_node(gateway: Gateway, sums: QueueTotals, pulse: Pulse) -> Iterator[Metric]:
     """Every family of the node, in the order in which they are exported."""
     node, facts = gateway.view, gateway.facts()
     yield from _of_daemon(gateway, facts)
@@ -103,7 +103,7 @@ def _of_daemon(gateway: Gateway, facts: Mapping[str, Mapping[str, Any]]) -> Iter
         )  # fmt: skip
 
 
-def _of_queues(node: NodeView, sums: Sums) -> Iterator[Metric]:
+def _of_queues(node: NodeView, sums: QueueTotals) -> Iterator[Metric]:
     counters = node.counters
     now, wall = node.now(), node.wall()
     yield _count(

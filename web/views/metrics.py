@@ -22,7 +22,7 @@ from disqued.core.model.queues import Queue
 from disqued.web.gateway import NAME_MAX, Gateway
 from disqued.web.turns import next_turn
 from disqued.web.views import group_views, metric_families
-from disqued.web.views.metric_families import Sums
+from disqued.web.views.metric_families import QueueTotals
 from disqued.web.views.pulse import Pulse
 
 PIECE: Final = 50  #: samples written by prometheus-client in one turn of the loop, less than a millisecond's work
@@ -105,8 +105,8 @@ class Metrics:
 
     # Looking.
 
-    async def _add_up(self) -> Sums:
-        sums = Sums()
+    async def _add_up(self) -> QueueTotals:
+        sums = QueueTotals()
         async for queues in self._slices():
             for queue in queues:
                 _add(sums, queue)
@@ -198,7 +198,7 @@ def _ended(texts: list[bytes], media: str) -> bytes:
     return b"".join(texts)
 
 
-def _add(sums: Sums, queue: Queue) -> None:
+def _add(sums: QueueTotals, queue: Queue) -> None:
     sums.queues += 1
     length = len(queue.units)
     if length:

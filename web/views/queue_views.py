@@ -126,14 +126,14 @@ SORTS: Final[dict[str, tuple[Callable[[QueueRow], Any], bool]]] = {
 
 
 @attrs.frozen
-class View:
+class QueueQuery:
     """Which queues somebody looks at."""
 
     text: str = ""  #: part of the name, in any case; empty = all
     sort: str = "name"  #: a key of SORTS
     page: int = 1
 
-    async def cut(self, rows: list[QueueRow], turns: SharedTurns) -> "Cut":
+    async def cut(self, rows: list[QueueRow], turns: SharedTurns) -> "QueuePage":
         """Find, sort and cut; SLICE_ROWS are looked at in a turn of the loop."""
         key, largest_first = SORTS[self.sort]
         runs: list[list[QueueRow]] = []
@@ -154,14 +154,14 @@ class View:
             passed = min(before, SLICE_ROWS)
             deque(islice(in_order, passed), maxlen=0)
             before -= passed
-        return Cut(list(islice(in_order, PAGE_ROWS)), count, page, pages)
+        return QueuePage(list(islice(in_order, PAGE_ROWS)), count, page, pages)
 
     def _lets_through(self, row: QueueRow) -> bool:
         return not self.text or self.text.casefold() in row.name.decode("utf-8", "backslashreplace").casefold()
 
 
 @attrs.frozen
-class Cut:
+class QueuePage:
     """A page of queues."""
 
     rows: list[QueueRow]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from disqued.reports.reading import MissingReports, NoReports, Reader, ask
+from disqued.reports.reading import MissingReports, NoReports, ReportReader, ask
 from disqued.web.http.problems import Problem
 from disqued.web.turns import InThread
 
@@ -29,7 +29,7 @@ class ReportsFile:
         self.path = path
         self._in_thread = InThread(reactor)
 
-    async def ask(self, question: Callable[[Reader], T]) -> T:
+    async def ask(self, question: Callable[[ReportReader], T]) -> T:
         """Answer a question, which is asked in a thread.  Raises Problem 404 NOREPORTS, 503 BADREPORTS."""
         if self.path is None:
             raise Problem(404, "this node shows no reports: the setting reports-file is empty", code=MISSING)

@@ -20,7 +20,7 @@ BYTES_MAX: Final = 20 * (SECONDS + MINUTES)
 _CODES: Final = "Iffff"
 
 
-class Sample(NamedTuple):
+class Slot(NamedTuple):
     """One slot."""
 
     length: int  #: jobs
@@ -50,7 +50,7 @@ class Ring:
         """Every column, oldest slot first."""
         return [column[self._at :] + column[: self._at] for column in self._columns]
 
-    def put(self, sample: Sample, until: int) -> None:
+    def put(self, sample: Slot, until: int) -> None:
         """Write the same into all slots up to a number."""
         self._extend(until, lambda count: [array(code, [value]) * count for code, value in zip(_CODES, sample)])  # noqa: B905
 
@@ -99,7 +99,7 @@ class Track:
         """Begin after a second."""
         self.hour = Ring(SECONDS, 1, slot)
         self.week = Ring(MINUTES, 60, slot // 60 - 1)
-        self.last = Sample(0, 0.0, 0.0, 0.0, 0.0)
+        self.last = Slot(0, 0.0, 0.0, 0.0, 0.0)
         self.identity: tuple[int, int] = (0, 0)  #: of the queue: a name may come again
         self.seen: tuple[int, ...] = ()  #: counters in, out and acked, and the length, as they were last
         self.changed_at: int = slot  #: when something happened last
@@ -113,7 +113,7 @@ class Track:
         self.changed_at = slot
         span = max(1, slot - self.hour.newest)
         in_rate, out_rate, acked_rate = (count / span for count in counts)
-        self.last = Sample(length, in_rate, out_rate, acked_rate, oldest_s)
+        self.last = Slot(length, in_rate, out_rate, acked_rate, oldest_s)
         self.hour.put(self.last, slot)
         self._end_minute(slot // 60)
         self._counts = [before + count for before, count in zip(self._counts, counts, strict=True)]
@@ -125,7 +125,7 @@ class Track:
             return
         self.hour.rest(self.last.length, self.last.oldest_s, slot)
         oldest_s = self.last.oldest_s + quiet_s if self.last.length else 0.0
-        self.last = Sample(self.last.length, 0.0, 0.0, 0.0, oldest_s)
+        self.last = Slot(self.last.length, 0.0, 0.0, 0.0, oldest_s)
         self._end_minute(slot // 60)
 
     def _end_minute(self, minute: int) -> None:
@@ -136,7 +136,7 @@ class Track:
         length, oldest_s = self.last.length, self.last.oldest_s
         quiet_s = 60 * (minute - 1 - self._minute)
         began_s = max(0.0, oldest_s - quiet_s) if length else 0.0
-        self.week.put(Sample(length, in_rate, out_rate, acked_rate, began_s), self._minute)
+        self.week.put(Slot(length, in_rate, out_rate, acked_rate, began_s), self._minute)
         self.week.rest(length, began_s, minute - 1)
         self._minute = minute
         self._counts = [0, 0, 0]

@@ -15,7 +15,7 @@ import attrs
 
 from disqued.core.model.job import Unit, attempt_of
 from disqued.core.model.queues import Queue
-from disqued.core.model.worker import Home, Worker
+from disqued.core.model.worker import RemoteWorker, Worker
 from disqued.core.view import NodeView
 from disqued.web.gateway import SLICE_ROWS, Gateway
 from disqued.web.http.exchange import Visitor
@@ -50,16 +50,16 @@ class WorkerRow:
 
 
 @attrs.frozen
-class WorkerView:
+class WorkerQuery:
     """Which workers somebody looks at."""
 
     text: str = ""  #: part of id or name, in any case; empty = all
     page: int = 1
 
-    async def cut(self, gateway: Gateway) -> "WorkerCut":
+    async def cut(self, gateway: Gateway) -> "WorkerPage":
         """Find and cut; SLICE_ROWS are looked at in a turn of the loop.  Those of this node come first."""
         node = gateway.view
-        found: list[Worker | Home] = [*node.workers_here, *node.workers_elsewhere]
+        found: list[Worker | RemoteWorker] = [*node.workers_here, *node.workers_elsewhere]
         if self.text:
             everyone, found = found, []
             for at in range(0, len(everyone), SLICE_ROWS):
@@ -69,16 +69,16 @@ class WorkerView:
         pages = max(1, -(-len(found) // PAGE_ROWS))
         page = min(max(1, self.page), pages)
         rows = [row_of(node, one) for one in found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS] if _is_known(node, one)]
-        return WorkerCut(rows, len(found), page, pages)
+        return WorkerPage(rows, len(found), page, pages)
 
-    def _lets_through(self, one: Worker | Home) -> bool:
+    def _lets_through(self, one: Worker | RemoteWorker) -> bool:
         texts = (one.id, one.name) if isinstance(one, Worker) else (one.worker_id,)
         wanted = self.text.casefold()
         return any(wanted in text.decode("utf-8", "backslashreplace").casefold() for text in texts)
 
 
 @attrs.frozen
-class WorkerCut:
+class WorkerPage:
     """A page of workers."""
 
     rows: list[WorkerRow]
@@ -87,14 +87,14 @@ class WorkerCut:
     pages: int
 
 
-def _is_known(node: NodeView, one: Worker | Home) -> bool:
+def _is_known(node: NodeView, one: Worker | RemoteWorker) -> bool:
     """Tell whether a worker that was found in an earlier turn, perhaps, is one still."""
     return node.worker(one.id if isinstance(one, Worker) else one.worker_id) is one
 
 
-def row_of(node: NodeView, one: Worker | Home) -> WorkerRow:
+def row_of(node: NodeView, one: Worker | RemoteWorker) -> WorkerRow:
     """Describe a worker as it is now."""
-    if isinstance(one, Home):
+    if isinstance(one, RemoteWorker):
         return WorkerRow(one.worker_id, b"", one.node_id, False, one.ttl_ms)
     now = node.now()
     since = next(iter(one.leases.values()), None)

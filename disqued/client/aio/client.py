@@ -17,10 +17,10 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from disqued.client import commands
-from disqued.client.addresses import Access, Address
-from disqued.client.aio.links import Links, Way
+from disqued.client.addresses import Address, ConnectionOptions
+from disqued.client.aio.links import Connector, Links
 from disqued.client.base_client import AwaitedClient
-from disqued.client.calls import Ask
+from disqued.client.calls import Send
 from disqued.client.commands import Command
 
 T = TypeVar("T")
@@ -44,8 +44,8 @@ class Client(AwaitedClient[Links]):
     errors of `disqued.client.errors`.
     """
 
-    def _prepare(self, access: Access) -> None:
-        self._way = Way(access, self._patience)
+    def _prepare(self, access: ConnectionOptions) -> None:
+        self._way = Connector(access, self._patience)
         self._returning: set[asyncio.Task[None]] = set()  #: jobs of cancelled fetches, on their way back
 
     def _connections_of(self, address: Address) -> Links:
@@ -54,7 +54,7 @@ class Client(AwaitedClient[Links]):
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def _exchange(self, connections: Links, ask: Ask) -> object:
+    async def _exchange(self, connections: Links, ask: Send) -> object:
         if ask.seat is None:
             return await connections.ask(ask.lane, ask.words, ask.limit)
         return await connections.ask_seated(ask.seat, ask.words, ask.limit)

@@ -17,14 +17,14 @@ from typing import Any, Final, cast
 
 import hiredis
 
-from disqued.client.addresses import Access, Address, Socket
+from disqued.client.addresses import Address, ConnectionOptions, Socket
 from disqued.client.base_links import BaseLinks, Unclaimed
 from disqued.client.calls import Patience
-from disqued.client.commands import Lane
+from disqued.client.commands import ConnectionUse
 from disqued.client.errors import NotTrusted, server_error
-from disqued.client.failures import Broken, NotSent
+from disqued.client.failures import ConnectionBroken, NotSent
 from disqued.client.ssl_context import BROKE_OFF, make_context, refusal, why_not
-from disqued.client.tls_renewal import Renewed
+from disqued.client.tls_renewal import RenewedContext
 
 #: Words of a fetch before those that say what it asks for: GETJOB TIMEOUT milliseconds.
 _FETCH_HEAD: Final = 3
@@ -93,7 +93,9 @@ class Link(asyncio.Protocol):
             waiting.answer.set_result(reply)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        error = (exc and refusal(exc)) or Broken(self._why or (str(exc) if exc else "the node closed the connection"))
+        error = (exc and refusal(exc)) or ConnectionBroken(
+            self._why or (str(exc) if exc else "the node closed the connection")
+        )
         while self._waiting:
             waiting = self._waiting.popleft()
             waiting.too_long.cancel()
@@ -152,15 +154,15 @@ class Link(asyncio.Protocol):
         return self._gone
 
 
-class Way:
+class Connector:
     """How connections are opened, to any node."""
 
-    def __init__(self, access: Access, patience: Patience) -> None:
+    def __init__(self, access: ConnectionOptions, patience: Patience) -> None:
         """Read the files of TLS.  Raises ValueError."""
         self.patience = patience
         self.greetings = access.greetings
         self._tls = access.tls
-        self._context = None if access.tls is None else Renewed(access.tls, make_context)
+        self._context = None if access.tls is None else RenewedContext(access.tls, make_context)
 
     async def connect(self, address: Address) -> Link:
         """Open a connection, on which nothing was said yet.  Raises NotSent, NotTrusted."""
@@ -191,9 +193,9 @@ class Way:
 class Links(BaseLinks[Link]):
     """The connections to one node."""
 
-    def __init__(self, address: Address, way: Way, unclaimed: Unclaimed) -> None:
+    def __init__(self, address: Address, way: Connector, unclaimed: Unclaimed) -> None:
         super().__init__(address, way, unclaimed)
-        self._opening: dict[Lane, asyncio.Task[Link]] = {}
+        self._opening: dict[ConnectionUse, asyncio.Task[Link]] = {}
         self._orphans: dict[tuple[bytes, ...], Link] = {}  #: by what the cancelled fetch asks for
         self._fetching: dict[tuple[bytes, ...], set[Link]] = {}  #: fetches under way, by what they ask for
 
@@ -208,14 +210,14 @@ class Links(BaseLinks[Link]):
                 self._unclaimed(answer.result())
             raise
 
-    async def _opened(self, lane: Lane) -> Link:
+    async def _opened(self, lane: ConnectionUse) -> Link:
         opening = self._opening.get(lane)
         if opening is None:
             opening = self._opening[lane] = asyncio.get_running_loop().create_task(self._open_shared(lane))
             opening.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(opening)
 
-    async def _open_shared(self, lane: Lane) -> Link:
+    async def _open_shared(self, lane: ConnectionUse) -> Link:
         try:
             self._shared[lane] = link = await self._connect()
         finally:

@@ -15,13 +15,13 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from disqued.client import commands
-from disqued.client.addresses import Access, Address
+from disqued.client.addresses import Address, ConnectionOptions
 from disqued.client.base_client import BaseClient
-from disqued.client.blocking.connections import Connections, Way
+from disqued.client.blocking.connections import Connections, Connector
 from disqued.client.blocking.forks import watch
 from disqued.client.blocking.stepping import finish, released
-from disqued.client.calls import Ask
-from disqued.client.commands import Command, Page, Seat
+from disqued.client.calls import Send
+from disqued.client.commands import Command, Page, WorkerIdentity
 from disqued.client.nodes import Node
 
 T = TypeVar("T")
@@ -45,8 +45,8 @@ class Client(BaseClient[Connections, Iterator[bytes]]):
     errors of `disqued.client.errors`.
     """
 
-    def _prepare(self, access: Access) -> None:
-        self._way = Way(access, self._patience)
+    def _prepare(self, access: ConnectionOptions) -> None:
+        self._way = Connector(access, self._patience)
         #: Held while the core runs, released while it waits (`stepping`).
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -60,7 +60,7 @@ class Client(BaseClient[Connections, Iterator[bytes]]):
         with released(self._lock):
             self._closing.wait(seconds)
 
-    async def _exchange(self, connections: Connections, ask: Ask) -> object:
+    async def _exchange(self, connections: Connections, ask: Send) -> object:
         with released(self._lock):
             if ask.seat is None:
                 return connections.ask(ask.words, ask.limit)
@@ -108,7 +108,7 @@ class Client(BaseClient[Connections, Iterator[bytes]]):
         with self._lock:
             return finish(self._carry_out(self._call(command, patience=patience), wanted))
 
-    def leave(self, seat: Seat) -> None:
+    def leave(self, seat: WorkerIdentity) -> None:
         """Close the connections of a live worker."""
         with self._lock:
             super().leave(seat)

@@ -15,15 +15,15 @@ from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, DefaultParser
 from redis.retry import Retry
 
-from disqued.client.addresses import Access, Address, Socket
+from disqued.client.addresses import Address, ConnectionOptions, Socket
 from disqued.client.blocking.secure import SecureConnection
 from disqued.client.calls import Patience
-from disqued.client.commands import Seat
+from disqued.client.commands import WorkerIdentity
 from disqued.client.errors import NoWorker, ServerError, StaleWorker, server_error
-from disqued.client.failures import Broken, NotSent
+from disqued.client.failures import ConnectionBroken, NotSent
 from disqued.client.seats import take_a_seat
 from disqued.client.ssl_context import make_context, refusal
-from disqued.client.tls_renewal import Renewed
+from disqued.client.tls_renewal import RenewedContext
 
 _AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, OSError)
 
@@ -34,15 +34,15 @@ class _Parser(DefaultParser):  # type: ignore[misc, valid-type]
     EXCEPTION_CLASSES: dict[str, type[Exception]] = {}  # noqa: RUF012 - as in the class that it comes from
 
 
-class Way:
+class Connector:
     """How connections are opened, to whatever node."""
 
-    def __init__(self, access: Access, patience: Patience) -> None:
+    def __init__(self, access: ConnectionOptions, patience: Patience) -> None:
         """Read the files of TLS.  Raises ValueError."""
         self.patience = patience
         self.greetings = access.greetings
         self._tls = access.tls
-        self._context = None if access.tls is None else Renewed(access.tls, make_context)
+        self._context = None if access.tls is None else RenewedContext(access.tls, make_context)
 
     def connection_to(self, address: Address) -> AbstractConnection:
         """Make a connection, which is not open yet.  Raises NotTrusted."""
@@ -67,7 +67,7 @@ class Way:
             connection.connect()
             for greeting in self.greetings:
                 _exchange(connection, greeting, self.patience.reply)
-        except (*_AWAY, Broken) as error:
+        except (*_AWAY, ConnectionBroken) as error:
             connection.disconnect()
             raise NotSent(str(error)) from error
         except BaseException:
@@ -78,7 +78,7 @@ class Way:
 class Connections:
     """The connections to one node."""
 
-    def __init__(self, address: Address, way: Way) -> None:
+    def __init__(self, address: Address, way: Connector) -> None:
         self._address = address
         self._way = way
         self._lock = threading.Lock()
@@ -103,7 +103,7 @@ class Connections:
         self._give(connection)
         return reply
 
-    def ask_seated(self, seat: Seat, words: tuple[bytes, ...], limit: float) -> object:
+    def ask_seated(self, seat: WorkerIdentity, words: tuple[bytes, ...], limit: float) -> object:
         """Send a command on the connection of a live worker, and wait for its reply.
 
         A worker that was declared dead begins anew.  Raises NotSent, Broken, NotTrusted, ServerError.
@@ -114,7 +114,9 @@ class Connections:
             self.leave(seat)
             return self._ask_on(seat, self._sit(seat), words, limit)
 
-    def _ask_on(self, seat: Seat, connection: AbstractConnection, words: tuple[bytes, ...], limit: float) -> object:
+    def _ask_on(
+        self, seat: WorkerIdentity, connection: AbstractConnection, words: tuple[bytes, ...], limit: float
+    ) -> object:
         try:
             reply = _exchange(connection, words, limit)
         except ServerError:
@@ -126,7 +128,7 @@ class Connections:
         self._give_seat(seat, connection)
         return reply
 
-    def _take_seat(self, seat: Seat) -> AbstractConnection:
+    def _take_seat(self, seat: WorkerIdentity) -> AbstractConnection:
         with self._lock:
             connection = self._seats.pop(seat.id, None)
         if connection is not None:
@@ -135,12 +137,12 @@ class Connections:
             connection.disconnect()
         return self._sit(seat)
 
-    def _sit(self, seat: Seat) -> AbstractConnection:
+    def _sit(self, seat: WorkerIdentity) -> AbstractConnection:
         """Open a connection whose end is the death of a worker."""
         connection = self._connect()
         try:
             _exchange(connection, take_a_seat(seat), self._way.patience.reply)
-        except Broken as error:
+        except ConnectionBroken as error:
             connection.disconnect()
             raise NotSent(str(error)) from error
         except BaseException:
@@ -148,14 +150,14 @@ class Connections:
             raise
         return connection
 
-    def _give_seat(self, seat: Seat, connection: AbstractConnection) -> None:
+    def _give_seat(self, seat: WorkerIdentity, connection: AbstractConnection) -> None:
         with self._lock:
             if not self._is_closed:
                 self._seats[seat.id] = connection
                 return
         connection.disconnect()
 
-    def leave(self, seat: Seat) -> None:
+    def leave(self, seat: WorkerIdentity) -> None:
         """Close the connection of a live worker, if there is one."""
         with self._lock:
             connection = self._seats.pop(seat.id, None)
@@ -215,7 +217,7 @@ def _exchange(connection: AbstractConnection, words: tuple[bytes, ...], limit: f
     except redis.exceptions.ResponseError as error:
         raise server_error(str(error)) from None
     except (*_AWAY, redis.exceptions.RedisError) as error:
-        raise refusal(error) or Broken(str(error)) from error
+        raise refusal(error) or ConnectionBroken(str(error)) from error
 
 
 def is_quiet(connection: AbstractConnection) -> bool:

@@ -20,11 +20,11 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from disqued.client import commands
-from disqued.client.addresses import Access, Address, Named
+from disqued.client.addresses import Address, ConnectionOptions, Named
 from disqued.client.base_client import AwaitedClient, Options
-from disqued.client.calls import Ask, Call
+from disqued.client.calls import Call, Send
 from disqued.client.commands import Command
-from disqued.client.deferred.links import Links, Way
+from disqued.client.deferred.links import Connector, Links
 from disqued.client.deferred.stranded import NO_CONTEXT, check_running
 from disqued.client.nodes import Node
 
@@ -64,8 +64,8 @@ class Client(AwaitedClient[Links]):
         self._reactor: Any = reactor
         super().__init__(nodes, **options)
 
-    def _prepare(self, access: Access) -> None:
-        self._way = Way(access, self._patience, self._reactor)
+    def _prepare(self, access: ConnectionOptions) -> None:
+        self._way = Connector(access, self._patience, self._reactor)
 
     def _connections_of(self, address: Address) -> Links:
         return Links(address, self._way, self._unclaimed)
@@ -73,7 +73,7 @@ class Client(AwaitedClient[Links]):
     async def _pause(self, seconds: float) -> None:
         await deferLater(self._reactor, seconds, lambda: None)
 
-    async def _exchange(self, connections: Links, ask: Ask) -> object:
+    async def _exchange(self, connections: Links, ask: Send) -> object:
         if ask.seat is None:
             return await connections.ask(ask.lane, ask.words, ask.limit)
         return await connections.ask_seated(ask.seat, ask.words, ask.limit)

@@ -12,14 +12,14 @@ from twisted.internet.endpoints import HostnameEndpoint, UNIXClientEndpoint, wra
 from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
-from disqued.client.addresses import Access, Address, Socket
+from disqued.client.addresses import Address, ConnectionOptions, Socket
 from disqued.client.base_links import BaseLinks, Unclaimed
 from disqued.client.calls import Patience
-from disqued.client.commands import Lane
+from disqued.client.commands import ConnectionUse
 from disqued.client.errors import NotTrusted
 from disqued.client.failures import NotSent
 from disqued.client.tls import Tls
-from disqued.client.tls_renewal import Renewed
+from disqued.client.tls_renewal import RenewedContext
 
 if TYPE_CHECKING:
     from OpenSSL import SSL
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 AnyLink = TypeVar("AnyLink", bound="Link")
 
 
-class Way:
+class Connector:
     """How connections are opened, to whatever node."""
 
-    def __init__(self, access: Access, patience: Patience, reactor: Any) -> None:
+    def __init__(self, access: ConnectionOptions, patience: Patience, reactor: Any) -> None:
         """Read the files of TLS.  Raises ValueError."""
         self.patience = patience
         self.greetings = access.greetings
         self._reactor = reactor
         self._tls = access.tls
-        self._context: Renewed[SSL.Context] | None = None
+        self._context: RenewedContext[SSL.Context] | None = None
         if access.tls is not None:
             from disqued.client.deferred.secure import make_context
 
-            self._context = Renewed(access.tls, make_context)
+            self._context = RenewedContext(access.tls, make_context)
 
     async def connect(self, address: Address) -> "Link":
         """Open a connection; the node is who it is to be, and nothing was said yet.  Raises NotSent, NotTrusted."""
@@ -107,14 +107,16 @@ def _connected(endpoint: Any, make: "Callable[[], AnyLink]") -> "Deferred[AnyLin
 class Links(BaseLinks["Link"]):
     """The connections to one node."""
 
-    def __init__(self, address: Address, way: Way, unclaimed: Unclaimed) -> None:
+    def __init__(self, address: Address, way: Connector, unclaimed: Unclaimed) -> None:
         super().__init__(address, way, unclaimed)
-        self._opening: dict[Lane, list[Deferred[Link]]] = {}  #: waiters for the connection that is being opened
+        self._opening: dict[
+            ConnectionUse, list[Deferred[Link]]
+        ] = {}  #: waiters for the connection that is being opened
 
     def _ask_seated(self, link: "Link", words: tuple[bytes, ...], limit: float) -> "Deferred[object]":
         return link.ask(words, limit, self._unclaimed)
 
-    def _opened(self, lane: Lane) -> "Deferred[Link]":
+    def _opened(self, lane: ConnectionUse) -> "Deferred[Link]":
         waiter: Deferred[Link] = Deferred()
         waiting = self._opening.setdefault(lane, [])
         waiting.append(waiter)
@@ -122,7 +124,7 @@ class Links(BaseLinks["Link"]):
             Deferred.fromCoroutine(self._connect()).addBoth(self._hand_out, lane)
         return waiter
 
-    def _hand_out(self, opened: "Link | Failure", lane: Lane) -> None:
+    def _hand_out(self, opened: "Link | Failure", lane: ConnectionUse) -> None:
         if not isinstance(opened, Failure):
             self._shared[lane] = opened
         for waiter in self._opening.pop(lane):

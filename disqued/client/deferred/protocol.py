@@ -17,7 +17,7 @@ from zope.interface import implementer
 from disqued.client.base_links import Unclaimed
 from disqued.client.deferred.secure import Secure, why_not
 from disqued.client.errors import NotTrusted, server_error
-from disqued.client.failures import Broken, NotSent
+from disqued.client.failures import ConnectionBroken, NotSent
 
 
 class Link(txredisapi.RedisProtocol):  # type: ignore[misc]
@@ -105,7 +105,7 @@ class Link(txredisapi.RedisProtocol):  # type: ignore[misc]
             return result
         if result.check(txredisapi.ResponseError):
             return Failure(server_error(result.getErrorMessage()))
-        return Failure(self._not_trusted or Broken(self._why or result.getErrorMessage()))
+        return Failure(self._not_trusted or ConnectionBroken(self._why or result.getErrorMessage()))
 
 
 @implementer(IHandshakeListener)

@@ -26,7 +26,8 @@ there, but one at least, when that is less than twice as much; one message bring
 ones.  Nothing is taken out of a queue for a node that cannot be reached now.
 
 Jobs do not wander.  What was asked for ahead, for consumers that are to come, stays for 2 s after the last of it came:
-meanwhile no more jobs are given than came into the queue in other ways (`Arrival`), but to where consumers wait.
+meanwhile a node gives no more jobs than came into the queue in other ways (`PrefetchedQueue`), but to nodes where
+consumers wait.
 Whatever else comes and finds that nobody waits any more, since another node was faster or the consumer left, goes at
 once to where it is wanted.  Each move meets a want, which is used up, so that jobs move no more often than consumers
 ask.
@@ -42,8 +43,8 @@ Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README,
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from disqued.core.cluster.transfer import Moves
-from disqued.core.model.demand import Want, Wants
+from disqued.core.cluster.transfer import Transfer
+from disqued.core.model.demand import DemandTable, JobDemand
 from disqued.core.model.job import StoredJob
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.memory import OVERDRAFT_PART, cost_of_job
@@ -70,7 +71,7 @@ KEPT_MS = LINGER_MS  #: how long what was asked for ahead stays
 ASKED_PER_PART = 500  #: queues that a node is asked for in one go when a link opens, some milliseconds' work
 
 
-class Errand(Timed):
+class FollowUp(Timed):
     """Something that federation comes back to; `Federation.due` is told."""
 
     __slots__ = ("queue",)
@@ -80,7 +81,7 @@ class Errand(Timed):
         self.queue: Queue = queue
 
 
-class Hunger(Errand):
+class QueueDemand(FollowUp):
     """A queue whose consumers found it empty, and how others were asked for its jobs."""
 
     __slots__ = (
@@ -106,7 +107,7 @@ class Hunger(Errand):
         self.ahead: int = 0  #: jobs that were asked for and have not come, for which nobody waits yet
 
 
-class Arrival(Errand):
+class PrefetchedQueue(FollowUp):
     """A queue into which other nodes brought jobs in the last seconds that were asked for ahead."""
 
     __slots__ = ("at", "jobs_in", "own")
@@ -127,10 +128,10 @@ class Federation(Machine):
         self._state = state
         self._queueing = delivery.queueing
         self._machines = machines
-        self.moves = Moves(state, delivery)
-        self._hungers: dict[bytes, Hunger] = {}
-        self._arrivals: dict[bytes, Arrival] = {}
-        self.wants = Wants(state.demand.jobs)
+        self.moves = Transfer(state, delivery)
+        self._hungers: dict[bytes, QueueDemand] = {}
+        self._arrivals: dict[bytes, PrefetchedQueue] = {}
+        self.wants = DemandTable(state.demand.jobs)
         self.imports: int = 0  #: jobs that other nodes brought, some of them perhaps in vain
 
     def hears(self) -> dict[int, Hear]:
@@ -142,7 +143,7 @@ class Federation(Machine):
         }
 
     def due_table(self) -> Acts:
-        return on(Hunger, self.due) | on(Arrival, self.due)
+        return on(QueueDemand, self.due) | on(PrefetchedQueue, self.due)
 
     # Asking.
 
@@ -196,16 +197,16 @@ class Federation(Machine):
                     self._tell([node_id], hunger.queue, _waiting(hunger.queue))
             yield
 
-    def _hunger_of(self, queue: Queue) -> Hunger:
+    def _hunger_of(self, queue: Queue) -> QueueDemand:
         hunger = self._hungers.get(queue.name)
         if hunger is None:
-            hunger = self._hungers[queue.name] = Hunger(queue)
+            hunger = self._hungers[queue.name] = QueueDemand(queue)
         elif hunger.queue is not queue:
             # The queue was forgotten meanwhile, and came into being again.
             hunger.queue = queue
         return hunger
 
-    def _ask(self, hunger: Hunger) -> None:
+    def _ask(self, hunger: QueueDemand) -> None:
         """Ask whoever is to be asked by now; nobody while there is no room for jobs."""
         state = self._state
         if state.memory.is_overdrawn:
@@ -231,13 +232,13 @@ class Federation(Machine):
             hunger.told.update(dict.fromkeys(unaware, True))
             self._tell(unaware, hunger.queue, max(waiting, hunger.ahead))
 
-    def _asks_at(self, hunger: Hunger) -> int:
+    def _asks_at(self, hunger: QueueDemand) -> int:
         """When somebody is to be asked again, should a consumer wait."""
         if self._recent_sources(hunger.queue):
             return min(hunger.broadcast_at, hunger.ad_hoc_at)
         return hunger.broadcast_at
 
-    def _ask_sources(self, hunger: Hunger) -> None:
+    def _ask_sources(self, hunger: QueueDemand) -> None:
         """Ask those that brought jobs within the last seconds for as many as a second takes.
 
         Those that were asked and have brought nothing since remember it; some of them are asked all the same, in turn.
@@ -274,13 +275,13 @@ class Federation(Machine):
         for node_id in node_ids:
             self._state.send(node_id, message)
 
-    def _come_back_at(self, errand: Errand, at: int) -> None:
+    def _come_back_at(self, errand: FollowUp, at: int) -> None:
         """Come back at that time, or before."""
         at = max(at, self._state.now + 1)
         if not 0 < errand.awake_at <= at:
             self._state.schedule.move(errand, at)
 
-    def _end(self, hunger: Hunger) -> None:
+    def _end(self, hunger: QueueDemand) -> None:
         """Nobody waits any more: tell all."""
         del self._hungers[hunger.queue.name]
         self._state.schedule.cancel(hunger)
@@ -288,14 +289,14 @@ class Federation(Machine):
 
     # Time.
 
-    def due(self, errand: Errand) -> None:
+    def due(self, errand: FollowUp) -> None:
         """Come back to what was begun."""
-        if isinstance(errand, Hunger):
+        if isinstance(errand, QueueDemand):
             self._hunger_due(errand)
-        elif isinstance(errand, Arrival):
+        elif isinstance(errand, PrefetchedQueue):
             self._arrival_due(errand)
 
-    def _hunger_due(self, hunger: Hunger) -> None:
+    def _hunger_due(self, hunger: QueueDemand) -> None:
         state = self._state
         if self._hungers.get(hunger.queue.name) is not hunger:
             # What was due before it has ended it.
@@ -308,7 +309,7 @@ class Federation(Machine):
         else:
             self._end(hunger)
 
-    def _arrival_due(self, arrival: Arrival) -> None:
+    def _arrival_due(self, arrival: PrefetchedQueue) -> None:
         if self._is_recent(arrival):
             self._state.schedule.add(arrival, arrival.at + KEPT_MS)
             return
@@ -351,7 +352,7 @@ class Federation(Machine):
         if queue is not None and name in state.demand.jobs:
             state.demand.giving[queue] = None
 
-    def _bring(self, queue: Queue, node_id: bytes, want: Want) -> bool:
+    def _bring(self, queue: Queue, node_id: bytes, want: JobDemand) -> bool:
         """Bring a node jobs that it wants, if it can be reached; say whether others may get some, too."""
         state = self._state
         stock = self._stock(queue, everything=want.waits)
@@ -393,7 +394,7 @@ class Federation(Machine):
             return len(queue.units)
         return min(len(queue.units), arrival.own + queue.jobs_in - arrival.jobs_in)
 
-    def _is_recent(self, arrival: Arrival) -> bool:
+    def _is_recent(self, arrival: PrefetchedQueue) -> bool:
         return self._state.now - arrival.at < KEPT_MS
 
     # Taking over.
@@ -452,7 +453,7 @@ class Federation(Machine):
         now = self._state.now
         arrival = self._arrivals.get(queue.name)
         if arrival is None:
-            arrival = self._arrivals[queue.name] = Arrival(queue)
+            arrival = self._arrivals[queue.name] = PrefetchedQueue(queue)
             self._state.schedule.add(arrival, now + KEPT_MS)
         # The job itself is in the queue and is counted by now.
         own = len(queue.units) - 1

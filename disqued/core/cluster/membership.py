@@ -51,9 +51,9 @@ from disqued.core.model.messages import (
     NODE_FULL,
     NODE_LEAVING,
     NODE_PFAIL,
+    Gossip,
     Greeting,
     Message,
-    Rumour,
     Target,
 )
 from disqued.core.model.own_flags import own_flags
@@ -74,7 +74,7 @@ _FAILING = PFAIL | FAIL
 _SAID_FAILING = NODE_PFAIL | NODE_FAIL
 
 
-class _Meeting(NamedTuple):
+class _MeetAttempt(NamedTuple):
     """An address that is tried."""
 
     expected: bytes  #: id of the node that is looked for; empty = whoever answers
@@ -99,12 +99,12 @@ class Membership(Timed, Machine):
         self._schedule = state.schedule  #: the one that this machine is on
         self._machines = machines
         self._standing: dict[bytes, int] = {}
-        self._meetings: dict[Target, _Meeting] = {}
+        self._meetings: dict[Target, _MeetAttempt] = {}
         self._banned: dict[bytes, int] = {}  #: forgotten nodes, and until when they are not taken in
         #: Whom gossip is about: suspected ones, and others; None = to be found out again.
         self._spoken_of: tuple[list[Peer], list[Peer]] | None = None
         #: What each node is told of others, as long as nothing has to be drawn since all of them fit into a message.
-        self._gossip: dict[bytes, tuple[Rumour, ...]] = {}
+        self._gossip: dict[bytes, tuple[Gossip, ...]] = {}
         self._due_at: int = 0  #: when it was to wake last
         self._told_flags: int = 0  #: what everybody was told of this node
         self._announced: str = ""
@@ -383,7 +383,7 @@ class Membership(Timed, Machine):
     def _try(self, target: Target, expected: bytes, port: int) -> None:
         shown_id = expected or b"%040x" % self._state.numbers.rng.getrandbits(160)
         ends_at = self._state.now + max(self.timeout_ms, MEETING_MIN_MS)
-        self._meetings[target] = _Meeting(expected, shown_id, port, ends_at)
+        self._meetings[target] = _MeetAttempt(expected, shown_id, port, ends_at)
         self._changed()
 
     def _is_banned(self, node_id: bytes) -> bool:
@@ -463,7 +463,7 @@ class Membership(Timed, Machine):
             peer.flags = peer.flags & _FAILING | says
             self._changed()
 
-    def _hear_of(self, sender: bytes, rumour: Rumour) -> None:
+    def _hear_of(self, sender: bytes, rumour: Gossip) -> None:
         """Listen to a rumour about another node than its sender and us."""
         peer = self._peers.by_id.get(rumour.id)
         failing = rumour.flags & _SAID_FAILING
@@ -478,7 +478,7 @@ class Membership(Timed, Machine):
         if not failing:
             self._look_at(rumour.id, rumour.host, rumour.port, rumour.bus_port)
 
-    def _rumours(self, receiver: bytes) -> tuple[Rumour, ...]:
+    def _rumours(self, receiver: bytes) -> tuple[Gossip, ...]:
         """Draw what to tell of others: some who are suspected, and some who are not."""
         told = self._gossip.get(receiver)
         if told is not None:
@@ -682,11 +682,11 @@ def _said(flags: int) -> int:
     return (LEAVING if flags & NODE_LEAVING else 0) | (FULL if flags & NODE_FULL else 0)
 
 
-def _rumour(peer: Peer) -> Rumour:
+def _rumour(peer: Peer) -> Gossip:
     flags = NODE_LEAVING if peer.flags & LEAVING else 0
     if peer.flags & _FAILING:
         flags |= NODE_FAIL if peer.flags & FAIL else NODE_PFAIL
-    return Rumour(peer.id, peer.host, peer.port, peer.bus_port, flags)
+    return Gossip(peer.id, peer.host, peer.port, peer.bus_port, flags)
 
 
 def _draw(peers: list[Peer], count: int, rng: Random) -> list[Peer]:

@@ -15,7 +15,7 @@ Source: the Worqr README ("publish"); the Redis manual, "Pub/Sub".
 from disqued.core.model import messages
 from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import Message
-from disqued.core.model.outbox import CANCEL, DEAD, DELETE, DONE, EVERYWHERE, HERE_ALONE, RETURNED, WORK, News
+from disqued.core.model.outbox import CANCEL, DEAD, DELETE, DONE, EVERYWHERE, HERE_ALONE, RETURNED, WORK, Notification
 from disqued.core.model.state import State
 
 #: Types of event; the place in here is their number on the bus.
@@ -28,7 +28,7 @@ def channel_of(queue: bytes, kind: bytes) -> bytes:
     return b"%b%b:%b" % (PREFIX, queue, kind)
 
 
-class Events(Machine):
+class Notifications(Machine):
     """The machine between what happens and those who listen."""
 
     __slots__ = ("_state",)
@@ -76,12 +76,12 @@ class Events(Machine):
         """Hear what happened on another node."""
         _, queue, kind, content = message
         if self.listens:
-            self._state.outbox.events.append(News(queue, kind, content, HERE_ALONE))
+            self._state.outbox.events.append(Notification(queue, kind, content, HERE_ALONE))
 
     def tell(self, queue: bytes, kind: bytes, content: int | bytes) -> None:
         """Tell whoever listens, on any node."""
         if self._state.demand.listeners:
-            self._state.outbox.events.append(News(queue, kind, content))
+            self._state.outbox.events.append(Notification(queue, kind, content))
 
     def collect(self) -> None:
         """Make messages of what was told since the last time; those for this node are addressed to it.
@@ -93,7 +93,7 @@ class Events(Machine):
         for event in _added_up(events):
             self._send(event)
 
-    def _send(self, event: News) -> None:
+    def _send(self, event: Notification) -> None:
         state = self._state
         queue, kind, content, audience = event
         text = content if isinstance(content, bytes) else b"%d" % content
@@ -108,14 +108,14 @@ class Events(Machine):
             state.outbox.messages.append((state.node_id, (messages.EVENT, queue, kind, text, audience)))
 
 
-def _added_up(events: list[News]) -> list[News]:
+def _added_up(events: list[Notification]) -> list[Notification]:
     """Make one of all counts of a queue, a type and an audience, in the place of the first; a count of 0 is none."""
     sums: dict[tuple[bytes, bytes, object], int] = {}
     for event in events:
         if isinstance(event.content, int):
             key = (event.queue, event.kind, event.audience)
             sums[key] = sums.get(key, 0) + event.content
-    added: list[News] = []
+    added: list[Notification] = []
     for event in events:
         if not isinstance(event.content, int):
             added.append(event)

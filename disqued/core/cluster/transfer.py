@@ -23,7 +23,7 @@ from disqued.core.model.job import (
     StoredJob,
 )
 from disqued.core.model.memory import cost_of_job
-from disqued.core.model.outbox import GONE_EXPIRED, HERE_ALONE, JOB_ADDED, WORK, News
+from disqued.core.model.outbox import GONE_EXPIRED, HERE_ALONE, JOB_ADDED, WORK, Notification
 from disqued.core.model.queues import Queue
 from disqued.core.model.state import State
 from disqued.core.model.trace import ENQUEUE, LEAVE, REPLICATE
@@ -31,7 +31,7 @@ from disqued.core.work.copies import SPREAD_MS
 from disqued.core.work.delivery import FETCHED_BYTES, Delivery
 
 
-class Moves:
+class Transfer:
     """The machine that takes jobs out of queues for other nodes, and puts those of others into ours."""
 
     __slots__ = ("_delivery", "_queueing", "_state")
@@ -123,7 +123,7 @@ class Moves:
         self._queueing.enqueue_new(job, state.queue(job.queue))
         if state.demand.listeners:
             # It was announced to all where it came into being; who listens here may have asked for it.
-            state.outbox.events[-1] = News(job.queue, WORK, 1, HERE_ALONE)
+            state.outbox.events[-1] = Notification(job.queue, WORK, 1, HERE_ALONE)
         for node_id in state.shared.others(job.holders or frozenset()):
             if node_id != giver:
                 state.send(node_id, (messages.QUEUED, job.id, WORK_SCOPE, messages.AS_BEFORE))

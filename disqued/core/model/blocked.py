@@ -7,7 +7,7 @@ from disqued.core.model.schedule import Timed
 from disqued.core.model.waiters import Waiter
 
 
-class Waiting:
+class BlockedClients:
     """Who waits for what, from one flush to the next."""
 
     __slots__ = ("abandons", "behind", "blocked", "waits")

@@ -10,8 +10,8 @@ These stay separate tables: nearly all jobs are in none of them, so that each co
 
 from disqued.core.model.job import Job, Unit
 from disqued.core.model.memory import BOUND_COST, Memory
-from disqued.core.model.tombstones import Ended
-from disqued.core.model.worker import Home, Worker
+from disqued.core.model.tombstones import Tombstones
+from disqued.core.model.worker import RemoteWorker, Worker
 
 
 class Custody:
@@ -26,7 +26,7 @@ class Custody:
         #: Units that a worker of this node has; they return when it dies.
         self.bound: dict[Unit, Worker] = {}
         #: Jobs that a worker of another node has, as far as this node knows; kept by `homes`.
-        self.elsewhere: dict[Job, Home] = {}
+        self.elsewhere: dict[Job, RemoteWorker] = {}
         #: Jobs whose timers have ended, and the nodes that have yet to say whether they know better.
         self.asking: dict[Job, frozenset[bytes]] = {}
         #: Nodes whose answer to an abandoned question may be on its way: it does not count for a later one.
@@ -36,7 +36,7 @@ class Custody:
         #: Jobs that may be dropped when memory is short, oldest claim first: acked, or delivered at most once.
         self.evictable: dict[Job, None] = {}
         #: Jobs that others held and that are done: a late message must not bring them back.
-        self.ended: Ended = Ended()
+        self.ended: Tombstones = Tombstones()
 
     def end_lease(self, unit: Unit) -> None:
         """Undo what few leases have: a time of their own, or a worker."""

@@ -22,7 +22,7 @@ NODE_BYTES_MAX = 1 << 20
 BYTES_MAX = 16 << 20
 
 
-class Want:
+class JobDemand:
     """So many jobs of a queue, for a node."""
 
     __slots__ = ("count", "until", "waits")
@@ -33,7 +33,7 @@ class Want:
         self.until: int = until  #: when it is forgotten
 
 
-class EntryWant:
+class EntryDemand:
     """Another node has consumers of a group that want entries of a stream."""
 
     __slots__ = ("is_told", "until")
@@ -43,42 +43,42 @@ class EntryWant:
         self.is_told: bool = False  #: the node knows that there are some
 
 
-class Demand:
+class RemoteDemand:
     """What other nodes want of this one."""
 
     __slots__ = ("entries", "giving", "jobs", "listeners")
 
     def __init__(self) -> None:
         #: Queues that consumers of other nodes want jobs of: {name: {node id: want}}; kept by `federation`.
-        self.jobs: dict[bytes, dict[bytes, Want]] = {}
+        self.jobs: dict[bytes, dict[bytes, JobDemand]] = {}
         #: Streams that consumers of other nodes want entries of: {queue: {group: {node id: want}}}; kept by `readers`.
-        self.entries: dict[bytes, dict[bytes, dict[bytes, EntryWant]]] = {}
+        self.entries: dict[bytes, dict[bytes, dict[bytes, EntryDemand]]] = {}
         #: Ids of the nodes, this one too, on which somebody listens to events; kept by `notifications`.
         self.listeners: dict[bytes, None] = {}
         #: Queues that got jobs which other nodes want; served at the end of the step, after the own consumers.
         self.giving: dict[Queue, None] = {}
 
 
-class Wants:
+class DemandTable:
     """Every want that is remembered."""
 
     __slots__ = ("_by_name", "_by_node", "_oldest", "_sizes", "size")
 
-    def __init__(self, by_name: dict[bytes, dict[bytes, Want]]) -> None:
+    def __init__(self, by_name: dict[bytes, dict[bytes, JobDemand]]) -> None:
         """Keep the wants in that table: {queue: {node: want}}."""
         self._by_name = by_name
         self._by_node: dict[bytes, dict[bytes, None]] = {}  #: {node: queues}, renewed longest ago first
-        self._oldest: dict[tuple[bytes, bytes], Want] = {}  #: {(queue, node): want}, in the same order
+        self._oldest: dict[tuple[bytes, bytes], JobDemand] = {}  #: {(queue, node): want}, in the same order
         self._sizes: dict[bytes, int] = {}
         self.size = 0  #: bytes, as they are counted
 
     def __len__(self) -> int:
         return len(self._oldest)
 
-    def note(self, name: bytes, node_id: bytes, count: int, now: int, *, waits: bool) -> Want:
+    def note(self, name: bytes, node_id: bytes, count: int, now: int, *, waits: bool) -> JobDemand:
         """Take note of a want, which is remembered if there is room for it; a newer one replaces an older one."""
         self._forget_old(now)
-        want = Want(count, now + LIVES_MS, waits=waits)
+        want = JobDemand(count, now + LIVES_MS, waits=waits)
         cost = _cost(name)
         known = (name, node_id) in self._oldest
         if known:
@@ -122,7 +122,7 @@ class Wants:
         if not self._sizes[node_id]:
             del self._sizes[node_id]
 
-    def of_queue(self, name: bytes, now: int) -> list[tuple[bytes, Want]]:
+    def of_queue(self, name: bytes, now: int) -> list[tuple[bytes, JobDemand]]:
         """The wants of a queue with their nodes, in the order in which they are to be met: who waits comes first."""
         self._forget_old(now)
         return sorted(self._by_name.get(name, {}).items(), key=_is_patient)
@@ -139,7 +139,7 @@ class Wants:
             self.forget(name, node_id)
 
 
-def _is_patient(entry: tuple[bytes, Want]) -> bool:
+def _is_patient(entry: tuple[bytes, JobDemand]) -> bool:
     return not entry[1].waits
 
 

@@ -31,7 +31,7 @@ _ANY_BYTE: Final = frozenset(range(256))
 _STAR, _QUESTION, _OPEN, _CLOSE, _BACKSLASH = b"*?[]\\"
 
 
-class Piece:
+class GlobSegment:
     """What stands between two stars: so many places, each with the bytes that it allows."""
 
     def __init__(self, places: list[frozenset[int]]) -> None:
@@ -75,7 +75,7 @@ class Glob:
     """A pattern that was read."""
 
     def __init__(self, pattern: bytes) -> None:
-        self._pieces = [Piece(places) for places in _read(pattern)]
+        self._pieces = [GlobSegment(places) for places in _read(pattern)]
         self._is_plain = all(piece.plain is not None for piece in self._pieces)
 
     def matches(self, text: bytes) -> bool:

@@ -5,7 +5,7 @@ scope is the name of the group behind its epoch: ``0:mailers``.  A unit that nob
 
     Log.events   a  b  c  d  e  f  g  h  i       in order of (order key, id)
     group            .  .     .  |               position: what is up to here was looked at
-      done        a  b     d                     a fact, kept in each event (`Event.marks`)
+      done        a  b     d                     a fact, kept in each event (`Entry.marks`)
       units             c  .  e                  with a consumer until its deadline, or waiting again (redo)
       exceptions        c                        up to the position and to be had: units that came back, and events
                                                  that came when the group was past their place
@@ -17,7 +17,7 @@ There is no pointer that says how far a group has come: an event that was made o
 late, with a place in front of others that are done.  Position and exceptions are an index, made anew from the facts
 whenever that is easier, and no other node ever hears of them.
 
-An event that another node hands out (`Event.elsewhere`) is counted as all others are, and is no exception: the position
+An event that another node hands out (`Entry.elsewhere`) is counted as all others are, and is no exception: the position
 goes past it.  Should it become this node's to hand out it is found among the exceptions.  Those that other nodes made
 have exceptions of their own, as some consumers want none of them (STRICT).
 
@@ -28,8 +28,8 @@ For each group the events of the log are one of four, counted as they change:
     done          a consumer said so, or the group began behind it
     available     none of these; total = in progress + redo + done + available
 
-However many groups a log has, an event that comes or goes costs what groups have of it, and no more: `Event.touched`
-are its units, `Event.late` the groups that have it among their exceptions, `Event.marks` the facts, by the numbers that
+However many groups a log has, an event that comes or goes costs what groups have of it, and no more: `Entry.touched`
+are its units, `Entry.late` the groups that have it among their exceptions, `Entry.marks` the facts, by the numbers that
 the log gives to scopes (`Mark`).  What is done is counted from the marks of a scope and from the place where the group
 began, when somebody asks.
 
@@ -106,7 +106,7 @@ def raise_floor(floor: Floor, other: Floor) -> bool:
     return rose
 
 
-class Event(Job):
+class Entry(Job):
     """A job of a log: every group of consumers gets it, and it stays until its time is over (see `groups`).
 
     It is QUEUED while it is in its log, and ACTIVE while its delay lasts; what groups make of it changes neither.
@@ -118,11 +118,11 @@ class Event(Job):
         super().__init__(job_id, queue, body, ctime, options)
         self.marks: bytes = b""  #: the groups that are done with it, by their numbers in its log: see `marks`
         self.early: frozenset[bytes] = _NOBODY  #: scopes of those that are done with it before it is in its log
-        self.touched: GroupUnit | None = None  #: the first of the units that groups have of it
+        self.touched: PendingEntry | None = None  #: the first of the units that groups have of it
         self.late: dict[Group, None] | None = None  #: groups that have it among their exceptions; None = there is none
         self.elsewhere: bool = False  #: another node hands it out, if any does now; this one only keeps it
         self.absent: frozenset[bytes] = frozenset()  #: nodes among those that may hold it which said that they do not
-        self.log: Log | None = None  #: the log that it is in
+        self.log: Stream | None = None  #: the log that it is in
 
     @property
     def origin(self) -> bytes:
@@ -147,13 +147,13 @@ class Event(Job):
 def new_job(job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions, *, alias: bytes) -> Job:
     """Make a job, of the kind that has an alias if it has one, or that belongs into a log; events have no alias."""
     if options.kind:
-        return Event(job_id, queue, body, ctime, options)
+        return Entry(job_id, queue, body, ctime, options)
     if alias:
         return NamedJob(job_id, queue, body, ctime, options, alias=alias)
     return Job(job_id, queue, body, ctime, options)
 
 
-class LogUnit(Unit):
+class EntryUnit(Unit):
     """An event that somebody has, or had."""
 
     __slots__ = ("body", "granter", "id", "options", "queue", "worker")
@@ -176,14 +176,14 @@ class LogUnit(Unit):
             self.worker = None
 
 
-class GroupUnit(LogUnit):
+class PendingEntry(EntryUnit):
     """An event as one group has it: ACTIVE with a consumer, until `requeue_at`, or QUEUED, waiting again."""
 
     __slots__ = ("deliveries", "event", "following", "group", "lease_ms", "previous")
 
-    def __init__(self, event: Event, group: "Group") -> None:
+    def __init__(self, event: Entry, group: "Group") -> None:
         super().__init__(b"")
-        self.event: Event = event
+        self.event: Entry = event
         self.group: Group = group
         self.id = event.id
         self.queue = event.queue
@@ -197,9 +197,9 @@ class GroupUnit(LogUnit):
         self.additional_deliveries = 0
         self.deliveries: int = 0  #: times that a consumer got it, as far as this node knows
         self.lease_ms: int = 0  #: how long the consumer has it
-        #: Its neighbors among the units of its event; see `Event.touched`.
-        self.previous: GroupUnit | None = None
-        self.following: GroupUnit | None = None
+        #: Its neighbors among the units of its event; see `Entry.touched`.
+        self.previous: PendingEntry | None = None
+        self.following: PendingEntry | None = None
 
     def link(self) -> None:
         """Enter it among the units of its event."""
@@ -238,7 +238,7 @@ class GroupUnit(LogUnit):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class EventForm(Form):
+class EntryForm(Form):
     """How a consumer of a group takes events; a form that is no such one only wants to know that there are some."""
 
     __slots__ = ("lease_ms", "strict")
@@ -269,7 +269,7 @@ class GroupWaiter(Waiter):
     def is_owed(self) -> bool:
         """Tell whether its group may be done with something that is on its way to it from another node."""
         form = self.form
-        return self.asked > 0 and isinstance(form, EventForm) and not form.lease_ms
+        return self.asked > 0 and isinstance(form, EntryForm) and not form.lease_ms
 
     def enter(self) -> None:
         """Begin to wait."""
@@ -297,8 +297,8 @@ class Group:
         "position", "redo", "scope", "since", "units", "until", "waiters",
     )  # fmt: skip
 
-    def __init__(self, log: "Log", name: bytes) -> None:
-        self.log: Log = log
+    def __init__(self, log: "Stream", name: bytes) -> None:
+        self.log: Stream = log
         self.name: bytes = name
         self.epoch: int = 0  #: counts how often the group was forgotten
         self.scope: bytes = scope_of(name, 0)
@@ -307,18 +307,18 @@ class Group:
         self.until: int = 0  #: when other nodes need not know of that any more, as they said
         self.is_asked: bool = False  #: others were asked whether they need to know it, as this node does not any more
         self.waiters: dict[GroupWaiter, None] = {}  #: first come first
-        self._left: list[Event] = []  #: exceptions of epochs that are over, which the events still name
+        self._left: list[Entry] = []  #: exceptions of epochs that are over, which the events still name
         self._begin()
 
     def _begin(self) -> None:
         #: Events that it has, or gave back, and is not done with.
-        self.units: dict[Event, GroupUnit] = {}
+        self.units: dict[Entry, PendingEntry] = {}
         self.position: tuple[int, bytes] = START  #: of the last event that was looked at
         #: Exceptions, of events that this node made, and of others that it hands out.
         self.own: OrderedUnits = OrderedUnits()
         self.foreign: OrderedUnits = OrderedUnits()
         #: Events among the exceptions: those that nobody has had.
-        self._late: dict[Event, None] = {}
+        self._late: dict[Entry, None] = {}
         self.leased: int = 0
         self.redo: int = 0
         self.overlap: int = 0  #: events that it is done with, and that it began behind besides
@@ -356,11 +356,11 @@ class Group:
             self.units or self.waiters or self.epoch or self.floor or self.scope in log.marks or self in log.searching
         )
 
-    def is_behind(self, event: Event) -> bool:
+    def is_behind(self, event: Entry) -> bool:
         """Tell whether the group began behind an event."""
         return len(self.floor) > 0 and event.ctime <= self.floor.get(event.origin, -1)
 
-    def is_done(self, event: Event) -> bool:
+    def is_done(self, event: Entry) -> bool:
         """Tell whether the group is done with an event, or began behind it."""
         if event.marks:
             mark = self.log.marks.get(self.scope)
@@ -369,22 +369,22 @@ class Group:
         return len(self.floor) > 0 and event.ctime <= self.floor.get(event.origin, -1)
 
     @property
-    def late_events(self) -> dict[Event, None]:
+    def late_events(self) -> dict[Entry, None]:
         """Events that nobody has had among its exceptions."""
         return self._late
 
     # Events come and go.
 
-    def arrived(self, event: Event) -> None:
+    def arrived(self, event: Entry) -> None:
         """An event has come into the log whose place some group is past."""
         if _place(event) <= self.position and not self.is_done(event):
             self._except(event)
 
-    def _exceptions_of(self, event: Event) -> OrderedUnits:
+    def _exceptions_of(self, event: Entry) -> OrderedUnits:
         """The exceptions among which an event is, or its unit, when it is one."""
         return self.own if event.origin == self.log.origin else self.foreign
 
-    def _except(self, event: Event) -> None:
+    def _except(self, event: Entry) -> None:
         """Note an event in front of the position that nobody has had."""
         if not event.elsewhere and event not in self._late:
             self._late[event] = None
@@ -394,7 +394,7 @@ class Group:
             self.log.count(LATE_COST)
             self._exceptions_of(event).push(event)
 
-    def except_no_more(self, event: Event) -> None:
+    def except_no_more(self, event: Entry) -> None:
         """Note that an event that nobody has had is no exception, if it was."""
         if event in self._late:
             del self._late[event]
@@ -405,7 +405,7 @@ class Group:
             self.log.count(-LATE_COST)
             self._exceptions_of(event).remove(event)
 
-    def came_here(self, event: Event) -> None:
+    def came_here(self, event: Entry) -> None:
         """An event is handed out by this node from now on, and was by another one, or by none."""
         unit = self.units.get(event)
         if unit is None:
@@ -414,7 +414,7 @@ class Group:
         elif unit.state == QUEUED:
             self._exceptions_of(event).push(unit)
 
-    def went_away(self, event: Event) -> None:
+    def went_away(self, event: Entry) -> None:
         """An event that this node handed out is handed out by another one from now on, or by none."""
         unit = self.units.get(event)
         if unit is None:
@@ -422,7 +422,7 @@ class Group:
         elif unit.state == QUEUED:
             self._exceptions_of(event).remove(unit)
 
-    def end(self, unit: GroupUnit) -> bool:
+    def end(self, unit: PendingEntry) -> bool:
         """An event is gone of which the group has a unit; say whether that was so, and not of an epoch before."""
         event = unit.event
         unit.unlink()
@@ -433,7 +433,7 @@ class Group:
         self._uncount(unit)
         return True
 
-    def _drop(self, event: Event) -> GroupUnit | None:
+    def _drop(self, event: Entry) -> PendingEntry | None:
         """Forget what the group has of an event that it is not done with."""
         unit = self.units.get(event)
         if unit is None:
@@ -442,7 +442,7 @@ class Group:
             self.end(unit)
         return unit
 
-    def _uncount(self, unit: GroupUnit) -> None:
+    def _uncount(self, unit: PendingEntry) -> None:
         unit.unbind()
         if unit.state == ACTIVE:
             self.leased -= 1
@@ -453,7 +453,7 @@ class Group:
 
     # Units.
 
-    def next(self, now: int, *, strict: bool = False) -> Event | None:
+    def next(self, now: int, *, strict: bool = False) -> Entry | None:
         """The next event for a consumer; raises Behind when it takes longer to find it.
 
         `strict`: only events that this node made.
@@ -468,7 +468,7 @@ class Group:
         searching.pop(self, None)
         return event
 
-    def _next(self, now: int, *, strict: bool) -> Event | None:
+    def _next(self, now: int, *, strict: bool) -> Entry | None:
         # This may make exceptions of events, so it comes first.
         event = self._next_event(now, strict=strict)
         piles = (self.own,) if strict else (self.own, self.foreign)
@@ -478,28 +478,28 @@ class Group:
         if not found:
             return None
         unit = min(found, key=_place)
-        return unit if isinstance(unit, Event) else self._event_of(unit)
+        return unit if isinstance(unit, Entry) else self._event_of(unit)
 
     @staticmethod
-    def _event_of(unit: Unit) -> Event:
-        assert isinstance(unit, GroupUnit)
+    def _event_of(unit: Unit) -> Entry:
+        assert isinstance(unit, PendingEntry)
         return unit.event
 
     def _first_of(self, pile: OrderedUnits, now: int) -> Unit | None:
         """The first of some exceptions whose time is not over."""
         for skipped, unit in enumerate(pile):
-            event = unit if isinstance(unit, Event) else self._event_of(unit)
+            event = unit if isinstance(unit, Entry) else self._event_of(unit)
             if event.expires_at > now and not self.log.is_flushed(event):
                 return unit
             if skipped >= SKIPPED_AT_ONCE:
                 raise Behind
         return None
 
-    def _next_event(self, now: int, *, strict: bool) -> Event | None:
+    def _next_event(self, now: int, *, strict: bool) -> Entry | None:
         """The first event behind the position that the group can have, or could if it were handed out here."""
         log = self.log
         for skipped, event in enumerate(log.events.after(self.position)):
-            assert isinstance(event, Event)
+            assert isinstance(event, Entry)
             if (
                 event not in self.units and not event.elsewhere and event.expires_at > now and not self.is_done(event)
                 and not log.is_flushed(event)
@@ -512,12 +512,12 @@ class Group:
                 raise Behind
         return None
 
-    def take(self, event: Event) -> GroupUnit:
+    def take(self, event: Entry) -> PendingEntry:
         """Let somebody have an event that is to be had; returns its unit, ACTIVE, whose deadline is yet to be set."""
         unit = self.units.get(event)
         if unit is None:
             self.except_no_more(event)
-            unit = self.units[event] = GroupUnit(event, self)
+            unit = self.units[event] = PendingEntry(event, self)
             unit.link()
             self.log.count(UNIT_COST)
         else:
@@ -528,7 +528,7 @@ class Group:
         self._pass(event)
         return unit
 
-    def _pass(self, event: Event) -> None:
+    def _pass(self, event: Entry) -> None:
         """Go on behind an event, if that is the next one."""
         place = _place(event)
         if place > self.position:
@@ -542,7 +542,7 @@ class Group:
         if place > self.log.furthest:
             self.log.furthest = place
 
-    def give_back(self, unit: GroupUnit, order_key: int | None = None) -> None:
+    def give_back(self, unit: PendingEntry, order_key: int | None = None) -> None:
         """Let a unit wait again that a consumer had; at its age, or elsewhere."""
         unit.unbind()
         self.leased -= 1
@@ -553,14 +553,14 @@ class Group:
         if not unit.event.elsewhere:
             self._exceptions_of(unit.event).push(unit)
 
-    def never_had(self, unit: GroupUnit) -> None:
+    def never_had(self, unit: PendingEntry) -> None:
         """Forget that somebody had an event: nobody has ever heard of it."""
         event = unit.event
         self._drop(event)
         if _place(event) <= self.position:
             self._except(event)
 
-    def finish(self, event: Event) -> GroupUnit | None:
+    def finish(self, event: Entry) -> PendingEntry | None:
         """Note that the group is done with an event; returns the unit that ends with it."""
         unit = None
         if not self.is_done(event):
@@ -594,7 +594,7 @@ class Group:
         else:
             self.log.begun.pop(self, None)
 
-    def merge(self, epoch: int, floor: Floor) -> list[GroupUnit] | None:
+    def merge(self, epoch: int, floor: Floor) -> list[PendingEntry] | None:
         """Hear that the group began at a place, in an epoch; returns the units that end, None if that is no news.
 
         Those of an epoch that is over are still linked to their events and bound to their workers, and exceptions are
@@ -613,11 +613,11 @@ class Group:
             self.end(unit)
         return over
 
-    def forget(self) -> list[GroupUnit]:
+    def forget(self) -> list[PendingEntry]:
         """Forget where it began: that was long ago; returns the units that end."""
         return self._begin_anew(0, {})
 
-    def _begin_anew(self, epoch: int, floor: Floor) -> list[GroupUnit]:
+    def _begin_anew(self, epoch: int, floor: Floor) -> list[PendingEntry]:
         ended = list(self.units.values())
         self.log.count(-UNIT_COST * len(ended))
         self.log.count(-LATE_COST * len(self._late))
@@ -660,7 +660,7 @@ class Mark:
         self.group: Group | None = None  #: the group whose scope this is, or was
 
 
-class Log:
+class Stream:
     """The events of one queue on this node, and its groups."""
 
     __slots__ = (
@@ -672,13 +672,13 @@ class Log:
     def __init__(self, queue: bytes, memory: Memory, origin: bytes) -> None:
         self.queue: bytes = queue
         self.memory: Memory = memory
-        self.origin: bytes = origin  #: `Event.origin` of what this node makes
+        self.origin: bytes = origin  #: `Entry.origin` of what this node makes
         self.cost: int = 0  #: bytes that it takes beside its events, as memory is counted
         self.count(LOG_COST)
         self.events: OrderedUnits = OrderedUnits()
         self.owned: int = 0  #: events that this node hands out; of each event one node does, whoever has copies
         self._of_origin: dict[bytes, OrderedUnits] = {}  #: the same by who made them
-        self.delayed: dict[Event, None] = {}  #: events whose delay is not over
+        self.delayed: dict[Entry, None] = {}  #: events whose delay is not over
         self.groups: dict[bytes, Group] = {}  #: by name
         self.waiting: dict[Group, None] = {}  #: groups for which somebody waits
         self.searching: dict[Group, None] = {}  #: groups whose next event has yet to be found
@@ -696,9 +696,9 @@ class Log:
     def __len__(self) -> int:
         return len(self.events)
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[Entry]:
         for event in self.events:
-            assert isinstance(event, Event)
+            assert isinstance(event, Entry)
             yield event
 
     @property
@@ -733,9 +733,9 @@ class Log:
                 group.except_no_more(event)
             self.count(-cost_of_group(group.name))
 
-    def successor(self) -> "Log":
+    def successor(self) -> "Stream":
         """Make the empty log that takes the place of this one, with its consumers and what merges with other nodes."""
-        log = Log(self.queue, self.memory, self.origin)
+        log = Stream(self.queue, self.memory, self.origin)
         log.horizon, log.since, log.until = self.horizon, self.since, self.until
         log.seen, log.longest_ms = self.seen, self.longest_ms
         for group in list(self.waiting | self.begun):
@@ -743,21 +743,21 @@ class Log:
         self.waiting.clear()
         return log
 
-    def see(self, event: Event) -> None:
+    def see(self, event: Entry) -> None:
         """Note that an event was made."""
         if event.ctime > self.seen.get(event.origin, -1):
             self.seen[event.origin] = event.ctime
         self.longest_ms = max(self.longest_ms, event.options.ttl_ms)
 
-    def is_flushed(self, event: Event) -> bool:
+    def is_flushed(self, event: Entry) -> bool:
         """Tell whether an event was flushed."""
         return len(self.horizon) > 0 and event.ctime <= self.horizon.get(event.origin, -1)
 
-    def expect(self, event: Event) -> None:
+    def expect(self, event: Entry) -> None:
         """Note an event whose delay is not over."""
         self.delayed[event] = None
 
-    def add(self, event: Event) -> None:
+    def add(self, event: Entry) -> None:
         """Put an event in its place."""
         self.delayed.pop(event, None)
         event.log = self
@@ -776,7 +776,7 @@ class Log:
             for group in self.groups.values():
                 group.arrived(event)
 
-    def came_here(self, event: Event) -> None:
+    def came_here(self, event: Entry) -> None:
         """An event is handed out by this node from now on, and was by another one, or by none."""
         self.owned += 1
         if _place(event) <= self.furthest:
@@ -786,7 +786,7 @@ class Log:
             for unit in units_of(event):
                 unit.group.came_here(event)
 
-    def went_away(self, event: Event) -> None:
+    def went_away(self, event: Entry) -> None:
         """An event that this node handed out is handed out by another one from now on, or by none."""
         self.owned -= 1
         for unit in list(units_of(event)):
@@ -794,7 +794,7 @@ class Log:
         for group in list(event.late or ()):
             group.went_away(event)
 
-    def remove(self, event: Event) -> list[GroupUnit]:
+    def remove(self, event: Entry) -> list[PendingEntry]:
         """Take an event out; returns the units that end with it."""
         self.events.remove(event)
         self.owned -= not event.elsewhere
@@ -802,7 +802,7 @@ class Log:
         units.remove(event)
         if not len(units):
             del self._of_origin[event.origin]
-        ended: list[GroupUnit] = []
+        ended: list[PendingEntry] = []
         for unit in units_of(event):
             if unit.group.end(unit):
                 ended.append(unit)
@@ -818,10 +818,10 @@ class Log:
         units = self._of_origin.get(origin)
         return 0 if units is None else units.count_before((ctime + 1, b""))
 
-    def made_until(self, origin: bytes, ctime: int) -> Iterator[Event]:
+    def made_until(self, origin: bytes, ctime: int) -> Iterator[Entry]:
         """The events that a node made up to a stamp."""
         for event in self._of_origin.get(origin, ()):
-            assert isinstance(event, Event)
+            assert isinstance(event, Entry)
             if event.ctime > ctime:
                 return
             yield event
@@ -832,7 +832,7 @@ class Log:
         units = self._of_origin.get(origin)
         return units is not None and units.first.order_key <= ctime
 
-    def over_at(self, said: "Group | Log") -> int:
+    def over_at(self, said: "Group | Stream") -> int:
         """When it need not be known any more where a group began, or up to where the log was flushed."""
         return max(said.until, said.since + self.longest_ms)
 
@@ -867,16 +867,16 @@ class Log:
 
     # Facts.
 
-    def is_marked(self, event: Event, scope: bytes) -> bool:
+    def is_marked(self, event: Entry, scope: bytes) -> bool:
         """Return whether a group is certainly done with an event of this log."""
         mark = self.marks.get(scope)
         return mark is not None and marks.has(event.marks, mark.number)
 
-    def scopes_of(self, event: Event) -> list[bytes]:
+    def scopes_of(self, event: Entry) -> list[bytes]:
         """The scopes that are done with an event, in order."""
         return sorted([mark.scope for number in marks.numbers(event.marks) if (mark := self._by_number[number])])
 
-    def done_with(self, event: Event) -> list[Group]:
+    def done_with(self, event: Entry) -> list[Group]:
         """The groups that are done with an event, or began behind it."""
         found: dict[Group, None] = {}
         for number in marks.numbers(event.marks):
@@ -889,7 +889,7 @@ class Log:
                 found[group] = None
         return list(found)
 
-    def note_done(self, event: Event, scope: bytes) -> bool:
+    def note_done(self, event: Entry, scope: bytes) -> bool:
         """Enter the fact that a group is done with an event; say whether it is news."""
         mark = self.marks.get(scope)
         if mark is None:
@@ -924,7 +924,7 @@ class Log:
         if mark is not None:
             mark.group = group
 
-    def _unmark(self, event: Event) -> None:
+    def _unmark(self, event: Entry) -> None:
         """Forget all facts of an event that goes."""
         self.count(-marks.cost(event.marks))
         for number in marks.numbers(event.marks):
@@ -950,7 +950,7 @@ class Log:
             self._free.clear()
 
 
-def units_of(event: Event) -> Iterator[GroupUnit]:
+def units_of(event: Entry) -> Iterator[PendingEntry]:
     """What groups have of an event, each once; the unit that was drawn last may be unlinked."""
     unit = event.touched
     while unit is not None:
@@ -960,14 +960,14 @@ def units_of(event: Event) -> Iterator[GroupUnit]:
         unit = following
 
 
-def note_early(memory: Memory, event: Event, scope: bytes) -> None:
+def note_early(memory: Memory, event: Entry, scope: bytes) -> None:
     """Enter the fact that a group is done with an event which is not in its log yet."""
     if scope not in event.early:
         event.early |= {scope}
         memory.used += EARLY_COST + len(scope)
 
 
-def forget_early(memory: Memory, event: Event) -> None:
+def forget_early(memory: Memory, event: Entry) -> None:
     """Forget what was known of an event before it came into its log, or ended."""
     memory.used -= sum(EARLY_COST + len(scope) for scope in event.early)
     event.early = _NOBODY

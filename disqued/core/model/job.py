@@ -69,7 +69,7 @@ TRANSITIONS: Final[dict[tuple[int, int], str]] = {
 }
 
 
-class Into(dict[int, int]):
+class Transition(dict[int, int]):
     """The way into one state: `unit.state = TO_...[unit.state]` fails unless `TRANSITIONS` has that change."""
 
     def __init__(self, state: int) -> None:
@@ -81,10 +81,10 @@ class Into(dict[int, int]):
 
 
 # Look-ups, not a function: the path of a job has no call to spare.
-TO_WAIT_REPL: Final = Into(WAIT_REPL)
-TO_ACTIVE: Final = Into(ACTIVE)
-TO_QUEUED: Final = Into(QUEUED)
-TO_ACKED: Final = Into(ACKED)
+TO_WAIT_REPL: Final = Transition(WAIT_REPL)
+TO_ACTIVE: Final = Transition(ACTIVE)
+TO_QUEUED: Final = Transition(QUEUED)
+TO_ACKED: Final = Transition(ACKED)
 
 FLAG_QUEUED_BEFORE: Final = 1  #: queued at least once: the next queueing is a redelivery, and is announced
 FLAG_DELIVERED: Final = 2  #: handed to a consumer at least once, by this node

@@ -45,7 +45,7 @@ def _kind(
 
 PING: Final[int] = _kind(
     "membership", 0, "PING", "flags, rumours",
-    "I am alive, and what I say of other nodes: a tuple of `Rumour`.", urgent=True,
+    "I am alive, and what I say of other nodes: a tuple of `Gossip`.", urgent=True,
 )  # fmt: skip
 PONG: Final[int] = _kind("membership", 1, "PONG", "flags, rumours", "The answer to PING.", urgent=True)
 FAIL: Final[int] = _kind(
@@ -119,7 +119,7 @@ FLUSH: Final[int] = _kind("queues", 26, "FLUSH", "queue, 0", "Everything that yo
 
 FACTS: Final[int] = _kind(
     "streams", 27, "FACTS", "number, facts, last",
-    "My acknowledgement sets of these events, a tuple of `Fact`. last: and of all others that you may hold.",
+    "My acknowledgement sets of these events, a tuple of `EntryStatus`. last: and of all others that you may hold.",
 )  # fmt: skip
 MISSING: Final[int] = _kind("streams", 28, "MISSING", "number, job ids", "The answer to FACTS: I hold none of these.")
 BEGIN: Final[int] = _kind(
@@ -163,7 +163,7 @@ FOUND: Final[int] = _kind(
 )  # fmt: skip
 
 LIVES: Final[int] = _kind(
-    "workers", 18, "LIVES", "`Life`s",
+    "workers", 18, "LIVES", "`WorkerStatus`s",
     "Which workers of mine are alive, and which no longer are.",
 )  # fmt: skip
 LEASED: Final[int] = _kind(
@@ -233,7 +233,7 @@ NODE_FULL: Final = 8  #: takes no copies now: memory is low, or the journal take
 NODE_OWN: Final = NODE_LEAVING | NODE_FULL  #: what a node can say of itself
 
 
-class Rumour(NamedTuple):
+class Gossip(NamedTuple):
     """What a node says of another one."""
 
     id: bytes
@@ -254,7 +254,7 @@ class Vitals(NamedTuple):
     given: int  #: times that a job left a queue for a consumer or another node, since its start
 
 
-class Life(NamedTuple):
+class WorkerStatus(NamedTuple):
     """What a node says of a worker that is, or was, its own."""
 
     worker_id: bytes
@@ -272,7 +272,7 @@ class Held(NamedTuple):
     age_ms: int  #: for how long the worker has had it
 
 
-class Lease(NamedTuple):
+class EntryLease(NamedTuple):
     """That a consumer of a group has an event, or had it."""
 
     scope: bytes
@@ -281,12 +281,12 @@ class Lease(NamedTuple):
     deliveries: int  #: times that a consumer of the group got it
 
 
-class Fact(NamedTuple):
+class EntryStatus(NamedTuple):
     """What a node knows of an event."""
 
     job_id: bytes
     done: tuple[bytes, ...]  #: scopes of the groups that are done with it
-    leases: tuple[Lease, ...]
+    leases: tuple[EntryLease, ...]
 
 
 class Greeting(NamedTuple):

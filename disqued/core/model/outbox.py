@@ -75,7 +75,7 @@ EVERYWHERE: Final = 0  #: for all who listen
 HERE_ALONE: Final = 1  #: for those who listen on this node
 
 
-class News(NamedTuple):
+class Notification(NamedTuple):
     """Something that those who listen to a queue hear; at most once."""
 
     queue: bytes
@@ -95,6 +95,6 @@ class Outbox:
         self.messages: list[tuple[bytes, Message]] = []
         #: The nodes, their addresses or where links shall lead to are not what they were: links and file follow.
         self.members_changed: bool = False
-        self.events: list[News] = []
+        self.events: list[Notification] = []
         #: (client, value, jobs): the value that its blocked command returns, and the jobs that leave with it.
         self.replies: list[tuple[Client, object, list[Unit]]] = []

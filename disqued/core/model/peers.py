@@ -6,7 +6,7 @@ Times are integer milliseconds of the monotonic clock, where they do not say oth
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from disqued.core.model.vitals import Account
+from disqued.core.model.vitals import LastVitals
 
 PFAIL = 1  #: no answer for too long, as far as this node can tell
 FAIL = 2  #: most nodes say so
@@ -33,7 +33,7 @@ class KnownNode(NamedTuple):
     connected: bool = False  #: our link to it is open
     myself: bool = False
     met: bool = True  #: False: we try to reach it, and do not know it so far
-    account: Account | None = None  #: what it told of itself; None = nothing yet, or this node
+    account: LastVitals | None = None  #: what it told of itself; None = nothing yet, or this node
 
 
 class Peer:
@@ -65,7 +65,7 @@ class Peer:
         self.pong_at: int = 0  #: when it answered last; 0 = never
         self.heard_at: int = 0  #: when it said anything last, or became known
         self.pong_wall: int = 0  #: the same, unix milliseconds
-        self.account: Account | None = None  #: what it told of itself; None = nothing yet
+        self.account: LastVitals | None = None  #: what it told of itself; None = nothing yet
         self.given: int = 0  #: bytes of jobs that it was given and that are not in its account yet
         self.given_lately: int = 0  #: of these: since the last ping left
         #: Nodes that say that it fails, and when they said so last.

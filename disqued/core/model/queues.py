@@ -12,7 +12,7 @@ from math import ceil
 from operator import attrgetter
 from typing import ClassVar, Final
 
-from disqued.core.model.groups import Log
+from disqued.core.model.groups import Stream
 from disqued.core.model.job import KIND_LOG, KIND_WORK, Unit
 from disqued.core.model.ordered import OrderedUnits
 from disqued.core.model.waiters import Awaited
@@ -86,7 +86,7 @@ class Queue(Awaited):
         #: Units of which this node has a copy and that consumers have from other nodes, as far as is known: since when,
         #: and from which node.  Only of those that no timer queues again.
         self.elsewhere: dict[Unit, tuple[int, bytes]] = {}
-        self.log: Log | None = None  #: its events, and the groups of consumers; None = it never had any
+        self.log: Stream | None = None  #: its events, and the groups of consumers; None = it never had any
         self.pause: int = 0  #: PAUSE_... bits
         self.jobs_in: int = 0  #: times that a job was queued
         self.requeued: int = 0  #: how many of these were not the first of their job

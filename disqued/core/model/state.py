@@ -9,12 +9,12 @@ from random import Random
 from typing import Final
 
 from disqued.core.model.aliases import Aliases
-from disqued.core.model.blocked import Waiting
+from disqued.core.model.blocked import BlockedClients
 from disqued.core.model.counters import Counters
 from disqued.core.model.custody import Custody
-from disqued.core.model.demand import Demand
+from disqued.core.model.demand import RemoteDemand
 from disqued.core.model.durability import Durability
-from disqued.core.model.groups import Event, Log, forget_early
+from disqued.core.model.groups import Entry, Stream, forget_early
 from disqued.core.model.ids import JobIds, Numbers
 from disqued.core.model.job import (
     FLAG_CAME_BACK,
@@ -45,8 +45,8 @@ from disqued.core.model.queues import Queue, Queues, check_name
 from disqued.core.model.registry import Registry
 from disqued.core.model.schedule import HELD_BYTES, Schedule
 from disqued.core.model.shared import Shared
-from disqued.core.model.trace import FLUSH, MISCONF, OF_REASON, OfGroup, Traces
-from disqued.core.model.unfinished import AT_ONCE, Parts, Unfinished
+from disqued.core.model.trace import FLUSH, MISCONF, OF_REASON, EventTraces, GroupNote
+from disqued.core.model.unfinished import AT_ONCE, BackgroundWork, Parts
 
 ASKED_MS = 5_000  #: after which nobody needs what others were asked whether they do
 #: How long a queue stays without jobs, consumers and use, by memory level.
@@ -80,10 +80,10 @@ class State:
         self.leaving: bool = False  #: True while this node drains and takes no new jobs
         self.now: int = 0  #: monotonic milliseconds, read once per step
         self.wall: int = 0  #: unix milliseconds, read once per step
-        self.trace: Traces = Traces()
-        self.unfinished: Unfinished = Unfinished()
-        self.demand: Demand = Demand()
-        self.waiting: Waiting = Waiting()
+        self.trace: EventTraces = EventTraces()
+        self.unfinished: BackgroundWork = BackgroundWork()
+        self.demand: RemoteDemand = RemoteDemand()
+        self.waiting: BlockedClients = BlockedClients()
         self._clear()
 
     def _clear(self) -> None:
@@ -134,18 +134,18 @@ class State:
     def note(self, kind: int, unit: Unit, *, span_ms: int = -1, who: Client | None = None, word: bytes = b"") -> None:
         """Leave a word in the trail, where that is wanted."""
         if self.trace.full is not None:
-            told = unit if isinstance(unit, Job) else OfGroup(unit.job, unit.scope)
+            told = unit if isinstance(unit, Job) else GroupNote(unit.job, unit.scope)
             self.trace.full.tell(
                 kind, self.wall, self.now, told,
                 attempt=unit.deliveries, nacks=unit.nacks, span_ms=span_ms, who=who, word=word,
             )  # fmt: skip
 
     def note_end(
-        self, kind: int, unit: Unit | OfGroup, *, span_ms: int = -1, who: Client | None = None, word: bytes = b""
+        self, kind: int, unit: Unit | GroupNote, *, span_ms: int = -1, who: Client | None = None, word: bytes = b""
     ) -> None:
         """Leave a word in the trail of how something ended, where that is wanted."""
         if self.trace.endings is not None:
-            told = unit if isinstance(unit, Job) else OfGroup(unit.job, unit.scope)
+            told = unit if isinstance(unit, Job) else GroupNote(unit.job, unit.scope)
             self.trace.endings.tell(
                 kind, self.wall, self.now, told,
                 attempt=unit.deliveries, nacks=unit.nacks, span_ms=span_ms, who=who, word=word,
@@ -271,7 +271,7 @@ class State:
     def let_go(self, job: Job) -> None:
         """Undo what a job that is not in the registry any more took and waited for."""
         if job.state == QUEUED:
-            if isinstance(job, Event):
+            if isinstance(job, Entry):
                 self._leave_log(job)
             else:
                 self.queues.by_name[job.queue].units.remove(job)
@@ -311,13 +311,13 @@ class State:
             self.memory.used -= EVENT_COST
         if isinstance(job, NamedJob):
             self.aliases.remove(job)
-        elif isinstance(job, Event) and job.state != QUEUED:
+        elif isinstance(job, Entry) and job.state != QUEUED:
             forget_early(self.memory, job)
             queue = self.queues.by_name.get(job.queue)
             if queue is not None and queue.log is not None:
                 queue.log.delayed.pop(job, None)
 
-    def _leave_log(self, event: Event) -> None:
+    def _leave_log(self, event: Entry) -> None:
         """Take an event out of its log, with all that groups have of it."""
         assert event.log is not None
         self.unfinished.effort += 8 * len(event.marks)
@@ -325,11 +325,11 @@ class State:
             self.schedule.cancel(unit)
             self.unfinished.effort += 10
 
-    def log(self, name: bytes) -> Log:
+    def log(self, name: bytes) -> Stream:
         """The log of the queue of this name, created when there is none."""
         queue = self.queue(name)
         if queue.log is None:
-            queue.log = Log(queue.name, self.memory, self.node_id[:8])
+            queue.log = Stream(queue.name, self.memory, self.node_id[:8])
         return queue.log
 
     def end_lease(self, unit: Unit) -> None:

@@ -13,7 +13,7 @@ Jobs that are delivered at most once are not among them: they move from node to 
 KEPT = 20_000  #: ids, some megabytes
 
 
-class Ended:
+class Tombstones:
     """The ids of jobs that ended here lately."""
 
     __slots__ = ("_before", "_lately")

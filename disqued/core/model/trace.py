@@ -11,7 +11,7 @@ makes the text of a line of it there and then.  Where no log is ready to take it
 
     kind      as below
     wall      when it happened, unix milliseconds; `now` is the same on the monotonic clock
-    unit      the job, or what a group has of an event (`OfGroup`); a job id where no job is known; None for events of
+    unit      the job, or what a group has of an event (`GroupNote`); a job id where no job is known; None for events of
               the node
     attempt   the delivery that this is about, from 1; 0 = none
     nacks     times that it was given back before
@@ -79,7 +79,7 @@ MISCONF: Final = b"misconf"  #: refused since it could not be journalled
 SET_MS: Final = 1_000
 
 
-class OfGroup:
+class GroupNote:
     """What a group has of an event, when it was told of: a group may have begun anew before it becomes a line."""
 
     __slots__ = ("deliveries", "job", "nacks", "scope")
@@ -91,7 +91,7 @@ class OfGroup:
         self.nacks: int = 0
 
 
-class Trail:
+class EventTrace:
     """Takes what happens on a node, in its order."""
 
     __slots__ = ()
@@ -133,14 +133,14 @@ class Trail:
         raise NotImplementedError
 
 
-class Traces:
+class EventTraces:
     """Who takes what happens on a node, and who makes it happen."""
 
     __slots__ = ("actor", "ahead_ms", "endings", "full")
 
     def __init__(self) -> None:
-        self.full: Trail | None = None  #: takes everything, for the event log; None = nobody wants it
-        self.endings: Trail | None = None  #: the same, or one that takes how jobs end
+        self.full: EventTrace | None = None  #: takes everything, for the event log; None = nobody wants it
+        self.endings: EventTrace | None = None  #: the same, or one that takes how jobs end
         #: Who makes this step happen: a client, whom its connection names, or the id of a node; None = time does.
         self.actor: Client | None = None
         #: What the wall clock was ahead of the monotonic one when it was looked at last.
@@ -158,7 +158,7 @@ _ACT: Final = -1
 _BECOME: Final = -2
 
 
-class Notes(Trail):
+class Notes(EventTrace):
     """What happens while nothing is ready to take it: kept until it can be told again."""
 
     __slots__ = ("_kept", "count", "limit", "lost", "node_id", "wall")
@@ -216,7 +216,7 @@ class Notes(Trail):
         self._kept = left
         self.count = len(left)
 
-    def retell(self, trail: Trail) -> None:
+    def retell(self, trail: EventTrace) -> None:
         """Tell another trail what is kept, in its order."""
         for note in self._kept:
             kind: int = note[0]

@@ -28,7 +28,7 @@ Parts = Generator[None, None, Any]
 AT_ONCE = 1
 
 
-class Piece:
+class WorkSlice:
     """One piece of work."""
 
     __slots__ = ("client", "parts")
@@ -38,7 +38,7 @@ class Piece:
         self.parts: Parts = parts
 
 
-class Unfinished(Timed):
+class BackgroundWork(Timed):
     """All the work that has been begun and not finished; on the schedule while there is any."""
 
     __slots__ = ("_awaited", "_pieces", "effort", "freed")
@@ -48,15 +48,15 @@ class Unfinished(Timed):
         #: Work of this tick beyond one thing for each deadline, in units of about a tenth of a microsecond.
         self.effort: int = 0
         self.freed: list[bytes] = []  #: large bodies that are let go of in ticks of their own
-        self._pieces: deque[Piece] = deque()
-        self._awaited: dict[Client, Piece] = {}  #: by the client that is blocked until it is done
+        self._pieces: deque[WorkSlice] = deque()
+        self._awaited: dict[Client, WorkSlice] = {}  #: by the client that is blocked until it is done
 
     def __len__(self) -> int:
         return len(self._pieces)
 
     def add(self, client: Client | None, parts: Parts) -> None:
         """Take in one more piece; its turn comes after those that are there."""
-        piece = Piece(client, parts)
+        piece = WorkSlice(client, parts)
         self._pieces.append(piece)
         if client is not None:
             self._awaited[client] = piece
@@ -91,7 +91,7 @@ class Unfinished(Timed):
             return
         self._answer(outbox, piece, value)
 
-    def _answer(self, outbox: Outbox, piece: Piece, value: object) -> None:
+    def _answer(self, outbox: Outbox, piece: WorkSlice, value: object) -> None:
         if piece.client is not None:
             self._awaited.pop(piece.client, None)
             outbox.replies.append((piece.client, value, []))

@@ -3,11 +3,11 @@
 Times are integer milliseconds of the monotonic clock.
 """
 
-from disqued.core.model.groups import LogUnit
+from disqued.core.model.groups import EntryUnit
 from disqued.core.model.job import ACTIVE, JobOptions
 
 
-class GivenUnit(LogUnit):
+class GivenUnit(EntryUnit):
     """An event that another node has handed out to a consumer of this one; on the schedule while a worker has it."""
 
     __slots__ = ("_scope",)

@@ -19,7 +19,7 @@ RATE_MS = 1_000  #: time between two accounts from which rates are worked out, a
 _VERSION = __version__.encode("ascii")
 
 
-class Account(NamedTuple):
+class LastVitals(NamedTuple):
     """What a node told last, and when."""
 
     vitals: Vitals
@@ -34,16 +34,16 @@ def own_vitals(memory: Memory, jobs: int, counters: Counters) -> Vitals:
     return Vitals(_VERSION, memory.used, memory.limit, jobs, counters.queued, counters.given)
 
 
-def account_of(vitals: Vitals, before: Account | None, now: int) -> Account:
+def account_of(vitals: Vitals, before: LastVitals | None, now: int) -> LastVitals:
     """Enter what a node tells, after what it told before."""
     if before is None:
-        return Account(vitals, now, None, None, (now, vitals))
+        return LastVitals(vitals, now, None, None, (now, vitals))
     at, old = before.since
     if vitals.queued < old.queued or vitals.given < old.given:
         # The node was started again.
-        return Account(vitals, now, None, None, (now, vitals))
+        return LastVitals(vitals, now, None, None, (now, vitals))
     if now - at < RATE_MS:
         return before._replace(vitals=vitals, at=now)
     seconds = (now - at) / 1_000
     rates = ((vitals.queued - old.queued) / seconds, (vitals.given - old.given) / seconds)
-    return Account(vitals, now, *rates, (now, vitals))
+    return LastVitals(vitals, now, *rates, (now, vitals))

@@ -9,7 +9,7 @@ from disqued.core.model.outbox import Client
 from disqued.core.model.schedule import Timed
 
 
-class Seats:
+class ConnectionWorkers:
     """The workers whose life a connection shows: its every command is a sign of life of all of them."""
 
     __slots__ = ("heard_at", "workers")
@@ -41,7 +41,7 @@ class Worker(Timed):
         self._size: int = 0  #: bytes of these
         self.counted: int = 0  #: bytes of it that memory counts, while it lives here
         self.leases: dict[Unit, int] = {}  #: what it has, and since when; oldest first
-        self.clients: dict[Client, Seats] = {}  #: connections whose every command is a sign of life
+        self.clients: dict[Client, ConnectionWorkers] = {}  #: connections whose every command is a sign of life
         self.waiters: dict[Client, None] = {}  #: connections that wait for something to be taken by it
         self.bound_to: Client | None = None  #: the connection whose end is its death; None = there is none
         self.renew_at: int = 0  #: when its leases are renewed; 0 = nothing to renew
@@ -76,7 +76,7 @@ class Worker(Timed):
         return latest
 
 
-class Home(Timed):
+class RemoteWorker(Timed):
     """Where a worker lives that is not on this node, as far as it was told; on the schedule when that node has failed.
 
     Of two words the one with the higher epoch counts, and of two equal ones that of the higher node id.

@@ -21,14 +21,14 @@ Times are integer milliseconds.
 from collections.abc import Iterator
 from typing import Final
 
-from disqued.core.model.groups import START, Event, Log
+from disqued.core.model.groups import START, Entry, Stream
 from disqued.core.model.job import WAIT_REPL
 from disqued.core.model.machine import Acts, Hear, Machine, on
-from disqued.core.model.messages import DELJOB, FACTS, FACTS_PER_MESSAGE, MISSING, Fact, Message
+from disqued.core.model.messages import DELJOB, FACTS, FACTS_PER_MESSAGE, MISSING, EntryStatus, Message
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
-from disqued.core.streams.entries import Logs
+from disqued.core.streams.entries import Streams
 from disqued.core.streams.owners import HEARD_MS, NOBODY
 
 LOOKED_AT_PER_PART: Final = 1_000  #: events, some milliseconds' work
@@ -39,7 +39,7 @@ ANSWER_MAX_MS: Final = 60_000
 FACTS_BYTES: Final = 1 << 18  #: of scopes, after which a message is full
 
 
-class Round(Timed):
+class AckSetRound(Timed):
     """What a node is to be told, in the order of its coming to mind."""
 
     __slots__ = ("at", "awaited", "began_at", "events", "is_collected", "node_id", "patience_ms")
@@ -47,7 +47,7 @@ class Round(Timed):
     def __init__(self, node_id: bytes) -> None:
         self.awake_at = 0
         self.node_id: bytes = node_id
-        self.events: list[Event] = []
+        self.events: list[Entry] = []
         self.at: int = 0  #: so many of them were told
         self.began_at: int = 0  #: the same, before the last message
         self.patience_ms: int = ANSWER_MS  #: how long its answer is waited for
@@ -55,23 +55,23 @@ class Round(Timed):
         self.is_collected: bool = False  #: these are all
 
 
-class Facts(Timed, Machine):
+class AckSets(Timed, Machine):
     """The machine that keeps holders of events at one; it is due when others have been waited for, after a start."""
 
     __slots__ = ("_logs", "_looks", "_rounds", "_state")
 
-    def __init__(self, state: State, logs: Logs) -> None:
+    def __init__(self, state: State, logs: Streams) -> None:
         self.awake_at = 0
         self._state = state
         self._logs = logs
-        self._rounds: dict[bytes, Round] = {}
+        self._rounds: dict[bytes, AckSetRound] = {}
         self._looks = 0  #: how often all events were to be looked at again
 
     def hears(self) -> dict[int, Hear]:
         return {FACTS: self.on_facts, MISSING: self.on_missing}
 
     def due_table(self) -> Acts:
-        return on(Round, self.round_due) | on(Facts, Facts.due)
+        return on(AckSetRound, self.round_due) | on(AckSets, AckSets.due)
 
     # After a start.
 
@@ -113,7 +113,7 @@ class Facts(Timed, Machine):
     def _has_logs(self) -> bool:
         return any(True for _ in self._all_logs())
 
-    def _all_logs(self) -> Iterator[Log]:
+    def _all_logs(self) -> Iterator[Stream]:
         for queue in self._state.queues.by_name.values():
             if queue.log is not None:
                 yield queue.log
@@ -131,7 +131,7 @@ class Facts(Timed, Machine):
 
     def link_opened(self, node_id: bytes) -> None:
         """Tell a node all that it may not know."""
-        this = self._rounds[node_id] = Round(node_id)
+        this = self._rounds[node_id] = AckSetRound(node_id)
         if self._has_logs:
             self._state.work(self._collect(this))
         else:
@@ -141,7 +141,7 @@ class Facts(Timed, Machine):
     def greeted(self, node_id: bytes) -> None:
         """The link of a node to this one is there again: ask after what it hands out, it may be gone there."""
         if node_id in self._state.peers.linked and node_id not in self._rounds and self._has_logs:
-            this = self._rounds[node_id] = Round(node_id)
+            this = self._rounds[node_id] = AckSetRound(node_id)
             self._state.work(self._collect(this, others=False))
 
     def link_closed(self, node_id: bytes) -> None:
@@ -150,7 +150,7 @@ class Facts(Timed, Machine):
         if this is not None:
             self._state.schedule.cancel(this)
 
-    def _collect(self, this: Round, *, others: bool = True) -> Parts:
+    def _collect(self, this: AckSetRound, *, others: bool = True) -> Parts:
         """Tell a node of all beginnings, and find the events that it is to be told of, or those that it hands out."""
         state = self._state
         node_id = this.node_id
@@ -169,11 +169,11 @@ class Facts(Timed, Machine):
             this.is_collected = True
             self._go_on(this)
 
-    def _is_left_to(self, event: Event, node_id: bytes) -> bool:
+    def _is_left_to(self, event: Entry, node_id: bytes) -> bool:
         """Tell whether a node hands out an event, as far as is known."""
         return event.holders is not None and self._logs.arbiters.of(event) == node_id
 
-    def _concerns(self, event: Event, node_id: bytes) -> bool:
+    def _concerns(self, event: Entry, node_id: bytes) -> bool:
         """Tell whether a node is to be told of an event: it may hold it, and there is something to say or to ask."""
         if not event.holders or node_id not in event.holders:
             return False
@@ -182,24 +182,24 @@ class Facts(Timed, Machine):
 
     # Telling.
 
-    def doubt(self, node_id: bytes, event: Event) -> None:
+    def doubt(self, node_id: bytes, event: Entry) -> None:
         """Ask a node whether it has an event that it would be the one to hand out."""
         this = self._rounds.get(node_id)
         if this is None:
-            this = self._rounds[node_id] = Round(node_id)
+            this = self._rounds[node_id] = AckSetRound(node_id)
             this.is_collected = True
         this.events.append(event)
         if this.is_collected and not this.awaited:
             # At the end of the step at the earliest: more may come to mind in it.
             self._await(this, 0)
 
-    def tell(self, node_id: bytes, event: Event) -> None:
+    def tell(self, node_id: bytes, event: Entry) -> None:
         """Tell a node what is known of an event, of which it has just got a copy."""
         self.note_holder(node_id, event)
         if event.has_facts or any(self._logs.leases_of(event)):
             self._state.send(node_id, (FACTS, 0, (self._logs.fact_of(event),), False))
 
-    def round_due(self, this: Round) -> None:
+    def round_due(self, this: AckSetRound) -> None:
         """Say once more what was not answered, or begin."""
         if self._rounds.get(this.node_id) is not this:
             return
@@ -208,14 +208,14 @@ class Facts(Timed, Machine):
             this.patience_ms = min(2 * this.patience_ms, ANSWER_MAX_MS)
         self._go_on(this)
 
-    def _await(self, this: Round, number: int, in_ms: int = 1) -> None:
+    def _await(self, this: AckSetRound, number: int, in_ms: int = 1) -> None:
         this.awaited = number
         self._state.schedule.move(this, self._state.now + in_ms)
 
-    def _go_on(self, this: Round) -> None:
+    def _go_on(self, this: AckSetRound) -> None:
         """Tell the next ones, and wait for the answer; nothing is said once all has been."""
         state = self._state
-        facts: list[Fact] = []
+        facts: list[EntryStatus] = []
         size = 0
         this.began_at = this.at
         while this.at < len(this.events) and len(facts) < FACTS_PER_MESSAGE and size < FACTS_BYTES:
@@ -232,11 +232,11 @@ class Facts(Timed, Machine):
         else:
             self._end(this)
 
-    def _end(self, this: Round) -> None:
+    def _end(self, this: AckSetRound) -> None:
         del self._rounds[this.node_id]
         self._state.schedule.cancel(this)
 
-    def _place(self, event: Event) -> None:
+    def _place(self, event: Entry) -> None:
         """See again which node hands out an event; ask a node that neither made it nor told this one of it."""
         self._logs.place(event)
         if event.log is not None and event.elsewhere:
@@ -255,7 +255,7 @@ class Facts(Timed, Machine):
             event = state.jobs.get(fact.job_id)
             if event is None and fact.job_id in state.custody.ended:
                 state.send(sender, (DELJOB, fact.job_id))
-            elif not isinstance(event, Event):
+            elif not isinstance(event, Entry):
                 missing.append(fact.job_id)
             elif event.state != WAIT_REPL:
                 self._hear(sender, event, fact)
@@ -264,14 +264,14 @@ class Facts(Timed, Machine):
         if last and number:
             self._heard(sender)
 
-    def _hear(self, sender: bytes, event: Event, fact: Fact) -> None:
+    def _hear(self, sender: bytes, event: Entry, fact: EntryStatus) -> None:
         self.note_holder(sender, event)
         for scope in fact.done:
             self._logs.on_setack(sender, event, scope, event.holders or frozenset())
         for lease in fact.leases:
             self._logs.on_delivered(sender, event, lease)
 
-    def note_holder(self, node_id: bytes, event: Event) -> None:
+    def note_holder(self, node_id: bytes, event: Entry) -> None:
         """Note that a node holds an event."""
         state = self._state
         is_new = state.unite_holders(event, frozenset((node_id, state.node_id)))
@@ -286,7 +286,7 @@ class Facts(Timed, Machine):
         _, number, ids = message
         for job_id in ids:
             event = self._state.jobs.get(job_id)
-            if isinstance(event, Event) and sender not in event.absent:
+            if isinstance(event, Entry) and sender not in event.absent:
                 event.absent |= {sender}
                 self._place(event)
         this = self._rounds.get(sender)
@@ -311,15 +311,15 @@ class Facts(Timed, Machine):
         self.awake_at = 0
 
 
-def _pieces(log: Log) -> Iterator[list[Event]]:
+def _pieces(log: Stream) -> Iterator[list[Entry]]:
     """The events of a log, some at a time; between two of them events may come and go."""
     place = START
     while True:
-        events: list[Event] = []
+        events: list[Entry] = []
         # Each may come or go in every group.
         most = max(1, LOOKED_AT_PER_PART // (1 + len(log.groups) // GROUPS_PER_EVENT))
         for event in log.events.after(place):
-            assert isinstance(event, Event)
+            assert isinstance(event, Entry)
             events.append(event)
             if len(events) == most:
                 break

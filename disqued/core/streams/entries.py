@@ -32,32 +32,32 @@ from collections.abc import Iterator
 
 from disqued.core.model.groups import (
     Behind,
-    Event,
-    EventForm,
+    Entry,
+    EntryForm,
+    EntryUnit,
     Group,
-    GroupUnit,
     GroupWaiter,
-    Log,
-    LogUnit,
+    PendingEntry,
+    Stream,
     note_early,
     read_scope,
     units_of,
 )
 from disqued.core.model.job import ACTIVE, TO_QUEUED, Job, Unit
 from disqued.core.model.machine import Hear, Machine
-from disqued.core.model.messages import BEGIN, DELIVERED, FACTS, SETACK, Fact, Lease
+from disqued.core.model.messages import BEGIN, DELIVERED, FACTS, SETACK, EntryLease, EntryStatus
 from disqued.core.model.outbox import GONE_DELETED, UNIT_DONE, UNIT_LEASED, Client, Record
 from disqued.core.model.queues import PAUSE_OUT, Queue
 from disqued.core.model.state import State
-from disqued.core.model.trace import ACK, DELIVER, NACK, ONCE, PEER, REQUEUE, UNSEEN, OfGroup
+from disqued.core.model.trace import ACK, DELIVER, NACK, ONCE, PEER, REQUEUE, UNSEEN, GroupNote
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.units import GivenUnit
 from disqued.core.model.waiters import Form
 from disqued.core.model.worker import Worker
-from disqued.core.streams.given import Given
-from disqued.core.streams.members import Members
-from disqued.core.streams.owners import Arbiters
-from disqued.core.streams.starts import Beginnings
+from disqued.core.streams.given import GivenEntries
+from disqued.core.streams.members import GroupMembers
+from disqued.core.streams.owners import EntryOwners
+from disqued.core.streams.starts import GroupStarts
 from disqued.core.work.background import Background
 from disqued.core.work.blocking import SERVED_AT_ONCE, Blocking
 from disqued.core.work.delivery import FETCHED_BYTES
@@ -68,7 +68,7 @@ ADD_TIMEOUT_MS = 5_000
 UNTIL_DIGITS = 20  #: of an end of a lease, at most
 
 
-class QueueName(Form):
+class QueueNameForm(Form):
     """QNOTIFY: the name of the queue that has something."""
 
     __slots__ = ()
@@ -78,10 +78,10 @@ class QueueName(Form):
         return unit.queue
 
 
-QUEUE_NAME = QueueName()
+QUEUE_NAME = QueueNameForm()
 
 
-class Logs(Machine):
+class Streams(Machine):
     """The machine between the logs and the groups of consumers of one node."""
 
     __slots__ = (
@@ -100,13 +100,13 @@ class Logs(Machine):
     )  # fmt: skip
 
     def __init__(self, state: State, queueing: Queueing, blocking: Blocking) -> None:
-        self.arbiters = Arbiters(state)
-        self.beginnings = Beginnings(state, self._make_ready)
-        self.given = Given(state)
+        self.arbiters = EntryOwners(state)
+        self.beginnings = GroupStarts(state, self._make_ready)
+        self.given = GivenEntries(state)
         #: Queues that have entries for consumers of other nodes; `readers` tells these at the end of the step.
         self.offered: dict[Queue, None] = {}
         self.background = Background()
-        self.members = Members()
+        self.members = GroupMembers()
         self.add_timeout_ms: int = ADD_TIMEOUT_MS  #: how long a producer waits for copies; 0 = for ever
         self.served: int = 0  #: consumers served, and groups looked at, in this part
         #: Logs whose consumers are served bit by bit: did something come meanwhile?
@@ -130,7 +130,7 @@ class Logs(Machine):
 
     def publish(self, job: Job) -> None:
         """Put an event into its log, where groups can have it: its delay is over, and so is the wait for copies."""
-        assert isinstance(job, Event)
+        assert isinstance(job, Entry)
         state = self._state
         queue = state.queue(job.queue)
         log = state.log(job.queue)
@@ -154,7 +154,7 @@ class Logs(Machine):
 
     def keep(self, job: Job) -> None:
         """Keep a copy of an event, which is handed out by another node unless it turns out to be this one's."""
-        assert isinstance(job, Event)
+        assert isinstance(job, Entry)
         if job.requeue_at:
             self.expect(job)
         else:
@@ -163,7 +163,7 @@ class Logs(Machine):
             # The maker does not hold it: a holder that has none says so.
             self._state.tell(job, (FACTS, 0, (self.fact_of(job),), False))
 
-    def place(self, event: Event) -> None:
+    def place(self, event: Entry) -> None:
         """See again who hands out an event."""
         log = event.log
         if log is None:
@@ -180,7 +180,7 @@ class Logs(Machine):
 
     def expect(self, job: Job) -> None:
         """Note an event whose delay is not over: a flush ends it, too."""
-        assert isinstance(job, Event)
+        assert isinstance(job, Entry)
         log = self._state.log(job.queue)
         log.see(job)
         if log.is_flushed(job):
@@ -188,7 +188,7 @@ class Logs(Machine):
         else:
             log.expect(job)
 
-    def _make_ready(self, queue: Queue, log: Log) -> None:
+    def _make_ready(self, queue: Queue, log: Stream) -> None:
         """Serve those who wait at the end of the step."""
         state = self._state
         if queue.pause & PAUSE_OUT:
@@ -228,7 +228,7 @@ class Logs(Machine):
             size += len(event.body)
         return taken
 
-    def _deliver(self, queue: Queue, group: Group, event: Event, lease_ms: int, worker: Worker | None) -> Unit:
+    def _deliver(self, queue: Queue, group: Group, event: Entry, lease_ms: int, worker: Worker | None) -> Unit:
         """Let a consumer have an event; of a worker it comes back with the death of that."""
         state = self._state
         queue.jobs_out += 1
@@ -250,7 +250,7 @@ class Logs(Machine):
             self.finish(group, event)
         return unit
 
-    def lease(self, unit: GroupUnit, lease_ms: int) -> None:
+    def lease(self, unit: PendingEntry, lease_ms: int) -> None:
         """Let the time of a consumer begin now."""
         state = self._state
         unit.granter = b""
@@ -260,32 +260,32 @@ class Logs(Machine):
         state.schedule.move(unit, unit.requeue_at + 1)
         self._note_lease(unit)
 
-    def _note_lease(self, unit: GroupUnit) -> None:
+    def _note_lease(self, unit: PendingEntry) -> None:
         """Let the journal and the other holders know until when somebody has a unit."""
         self._journal_lease(unit)
         event = unit.event
         if event.holders:
             self._state.tell(event, (DELIVERED, event.id, *self.lease_of(unit)))
 
-    def _journal_lease(self, unit: GroupUnit) -> None:
+    def _journal_lease(self, unit: PendingEntry) -> None:
         state = self._state
         if state.journaling:
             until = state.wall + unit.requeue_at - state.now if unit.requeue_at else 0
             state.outbox.journal.append(group_lease(unit, until))
 
-    def lease_of(self, unit: GroupUnit) -> Lease:
+    def lease_of(self, unit: PendingEntry) -> EntryLease:
         """What another node is told of who has a unit."""
         left_ms = max(1, unit.requeue_at - self._state.now) if unit.state == ACTIVE and unit.requeue_at else 0
-        return Lease(unit.scope, left_ms, max(0, unit.lease_ms - left_ms) if left_ms else 0, unit.deliveries)
+        return EntryLease(unit.scope, left_ms, max(0, unit.lease_ms - left_ms) if left_ms else 0, unit.deliveries)
 
-    def leases_of(self, event: Event) -> Iterator[Lease]:
+    def leases_of(self, event: Entry) -> Iterator[EntryLease]:
         """Yield what another node is told of the groups that have an event."""
         for unit in units_of(event):
             yield self.lease_of(unit)
 
-    def fact_of(self, event: Event) -> Fact:
+    def fact_of(self, event: Entry) -> EntryStatus:
         """What another node is told of an event."""
-        return Fact(event.id, tuple(event.done), tuple(self.leases_of(event)))
+        return EntryStatus(event.id, tuple(event.done), tuple(self.leases_of(event)))
 
     def has_event(self, queue: Queue, group_name: bytes) -> bool:
         """Tell whether a group can have an event now; True where that takes longer to find out."""
@@ -347,7 +347,7 @@ class Logs(Machine):
         if again and state.queues.by_name.get(queue.name) is queue:
             state.ready[queue] = None
 
-    def _serve_groups(self, queue: Queue, log: Log) -> Parts:
+    def _serve_groups(self, queue: Queue, log: Stream) -> Parts:
         """Serve the groups for which somebody waits, so many consumers at a time."""
         for group in list(log.waiting):
             while group.waiters and queue.log is log and not queue.pause & PAUSE_OUT:
@@ -373,7 +373,7 @@ class Logs(Machine):
             return False
         most = SERVED_AT_ONCE - self.served
         for waiter in list(group.waiters):
-            if not isinstance(waiter.form, EventForm):
+            if not isinstance(waiter.form, EntryForm):
                 self._blocking.stop_waiting(waiter.client)
                 replies.append((waiter.client, queue.name, []))
                 self.served += 1
@@ -382,7 +382,7 @@ class Logs(Machine):
                     return True
         for waiter in list(group.waiters):
             form = waiter.form
-            assert isinstance(form, EventForm)
+            assert isinstance(form, EntryForm)
             if waiter.is_owed:
                 continue
             self._state.act_for(waiter.client)
@@ -401,14 +401,14 @@ class Logs(Machine):
                 return False
         return False
 
-    def hand(self, waiter: GroupWaiter, form: EventForm, units: list[Unit]) -> None:
+    def hand(self, waiter: GroupWaiter, form: EntryForm, units: list[Unit]) -> None:
         """Answer a consumer that waits."""
         self._blocking.stop_waiting(waiter.client)
         self._state.outbox.replies.append((waiter.client, form.answer(units), units))
 
     # Events come back.
 
-    def due(self, unit: GroupUnit) -> None:
+    def due(self, unit: PendingEntry) -> None:
         """The time of the consumer that has a unit is over: the group can have it again."""
         if unit.state == ACTIVE and unit.group.units.get(unit.event) is unit:
             if self._state.now <= unit.requeue_at:
@@ -424,7 +424,7 @@ class Logs(Machine):
         if isinstance(unit, GivenUnit):
             self.given.give_back(unit)
             return
-        if not isinstance(unit, GroupUnit) or unit.state != ACTIVE or unit.group.units.get(unit.event) is not unit:
+        if not isinstance(unit, PendingEntry) or unit.state != ACTIVE or unit.group.units.get(unit.event) is not unit:
             return  # what was done at its delivery stays done
         state = self._state
         if not unit.event.holders:
@@ -442,7 +442,7 @@ class Logs(Machine):
             unit.group.log.let_go(unit.group)
         self._note_lease(unit)
 
-    def give_back(self, unit: GroupUnit) -> None:
+    def give_back(self, unit: PendingEntry) -> None:
         """A consumer gives a unit back, before its time is over: its group can have it before all others."""
         self._state.note(NACK, unit, who=self._state.trace.actor)
         unit.nacks += 1
@@ -450,12 +450,12 @@ class Logs(Machine):
         self._back(unit, self._state.numbers.next_front(self._state.wall))
         self._note_lease(unit)
 
-    def returned(self, unit: LogUnit) -> bool:
+    def returned(self, unit: EntryUnit) -> bool:
         """The worker that has a unit is dead, or gives back what it has: its group can have it before all others.
 
         Returns whether that is so: not when its log was flushed.
         """
-        if not isinstance(unit, GroupUnit):
+        if not isinstance(unit, PendingEntry):
             return isinstance(unit, GivenUnit) and self.given.returned(unit)
         queue = self._state.queues.by_name.get(unit.queue)
         if queue is None or queue.log is not unit.group.log or unit.state != ACTIVE:
@@ -466,12 +466,12 @@ class Logs(Machine):
         self._note_lease(unit)
         return True
 
-    def _return(self, unit: GroupUnit, order_key: int | None = None) -> None:
+    def _return(self, unit: PendingEntry, order_key: int | None = None) -> None:
         """Nobody has a unit any more, without a word of who had it."""
         self._state.note(REQUEUE, unit)
         self._back(unit, order_key)
 
-    def _back(self, unit: GroupUnit, order_key: int | None = None) -> None:
+    def _back(self, unit: PendingEntry, order_key: int | None = None) -> None:
         state = self._state
         state.schedule.cancel(unit)
         unit.requeue_at = 0
@@ -484,16 +484,16 @@ class Logs(Machine):
 
     # Events are done.
 
-    def unit(self, queue_name: bytes, group_name: bytes, job_id: bytes) -> GroupUnit | None:
+    def unit(self, queue_name: bytes, group_name: bytes, job_id: bytes) -> PendingEntry | None:
         """What a group has of an event; None when it has nothing of it, or all of them do not know of each other."""
         event = self._state.jobs.get(job_id)
         queue = self._state.queues.by_name.get(queue_name)
-        if not isinstance(event, Event) or queue is None or queue.log is None or event.log is not queue.log:
+        if not isinstance(event, Entry) or queue is None or queue.log is None or event.log is not queue.log:
             return None
         group = queue.log.groups.get(group_name)
         return None if group is None else group.units.get(event)
 
-    def handed(self, event: Event, scope: bytes) -> bool:
+    def handed(self, event: Entry, scope: bytes) -> bool:
         """An event was handed to a consumer of a group that turned out to be gone before it heard of it.
 
         Returns whether it was this node that handed it out.
@@ -506,7 +506,7 @@ class Logs(Machine):
         self.vanished(unit)
         return True
 
-    def is_held(self, unit: GroupUnit) -> bool:
+    def is_held(self, unit: PendingEntry) -> bool:
         """Tell whether a consumer has a unit, and its time is not over."""
         now = self._state.now
         return unit.state == ACTIVE and now <= unit.requeue_at and unit.event.expires_at > now
@@ -529,14 +529,14 @@ class Logs(Machine):
         self.finish(unit.group, unit.event)
         return True
 
-    def finish(self, group: Group, event: Event) -> None:
+    def finish(self, group: Group, event: Entry) -> None:
         """Note the fact that a group is done with an event."""
         state = self._state
         self._finish(group, event)
         if event.holders:
             state.tell(event, (SETACK, event.id, group.scope, False, event.holders))
 
-    def adopt(self, event: Event, scope: bytes) -> bool:
+    def adopt(self, event: Entry, scope: bytes) -> bool:
         """Note that a group is done with an event whose arbiter cannot be asked; say whether that is news."""
         if event.log is None or event.is_done_for(scope):
             return False
@@ -546,13 +546,13 @@ class Logs(Machine):
         self.finish(group, event)
         return True
 
-    def _finish(self, group: Group, event: Event) -> None:
+    def _finish(self, group: Group, event: Entry) -> None:
         unit = group.finish(event)
         if unit is not None:
             self._state.schedule.cancel(unit)
         self._note_done(event, group.scope)
 
-    def note_done(self, event: Event, scope: bytes) -> bool:
+    def note_done(self, event: Entry, scope: bytes) -> bool:
         """Hear that a group is done with an event; say whether that is news."""
         if event.is_done_for(scope):
             return False
@@ -570,17 +570,17 @@ class Logs(Machine):
             self._note_done(event, scope)
         return True
 
-    def on_setack(self, sender: bytes, event: Event, scope: bytes, holders: frozenset[bytes]) -> None:
+    def on_setack(self, sender: bytes, event: Entry, scope: bytes, holders: frozenset[bytes]) -> None:
         """Hear from another node that a group is done with an event; holders that it does not know hear it from us."""
         state = self._state
         if read_scope(scope) is None or not self.note_done(event, scope):
             return
-        state.note_end(ACK, OfGroup(event, scope), who=sender, word=PEER)
+        state.note_end(ACK, GroupNote(event, scope), who=sender, word=PEER)
         for node_id in state.shared.others(event.holders or frozenset()):
             if node_id not in holders and node_id != sender:
                 state.send(node_id, (SETACK, event.id, scope, False, event.holders))
 
-    def on_delivered(self, sender: bytes, event: Event, lease: Lease) -> None:
+    def on_delivered(self, sender: bytes, event: Entry, lease: EntryLease) -> None:
         """Hear from another node that a consumer of a group has an event, or has it no more: the maximum counts."""
         log = event.log
         if log is None or read_scope(lease.scope) is None:
@@ -595,7 +595,7 @@ class Logs(Machine):
         elif event.is_done_for(lease.scope):
             state.send(sender, (SETACK, event.id, lease.scope, False, event.holders or frozenset()))
 
-    def _lease_elsewhere(self, group: Group, event: Event, lease: Lease, sender: bytes) -> None:
+    def _lease_elsewhere(self, group: Group, event: Entry, lease: EntryLease, sender: bytes) -> None:
         """Take note of a lease that another node gave."""
         state = self._state
         known = group.units.get(event)
@@ -618,7 +618,7 @@ class Logs(Machine):
                 self._make_ready(state.queue(event.queue), group.log)
         self._journal_lease(unit)
 
-    def _know(self, log: Log, scope: bytes) -> Group:
+    def _know(self, log: Stream, scope: bytes) -> Group:
         """The group of a scope, which is in that epoch or a later one."""
         name, epoch = read_scope(scope) or (b"", 0)
         group = log.group(name)
@@ -626,11 +626,11 @@ class Logs(Machine):
             self.beginnings.merge_group(log, group, epoch, {})
         return group
 
-    def _note_done(self, event: Event, scope: bytes) -> None:
+    def _note_done(self, event: Entry, scope: bytes) -> None:
         if self._state.journaling:
             self._state.outbox.journal.append((UNIT_DONE, event.id, scope))
 
-    def resume(self, group: Group, event: Event, deliveries: int, until: int, since: int) -> None:
+    def resume(self, group: Group, event: Entry, deliveries: int, until: int, since: int) -> None:
         """Let a group have an event as the journal says: since then and until then, unix milliseconds."""
         state = self._state
         if not deliveries:
@@ -648,7 +648,7 @@ class Logs(Machine):
             unit.requeue_at = state.now + left_ms
             state.schedule.move(unit, unit.requeue_at + 1)
 
-    def _never_had(self, group: Group, event: Event) -> None:
+    def _never_had(self, group: Group, event: Entry) -> None:
         """Undo what the journal said before of who has an event: it was given back unseen."""
         unit = group.units.get(event)
         if unit is not None:
@@ -657,7 +657,7 @@ class Logs(Machine):
         group.log.let_go(group)
 
 
-def group_lease(unit: GroupUnit, until: int) -> Record:
+def group_lease(unit: PendingEntry, until: int) -> Record:
     """What the journal is told of a unit that somebody has until then, unix milliseconds; 0 = that nobody has."""
     holder = b"%d" % until if unit.worker is None else b"%d %b" % (until, unit.worker.id)
     return (UNIT_LEASED, unit.id, unit.scope, unit.deliveries, holder)

@@ -11,7 +11,7 @@ from disqued.core.model.units import GivenUnit
 from disqued.core.model.worker import Worker
 
 
-class Given:
+class GivenEntries:
     """The events that other nodes gave to workers of this one."""
 
     __slots__ = ("_bound", "_state")

@@ -19,7 +19,7 @@ class Registration(NamedTuple):
     queues: tuple[bytes, ...]  #: each once, in the order named
 
 
-class Members:
+class GroupMembers:
     """Every connection that registered as a member of a group."""
 
     __slots__ = ("_counts", "by_client", "size")

@@ -10,7 +10,7 @@ On the two sides of a partition the answers differ, and each side goes on with w
 once on each.  When the sides meet again the node that made it hands it out, as before, and hears what the others know.
 
 A node may be among the holders and hold nothing: it took no copy, or it lost its memory.  It says so when it is told
-something of the event (`acksets`), and counts no more until it tells something of the event itself (`Event.absent`).
+something of the event (`acksets`), and counts no more until it tells something of the event itself (`Entry.absent`).
 
 What a node finds in its store when it starts may be old, for others went on without it.  Events that others may hold
 too are handed out by nobody here until these have told what they know, or for `HEARD_MS`.
@@ -20,7 +20,7 @@ Times are integer milliseconds.
 
 from typing import Final
 
-from disqued.core.model.groups import Event
+from disqued.core.model.groups import Entry
 from disqued.core.model.ids import comes_first
 from disqued.core.model.peers import FAIL, LEAVING, PFAIL
 from disqued.core.model.state import State
@@ -33,7 +33,7 @@ _FAILING = PFAIL | FAIL
 _NO_NODES: frozenset[bytes] = frozenset()
 
 
-class Arbiters:
+class EntryOwners:
     """Decides who hands out an event."""
 
     __slots__ = ("_candidates", "_state", "unheard")
@@ -49,7 +49,7 @@ class Arbiters:
         """How nodes are is not what it was."""
         self._candidates.clear()
 
-    def of(self, event: Event) -> bytes:
+    def of(self, event: Entry) -> bytes:
         """The node that hands out an event which this one holds; NOBODY = that is not known yet."""
         own = self._state.node_id
         holders = event.holders
@@ -69,7 +69,7 @@ class Arbiters:
                 arbiter = node_id
         return arbiter
 
-    def is_elsewhere(self, event: Event) -> bool:
+    def is_elsewhere(self, event: Entry) -> bool:
         """Tell whether this node does not hand out an event that it holds."""
         return event.holders is not None and self.of(event) != self._state.node_id
 

@@ -26,8 +26,8 @@ Times are integer milliseconds.
 
 from typing import Final
 
-from disqued.core.model.demand import EntryWant
-from disqued.core.model.groups import Behind, EventForm, Group, GroupWaiter
+from disqued.core.model.demand import EntryDemand
+from disqued.core.model.groups import Behind, EntryForm, Group, GroupWaiter
 from disqued.core.model.job import KIND_LOG, RETRY_NEVER_MS, WORK_SCOPE, Unit
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import GIVE, HAVE, JOBS_PER_MESSAGE, SETTLE, TAKE, UNSEEN, WANT, Message
@@ -38,7 +38,7 @@ from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.units import GivenUnit
 from disqued.core.model.waiters import Form, Waiter
-from disqued.core.streams.entries import Logs
+from disqued.core.streams.entries import Streams
 from disqued.core.work.blocking import Blocking
 from disqued.errors import JournalFailed
 
@@ -49,7 +49,7 @@ LINGER_MS: Final = 5_000  #: how long others go on to tell what they have, when 
 WANTS_OF_NODE: Final = 10_000  #: that are remembered
 
 
-class Thirst(Timed):
+class GroupDemand(Timed):
     """Consumers of this node want events for a group which this node does not hand out."""
 
     __slots__ = ("again_at", "awaited", "group", "lingers_until", "queue", "sources", "told")
@@ -65,14 +65,14 @@ class Thirst(Timed):
         self.lingers_until: int = 0
 
 
-class Question:
+class PendingTake:
     """A TAKE whose answer has yet to come."""
 
     __slots__ = ("node_id", "thirst", "waiter")
 
-    def __init__(self, node_id: bytes, thirst: Thirst, waiter: GroupWaiter) -> None:
+    def __init__(self, node_id: bytes, thirst: GroupDemand, waiter: GroupWaiter) -> None:
         self.node_id: bytes = node_id
-        self.thirst: Thirst = thirst
+        self.thirst: GroupDemand = thirst
         self.waiter: GroupWaiter = waiter
 
 
@@ -81,12 +81,12 @@ class Readers(Machine):
 
     __slots__ = ("_blocking", "_given", "_logs", "_of_node", "_questions", "_state", "_thirsts")
 
-    def __init__(self, state: State, blocking: Blocking, logs: Logs) -> None:
+    def __init__(self, state: State, blocking: Blocking, logs: Streams) -> None:
         self._state = state
         self._blocking = blocking
         self._logs = logs
-        self._thirsts: dict[tuple[bytes, bytes], Thirst] = {}
-        self._questions: dict[int, Question] = {}
+        self._thirsts: dict[tuple[bytes, bytes], GroupDemand] = {}
+        self._questions: dict[int, PendingTake] = {}
         #: What each node wants: {node: {(queue, group): None}}, renewed longest ago first.
         self._of_node: dict[bytes, dict[tuple[bytes, bytes], None]] = {}
         self._given = 0  #: events that others have given to this node
@@ -95,7 +95,7 @@ class Readers(Machine):
         return {WANT: self.on_want, HAVE: self.on_have, TAKE: self.on_take, GIVE: self.on_give}
 
     def due_table(self) -> Acts:
-        return on(Thirst, self.due) | on(GivenUnit, self._logs.given.lapsed)
+        return on(GroupDemand, self.due) | on(GivenUnit, self._logs.given.lapsed)
 
     # Consumers of this node.
 
@@ -114,36 +114,36 @@ class Readers(Machine):
             for queue in queues:
                 self._look(self._thirst(queue.name, group), waiter)
 
-    def _thirst(self, queue: bytes, group: bytes) -> Thirst:
+    def _thirst(self, queue: bytes, group: bytes) -> GroupDemand:
         thirst = self._thirsts.get((queue, group))
         if thirst is None:
-            thirst = self._thirsts[queue, group] = Thirst(queue, group)
+            thirst = self._thirsts[queue, group] = GroupDemand(queue, group)
         return thirst
 
-    def _look(self, thirst: Thirst, waiter: GroupWaiter) -> None:
+    def _look(self, thirst: GroupDemand, waiter: GroupWaiter) -> None:
         """Ask others for one who has just come."""
         state = self._state
         thirst.lingers_until = state.now + LINGER_MS
-        if not isinstance(waiter.form, EventForm):
+        if not isinstance(waiter.form, EntryForm):
             # Who takes nothing does not find out whether what was said is true.
             thirst.sources.clear()
-        if waiter.nohang or state.now >= thirst.again_at or not isinstance(waiter.form, EventForm):
+        if waiter.nohang or state.now >= thirst.again_at or not isinstance(waiter.form, EntryForm):
             self._tell_all(thirst)
         self._come_back(thirst)
         self._ask(thirst)
 
-    def _tell_all(self, thirst: Thirst) -> None:
+    def _tell_all(self, thirst: GroupDemand) -> None:
         thirst.again_at = self._state.now + AGAIN_MS
         for node_id in list(self._state.peers.linked):
             if node_id not in thirst.sources:
                 self._tell(thirst, node_id)
 
-    def _tell(self, thirst: Thirst, node_id: bytes) -> None:
+    def _tell(self, thirst: GroupDemand, node_id: bytes) -> None:
         if self._state.send(node_id, (WANT, thirst.queue, thirst.group, True)):
             thirst.told.add(node_id)
             thirst.awaited.add(node_id)
 
-    def _come_back(self, thirst: Thirst) -> None:
+    def _come_back(self, thirst: GroupDemand) -> None:
         at = min(thirst.again_at, thirst.lingers_until)
         if not thirst.awake_at:
             self._state.schedule.add(thirst, max(at, self._state.now + 1))
@@ -157,7 +157,7 @@ class Readers(Machine):
             self._tell_all(thirst)
             self._come_back(thirst)
 
-    def due(self, thirst: Thirst) -> None:
+    def due(self, thirst: GroupDemand) -> None:
         """Tell others again what consumers wait for, or that none does any more."""
         state = self._state
         if self._thirsts.get((thirst.queue, thirst.group)) is not thirst:
@@ -172,30 +172,30 @@ class Readers(Machine):
         else:
             self._end(thirst)
 
-    def _end(self, thirst: Thirst) -> None:
+    def _end(self, thirst: GroupDemand) -> None:
         del self._thirsts[thirst.queue, thirst.group]
         self._state.schedule.cancel(thirst)
         for node_id in sorted(thirst.told):
             self._state.send(node_id, (WANT, thirst.queue, thirst.group, False))
 
-    def _group(self, thirst: Thirst) -> Group | None:
+    def _group(self, thirst: GroupDemand) -> Group | None:
         queue = self._state.queues.by_name.get(thirst.queue)
         return None if queue is None or queue.log is None else queue.log.groups.get(thirst.group)
 
-    def _waiters(self, thirst: Thirst) -> list[GroupWaiter]:
+    def _waiters(self, thirst: GroupDemand) -> list[GroupWaiter]:
         """Those who wait, if they may have something."""
         group = self._group(thirst)
         if group is None or self._state.queues.by_name[thirst.queue].pause & PAUSE_OUT:
             return []
         return list(group.waiters)
 
-    def _ask(self, thirst: Thirst) -> None:
+    def _ask(self, thirst: GroupDemand) -> None:
         """Let those who wait ask those that have some; who does not wait leaves when nobody has."""
         for waiter in self._waiters(thirst):
             form = waiter.form
             if waiter.asked:
                 continue
-            if thirst.sources and isinstance(form, EventForm):
+            if thirst.sources and isinstance(form, EntryForm):
                 node_id = next(iter(thirst.sources))
                 # The next one asks another node, if there is one.
                 del thirst.sources[node_id]
@@ -212,13 +212,13 @@ class Readers(Machine):
                 return False
         return True
 
-    def _take(self, thirst: Thirst, waiter: GroupWaiter, form: EventForm, node_id: bytes) -> None:
+    def _take(self, thirst: GroupDemand, waiter: GroupWaiter, form: EntryForm, node_id: bytes) -> None:
         number = self._state.numbers.next_number()
         count = min(form.count, JOBS_PER_MESSAGE)
         message = (TAKE, thirst.queue, thirst.group, number, count, form.lease_ms, form.strict)
         if self._state.send(node_id, message):
             waiter.asked = number
-            self._questions[number] = Question(node_id, thirst, waiter)
+            self._questions[number] = PendingTake(node_id, thirst, waiter)
         else:
             thirst.sources.pop(node_id, None)
 
@@ -238,10 +238,10 @@ class Readers(Machine):
             thirst.sources.pop(sender, None)
         self._ask(thirst)
 
-    def _tell_watchers(self, thirst: Thirst) -> None:
+    def _tell_watchers(self, thirst: GroupDemand) -> None:
         """Let those hear of it who only want to know that there is something."""
         for waiter in self._waiters(thirst):
-            if not isinstance(waiter.form, EventForm):
+            if not isinstance(waiter.form, EntryForm):
                 self._blocking.stop_waiting(waiter.client)
                 self._state.outbox.replies.append((waiter.client, thirst.queue, []))
 
@@ -262,7 +262,7 @@ class Readers(Machine):
             self._serve(thirst)
         elif state.waiting.blocked.get(waiter.client) is waiter:
             form = waiter.form
-            assert isinstance(form, EventForm)
+            assert isinstance(form, EntryForm)
             units = self._units(thirst.queue, sender, scope, events)
             state.counters.imported += len(units)
             if form.worker is not None:
@@ -272,7 +272,7 @@ class Readers(Machine):
             self._refuse(sender, thirst.queue, scope, events)
         self._ask(thirst)
 
-    def _serve(self, thirst: Thirst) -> None:
+    def _serve(self, thirst: GroupDemand) -> None:
         """Let those who wait have what came here while one of them waited for an answer."""
         queue = self._state.queues.by_name.get(thirst.queue)
         if queue is not None:
@@ -317,13 +317,13 @@ class Readers(Machine):
         want.is_told = has_some
         state.send(sender, (HAVE, name, group_name, has_some))
 
-    def _note(self, node_id: bytes, name: bytes, group_name: bytes) -> EntryWant:
+    def _note(self, node_id: bytes, name: bytes, group_name: bytes) -> EntryDemand:
         wants = self._of_node.setdefault(node_id, {})
         if len(wants) >= WANTS_OF_NODE:
             self._forget(node_id, *next(iter(wants)))
             wants = self._of_node.setdefault(node_id, {})
         wants[name, group_name] = None
-        want = EntryWant(self._state.now + LIVES_MS)
+        want = EntryDemand(self._state.now + LIVES_MS)
         self._state.demand.entries.setdefault(name, {}).setdefault(group_name, {})[node_id] = want
         return want
 

@@ -22,7 +22,7 @@ Times are integer milliseconds.
 from typing import Final
 
 from disqued.core.cluster.membership import Membership
-from disqued.core.model.groups import Event, GroupUnit, scope_of
+from disqued.core.model.groups import Entry, PendingEntry, scope_of
 from disqued.core.model.job import ACTIVE
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import (
@@ -40,8 +40,8 @@ from disqued.core.model.messages import (
 from disqued.core.model.outbox import Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
-from disqued.core.streams.acksets import Facts
-from disqued.core.streams.entries import Logs
+from disqued.core.streams.acksets import AckSets
+from disqued.core.streams.entries import Streams
 from disqued.core.work.acks import ttl_of
 
 MARGIN_MS: Final = 2_000  #: how much longer an answer is waited for than a node takes to fail
@@ -51,7 +51,7 @@ ORPHANS_KEPT: Final = 10_000
 _UNDECIDED: Final = (OUTCOME_UNKNOWN, OUTCOME_LATER)
 
 
-class Settlement(Timed):
+class PendingAck(Timed):
     """A consumer waits to hear what became of some events."""
 
     __slots__ = (
@@ -77,17 +77,17 @@ class Settlement(Timed):
         self.doubted: set[bytes] = set()  #: those that may be done: somebody was asked, and the answer is lost
 
 
-class Settling(Machine):
+class Reconciliation(Machine):
     """The machine behind QACK and QGROUP RETURN."""
 
     __slots__ = ("_facts", "_logs", "_membership", "_open", "_state", "orphans")
 
-    def __init__(self, state: State, logs: Logs, facts: Facts, membership: Membership) -> None:
+    def __init__(self, state: State, logs: Streams, facts: AckSets, membership: Membership) -> None:
         self._state = state
         self._logs = logs
         self._facts = facts
         self._membership = membership
-        self._open: dict[int, Settlement] = {}
+        self._open: dict[int, PendingAck] = {}
         #: Acknowledgements of events that nobody knew who could be reached: {(id, scope): until when they are kept}.
         self.orphans: dict[tuple[bytes, bytes], int] = {}
 
@@ -95,10 +95,10 @@ class Settling(Machine):
         return {SETTLE: self.on_settle, SETTLED: self.on_settled}
 
     def due_table(self) -> Acts:
-        return on(Settlement, self.due)
+        return on(PendingAck, self.due)
 
     def abandon_table(self) -> Acts:
-        return on(Settlement, self.forsake)
+        return on(PendingAck, self.forsake)
 
     # Consumers of this node.
 
@@ -116,7 +116,7 @@ class Settling(Machine):
         if not elsewhere:
             return count
         number = state.numbers.next_number()
-        this = self._open[number] = Settlement(
+        this = self._open[number] = PendingAck(
             client, number, verb, queue=queue, group=group, deadline_at=state.now + self.patience_ms
         )
         this.scope = self._scope(queue, group)
@@ -137,7 +137,7 @@ class Settling(Machine):
         """Do what is asked for if it is this node's to decide; returns an OUTCOME_..."""
         state = self._state
         event = state.jobs.get(job_id)
-        if not isinstance(event, Event):
+        if not isinstance(event, Entry):
             return OUTCOME_REFUSED if event is not None or job_id in state.custody.ended else OUTCOME_UNKNOWN
         unit = self._logs.unit(queue, group, job_id)
         if event.elsewhere and not self._is_own(unit):
@@ -149,11 +149,11 @@ class Settling(Machine):
         self._logs.give_back(unit)
         return OUTCOME_DONE
 
-    def _is_own(self, unit: GroupUnit | None) -> bool:
+    def _is_own(self, unit: PendingEntry | None) -> bool:
         """Tell whether this node has handed out a unit that somebody has."""
         return unit is not None and unit.state == ACTIVE and not unit.granter
 
-    def _ask(self, this: Settlement, ids: list[bytes]) -> None:
+    def _ask(self, this: PendingAck, ids: list[bytes]) -> None:
         """Ask who may decide of these, once on each link; come back in a while."""
         questions: dict[bytes, list[bytes]] = {}
         for job_id in ids:
@@ -172,7 +172,7 @@ class Settling(Machine):
         """The nodes that can be asked of an event: one that should know, or all when it does not."""
         linked = self._state.peers.linked
         event = self._state.jobs.get(job_id)
-        if isinstance(event, Event):
+        if isinstance(event, Entry):
             arbiter = self._logs.arbiters.of(event)
             return [arbiter] if arbiter in linked else []
         makers = [node_id for node_id in linked if node_id[:8] == job_id[2:10]]
@@ -180,7 +180,7 @@ class Settling(Machine):
             return makers
         return list(linked)
 
-    def due(self, this: Settlement) -> None:
+    def due(self, this: PendingAck) -> None:
         """Ask who can be asked now, or answer without."""
         if self._open.get(this.number) is not this:
             return
@@ -198,7 +198,7 @@ class Settling(Machine):
                 self._close(this, job_id, self._give_up(this, job_id))
         self._go_on(this)
 
-    def _go_on(self, this: Settlement) -> None:
+    def _go_on(self, this: PendingAck) -> None:
         """Answer the client when all is decided, else ask on."""
         if this.open:
             self._ask(this, list(this.open))
@@ -206,13 +206,13 @@ class Settling(Machine):
         self.forsake(this)
         self._state.outbox.replies.append((this.client, this.count, []))
 
-    def _close(self, this: Settlement, job_id: bytes, outcome: int) -> None:
+    def _close(self, this: PendingAck, job_id: bytes, outcome: int) -> None:
         del this.open[job_id], this.asked[job_id]
         if outcome == OUTCOME_DONE:
             this.count += 1
             self._logs.given.settled(job_id, this.group)
 
-    def _conclude(self, this: Settlement, job_id: bytes, outcome: int) -> None:
+    def _conclude(self, this: PendingAck, job_id: bytes, outcome: int) -> None:
         """Hear from one who decides."""
         if outcome == OUTCOME_DONE:
             self._close(this, job_id, outcome)
@@ -220,13 +220,13 @@ class Settling(Machine):
             this.refused.add(job_id)
             self._refuse(this, job_id)
 
-    def _refuse(self, this: Settlement, job_id: bytes) -> None:
+    def _refuse(self, this: PendingAck, job_id: bytes) -> None:
         """Let something be refused, once nobody is left who may still say that it is done."""
         if not this.open[job_id]:
             is_done = job_id in this.doubted and self._adopt(this, job_id)
             self._close(this, job_id, OUTCOME_DONE if is_done else OUTCOME_REFUSED)
 
-    def _give_up(self, this: Settlement, job_id: bytes) -> int:
+    def _give_up(self, this: PendingAck, job_id: bytes) -> int:
         """Decide of an event about which nobody can be asked."""
         if this.open[job_id]:
             this.doubted.add(job_id)
@@ -234,13 +234,13 @@ class Settling(Machine):
             return OUTCOME_REFUSED
         return OUTCOME_DONE if self._adopt(this, job_id) else OUTCOME_REFUSED
 
-    def _is_known_to_nobody(self, this: Settlement, job_id: bytes) -> bool:
+    def _is_known_to_nobody(self, this: PendingAck, job_id: bytes) -> bool:
         """Tell whether all nodes have said that they do not hold an event, which is not here either."""
         if job_id in this.known or self._state.jobs.get(job_id) is not None:
             return False
         return this.asked[job_id] - this.open[job_id] >= self._state.peers.by_id.keys()
 
-    def _adopt(self, this: Settlement, job_id: bytes) -> bool:
+    def _adopt(self, this: PendingAck, job_id: bytes) -> bool:
         """Take an acknowledgement as a fact; say whether there is room for it, and it is not somebody else's.
 
         Not if the group began anew meanwhile: what its consumers had then means nothing any more.
@@ -252,7 +252,7 @@ class Settling(Machine):
         if scope != this.scope:
             return False
         event = state.jobs.get(job_id)
-        if isinstance(event, Event):
+        if isinstance(event, Entry):
             return (event.is_done_for(scope) and job_id in this.doubted) or self._logs.adopt(event, scope)
         self._forget_old()
         if len(self.orphans) >= ORPHANS_KEPT:
@@ -284,7 +284,7 @@ class Settling(Machine):
                 self._hear(this, sender, job_id, outcome)
         self._go_on(this)
 
-    def _hear(self, this: Settlement, sender: bytes, job_id: bytes, outcome: int) -> None:
+    def _hear(self, this: PendingAck, sender: bytes, job_id: bytes, outcome: int) -> None:
         """Hear what another node says of one of the events that it was asked of."""
         this.open[job_id].discard(sender)
         if outcome not in _UNDECIDED:
@@ -297,13 +297,13 @@ class Settling(Machine):
             this.known.add(job_id)
             return
         event = self._state.jobs.get(job_id)
-        if isinstance(event, Event):
+        if isinstance(event, Entry):
             # It was supposed to hand this out.
             self._facts.doubt(sender, event)
         elif not this.open[job_id] and self._is_known_to_nobody(this, job_id):
             self._close(this, job_id, OUTCOME_REFUSED)
 
-    def forsake(self, this: Settlement) -> None:
+    def forsake(self, this: PendingAck) -> None:
         """Nobody waits for this any more."""
         del self._open[this.number]
         self._state.schedule.cancel(this)
@@ -333,7 +333,7 @@ class Settling(Machine):
         """Let events be had again that a consumer of another node never saw."""
         for job_id in ids:
             event = self._state.jobs.get(job_id)
-            if isinstance(event, Event):
+            if isinstance(event, Entry):
                 self._logs.handed(event, scope)
 
     # Links.

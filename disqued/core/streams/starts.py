@@ -24,7 +24,7 @@ Times are integer milliseconds; stamps are those of `Job.ctime`.
 
 from collections.abc import Callable
 
-from disqued.core.model.groups import Event, Floor, Group, GroupUnit, Log, raise_floor, read_scope
+from disqued.core.model.groups import Entry, Floor, Group, PendingEntry, Stream, raise_floor, read_scope
 from disqued.core.model.job import WORK_SCOPE, Unit
 from disqued.core.model.messages import BEGIN, Message
 from disqued.core.model.outbox import GONE_DELETED, GROUP
@@ -42,19 +42,19 @@ FORGOTTEN_EFFORT = 20_000  #: or fewer, of which groups have much: see `Unfinish
 _DONE = object()
 
 
-class Beginnings:
+class GroupStarts:
     """The machine behind QGROUP START and FORGET, and QFLUSH of a log."""
 
     __slots__ = ("_make_ready", "_state")
 
-    def __init__(self, state: State, make_ready: Callable[[Queue, Log], None]) -> None:
+    def __init__(self, state: State, make_ready: Callable[[Queue, Stream], None]) -> None:
         """Take what serves those who wait, when a group begins before events that it was done with."""
         self._state = state
         self._make_ready = make_ready
 
     # Groups.
 
-    def start(self, log: Log, group_name: bytes, floor: Floor, *, now: bool = False) -> None:
+    def start(self, log: Stream, group_name: bytes, floor: Floor, *, now: bool = False) -> None:
         """Let a group begin behind a floor, on all nodes that can be reached.
 
         What it has and what it is done with is forgotten; `now`: it begins behind all that other nodes know of, too.
@@ -63,7 +63,7 @@ class Beginnings:
         self.merge_group(log, group, group.epoch + 1, floor)
         self._tell_all(self.of_group(log, group, asks=now))
 
-    def merge_group(self, log: Log, group: Group, epoch: int, floor: Floor) -> bool:
+    def merge_group(self, log: Stream, group: Group, epoch: int, floor: Floor) -> bool:
         """Note where a group began in an epoch; say whether that is news."""
         state = self._state
         ended = group.merge(epoch, floor)
@@ -76,26 +76,26 @@ class Beginnings:
         self._make_ready(state.queue(log.queue), log)
         return True
 
-    def forget_group(self, log: Log, name: bytes) -> None:
+    def forget_group(self, log: Stream, name: bytes) -> None:
         """Hear that it means nothing any more where a group began."""
         group = log.groups.get(name)
         if group is not None:
             self._end(group, group.forget())
             log.let_go(group)
 
-    def floor_now(self, log: Log) -> Floor:
+    def floor_now(self, log: Stream) -> Floor:
         """All events that this node knows of, and could know of, at this moment."""
         floor = dict(log.seen)
         floor[self._state.node_id[:8]] = self._state.numbers.last_ctime
         return floor
 
-    def _end(self, group: Group, units: list[GroupUnit]) -> None:
+    def _end(self, group: Group, units: list[PendingEntry]) -> None:
         """Take the units of a group that has begun anew from those who have them; very many bit by bit."""
         parts = self._end_parts(group, units, self._state.jobs)
         if next(parts, _DONE) is not _DONE:
             self._state.work(parts)
 
-    def _end_parts(self, group: Group, units: list[GroupUnit], jobs: Registry) -> Parts:
+    def _end_parts(self, group: Group, units: list[PendingEntry], jobs: Registry) -> Parts:
         # After a flush of the whole node there is nothing to take them from.
         while self._state.jobs is jobs:
             for unit in units[-ENDED_AT_ONCE:]:
@@ -107,7 +107,7 @@ class Beginnings:
                 return
             yield
 
-    def forget_unneeded(self, log: Log) -> None:
+    def forget_unneeded(self, log: Stream) -> None:
         """Forget where groups began when it matters no more, here and, as they were asked the last time, to others."""
         if log.forget_horizon(self._state.now) and self._state.journaling:
             self._state.outbox.journal.append((GROUP, log.queue, WORK_SCOPE, ()))
@@ -118,7 +118,7 @@ class Beginnings:
             self._state.work(parts)
         log.forget_searches()
 
-    def _forget_unneeded(self, log: Log, groups: list[Group], jobs: Registry) -> Parts:
+    def _forget_unneeded(self, log: Stream, groups: list[Group], jobs: Registry) -> Parts:
         for count, group in enumerate(groups, 1):
             # Between two parts it may have come to matter, or everything may have been flushed.
             if self._state.jobs is not jobs:
@@ -128,7 +128,7 @@ class Beginnings:
             if count % BEGINNINGS_AT_ONCE == 0:
                 yield
 
-    def _forget_one(self, log: Log, group: Group) -> None:
+    def _forget_one(self, log: Stream, group: Group) -> None:
         scope, asks = group.scope, not group.is_asked and len(self._state.peers.linked) > 0
         group.is_asked = True
         if not asks:
@@ -161,11 +161,11 @@ class Beginnings:
         self._tell_all(self.of_log(queue.log, asks=True))
         state.work(self._let_go(log, state.jobs))
 
-    def merge_horizon(self, log: Log, horizon: Floor) -> Parts | None:
+    def merge_horizon(self, log: Stream, horizon: Floor) -> Parts | None:
         """Hear up to where a log was flushed; returns how its events are let go of, None if that is no news."""
         return self._let_go_flushed(log, self._state.jobs) if self._note_horizon(log, horizon) else None
 
-    def _note_horizon(self, log: Log, horizon: Floor) -> bool:
+    def _note_horizon(self, log: Stream, horizon: Floor) -> bool:
         state = self._state
         if not raise_floor(log.horizon, horizon):
             return False
@@ -174,19 +174,19 @@ class Beginnings:
             state.outbox.journal.append((GROUP, log.queue, WORK_SCOPE, tuple(sorted(log.horizon.items()))))
         return True
 
-    def _let_go(self, log: Log, jobs: Registry) -> Parts:
+    def _let_go(self, log: Stream, jobs: Registry) -> Parts:
         """Forget a log that is nobody's any more, and its events."""
         yield from self._let_go_flushed(log, jobs)
         # After a flush of the whole node nothing of it is counted.
         if self._state.jobs is jobs:
             self._state.memory.used -= log.cost
 
-    def _let_go_flushed(self, log: Log, jobs: Registry) -> Parts:
+    def _let_go_flushed(self, log: Stream, jobs: Registry) -> Parts:
         state = self._state
         events: list[Unit] = [*log.events.listed(), *log.delayed]
         state.unfinished.effort = 0
         for event in events:
-            assert isinstance(event, Event)
+            assert isinstance(event, Entry)
             if state.unfinished.effort >= FORGOTTEN_EFFORT:
                 yield
                 state.unfinished.effort = 0
@@ -197,13 +197,13 @@ class Beginnings:
 
     # Other nodes.
 
-    def of_group(self, log: Log, group: Group, *, asks: bool = False) -> Message:
+    def of_group(self, log: Stream, group: Group, *, asks: bool = False) -> Message:
         """What other nodes are told of where a group began."""
         least_ms = KEPT_MS if group.is_used or self._state.peers.is_one_away else 1
         left_ms = max(log.over_at(group) - self._state.now, least_ms)
         return (BEGIN, log.queue, group.scope, dict(group.floor), left_ms, asks)
 
-    def of_log(self, log: Log, *, asks: bool = False) -> Message:
+    def of_log(self, log: Stream, *, asks: bool = False) -> Message:
         """What other nodes are told of up to where a log was flushed."""
         left_ms = max(0, log.over_at(log) - self._state.now)
         return (BEGIN, log.queue, WORK_SCOPE, dict(log.horizon), left_ms, asks)
@@ -212,7 +212,7 @@ class Beginnings:
         for node_id in list(self._state.peers.linked):
             self._state.send(node_id, message)
 
-    def tell(self, node_id: bytes, log: Log) -> Parts:
+    def tell(self, node_id: bytes, log: Stream) -> Parts:
         """Tell a node of all beginnings of a log, bit by bit."""
         if log.horizon:
             self._state.send(node_id, self.of_log(log))
@@ -263,14 +263,14 @@ class Beginnings:
         elif not asks:
             self._forget_beginning(group)
 
-    def _hear_of_flush(self, log: Log, floor: Floor, left_ms: int) -> Message:
+    def _hear_of_flush(self, log: Stream, floor: Floor, left_ms: int) -> Message:
         parts = self.merge_horizon(log, floor)
         log.until = max(log.until, self._state.now + left_ms)
         if parts is not None:
             self._state.work(parts)
         return self.of_log(log)
 
-    def _hear_of_group(self, log: Log, name: bytes, epoch: int, floor: Floor, left_ms: int) -> Message:
+    def _hear_of_group(self, log: Stream, name: bytes, epoch: int, floor: Floor, left_ms: int) -> Message:
         group = log.group(name)
         self.merge_group(log, group, epoch, floor)
         group.until = max(group.until, self._state.now + left_ms)

@@ -59,7 +59,7 @@ from disqued.core.model.job import (
 )
 from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import DELJOB, GOTACK, SETACK, Message
-from disqued.core.model.outbox import CANCEL, GONE_DELETED, HERE_ALONE, JOB_ADDED, Client, News
+from disqued.core.model.outbox import CANCEL, GONE_DELETED, HERE_ALONE, JOB_ADDED, Client, Notification
 from disqued.core.model.state import State
 from disqued.core.model.trace import ACK, FAST, FAST_UNKNOWN, PEER, UNKNOWN
 from disqued.core.model.unfinished import Parts
@@ -78,7 +78,7 @@ LEFT_TO_ROUND_MS = 3_000  #: how long a round is given to come to an ack, at lea
 _UNKNOWN: frozenset[bytes] = frozenset()  #: the holders of a dummy ack
 
 
-class _Round:
+class _AckRound:
     """All acks that a node may not know, when a link to it has opened."""
 
     __slots__ = ("at", "awaited", "jobs", "waits_until")
@@ -98,7 +98,7 @@ class Acks(Machine):
     def __init__(self, state: State, replication: Replication) -> None:
         self._state = state
         self._replication = replication
-        self._rounds: dict[bytes, _Round] = {}
+        self._rounds: dict[bytes, _AckRound] = {}
         self.asked_at_once: int = ASKED_AT_ONCE
 
     def hears(self) -> dict[int, Hear]:
@@ -330,7 +330,7 @@ class Acks(Machine):
     def link_opened(self, node_id: bytes) -> None:
         """Ask a node again that could not be asked, or could not answer: a link has opened, whoever's it is."""
         if self._state.custody.acked and node_id in self._state.peers.linked:
-            this = self._rounds[node_id] = _Round(list(self._state.custody.acked))
+            this = self._rounds[node_id] = _AckRound(list(self._state.custody.acked))
             self._state.work(self._go_on(node_id, this))
 
     def greeted(self, node_id: bytes) -> None:
@@ -341,7 +341,7 @@ class Acks(Machine):
         """Ask a node no more: the next link begins a round anew."""
         self._rounds.pop(node_id, None)
 
-    def _go_on(self, node_id: bytes, this: _Round) -> Parts:
+    def _go_on(self, node_id: bytes, this: _AckRound) -> Parts:
         """Ask a node for the next acks of a round: at once where that is ours to do, else a little later."""
         while self._rounds.get(node_id) is this:
             jobs = this.jobs[this.at : this.at + self.asked_at_once]
@@ -354,7 +354,7 @@ class Acks(Machine):
             # Another part is a step of its own, before which much may have happened.
             yield
 
-    def _ask_some(self, node_id: bytes, this: _Round, jobs: list[Job]) -> bool:
+    def _ask_some(self, node_id: bytes, this: _AckRound, jobs: list[Job]) -> bool:
         """Ask a node for some acks of a round; say whether there is an answer to wait for."""
         state = self._state
         this.awaited = b""
@@ -459,7 +459,7 @@ class Acks(Machine):
         state = self._state
         if state.demand.listeners and job in state.custody.bound:
             # The worker that has it hears so.
-            state.outbox.events.append(News(job.queue, CANCEL, process_of(job), HERE_ALONE))
+            state.outbox.events.append(Notification(job.queue, CANCEL, process_of(job), HERE_ALONE))
         self._count(job, sender, PEER)
         self._mistrust(job)
 

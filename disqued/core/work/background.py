@@ -14,7 +14,7 @@ POOL_SIZE = 128  #: additions at a time
 
 
 @trait
-class StandIn:
+class BackgroundClient:
     """Stands in the place of the client of an addition, and hears how it ends."""
 
     __slots__ = ()
@@ -26,7 +26,7 @@ class StandIn:
         raise NotImplementedError
 
 
-class Background(StandIn):
+class Background(BackgroundClient):
     """Stands in the place of the client of additions that nobody waits for."""
 
     __slots__ = ("failed", "limit", "running")

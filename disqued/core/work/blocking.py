@@ -11,7 +11,7 @@ from disqued.core.model.outbox import Client
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.waiters import Waiter
-from disqued.core.model.worker import Seats
+from disqued.core.model.worker import ConnectionWorkers
 from disqued.errors import CommandError
 
 SERVED_AT_ONCE: Final = 500  #: consumers that wait and are answered in one go, some milliseconds' work
@@ -25,7 +25,7 @@ class Blocking(Machine):
     def __init__(self, state: State) -> None:
         self._state = state
         #: Connections that work as workers.  One that has waited until now has shown life.
-        self.seats: dict[Client, Seats] = {}
+        self.seats: dict[Client, ConnectionWorkers] = {}
 
     def block(self, waiter: Waiter, timeout_ms: int) -> None:
         """Let a consumer wait, for `timeout_ms` at most; 0 = for ever."""

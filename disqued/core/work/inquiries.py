@@ -73,25 +73,25 @@ from disqued.errors import CommandError
 INQUIRY_MS: Final = 2_000
 
 
-class Known(NamedTuple):
+class AliasFindings(NamedTuple):
     """What a node has found of an alias."""
 
     how: int  #: NOTHING, A_JOB, SOON, A_COPY or OVER
     job_id: bytes
 
 
-UNKNOWN: Final = Known(NOTHING, b"")
-_SOON: Final = Known(SOON, b"")
-_OVER: Final = Known(OVER, b"")
+UNKNOWN: Final = AliasFindings(NOTHING, b"")
+_SOON: Final = AliasFindings(SOON, b"")
+_OVER: Final = AliasFindings(OVER, b"")
 _RANKS: Final = (OVER, A_JOB, SOON, A_COPY, NOTHING)
 
 
-def better(one: Known, other: Known) -> Known:
+def better(one: AliasFindings, other: AliasFindings) -> AliasFindings:
     """What counts of what two nodes say; the first where they say the same."""
     return min(one, other, key=_rank)
 
 
-def _rank(known: Known) -> int:
+def _rank(known: AliasFindings) -> int:
     return _RANKS.index(known.how)
 
 
@@ -102,7 +102,7 @@ class Inquiry(Timed):
 
     def __init__(
         self, client: Client | None, number: int, verb: int, *, queue: bytes, aliases: list[bytes],
-        when_known: Callable[[dict[bytes, Known]], object],
+        when_known: Callable[[dict[bytes, AliasFindings]], object],
     ) -> None:  # fmt: skip
         self.awake_at = 0
         self.client: Client | None = client  #: None = nobody waits
@@ -111,7 +111,7 @@ class Inquiry(Timed):
         self.queue: bytes = queue
         self.aliases: list[bytes] = aliases
         #: Called with what there is of each alias that was found; returns the reply, or `waits` when it is yet to come.
-        self.when_known: Callable[[dict[bytes, Known]], object] = when_known
+        self.when_known: Callable[[dict[bytes, AliasFindings]], object] = when_known
         self.waits_for: set[bytes] = set()  #: nodes that have yet to answer
         #: By nodes what they have said of each alias; of what one says twice the last counts.
         self.said: dict[bytes, tuple[tuple[int, bytes], ...]] = {}
@@ -126,13 +126,13 @@ class Inquiry(Timed):
         said = self.said.get(node_id, ())
         return any(name == alias and how == SOON for name, (how, _) in zip(self.aliases, said, strict=False))
 
-    def found(self) -> dict[bytes, Known]:
+    def found(self) -> dict[bytes, AliasFindings]:
         """What there is of the aliases that somebody knows something of."""
-        found: dict[bytes, Known] = {}
+        found: dict[bytes, AliasFindings] = {}
         for what in self.said.values():
             for alias, (how, job_id) in zip(self.aliases, what, strict=False):
                 if how:
-                    found[alias] = better(found.get(alias, UNKNOWN), Known(how, job_id))
+                    found[alias] = better(found.get(alias, UNKNOWN), AliasFindings(how, job_id))
         return found
 
 
@@ -147,7 +147,7 @@ class Inquiries(Machine):
         self._open: dict[int, Inquiry] = {}
         self._asked: dict[bytes, dict[Inquiry, None]] = {}  #: the same, by each name that they are about
         #: Called with what becomes of an addition that another node is about, by the number of the question.
-        self._later: dict[int, Callable[[Known], None]] = {}
+        self._later: dict[int, Callable[[AliasFindings], None]] = {}
         self.waits: object = object()  #: returned by `when_known` when the client is to wait for something else
 
     def hears(self) -> dict[int, Hear]:
@@ -166,7 +166,7 @@ class Inquiries(Machine):
 
     def ask(
         self, client: Client | None, verb: int, queue: bytes, aliases: list[bytes],
-        when_known: Callable[[dict[bytes, Known]], object],
+        when_known: Callable[[dict[bytes, AliasFindings]], object],
     ) -> int:  # fmt: skip
         """Ask all nodes that can be reached, of which there is one at least; the client is blocked meanwhile.
 
@@ -183,7 +183,7 @@ class Inquiries(Machine):
         state.schedule.add(this, state.now + INQUIRY_MS)
         return number
 
-    def expect(self, number: int, when_over: Callable[[Known], None]) -> None:
+    def expect(self, number: int, when_over: Callable[[AliasFindings], None]) -> None:
         """Be told what becomes of an addition that another node is about, as it answered to this question."""
         self._later[number] = when_over
 
@@ -224,7 +224,7 @@ class Inquiries(Machine):
         if this is None:
             # Who says again that it is about to add a job has nothing new to say.
             if number in self._later and what and what[0][0] != SOON:
-                self._later.pop(number)(Known(*what[0]))
+                self._later.pop(number)(AliasFindings(*what[0]))
             return
         if sender not in this.waits_for and this.verb != HAS_KEY:
             return
@@ -233,14 +233,14 @@ class Inquiries(Machine):
         if not this.waits_for:
             self._finish(this)
 
-    def answer(self, sender: bytes, message: Message) -> tuple[Known, ...]:
+    def answer(self, sender: bytes, message: Message) -> tuple[AliasFindings, ...]:
         """Look for names for another node, and do with them what it asks; returns what it hears of each."""
         _, queue, number, verb, aliases = message
         what = tuple(self._found(sender, verb, queue, alias) for alias in aliases)
         self._state.send(sender, (FOUND, number, what))
         return what
 
-    def _found(self, sender: bytes, verb: int, queue: bytes, alias: bytes) -> Known:
+    def _found(self, sender: bytes, verb: int, queue: bytes, alias: bytes) -> AliasFindings:
         if verb == KEEP:
             return self.keep(alias)
         state = self._state
@@ -258,7 +258,7 @@ class Inquiries(Machine):
                 return _SOON
         if verb == HAS_KEY:
             return self._standing(queue, alias, jobs)
-        return Known(A_JOB, jobs[0].id) if jobs else UNKNOWN
+        return AliasFindings(A_JOB, jobs[0].id) if jobs else UNKNOWN
 
     def _goes_first(self, claim: Inquiry, sender: bytes, alias: bytes) -> bool:
         """Tell whether who asks here for a name, to add a job, goes first, and not the node that asks for the same."""
@@ -266,26 +266,26 @@ class Inquiries(Machine):
             return self._state.node_id > sender
         return not claim.has_heard(sender, alias)
 
-    def standing(self, queue: bytes, alias: bytes) -> Known:
+    def standing(self, queue: bytes, alias: bytes) -> AliasFindings:
         """Tell what this node knows of the job of a key: SOON while its producer waits for copies."""
         return self._standing(queue, alias, self._state.aliases.by_name(queue, alias))
 
-    def _standing(self, queue: bytes, alias: bytes, jobs: tuple[NamedJob, ...]) -> Known:
+    def _standing(self, queue: bytes, alias: bytes, jobs: tuple[NamedJob, ...]) -> AliasFindings:
         departed = self._state.aliases.departed.named(queue, alias, self._state.now)
-        known = Known(A_JOB, departed) if departed else UNKNOWN
+        known = AliasFindings(A_JOB, departed) if departed else UNKNOWN
         for job in jobs:
             if job.expires_at > self._state.now:
                 known = better(known, self._known_of(job))
         return known
 
-    def _known_of(self, job: NamedJob) -> Known:
+    def _known_of(self, job: NamedJob) -> AliasFindings:
         """Tell how far a job can be counted on: who made it knows, others cannot tell whether it was given up."""
         if job.state == WAIT_REPL:
             return _SOON
         is_own = job.id[2:10] == self._state.node_id[:8]
-        return Known(A_JOB if is_own else A_COPY, job.id)
+        return AliasFindings(A_JOB if is_own else A_COPY, job.id)
 
-    def keep(self, job_id: bytes) -> Known:
+    def keep(self, job_id: bytes) -> AliasFindings:
         """Keep a copy though its maker may give it up, for a producer is about to hear its id; say whether it is here.
 
         One that is delivered at most once, and that nobody was told to queue, would never be delivered.
@@ -301,7 +301,7 @@ class Inquiries(Machine):
         if _lies_idle(job):
             return UNKNOWN
         job.flags |= FLAG_PROMISED
-        return Known(A_JOB, job_id)
+        return AliasFindings(A_JOB, job_id)
 
     def greeted(self, node_id: bytes) -> None:
         """The link of a node to us is new."""

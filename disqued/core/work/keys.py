@@ -30,8 +30,8 @@ from disqued.core.model.messages import A_COPY, A_JOB, FOUND, HAS_KEY, INQUIRE, 
 from disqued.core.model.outbox import Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
-from disqued.core.work.background import StandIn
-from disqued.core.work.inquiries import UNKNOWN, Inquiries, Known, better
+from disqued.core.work.background import BackgroundClient
+from disqued.core.work.inquiries import UNKNOWN, AliasFindings, Inquiries, better
 from disqued.core.work.replication import TIMED_OUT, Replication
 from disqued.errors import CommandError, NotReplicated
 
@@ -43,19 +43,19 @@ FLUSHED: Final = "job removed: everything was flushed"
 Add = Callable[[Client], bytes | None]
 
 
-class Producer(Timed):
+class PendingProducer(Timed):
     """A client that waits for the job of a key."""
 
     __slots__ = ("addition", "client", "timeout_ms")
 
-    def __init__(self, client: Client, addition: "Addition", timeout_ms: int) -> None:
+    def __init__(self, client: Client, addition: "PendingKey", timeout_ms: int) -> None:
         self.awake_at = 0
         self.client: Client = client
-        self.addition: Addition = addition
+        self.addition: PendingKey = addition
         self.timeout_ms: int = timeout_ms  #: how long it waits once other nodes have been asked; 0 = for ever
 
 
-class Addition(Timed, StandIn):
+class PendingKey(Timed, BackgroundClient):
     """The job of a key that somebody is about to add, and who waits for it."""
 
     __slots__ = (
@@ -71,12 +71,12 @@ class Addition(Timed, StandIn):
         "when_over",
     )
 
-    def __init__(self, place: tuple[bytes, bytes], add: Add, when_over: Callable[["Addition", object], None]) -> None:
+    def __init__(self, place: tuple[bytes, bytes], add: Add, when_over: Callable[["PendingKey", object], None]) -> None:
         self.awake_at = 0
         self.place: tuple[bytes, bytes] = place  #: queue and alias
         self.add: Add = add
-        self.when_over: Callable[[Addition, object], None] = when_over  #: called with itself, and an id or an error
-        self.producers: dict[Client, Producer] = {}
+        self.when_over: Callable[[PendingKey, object], None] = when_over  #: called with itself, and an id or an error
+        self.producers: dict[Client, PendingProducer] = {}
         self.asks: bool = True  #: other nodes are asked for the first time
         self.dismissed: set[bytes] = set()  #: ids of jobs that have the key and are over, though somebody has a copy
         self.number: int = 0  #: of the last question to other nodes
@@ -106,16 +106,16 @@ class Keys(Machine):
         self._state = state
         self._replication = replication
         self._inquiries = inquiries
-        self.adding: dict[tuple[bytes, bytes], Addition] = {}  #: by queue and alias
+        self.adding: dict[tuple[bytes, bytes], PendingKey] = {}  #: by queue and alias
 
     def hears(self) -> dict[int, Hear]:
         return {INQUIRE: self.on_inquire}
 
     def due_table(self) -> Acts:
-        return on(Addition, self.due) | on(Producer, self.timed_out)
+        return on(PendingKey, self.due) | on(PendingProducer, self.timed_out)
 
     def abandon_table(self) -> Acts:
-        return on(Producer, self.forsake)
+        return on(PendingProducer, self.forsake)
 
     def add(self, client: Client, queue: bytes, alias: bytes, timeout_ms: int, add: Add) -> bytes | None:
         """Return the id of the job of a key, which is added if nobody has it; None when the client is to wait.
@@ -131,7 +131,7 @@ class Keys(Machine):
         if known.how == A_JOB:
             self._state.counters.repeated += 1
             return known.job_id
-        addition = Addition(place, add, self._end)
+        addition = PendingKey(place, add, self._end)
         if not known.how and not self._inquiries.can_ask:
             job_id = add(addition)
             if job_id is not None:
@@ -145,17 +145,17 @@ class Keys(Machine):
 
     # Who waits.
 
-    def _join(self, addition: Addition, client: Client, timeout_ms: int) -> None:
-        producer = addition.producers[client] = Producer(client, addition, timeout_ms)
+    def _join(self, addition: PendingKey, client: Client, timeout_ms: int) -> None:
+        producer = addition.producers[client] = PendingProducer(client, addition, timeout_ms)
         self._state.waiting.add(client, producer)
         if not addition.asks:
             self._begin_to_wait(producer)
 
-    def _begin_to_wait(self, producer: Producer) -> None:
+    def _begin_to_wait(self, producer: PendingProducer) -> None:
         if producer.timeout_ms:
             self._state.schedule.add(producer, self._state.now + producer.timeout_ms)
 
-    def timed_out(self, producer: Producer) -> None:
+    def timed_out(self, producer: PendingProducer) -> None:
         """A producer has waited for long enough: the job is given up if it was the last."""
         addition = producer.addition
         if addition.producers.get(producer.client) is producer:
@@ -163,7 +163,7 @@ class Keys(Machine):
             self._answer(producer, NotReplicated(TIMED_OUT))
             self.forsake(producer)
 
-    def forsake(self, producer: Producer) -> None:
+    def forsake(self, producer: PendingProducer) -> None:
         """Nobody waits for this any more: the job is not wanted if it was the last."""
         addition = producer.addition
         self._state.schedule.cancel(producer)
@@ -173,7 +173,7 @@ class Keys(Machine):
             self._close(addition, UNKNOWN)
             self._state.waiting.abandon(addition)
 
-    def _close(self, addition: Addition, outcome: Known) -> None:
+    def _close(self, addition: PendingKey, outcome: AliasFindings) -> None:
         """Have done with an addition, and let other nodes know which wait for it."""
         state = self._state
         del self.adding[addition.place]
@@ -182,9 +182,9 @@ class Keys(Machine):
         for node_id, number in addition.told.items():
             state.send(node_id, (FOUND, number, (outcome,)))
 
-    def _end(self, addition: Addition, value: object) -> None:
+    def _end(self, addition: PendingKey, value: object) -> None:
         """Answer all who wait: an id, or an error."""
-        outcome = Known(A_JOB, value) if isinstance(value, bytes) else UNKNOWN
+        outcome = AliasFindings(A_JOB, value) if isinstance(value, bytes) else UNKNOWN
         self._close(addition, outcome)
         for producer in addition.producers.values():
             self._state.schedule.cancel(producer)
@@ -192,7 +192,7 @@ class Keys(Machine):
             self._answer(producer, value)
         self._state.counters.repeated += len(addition.producers) - 1 if outcome.how else 0
 
-    def _answer(self, producer: Producer, value: object) -> None:
+    def _answer(self, producer: PendingProducer, value: object) -> None:
         self._state.outbox.replies.append((producer.client, value, []))
 
     def flushing(self) -> None:
@@ -203,7 +203,7 @@ class Keys(Machine):
 
     # Who has it.
 
-    def due(self, addition: Addition) -> None:
+    def due(self, addition: PendingKey) -> None:
         """Ask again."""
         if self.adding.get(addition.place) is addition:
             addition.may_hurry = True
@@ -223,7 +223,7 @@ class Keys(Machine):
                 else:
                     self.hurry(addition)
 
-    def hurry(self, addition: Addition) -> None:
+    def hurry(self, addition: PendingKey) -> None:
         """Another node is about to add the job that this one waits for: ask at once, to hear what becomes of it.
 
         Once in a pause, so that two that wait do not hurry each other for ever.
@@ -233,7 +233,7 @@ class Keys(Machine):
             self._state.schedule.cancel(addition)
             self._ask(addition)
 
-    def _ask(self, addition: Addition) -> None:
+    def _ask(self, addition: PendingKey) -> None:
         queue, alias = addition.place
         self._inquiries.expect_no_more(addition.number)
         if self._inquiries.can_ask:
@@ -242,7 +242,7 @@ class Keys(Machine):
         else:
             self._heard(addition, {})
 
-    def _heard(self, addition: Addition, found: dict[bytes, Known]) -> object:
+    def _heard(self, addition: PendingKey, found: dict[bytes, AliasFindings]) -> object:
         """Go on with what other nodes have said of a key."""
         if addition.asks:
             addition.asks = False
@@ -260,18 +260,18 @@ class Keys(Machine):
             self._begin(addition)
         return self._inquiries.waits
 
-    def _name(self, addition: Addition, job_id: bytes) -> None:
+    def _name(self, addition: PendingKey, job_id: bytes) -> None:
         """Answer the id of a job that was there."""
         self._state.counters.repeated += 1
         self._end(addition, job_id)
 
-    def _ask_later(self, addition: Addition) -> None:
+    def _ask_later(self, addition: PendingKey) -> None:
         """Wait for what becomes of the job that another node is about to add; should nothing come, ask again."""
         self._inquiries.expect(addition.number, partial(self._told, addition))
         self._state.schedule.add(addition, self._state.now + addition.pause_ms)
         addition.pause_ms = min(2 * addition.pause_ms, ASKED_AGAIN_MAX_MS)
 
-    def _told(self, addition: Addition, known: Known) -> None:
+    def _told(self, addition: PendingKey, known: AliasFindings) -> None:
         """Hear what became of the job that another node was about to add."""
         if known.how == A_JOB:
             self._name(addition, known.job_id)
@@ -279,7 +279,7 @@ class Keys(Machine):
             self._state.schedule.cancel(addition)
             self._ask(addition)
 
-    def _keep(self, addition: Addition, job_id: bytes) -> None:
+    def _keep(self, addition: PendingKey, job_id: bytes) -> None:
         """See to it that a job is kept of which there are only copies, as far as can be heard."""
         if self._inquiries.can_ask:
             when_known = partial(self._kept, addition, job_id)
@@ -287,7 +287,7 @@ class Keys(Machine):
         else:
             self._kept(addition, job_id, {})
 
-    def _kept(self, addition: Addition, job_id: bytes, found: dict[bytes, Known]) -> object:
+    def _kept(self, addition: PendingKey, job_id: bytes, found: dict[bytes, AliasFindings]) -> object:
         """Go on with what became of the copies of a job."""
         known = better(found.get(job_id, UNKNOWN), self._inquiries.keep(job_id))
         if known.how == A_JOB:
@@ -299,7 +299,7 @@ class Keys(Machine):
             self._ask(addition)
         return self._inquiries.waits
 
-    def _begin(self, addition: Addition) -> None:
+    def _begin(self, addition: PendingKey) -> None:
         """Add the job, as nobody has it; it is the first of those who wait that adds it."""
         state = self._state
         actor = state.trace.actor

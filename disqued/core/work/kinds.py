@@ -6,7 +6,7 @@ from disqued.core.model.job import Job, Unit
 from disqued.core.model.queues import Queue
 
 
-class Streams(Protocol):
+class StreamMachine(Protocol):
     """The machine that has the entries of streams; `streams.entries` has the theory."""
 
     def publish(self, job: Job) -> None:

@@ -30,7 +30,7 @@ from disqued.core.model.job import (
     Unit,
 )
 from disqued.core.model.machine import Machine
-from disqued.core.model.outbox import QUEUE_PAUSED, WORK, News
+from disqued.core.model.outbox import QUEUE_PAUSED, WORK, Notification
 from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT, Queue
 from disqued.core.model.schedule import HELD_BYTES
 from disqued.core.model.state import State
@@ -83,7 +83,7 @@ class Queueing(Machine):
         if demand.jobs and queue.name in demand.jobs:
             demand.giving[queue] = None
         if demand.listeners:
-            state.outbox.events.append(News(queue.name, WORK, 1))
+            state.outbox.events.append(Notification(queue.name, WORK, 1))
 
     def dequeue(self, job: Job) -> bool:
         """Take a job out of its queue without delivering it; say whether it was queued."""

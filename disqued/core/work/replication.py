@@ -66,8 +66,8 @@ from disqued.core.model.queues import NAME_MAX, PAUSE_IN, Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.trace import ADD, ELSEWHERE, NOREPL, REFUSE, REPLICATE
-from disqued.core.work.background import StandIn
-from disqued.core.work.kinds import Streams
+from disqued.core.work.background import BackgroundClient
+from disqued.core.work.kinds import StreamMachine
 from disqued.core.work.queueing import Queueing
 from disqued.errors import CommandError, NameTooLong, NotReplicated, OutOfMemory, QueuePaused, QueueTooLong
 
@@ -101,13 +101,13 @@ class Batch:
         self.client: Client | None = client  #: None = nobody waits
         self.value: object = None  #: what it is answered when all is well
         self.when_over: Callable[[bool], None] | None = when_over  #: told whether it failed, where nobody waits
-        self.pendings: list[Pending] = []
+        self.pendings: list[PendingAddition] = []
         self.missing: dict[bytes, None] = {}  #: jobs of which there are not copies enough so far
         #: True when nothing is waited for any more; False at first only where there is something.
         self.is_over: bool = True
 
 
-class Pending(Timed):
+class PendingAddition(Timed):
     """A producer that waits for copies of its job."""
 
     __slots__ = (
@@ -133,7 +133,7 @@ class Pending(Timed):
         self.resend_at: int = self.more_at
 
 
-class _Places:
+class _Placement:
     """Where jobs with copies go while there is nothing to draw: to each node that can be reached."""
 
     __slots__ = ("chosen", "confirmed", "holders", "node_id", "own", "reachable")
@@ -157,16 +157,16 @@ class Replication(Machine):
         "_joined", "_places", "_queueing", "_reached", "_refused", "_state", "_streams", "epoch", "pending",
     )  # fmt: skip
 
-    def __init__(self, state: State, queueing: Queueing, streams: Streams) -> None:
+    def __init__(self, state: State, queueing: Queueing, streams: StreamMachine) -> None:
         self._state = state
         self._queueing = queueing
         self._streams = streams
         #: Another number on each node, and whenever other nodes can be reached: what depends on that is made anew.
         self.epoch: int = next(_EPOCHS)
-        self.pending: dict[bytes, Pending] = {}  #: by the ids of jobs whose producers wait for copies
+        self.pending: dict[bytes, PendingAddition] = {}  #: by the ids of jobs whose producers wait for copies
         #: Jobs that were given up, oldest first, and who may keep them all the same: a node id, or nobody.
         self._refused: dict[bytes, bytes] = {}
-        self._places: _Places | None = None  #: of the last job that went to all nodes
+        self._places: _Placement | None = None  #: of the last job that went to all nodes
         self._reached: frozenset[bytes] = _NOBODY  #: nodes that could be reached when that changed last
         #: Sets of nodes with one node more, by that one and by the set without it.
         self._joined: dict[bytes, dict[frozenset[bytes], frozenset[bytes]]] = {}
@@ -175,10 +175,10 @@ class Replication(Machine):
         return {REPLJOB: self.on_repljob}
 
     def due_table(self) -> Acts:
-        return on(Pending, self.due)
+        return on(PendingAddition, self.due)
 
     def abandon_table(self) -> Acts:
-        return on(Pending, self.forsake)
+        return on(PendingAddition, self.forsake)
 
     def reachable_changed(self) -> None:
         """The nodes that can be reached are others now: wishes come to something else, and some may be fulfilled."""
@@ -187,12 +187,12 @@ class Replication(Machine):
         state = self._state
         reachable = frozenset(state.peers.reachable)
         back, self._reached = reachable - self._reached, reachable
-        waiting: list[Pending] = list(self.pending.values())
+        waiting: list[PendingAddition] = list(self.pending.values())
         for pending in waiting:
             if self.pending.get(pending.job.id) is pending:
                 self._look_again(pending, back)
 
-    def _look_again(self, pending: Pending, back: frozenset[bytes]) -> None:
+    def _look_again(self, pending: PendingAddition, back: frozenset[bytes]) -> None:
         """See what other nodes that can be reached mean for a producer; `back`: those that could not be before."""
         job = pending.job
         if pending.by_default and self._has_enough(pending):
@@ -207,14 +207,14 @@ class Replication(Machine):
                 pending.more_at = self._state.now
                 self._wake(pending)
 
-    def _is_possible(self, pending: Pending) -> bool:
+    def _is_possible(self, pending: PendingAddition) -> bool:
         """Tell whether there may be copies enough yet: nodes that do not answer may, those that refuse will not."""
         peers = self._state.peers.by_id
         willing = {node_id for node_id, peer in peers.items() if not peer.flags & (FULL | LEAVING)}
         possible = willing - pending.refused_by | (pending.job.confirmed or _NOBODY)
         return len(possible) >= pending.job.options.replicate
 
-    def _shortage(self, pending: Pending) -> CommandError:
+    def _shortage(self, pending: PendingAddition) -> CommandError:
         """Say why there will never be copies enough."""
         return QueuePaused() if pending.refused_by else self._not_replicated()
 
@@ -275,7 +275,7 @@ class Replication(Machine):
             if asynchronous:
                 self._add_quietly(job, chosen, own=own)
             else:
-                pending = Pending(job, batch.client, deadline_at, state.now, by_default=by_default, batch=batch)
+                pending = PendingAddition(job, batch.client, deadline_at, state.now, by_default=by_default, batch=batch)
                 batch.pendings.append(pending)
                 batch.missing[job.id] = None
                 self._await_copies(pending, places)
@@ -392,7 +392,7 @@ class Replication(Machine):
             self._add_quietly(job, places.chosen, own=own)
             return job.id
         deadline_at = state.now + timeout_ms if timeout_ms else 0
-        pending = Pending(job, client, deadline_at, state.now, by_default=by_default)
+        pending = PendingAddition(job, client, deadline_at, state.now, by_default=by_default)
         self._await_copies(pending, places)
         return None
 
@@ -406,7 +406,7 @@ class Replication(Machine):
         else:
             self._hand_over(job, chosen[0])
 
-    def _await_copies(self, pending: Pending, places: _Places) -> None:
+    def _await_copies(self, pending: PendingAddition, places: _Placement) -> None:
         """Ask nodes for copies of a job, and wait for their answers."""
         state, job = self._state, pending.job
         job.state = TO_WAIT_REPL[job.state]
@@ -419,7 +419,7 @@ class Replication(Machine):
         self._send_copies(job, places.chosen, quiet=False)
         self._wake(pending)
 
-    def _places_for(self, copies: int, *, own: bool) -> _Places:
+    def _places_for(self, copies: int, *, own: bool) -> _Placement:
         """Find places for so many copies; the same object again where that is every node."""
         state = self._state
         node_id, reachable = state.node_id, state.peers.reachable
@@ -433,7 +433,7 @@ class Replication(Machine):
         chosen = reachable if everywhere else tuple(self._draw(copies - own, frozenset()))
         ours = (node_id,) if own else ()
         confirmed, holders = state.shared.holders(frozenset(ours)), state.shared.holders(frozenset((*chosen, *ours)))
-        places = _Places(node_id, chosen, confirmed, holders, own=own)
+        places = _Placement(node_id, chosen, confirmed, holders, own=own)
         if everywhere:
             self._places = places
         return places
@@ -476,7 +476,7 @@ class Replication(Machine):
 
     # While a producer waits.
 
-    def _wake(self, pending: Pending) -> None:
+    def _wake(self, pending: PendingAddition) -> None:
         """Look at a producer again when something is to be done for it."""
         state = self._state
         holders = pending.job.holders or frozenset()
@@ -487,7 +487,7 @@ class Replication(Machine):
         # The job itself is not in the schedule while its producer waits: it would be moved when there are copies.
         state.schedule.move(pending, min(at, pending.job.expires_at))
 
-    def due(self, pending: Pending) -> None:
+    def due(self, pending: PendingAddition) -> None:
         """Find one more node, and ask again those that have not answered; or give up."""
         state, job = self._state, pending.job
         if self.pending.get(job.id) is not pending:
@@ -522,7 +522,7 @@ class Replication(Machine):
         state = self._state
         job_id: bytes = message[1]
         # Its producer waits, nearly always, and of those there are few: that is the shorter way to the job.
-        pending: Pending | None = self.pending.get(job_id)
+        pending: PendingAddition | None = self.pending.get(job_id)
         job = state.jobs.get(job_id) if pending is None else pending.job
         if job is None:
             keeper = self._refused.get(job_id)
@@ -548,7 +548,7 @@ class Replication(Machine):
             joined = of_node[node_ids] = self._state.shared.holders(node_ids | {node_id})
         return joined
 
-    def _has_enough(self, pending: Pending) -> bool:
+    def _has_enough(self, pending: PendingAddition) -> bool:
         """Tell whether there are enough copies: as many as were wanted, or as can be made when nobody said."""
         job = pending.job
         confirmed = job.confirmed or frozenset()
@@ -561,7 +561,7 @@ class Replication(Machine):
         others = {node_id for node_id, peer in self._state.peers.linked.items() if not peer.flags}
         return others <= confirmed
 
-    def _achieve(self, pending: Pending) -> None:
+    def _achieve(self, pending: PendingAddition) -> None:
         """There are copies enough: the job is there, and its producer hears so; jobs of a batch wait for each other."""
         if pending.batch is None:
             self._answer(pending, pending.job.id)
@@ -587,7 +587,7 @@ class Replication(Machine):
         elif batch.when_over is not None:
             batch.when_over(isinstance(value, CommandError))
 
-    def _place(self, pending: Pending) -> None:
+    def _place(self, pending: PendingAddition) -> None:
         """Let a job begin of which there are copies enough, here or on the node that is to have it."""
         state, job = self._state, pending.job
         own = state.node_id in (job.holders or ())
@@ -630,7 +630,7 @@ class Replication(Machine):
 
     def paused_elsewhere(self, sender: bytes, job: Job) -> None:
         """Hear that a node keeps no copy as the queue is paused there: ask another one, or say so if there is none."""
-        pending: Pending | None = self.pending.get(job.id)
+        pending: PendingAddition | None = self.pending.get(job.id)
         if pending is None or sender in (job.confirmed or _NOBODY):
             return
         pending.refused_by |= {sender}
@@ -640,7 +640,7 @@ class Replication(Machine):
         else:
             self._give_up(pending, QueuePaused())
 
-    def _give_up(self, pending: Pending, problem: CommandError) -> None:
+    def _give_up(self, pending: PendingAddition, problem: CommandError) -> None:
         """Answer with an error, and let nobody keep a copy, as far as nodes can be reached."""
         state = self._state
         if self.pending.get(pending.job.id) is not pending:
@@ -648,7 +648,7 @@ class Replication(Machine):
         state.counters.refused += 1
         if pending.batch is not None:
             self._end_batch(pending.batch, problem)
-        together: list[Pending] = [pending] if pending.batch is None else pending.batch.pendings
+        together: list[PendingAddition] = [pending] if pending.batch is None else pending.batch.pendings
         for each in together:
             if self.pending.get(each.job.id) is each:
                 self._answer(each, problem)
@@ -673,15 +673,15 @@ class Replication(Machine):
             del refused[next(iter(refused))]
         refused[job_id] = keeper
 
-    def _answer(self, pending: Pending, value: object) -> None:
+    def _answer(self, pending: PendingAddition, value: object) -> None:
         state = self._state
         self._wait_no_more(pending)
-        if isinstance(pending.client, StandIn):
+        if isinstance(pending.client, BackgroundClient):
             pending.client.ended(value)
         elif pending.batch is None:
             state.outbox.replies.append((pending.client, value, []))
 
-    def _wait_no_more(self, pending: Pending) -> None:
+    def _wait_no_more(self, pending: PendingAddition) -> None:
         state = self._state
         del self.pending[pending.job.id]
         state.memory.used -= PENDING_COST
@@ -689,7 +689,7 @@ class Replication(Machine):
         if pending.client is not None:
             state.waiting.remove(pending.client, pending)
 
-    def forsake(self, pending: Pending) -> None:
+    def forsake(self, pending: PendingAddition) -> None:
         """Its producer is gone: the job is not wanted any more, as nobody knows its id."""
         self._wait_no_more(pending)
         self._abandon(pending.job)

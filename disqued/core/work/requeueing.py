@@ -42,7 +42,7 @@ from disqued.core.model.trace import ASKED as ASKED_FOR
 from disqued.core.model.trace import ENQUEUE, NACK, REQUEUE, WORKING
 from disqued.core.model.unfinished import Parts
 from disqued.core.work.acks import Acks
-from disqued.core.work.kinds import Streams
+from disqued.core.work.kinds import StreamMachine
 from disqued.core.work.queueing import Queueing
 from disqued.errors import TooLate, UnknownJob, WrongType
 
@@ -59,7 +59,7 @@ class Requeueing(Machine):
 
     __slots__ = ("_acks", "_state", "_streams", "queueing")
 
-    def __init__(self, state: State, queueing: Queueing, acks: Acks, streams: Streams) -> None:
+    def __init__(self, state: State, queueing: Queueing, acks: Acks, streams: StreamMachine) -> None:
         self._state = state
         self.queueing = queueing
         self._acks = acks

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 
 from disqued.core.model import messages
 from disqued.core.model.job import Job, attempt_of
-from disqued.core.model.messages import JOBS_PER_MESSAGE, Held, Life
+from disqued.core.model.messages import JOBS_PER_MESSAGE, Held, WorkerStatus
 from disqued.core.model.state import State
 from disqued.core.model.worker import Worker
 
 
-def life_of(worker: Worker) -> Life:
+def life_of(worker: Worker) -> WorkerStatus:
     """Return what another node is told of a worker."""
-    return Life(worker.id, worker.epoch, worker.ttl_ms, worker.is_alive)
+    return WorkerStatus(worker.id, worker.epoch, worker.ttl_ms, worker.is_alive)
 
 
 def held_by(state: State, worker: Worker, job: Job) -> Held:

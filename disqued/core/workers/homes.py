@@ -26,19 +26,19 @@ Times are integer milliseconds; spans travel, never instants.
 from collections.abc import Iterable
 from operator import attrgetter
 
-from disqued.core.cluster.notifications import Events
+from disqued.core.cluster.notifications import Notifications
 from disqued.core.model import messages
 from disqued.core.model.ids import comes_first
 from disqued.core.model.job import ACTIVE, FLAG_HELD_ELSEWHERE, RETRY_NEVER_MS, WORK_SCOPE, Job, attempt_of, process_of
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.memory import HOME_COST
-from disqued.core.model.messages import JOBS_PER_MESSAGE, WORKERS_PER_MESSAGE, Held, Life, Message
+from disqued.core.model.messages import JOBS_PER_MESSAGE, WORKERS_PER_MESSAGE, Held, Message, WorkerStatus
 from disqued.core.model.outbox import CANCEL, Client
 from disqued.core.model.peers import FAIL
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
-from disqued.core.model.worker import Home, Worker
+from disqued.core.model.worker import RemoteWorker, Worker
 from disqued.core.work.copies import SPREAD_MS
 from disqued.core.work.queueing import Queueing
 from disqued.core.work.sharing import Sharing
@@ -53,7 +53,7 @@ MOVE_MS = 1_000  #: how long who comes as a worker of another node waits for wha
 _place = attrgetter("order_key", "id")
 
 
-class Move(Timed):
+class PendingMove(Timed):
     """Somebody waits for what a worker had on the node that it came from."""
 
     __slots__ = ("client", "worker")
@@ -69,15 +69,17 @@ class Homes(Machine):
 
     __slots__ = ("_events", "_moves", "_queueing", "_sharing", "_state", "_workers", "known")
 
-    def __init__(self, state: State, queueing: Queueing, sharing: Sharing, workers: Workers, events: Events) -> None:
+    def __init__(
+        self, state: State, queueing: Queueing, sharing: Sharing, workers: Workers, events: Notifications
+    ) -> None:
         self._state = state
         self._queueing = queueing
         self._sharing = sharing
         self._workers = workers
         self._events = events
-        self._moves: dict[bytes, Move] = {}
+        self._moves: dict[bytes, PendingMove] = {}
         #: Workers of other nodes, by id.
-        self.known: dict[bytes, Home] = {}
+        self.known: dict[bytes, RemoteWorker] = {}
 
     def hears(self) -> dict[int, Hear]:
         return {
@@ -87,10 +89,10 @@ class Homes(Machine):
         }
 
     def due_table(self) -> Acts:
-        return on(Home, self.due) | on(Move, self.move_due)
+        return on(RemoteWorker, self.due) | on(PendingMove, self.move_due)
 
     def abandon_table(self) -> Acts:
-        return on(Move, self.forsake)
+        return on(PendingMove, self.forsake)
 
     # Telling others of ours.
 
@@ -118,12 +120,12 @@ class Homes(Machine):
             else:
                 self._hear_of_end(sender, life)
 
-    def _hear_of_end(self, sender: bytes, life: Life) -> None:
+    def _hear_of_end(self, sender: bytes, life: WorkerStatus) -> None:
         home = self.known.get(life.worker_id)
         if home is not None and home.node_id == sender and home.epoch <= life.epoch:
             self._forget(home)
 
-    def _hear_of_life(self, sender: bytes, life: Life) -> None:
+    def _hear_of_life(self, sender: bytes, life: WorkerStatus) -> None:
         worker = self._workers.by_id.get(life.worker_id)
         if worker is None:
             self._note(sender, life.worker_id, life.epoch, life.ttl_ms)
@@ -135,14 +137,14 @@ class Homes(Machine):
         else:
             self._state.send(sender, (messages.LIVES, (life_of(worker),)))
 
-    def _note(self, sender: bytes, worker_id: bytes, epoch: int, ttl_ms: int) -> Home | None:
+    def _note(self, sender: bytes, worker_id: bytes, epoch: int, ttl_ms: int) -> RemoteWorker | None:
         """Note where a worker lives; None when a better word is known, there are too many, or memory is full."""
         home = self.known.get(worker_id)
         if home is None:
             memory = self._state.memory
             if len(self.known) >= WORKERS_MAX or not memory.has_room(HOME_COST + len(worker_id)):
                 return None
-            home = self.known[worker_id] = Home(worker_id, epoch, sender, ttl_ms)
+            home = self.known[worker_id] = RemoteWorker(worker_id, epoch, sender, ttl_ms)
             memory.hold(HOME_COST + len(worker_id))
         elif home.node_id == sender:
             home.epoch, home.ttl_ms = epoch, ttl_ms
@@ -160,19 +162,19 @@ class Homes(Machine):
                 self._tell_of_held(home)
         return home
 
-    def _stand_down(self, home: Home) -> None:
+    def _stand_down(self, home: RemoteWorker) -> None:
         """The worker is alive somewhere: what it has is not taken back."""
         home.stage = 0
         self._state.schedule.cancel(home)
 
-    def _remove(self, worker_id: bytes) -> Home | None:
+    def _remove(self, worker_id: bytes) -> RemoteWorker | None:
         """Know no more where a worker lives; returns what was known."""
         home = self.known.pop(worker_id, None)
         if home is not None:
             self._state.memory.hold(-HOME_COST - len(worker_id))
         return home
 
-    def _forget(self, home: Home) -> None:
+    def _forget(self, home: RemoteWorker) -> None:
         """Forget a worker that has ended; what it had is another node's to say, or a matter of retry periods."""
         self._remove(home.worker_id)
         self._stand_down(home)
@@ -188,7 +190,7 @@ class Homes(Machine):
         """Leave jobs alone that a worker of another node has."""
         _, worker_id, epoch, ttl_ms, units = message
         if worker_id in self._workers.by_id:
-            self._hear_of_life(sender, Life(worker_id, epoch, ttl_ms, lives=True))
+            self._hear_of_life(sender, WorkerStatus(worker_id, epoch, ttl_ms, lives=True))
             if worker_id in self._workers.by_id:
                 return
         home = self._note(sender, worker_id, epoch, ttl_ms)
@@ -198,7 +200,7 @@ class Homes(Machine):
                 assert home is not None
                 self._leave_to(home, job, held)
 
-    def _leave_to(self, home: Home, job: Job, held: Held) -> None:
+    def _leave_to(self, home: RemoteWorker, job: Job, held: Held) -> None:
         """Note that a worker elsewhere has a job, unless the consumer that has it here has the better claim."""
         state = self._state
         if self._queueing.is_leased(job):
@@ -221,7 +223,7 @@ class Homes(Machine):
             held = held_by(state, worker, job)
             state.send(node_id, (messages.LEASED, worker.id, worker.epoch, worker.ttl_ms, (held,)))
 
-    def _put_in_hands_of(self, home: Home, job: Job, age_ms: int) -> None:
+    def _put_in_hands_of(self, home: RemoteWorker, job: Job, age_ms: int) -> None:
         """Let the timer of a job end after that of the worker's home, and note whose it is.
 
         One that nothing takes from its consumer is delivered as well, as whoever recovers sees it.
@@ -259,7 +261,7 @@ class Homes(Machine):
         self._stand_down(home)
         return Worker(worker_id, home.highest + 1, home.ttl_ms, self._state.now) if not home.jobs else self._bring(home)
 
-    def _bring(self, home: Home) -> Worker:
+    def _bring(self, home: RemoteWorker) -> Worker:
         """Make a worker with what is known of what it has."""
         now = self._state.now
         worker = Worker(home.worker_id, home.highest + 1, home.ttl_ms, now)
@@ -286,14 +288,14 @@ class Homes(Machine):
         """Let a client wait until the old home of its worker has handed over; False when that cannot be reached."""
         if node_id not in self._state.peers.linked:
             return False
-        move = Move(worker, client)
+        move = PendingMove(worker, client)
         self._end_move(worker.id)
         self._moves[worker.id] = move
         self._state.waiting.add(client, move)
         self._state.schedule.add(move, self._state.now + MOVE_MS)
         return True
 
-    def move_due(self, move: Move) -> None:
+    def move_due(self, move: PendingMove) -> None:
         """Nothing was handed over in time: go on without."""
         if self._moves.get(move.worker.id) is move:
             self._end_move(move.worker.id)
@@ -304,13 +306,13 @@ class Homes(Machine):
             self.forsake(move)
             self._state.outbox.replies.append((move.client, move.worker.ttl_ms, []))
 
-    def forsake(self, move: Move) -> None:
+    def forsake(self, move: PendingMove) -> None:
         """Nobody waits for this any more."""
         del self._moves[move.worker.id]
         self._state.schedule.cancel(move)
         self._state.waiting.remove(move.client, move)
 
-    def _hand_over(self, worker: Worker, home: Home, jobs: list[Job]) -> Parts:
+    def _hand_over(self, worker: Worker, home: RemoteWorker, jobs: list[Job]) -> Parts:
         """Give the new home of a worker what it has: the jobs, and their leases."""
         state = self._state
         queues = tuple(worker.queues)
@@ -340,12 +342,12 @@ class Homes(Machine):
         home = self.known.get(worker_id)
         return home is not None and home.node_id == node_id
 
-    def _tell_of_held(self, home: Home) -> None:
+    def _tell_of_held(self, home: RemoteWorker) -> None:
         """Give the new home of a worker what is known here of what it has."""
         jobs = list(home.jobs)
         self._workers.do(self._tell_of_held_parts(home, jobs))
 
-    def _tell_of_held_parts(self, home: Home, jobs: list[Job]) -> Parts:
+    def _tell_of_held_parts(self, home: RemoteWorker, jobs: list[Job]) -> Parts:
         for at in range(0, len(jobs), JOBS_PER_MESSAGE):
             if at:
                 yield
@@ -393,7 +395,7 @@ class Homes(Machine):
                 home.stage = DOUBTED_AND_FAILED if home.stage == DOUBTED else 0
                 state.schedule.move(home, state.now + (home.ttl_ms or TTL_MS))
 
-    def due(self, home: Home) -> None:
+    def due(self, home: RemoteWorker) -> None:
         """Go on with taking back what a worker had whose home has failed."""
         state = self._state
         peer = state.peers.by_id.get(home.node_id)
@@ -424,7 +426,7 @@ class Homes(Machine):
             for node_id in state.shared.others(job.holders or frozenset())
         )
 
-    def _take_back(self, home: Home, jobs: list[Job]) -> Parts:
+    def _take_back(self, home: RemoteWorker, jobs: list[Job]) -> Parts:
         """Queue jobs in front of all, in their order, of which nobody has said anything else meanwhile."""
         jobs = _last_first(jobs)
         for at in range(0, len(jobs), LEASES_AT_ONCE):
@@ -433,7 +435,7 @@ class Homes(Machine):
             some = [job for job in jobs[at : at + LEASES_AT_ONCE] if self._state.custody.elsewhere.get(job) is home]
             self._workers.give_back(some)
 
-    def _take_back_all(self, home: Home) -> Parts:
+    def _take_back_all(self, home: RemoteWorker) -> Parts:
         """Queue what is left, and forget the worker, unless it has turned up meanwhile."""
         yield from self._take_back(home, list(home.jobs))
         if home.stage and self.known.get(home.worker_id) is home:

@@ -23,7 +23,7 @@ from hashlib import sha256
 from json import dumps
 from typing import NamedTuple
 
-from disqued.core.cluster.notifications import Events
+from disqued.core.cluster.notifications import Notifications
 from disqued.core.model import messages
 from disqued.core.model.job import (
     ACKED,
@@ -78,7 +78,9 @@ class Tasks:
 
     __slots__ = ("_acks", "_events", "_queueing", "_requeueing", "_state", "_workers", "retry_s", "unique_anywhere")
 
-    def __init__(self, state: State, requeueing: Requeueing, acks: Acks, workers: Workers, events: Events) -> None:
+    def __init__(
+        self, state: State, requeueing: Requeueing, acks: Acks, workers: Workers, events: Notifications
+    ) -> None:
         self._state = state
         self._queueing = requeueing.queueing
         self._requeueing = requeueing

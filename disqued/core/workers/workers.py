@@ -36,8 +36,8 @@ from collections.abc import Callable, Iterable
 from json import dumps
 from operator import attrgetter
 
-from disqued.core.cluster.notifications import Events
-from disqued.core.model.groups import GroupUnit, LogUnit
+from disqued.core.cluster.notifications import Notifications
+from disqued.core.model.groups import EntryUnit, PendingEntry
 from disqued.core.model.job import ACTIVE, FLAG_LEASED, RETRY_NEVER_MS, WORK_SCOPE, Job, Unit, attempt_of
 from disqued.core.model.machine import Acts, Machine, on
 from disqued.core.model.memory import BOUND_COST
@@ -45,7 +45,7 @@ from disqued.core.model.outbox import DEAD, RETURNED, UNIT_LEASED, Client
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.waiters import Form
-from disqued.core.model.worker import Seats, Worker
+from disqued.core.model.worker import ConnectionWorkers, Worker
 from disqued.core.work.blocking import Blocking
 from disqued.core.work.requeueing import Requeueing
 from disqued.core.workers.announcements import tell_leases, tell_life
@@ -97,8 +97,8 @@ class Workers(Machine):
         state: State,
         requeueing: Requeueing,
         blocking: Blocking,
-        events: Events,
-        return_entry: Callable[[LogUnit], bool],
+        events: Notifications,
+        return_entry: Callable[[EntryUnit], bool],
     ) -> None:
         """`return_entry` returns what a worker has of a stream to its group, and says whether that was possible."""
         self._state = state
@@ -107,7 +107,7 @@ class Workers(Machine):
         self._blocking = blocking
         self._events = events
         self.by_id: dict[bytes, Worker] = {}
-        self.of_client: dict[Client, Seats] = blocking.seats
+        self.of_client: dict[Client, ConnectionWorkers] = blocking.seats
         self._return_entry = return_entry
 
     def due_table(self) -> Acts:
@@ -122,7 +122,7 @@ class Workers(Machine):
 
     def holder_of(self, unit: Unit) -> Worker | None:
         """Return the worker of this node that holds a unit; None when none does."""
-        return unit.worker if isinstance(unit, LogUnit) else self._state.custody.bound.get(unit)
+        return unit.worker if isinstance(unit, EntryUnit) else self._state.custody.bound.get(unit)
 
     def begin(self, worker: Worker, client: Client | None = None, *, bind: bool = False) -> None:
         """Take a worker in that lives here from now on.  Raises CommandError when there are too many."""
@@ -140,7 +140,7 @@ class Workers(Machine):
         """Let every command of a client be a sign of life; it works as this worker from now on."""
         seats = self.of_client.get(client)
         if seats is None:
-            seats = self.of_client[client] = Seats(self._state.now)
+            seats = self.of_client[client] = ConnectionWorkers(self._state.now)
         seats.workers.pop(worker, None)
         seats.workers[worker] = worker.epoch
         worker.clients[client] = seats
@@ -198,7 +198,7 @@ class Workers(Machine):
         if seats is not None:
             self.do(self._unseat(client, seats))
 
-    def _unseat(self, client: Client, seats: Seats) -> Parts:
+    def _unseat(self, client: Client, seats: ConnectionWorkers) -> Parts:
         for count, (worker, epoch) in enumerate(seats.workers.items(), 1):
             if worker.epoch == epoch and worker.clients.get(client) is seats:
                 worker.alive_at = worker.last_sign
@@ -273,7 +273,7 @@ class Workers(Machine):
         """
         self._forget(worker, StaleWorker())
         for unit in list(worker.leases):
-            if isinstance(unit, LogUnit):
+            if isinstance(unit, EntryUnit):
                 unit.unbind()
         return _jobs(worker.leases)
 
@@ -431,7 +431,7 @@ class Workers(Machine):
         return returned
 
     def _put_in_front(self, unit: Unit, *, asked: bool) -> bool:
-        if isinstance(unit, LogUnit):
+        if isinstance(unit, EntryUnit):
             return self._return_entry(unit)
         if not isinstance(unit, Job) or unit.state != ACTIVE:
             return False
@@ -445,7 +445,7 @@ class Workers(Machine):
         `held`: {unit: worker id}.  Each is a worker of this node until then, whom nobody has heard of so far.
         """
         for unit, worker_id in held.items():
-            if isinstance(unit, GroupUnit):
+            if isinstance(unit, PendingEntry):
                 if unit.state == ACTIVE and unit.group.units.get(unit.event) is unit:
                     unit.bind(self._back(worker_id, unit.queue), self._state.now)
             elif isinstance(unit, Job):

@@ -29,21 +29,21 @@ from disqued.net.clients.connection import ClientConnection, connection_of
 from disqued.net.clients.pubsub import PubSub
 from disqued.net.clients.shutdown import part
 from disqued.net.clients.traffic import Traffic
-from disqued.net.clients.unauthenticated import Strangers
+from disqued.net.clients.unauthenticated import UnauthenticatedClients
 from disqued.wire.requests import RequestParser
 
 IDLE_CHECK_S: Final = 1.0  #: how often connections are looked at while `timeout` is set
 _NO_MONITOR: Final = "MONITOR needs a connection of its own: redis-cli MONITOR"
 
 
-class Clients(Factory):
+class ClientRegistry(Factory):
     """The clients of one daemon; makes a `ClientConnection` for each."""
 
     noisy = False
 
     def __init__(
         self, config: Config, reactor: Any, host: Host, traffic: Traffic, *,
-        access: Access, pubsub: PubSub, strangers: Strangers, recent: deque[tuple[int, bytes]],
+        access: Access, pubsub: PubSub, strangers: UnauthenticatedClients, recent: deque[tuple[int, bytes]],
     ) -> None:  # fmt: skip
         """`host` is what commands ask; `recent` takes the last inputs, for crash reports."""
         self.config = config

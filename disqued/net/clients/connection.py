@@ -41,7 +41,7 @@ from disqued.config import Config
 from disqued.errors import CommandError
 from disqued.net.clients import peer_addresses
 from disqued.net.clients.traffic import Traffic
-from disqued.net.clients.unauthenticated import Strangers
+from disqued.net.clients.unauthenticated import UnauthenticatedClients
 from disqued.net.loop.buffers import STEP
 from disqued.net.loop.handles import Handle, Listener
 from disqued.net.loop.turns import SLICE_S
@@ -79,12 +79,12 @@ def _is_quick(data: bytes) -> bool:
 
 
 class ClientHome(Protocol):
-    """What connections need of the registry that they belong to (`client_registry.Clients`)."""
+    """What connections need of the registry that they belong to (`client_registry.ClientRegistry`)."""
 
     config: Config
     host: Host  #: what their commands ask
     traffic: Traffic
-    strangers: Strangers
+    strangers: UnauthenticatedClients
     recent: deque[tuple[int, bytes]]  #: the last inputs, for crash reports: ids and bytes
 
     def make_parser(self) -> RequestParser:

@@ -12,13 +12,13 @@ each command costs no more than a field of a structure.
 from disqued.commands.dispatch import Dispatch
 from disqued.core.turn import Turn
 from disqued.net.loop.buffers import Buffers
-from disqued.net.loop.turns import Busy
+from disqued.net.loop.turns import BusyClients
 
 
 class Traffic:
     """The state that connections and the daemon share, and the counters of what passes."""
 
-    def __init__(self, dispatch: Dispatch, turn: Turn, buffers: Buffers, busy: Busy) -> None:
+    def __init__(self, dispatch: Dispatch, turn: Turn, buffers: Buffers, busy: BusyClients) -> None:
         self.dispatch = dispatch
         self.node = dispatch.node
         self.turn = turn

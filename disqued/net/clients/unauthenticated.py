@@ -15,10 +15,10 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from disqued.config import Config
-from disqued.net.loop.lograte import News
+from disqued.net.loop.lograte import LogRate
 
 
-class Stranger(Protocol):
+class UnauthenticatedClient(Protocol):
     """An unauthenticated connection."""
 
     address: str  #: of the other end, for the log
@@ -34,7 +34,7 @@ class Stranger(Protocol):
         """End the connection."""
 
 
-class Strangers:
+class UnauthenticatedClients:
     """Those that are there."""
 
     log = Logger()
@@ -43,9 +43,9 @@ class Strangers:
         """`reactor` has `seconds` and `callLater`."""
         self._config = config
         self._reactor = reactor
-        self._since: dict[Stranger, float] = {}  #: oldest first; reactor seconds
+        self._since: dict[UnauthenticatedClient, float] = {}  #: oldest first; reactor seconds
         self._timer: IDelayedCall | None = None
-        self.news = News(reactor.seconds)
+        self.news = LogRate(reactor.seconds)
         self.ended = 0  #: strangers that were ended: too slow, or too many
         config.subscribe("auth-timeout", lambda _: self._set_timer())
         config.subscribe("max-unauthenticated-clients", lambda _: self._end_some())
@@ -53,7 +53,7 @@ class Strangers:
     def __len__(self) -> int:
         return len(self._since)
 
-    def add(self, client: Stranger) -> None:
+    def add(self, client: UnauthenticatedClient) -> None:
         """A connection has to say who it is, from now on."""
         if client in self._since:
             return
@@ -62,7 +62,7 @@ class Strangers:
         if self._timer is None:
             self._set_timer()
 
-    def remove(self, client: Stranger) -> None:
+    def remove(self, client: UnauthenticatedClient) -> None:
         """A connection has said who it is, or is gone."""
         if self._since.pop(client, None) is not None and not self._since:
             self.stop()
@@ -106,7 +106,7 @@ class Strangers:
             self._end(client, "it said nothing in time")
         self._set_timer()
 
-    def _end(self, client: Stranger, reason: str) -> None:
+    def _end(self, client: UnauthenticatedClient, reason: str) -> None:
         del self._since[client]
         self.ended += 1
         if self.news.is_new(f"{client.host_address}: {reason}"):

@@ -28,9 +28,9 @@ from disqued.commands.host import Budget
 from disqued.core.model.messages import EVENT, Greeting, Message, Target
 from disqued.core.node import Node
 from disqued.net.cluster.linkinbox import LinkInbox
-from disqued.net.cluster.linkqueue import LinkQueue, Texts, spread
-from disqued.net.cluster.links import Counters, IncomingConnection, OutgoingConnection, OutgoingLink, plain_host
-from disqued.net.loop.lograte import News
+from disqued.net.cluster.linkqueue import LinkQueue, SharedTexts, spread
+from disqued.net.cluster.links import BusCounters, IncomingConnection, OutgoingConnection, OutgoingLink, plain_host
+from disqued.net.loop.lograte import LogRate
 from disqued.net.loop.passed import Adopt, adopt_nothing
 from disqued.net.loop.transport import EagerPort
 from disqued.wire.fields import BadMessage
@@ -69,7 +69,7 @@ class Bus(Factory):
         self.secret = secret
         self.finish_step = finish_step
         self.dialect: Dialect = dialect or OwnDialect()
-        self.counters = Counters()
+        self.counters = BusCounters()
         self.buffer_limit = 64 << 20  #: bytes that may wait for one peer; set by `set_buffer_limit`
         self.largest_message = MESSAGE_SLACK  #: bytes; set by `set_largest_body`
         self._tls: Certificates | None = None
@@ -85,12 +85,12 @@ class Bus(Factory):
         self._open: dict[bytes, OutgoingConnection] = {}
         self._queues: dict[bytes, LinkQueue] = {}  #: of these
         self.buffers = buffers
-        self.texts = Texts()  #: that several links are about to write
+        self.texts = SharedTexts()  #: that several links are about to write
         self._strangers: dict[IncomingConnection, None] = {}
         self._incoming: dict[bytes, IncomingConnection] = {}
         self._own_id = node.state.node_id
         self._follow_call: IDelayedCall | None = None
-        self.news = News(reactor.seconds)  #: of strangers
+        self.news = LogRate(reactor.seconds)  #: of strangers
 
     # Start and stop.
 

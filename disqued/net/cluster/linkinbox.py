@@ -14,7 +14,7 @@ from typing import Final
 from disqued.core.model.messages import GOTJOB, REPLJOB, Message
 from disqued.core.node import Node
 from disqued.wire import messages
-from disqued.wire.frames import Codec, FrameReader, OwnCodec, Reader
+from disqued.wire.frames import FrameReader, MessageCodec, OwnCodec, Reader
 
 QUICK_ONES: Final = 8  #: messages of the quick kinds that are heard before anybody looks at the time
 
@@ -23,7 +23,7 @@ class LinkInbox:
     """The messages of one other node."""
 
     def __init__(
-        self, codec: Codec, reader: Reader, sender: bytes, listener: Node | Callable[[bytes, Message], None],
+        self, codec: MessageCodec, reader: Reader, sender: bytes, listener: Node | Callable[[bytes, Message], None],
         on_crash: Callable[[bytes, Message], None],
     ) -> None:  # fmt: skip
         """Take the id of the other node, who hears it, and who is told of a bug of ours while it is handled."""

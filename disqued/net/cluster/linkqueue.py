@@ -34,7 +34,7 @@ from disqued.core.model.messages import (
     Message,
 )
 from disqued.wire import messages as own
-from disqued.wire.frames import MESSAGES_PER_FRAME, PIECE_BYTES, Codec, OwnCodec, Writer, pieces
+from disqued.wire.frames import MESSAGES_PER_FRAME, PIECE_BYTES, MessageCodec, OwnCodec, Writer, pieces
 from disqued.wire.pieces import Text
 
 MESSAGE_COST: Final = 200  #: bytes that a message takes beside the bodies that it brings
@@ -69,7 +69,7 @@ def weigh(message: Message) -> int:
 
 
 @mypyc_attr(acyclic=True)
-class Waiting:
+class QueuedMessage:
     """A message that waits, on one link or on several."""
 
     __slots__ = ("job", "links", "message", "text", "weight")
@@ -82,13 +82,13 @@ class Waiting:
         self.text: Text | None = None  #: as the other links are to write it, if they do so now
 
 
-class Texts:
+class SharedTexts:
     """The texts of what several links write, until they have."""
 
     __slots__ = ("_kept", "_now")
 
     def __init__(self) -> None:
-        self._kept: list[Waiting] = []
+        self._kept: list[QueuedMessage] = []
         self._now: int = 0  #: as of when they are written down
 
     def at(self, now: int) -> None:
@@ -97,7 +97,7 @@ class Texts:
             self.forget()
             self._now = now
 
-    def keep(self, waiting: Waiting, text: Text) -> None:
+    def keep(self, waiting: QueuedMessage, text: Text) -> None:
         """Keep a text for other links, if it is worth that."""
         if len(text) <= TEXT_KEPT and len(self._kept) < TEXTS_KEPT:
             waiting.text = text
@@ -110,23 +110,23 @@ class Texts:
         self._kept.clear()
 
 
-class _Line:
+class _Fifo:
     """What waits in a row: in at one end, out at the other."""
 
     __slots__ = ("_items", "_taken")
 
     def __init__(self) -> None:
-        self._items: list[Waiting | None] = []
+        self._items: list[QueuedMessage | None] = []
         self._taken: int = 0  #: of them
 
     def __len__(self) -> int:
         return len(self._items) - self._taken
 
-    def add(self, waiting: Waiting) -> None:
+    def add(self, waiting: QueuedMessage) -> None:
         """Let one wait behind all others."""
         self._items.append(waiting)
 
-    def take(self) -> Waiting:
+    def take(self) -> QueuedMessage:
         """Take out the first; there is one."""
         waiting = self._items[self._taken]
         assert waiting is not None
@@ -140,7 +140,7 @@ class _Line:
             self._taken = 0
         return waiting
 
-    def put_back(self, waiting: Waiting) -> None:
+    def put_back(self, waiting: QueuedMessage) -> None:
         """Let what was taken out last be the first again."""
         if self._taken:
             self._taken -= 1
@@ -152,7 +152,7 @@ class _Line:
 class LinkQueue:
     """The messages that wait, and the frames that they become."""
 
-    def __init__(self, codec: Codec, writer: Writer, limit: int, texts: Texts | None = None) -> None:
+    def __init__(self, codec: MessageCodec, writer: Writer, limit: int, texts: SharedTexts | None = None) -> None:
         """`limit`: bytes that may wait; one message may always wait, however large it is.
 
         `texts`: shared by the queues of a node; None = each message is written down for this link alone.
@@ -165,8 +165,8 @@ class LinkQueue:
         self._is_own = isinstance(codec, OwnCodec)  # then it is called without a search for the method
         self._texts = texts
         self._writer = writer
-        self._urgent = _Line()
-        self._ordinary = _Line()
+        self._urgent = _Fifo()
+        self._ordinary = _Fifo()
         #: What is not written yet of a message that is written in pieces, its size and its weight.
         self._pieces: Iterator[bytes | memoryview] = iter(())
         self._left = 0
@@ -178,9 +178,9 @@ class LinkQueue:
 
     def add(self, message: Message) -> bool:
         """Let a message wait; False = there is no room for it, and it is dropped."""
-        return self.put(Waiting(message))
+        return self.put(QueuedMessage(message))
 
-    def put(self, waiting: Waiting) -> bool:
+    def put(self, waiting: QueuedMessage) -> bool:
         """Let a message wait that may wait on other links, too; False = it is dropped, as in `add`."""
         weight = waiting.weight
         if waiting.job is None and waiting.message[0] in URGENT:
@@ -205,7 +205,7 @@ class LinkQueue:
             return self._batch(self._ordinary, now)
         return None
 
-    def _batch(self, line: _Line, now: int) -> bytes | None:
+    def _batch(self, line: _Fifo, now: int) -> bytes | None:
         """Write as many messages as one frame takes, or the first piece of one that is larger than a frame.
 
         Copies that were given up are left out; when nothing else waits here, what waits elsewhere comes next.
@@ -248,13 +248,13 @@ class LinkQueue:
         self.sent += len(texts)
         return self._writer.batch(texts)
 
-    def _put_back(self, line: _Line, waiting: Waiting) -> None:
+    def _put_back(self, line: _Fifo, waiting: QueuedMessage) -> None:
         """Let a message that was taken out last wait as before."""
         line.put_back(waiting)
         waiting.links += 1
         self.weight += waiting.weight
 
-    def _write(self, waiting: Waiting, now: int) -> Text:
+    def _write(self, waiting: QueuedMessage, now: int) -> Text:
         """Write a message down, for this link and for those on which it waits."""
         message = waiting.message
         text = own.encode(message, now) if self._is_own else self._codec.encode(message, now)
@@ -287,7 +287,7 @@ def spread(
     touched: list[bytes] = []
     unlinked: list[tuple[bytes, Message]] = []
     dropped = 0
-    waiting: Waiting | None = None
+    waiting: QueuedMessage | None = None
     for node_id, message in messages:
         queue = queues.get(node_id)
         if queue is None:
@@ -295,7 +295,7 @@ def spread(
             continue
         # Who says the same to several nodes does so in one go, with the same object.
         if waiting is None or waiting.message is not message:
-            waiting = Waiting(message)
+            waiting = QueuedMessage(message)
         if not queue.put(waiting):
             dropped += 1
         elif not queue.touched:

@@ -30,13 +30,13 @@ from disqued.commands.host import Budget
 from disqued.core.model.messages import Greeting, Target
 from disqued.core.node import Node
 from disqued.net.cluster.linkinbox import LinkInbox
-from disqued.net.cluster.linkqueue import LinkQueue, Texts
+from disqued.net.cluster.linkqueue import LinkQueue, SharedTexts
 from disqued.net.loop.buffers import STEP
-from disqued.net.loop.lograte import News
+from disqued.net.loop.lograte import LogRate
 from disqued.net.loop.rounds import READ_SIZE
 from disqued.net.loop.transport import EagerConnector
 from disqued.wire.fields import BadMessage
-from disqued.wire.frames import NONCE_BYTES, BadFrame, Dialect, Dialed, Dialing, Reader, Refused, RefusedByOther
+from disqued.wire.frames import NONCE_BYTES, BadFrame, Dialect, Dialed, Dialing, LinkRefused, Reader, RefusedByPeer
 
 HANDSHAKE_S = 5.0  #: for connecting, and then for the handshake
 REDIAL_MIN_S = 0.1
@@ -49,7 +49,7 @@ log = Logger()
 
 
 @attrs.define
-class Counters:
+class BusCounters:
     """What the bus has done since the start."""
 
     messages_sent: int = 0
@@ -75,10 +75,10 @@ class Hub(Protocol):
     reactor: Any
     secret: bytes
     dialect: Dialect
-    counters: Counters
+    counters: BusCounters
     buffers: Budget | None  #: what all connections hold outside maxmemory
-    texts: Texts  #: that several links are about to write
-    news: News  #: of strangers
+    texts: SharedTexts  #: that several links are about to write
+    news: LogRate  #: of strangers
     buffer_limit: int  #: bytes that may wait for one peer
     largest_message: int  #: bytes
     hearing: bool  #: the node takes messages
@@ -304,11 +304,11 @@ class OutgoingConnection(_Connection):
             return
         try:
             answer = self._opening.feed(data)
-        except RefusedByOther as error:
+        except RefusedByPeer as error:
             self.bus.counters.refused_by_others += 1
             self.end(f"refused there: {error}")
             return
-        except Refused as error:
+        except LinkRefused as error:
             self.bus.counters.handshakes_refused += 1
             self.refuse(str(error))
             return
@@ -443,12 +443,12 @@ class IncomingConnection(_Connection):
         bus = self.bus
         try:
             answer = self._opening.feed(data)
-        except RefusedByOther as error:
+        except RefusedByPeer as error:
             self._tell(f"refused there: {error}")
             bus.counters.refused_by_others += 1
             self.end()
             return
-        except Refused as error:
+        except LinkRefused as error:
             bus.counters.handshakes_refused += 1
             self.refuse(str(error))
             return

@@ -21,7 +21,7 @@ from disqued.net.cluster.identity import Identity, IdentityError
 SAVE_PAUSE_S: Final = 0.1  #: between two times that what is known of the cluster is written
 
 
-class Members:
+class Topology:
     """Follows what one node knows of the others."""
 
     log = Logger()

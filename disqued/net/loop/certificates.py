@@ -18,7 +18,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from disqued.config import Config
-from disqued.net.loop.lograte import News
+from disqued.net.loop.lograte import LogRate
 
 if TYPE_CHECKING:
     from disqued.net.loop.tlstransport import TlsFactory
@@ -38,13 +38,14 @@ class CertificateError(Exception):
 def certificates_of(config: Config, asked: str) -> "Certificates":
     """Read the files that the settings name; `asked`: yes, no, optional.  Raises CertificateError."""
     try:
-        from disqued.tls.context import Asked, Certificates, Files, TlsError
+        from disqued.tls.context import Certificates, ClientCertificates, TlsError, TlsFiles
     except ImportError as error:
         raise CertificateError(f"{NEEDED}: {error}") from None
     assert config.tls_cert_file is not None
     assert config.tls_key_file is not None
-    files = Files(
-        certificate=config.tls_cert_file, key=config.tls_key_file, ca=config.tls_ca_cert_file, asked=Asked(asked),
+    files = TlsFiles(
+        certificate=config.tls_cert_file, key=config.tls_key_file, ca=config.tls_ca_cert_file,
+        asked=ClientCertificates(asked),
         protocols=config.tls_protocols,
     )  # fmt: skip
     try:
@@ -54,22 +55,22 @@ def certificates_of(config: Config, asked: str) -> "Certificates":
 
 
 @attrs.frozen
-class _Shown:
+class _CertificateInUse:
     """A certificate, and where it is shown."""
 
     certificates: "Certificates"
     label: str  #: for INFO and metrics
 
 
-class Secured:
+class TlsListeners:
     """What of a daemon is reached by TLS."""
 
     def __init__(self, reactor: Any) -> None:
         self.failed_handshakes = 0  #: of others to us
         self._reactor = reactor
         self._renewed: dict[str, Certificates] = {}  #: by what they are for
-        self._watched: dict[str, _Shown] = {}
-        self._news = News(reactor.seconds)
+        self._watched: dict[str, _CertificateInUse] = {}
+        self._news = LogRate(reactor.seconds)
         self._call: IDelayedCall | None = None
 
     def factory(self, what: str, certificates: "Certificates", above: Any, *, label: str = "") -> "TlsFactory":
@@ -87,7 +88,7 @@ class Secured:
         known = self._watched.get(what)
         if known is not None and known.certificates is certificates:
             return
-        self._watched[what] = _Shown(certificates, label or what)
+        self._watched[what] = _CertificateInUse(certificates, label or what)
         if renews:
             self._renewed[what] = certificates
         self.look(what)

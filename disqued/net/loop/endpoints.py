@@ -22,7 +22,7 @@ from disqued.net.loop.socketfile import UnixPort
 from disqued.net.loop.transport import EagerPort
 
 if TYPE_CHECKING:
-    from disqued.net.loop.certificates import Secured
+    from disqued.net.loop.certificates import TlsListeners
 
 
 class EndpointError(Exception):
@@ -33,7 +33,7 @@ class EndpointError(Exception):
 
 
 @attrs.define
-class _Eager(Adopter):
+class _EagerEndpoint(Adopter):
     """Stands where an endpoint expects the reactor, and makes ports of ours."""
 
     def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> Any:
@@ -52,7 +52,7 @@ def _started(port: Any) -> Any:
     return port
 
 
-def listen_at(text: str, factory: Any, reactor: Any, secured: "Secured") -> Any:
+def listen_at(text: str, factory: Any, reactor: Any, secured: "TlsListeners") -> Any:
     """Let a factory listen at an endpoint string; returns the port.  Raises EndpointError."""
     written = written_out(text, quoteStringArgument)
     if kind(written) not in KINDS:
@@ -62,7 +62,7 @@ def listen_at(text: str, factory: Any, reactor: Any, secured: "Secured") -> Any:
         if kind(written) == "ssl":
             opening = maybeDeferred(_listen_with_tls, written, factory, reactor, secured)
         else:
-            eager = _Eager(reactor, EagerPort)
+            eager = _EagerEndpoint(reactor, EagerPort)
             endpoint: Any = serverFromString(eager, written)  # type: ignore[no-untyped-call]
             opening = endpoint.listen(factory)
         opening.addBoth(opened.append)
@@ -73,7 +73,7 @@ def listen_at(text: str, factory: Any, reactor: Any, secured: "Secured") -> Any:
     return opened[0]
 
 
-def _listen_with_tls(text: str, factory: Any, reactor: Any, secured: "Secured") -> Any:
+def _listen_with_tls(text: str, factory: Any, reactor: Any, secured: "TlsListeners") -> Any:
     from disqued.tls.endpoint import RenewableTLS
 
     tls = RenewableTLS(reactor, text)

@@ -10,7 +10,7 @@ EVENTS_MAX: Final = 1_000  #: lines in an hour
 PERIOD_S: Final = 3_600.0
 
 
-class News:
+class LogRate:
     """Remembers what was told."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:

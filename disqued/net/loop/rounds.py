@@ -34,7 +34,7 @@ BULK_SIZE: Final = 64 * 1024  #: bytes read at a time where the last read was fu
 CLOSED: Final = EPOLLRDHUP | EPOLLHUP | EPOLLERR
 
 
-class Gatherer(Protocol):
+class ReplyGatherer(Protocol):
     """Who keeps replies back while a round runs, and sends them when it is over; to whom it is one moment."""
 
     def begin_round(self) -> None:
@@ -53,7 +53,7 @@ class Rounds:
     ) -> None:  # fmt: skip
         """Take the loop's table of descriptors, what it does with an event, how it ends a connection, and its clock."""
         #: Is told of rounds of more than one connection; None = every reply is sent at once.
-        self._gatherer: Gatherer | None = None
+        self._gatherer: ReplyGatherer | None = None
         self.selectables = selectables
         self._carry_out = carry_out
         self._disconnect = disconnect
@@ -62,7 +62,7 @@ class Rounds:
         self._ending: deque[tuple[Any, Any]] = deque()  #: transports that end in later turns, and why
         self._delivered: list[tuple[Handle, bytes | None]] = []  #: the round that is being run
 
-    def keep_back_with(self, gatherer: Gatherer) -> None:
+    def keep_back_with(self, gatherer: ReplyGatherer) -> None:
         """Let replies leave together at the end of a round: the daemon of this loop has been made."""
         self._gatherer = gatherer
 

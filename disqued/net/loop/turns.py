@@ -41,14 +41,14 @@ def soon_of(reactor: Any) -> Soon:
     return later
 
 
-class Worker(Protocol):
+class TurnTaker(Protocol):
     """Has more to do than fits into a slice."""
 
     def turn(self) -> None:
         """Go on with it, for a slice at most."""
 
 
-class Busy:
+class BusyClients:
     """Clients with more to do than fits into a slice: in each turn of the loop they share one, in the order they came.
 
     Half of the slice is for those whose input is short: they do not wait for long pipelines.  So a turn does not grow
@@ -58,14 +58,14 @@ class Busy:
     def __init__(self, reactor: Any) -> None:
         """`reactor` has `callLater`."""
         self._reactor = reactor
-        self._short: deque[Worker] = deque()
-        self._long: deque[Worker] = deque()
+        self._short: deque[TurnTaker] = deque()
+        self._long: deque[TurnTaker] = deque()
         self._is_due = False
 
     def __len__(self) -> int:
         return len(self._short) + len(self._long)
 
-    def add(self, client: Worker, *, is_short: bool) -> None:
+    def add(self, client: TurnTaker, *, is_short: bool) -> None:
         """Let a client have its turn, behind those that wait already."""
         (self._short if is_short else self._long).append(client)
         self._call()

@@ -42,22 +42,22 @@ from disqued.core.view import NodeView
 from disqued.errors import CommandError
 from disqued.net.clients.access import Access
 from disqued.net.clients.callers import Caller, Commander
-from disqued.net.clients.client_registry import Clients
+from disqued.net.clients.client_registry import ClientRegistry
 from disqued.net.clients.connection import ClientConnection
 from disqued.net.clients.pubsub import PubSub
 from disqued.net.clients.traffic import Traffic
-from disqued.net.clients.unauthenticated import Strangers
+from disqued.net.clients.unauthenticated import UnauthenticatedClients
 from disqued.net.cluster.bus import Bus
 from disqued.net.cluster.identity import Identity
-from disqued.net.cluster.topology import Members
+from disqued.net.cluster.topology import Topology
 from disqued.net.loop.buffers import Buffers
-from disqued.net.loop.certificates import Secured
+from disqued.net.loop.certificates import TlsListeners
 from disqued.net.loop.passed import Adopt, adopt_nothing
-from disqued.net.loop.turns import Busy
+from disqued.net.loop.turns import BusyClients
 from disqued.net.process.crashes import CrashReports
 from disqued.net.process.driver import Commits, Driver
 from disqued.net.process.loading import Loader
-from disqued.net.process.settings import Settings, follow_bus, follow_events, follow_node, follow_slow
+from disqued.net.process.settings import LiveSettings, follow_bus, follow_events, follow_node, follow_slow
 from disqued.net.process.statistics import Statistics
 from disqued.net.process.storekeeper import StoreKeeper
 from disqued.net.process.switching import OpenStore
@@ -68,7 +68,7 @@ class Daemon:
     """A running disqued: the `Host` of commands, and the `Gateway` of the admin side."""
 
     log = Logger()
-    clients: Clients
+    clients: ClientRegistry
 
     def __init__(
         self, config: Config, node: Node, identity: Identity, store: IStore, reactor: Any, *,
@@ -87,13 +87,13 @@ class Daemon:
         self.statistics = Statistics(node.clock.now())
         self.crashes = CrashReports(config.dir)
         self.buffers = Buffers(node.state.memory)
-        self.tls = Secured(reactor)
+        self.tls = TlsListeners(reactor)
         self.pubsub = PubSub(node, reactor)
         self.bus = Bus(
             node, reactor, secret=secret, finish_step=lambda: self.turn.finish_step(None),
             on_crash=self.crashes.message, on_event=self.pubsub.publish, buffers=self.buffers,
         )  # fmt: skip
-        self._members = Members(node, self.bus, identity, reactor)
+        self._members = Topology(node, self.bus, identity, reactor)
         self.driver = Driver(
             node, store, reactor, send=self.bus.send, on_members=self._members.changed, on_trail=event_log.wake,
             on_crash=self.crashes.tick,
@@ -113,13 +113,13 @@ class Daemon:
             activity=self.statistics,
         )  # fmt: skip
         self.dispatch.set_loading(loading=True)
-        self.traffic = Traffic(self.dispatch, self.turn, self.buffers, Busy(reactor))
-        self.strangers = Strangers(config, reactor)
-        self.clients = Clients(
+        self.traffic = Traffic(self.dispatch, self.turn, self.buffers, BusyClients(reactor))
+        self.strangers = UnauthenticatedClients(config, reactor)
+        self.clients = ClientRegistry(
             config, reactor, self, self.traffic, access=self.access, pubsub=self.pubsub, strangers=self.strangers,
             recent=self.crashes.recent,
         )  # fmt: skip
-        self.settings = Settings(config)
+        self.settings = LiveSettings(config)
         follow_node(config, node)
         follow_bus(config, self.bus)
         follow_slow(config, self.dispatch)
@@ -140,7 +140,7 @@ class Daemon:
         return self.traffic.ending
 
     @property
-    def turns(self) -> Busy:
+    def turns(self) -> BusyClients:
         """Where clients with more to do than fits into a slice wait for their turns."""
         return self.traffic.busy
 

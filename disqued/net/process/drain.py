@@ -27,7 +27,7 @@ LOOK_S: Final = 0.1  #: between two looks at how far it has come
 TOLD_EVERY_S: Final = 1.0  #: how often `tell` hears of it
 
 
-class Farewell:
+class Drain:
     """The leaving of one daemon before its end."""
 
     log = Logger()

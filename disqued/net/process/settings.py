@@ -108,7 +108,7 @@ def _follow(config: Config, follows: dict[str, Callable[[Any], None]]) -> None:
         action(getattr(config, name.replace("-", "_")))
 
 
-class Settings:
+class LiveSettings:
     """The settings of a running daemon, as CONFIG reads and changes them."""
 
     def __init__(self, config: Config) -> None:

@@ -21,11 +21,11 @@ from twisted.internet.task import LoopingCall
 import disqued.core.node
 from disqued.config import Config
 from disqued.net.clients.access import Access
-from disqued.net.clients.client_registry import Clients
+from disqued.net.clients.client_registry import ClientRegistry
 from disqued.net.clients.traffic import Traffic
 from disqued.net.cluster.bus import Bus
 from disqued.net.loop.buffers import Buffers
-from disqued.net.loop.certificates import Secured
+from disqued.net.loop.certificates import TlsListeners
 from disqued.net.process.crashes import CrashReports
 from disqued.net.process.loading import Loader
 from disqued.net.process.storekeeper import StoreKeeper
@@ -40,7 +40,7 @@ def core_build() -> str:
     return "source" if disqued.core.node.__file__.endswith(".py") else "compiled"
 
 
-class Watched(Protocol):
+class DaemonParts(Protocol):
     """The parts of a daemon that INFO describes."""
 
     config: Config
@@ -48,12 +48,12 @@ class Watched(Protocol):
     access: Access
     buffers: Buffers
     bus: Bus
-    clients: Clients
+    clients: ClientRegistry
     crashes: CrashReports
     event_log: IEventLog
     loader: Loader
     stores: StoreKeeper
-    tls: Secured
+    tls: TlsListeners
     traffic: Traffic
 
 
@@ -76,7 +76,7 @@ class Statistics:
         #: (monotonic ms, commands run, bytes in, bytes out), oldest first.
         self._samples: deque[tuple[int, int, int, int]] = deque(maxlen=SAMPLES + 1)
 
-    def watch(self, daemon: Watched, rest_or_wake: Callable[[], None]) -> None:
+    def watch(self, daemon: DaemonParts, rest_or_wake: Callable[[], None]) -> None:
         """Take samples of a daemon from its next command on; `rest_or_wake` is called when `resting` has changed."""
         self._sampling = LoopingCall(self._sample_or_rest, daemon)
         self._sampling.clock = daemon.reactor
@@ -95,7 +95,7 @@ class Statistics:
         if self._sampling is not None and self._sampling.running:
             self._sampling.stop()
 
-    def _sample_or_rest(self, daemon: Watched) -> None:
+    def _sample_or_rest(self, daemon: DaemonParts) -> None:
         self.sample(daemon)
         samples = self._samples
         if len(samples) > SAMPLES and samples[0][1:] == samples[-1][1:]:
@@ -103,7 +103,7 @@ class Statistics:
             self.resting = True
             self._rest_or_wake()
 
-    def sample(self, daemon: Watched) -> None:
+    def sample(self, daemon: DaemonParts) -> None:
         """Note the counters as they are now."""
         traffic = daemon.traffic
         self._samples.append(
@@ -119,7 +119,7 @@ class Statistics:
         commands, received, sent = (max(0, last[index] - first[index]) / seconds for index in (1, 2, 3))
         return round(commands), received / 1_024, sent / 1_024
 
-    def facts(self, daemon: Watched) -> dict[str, dict[str, Any]]:
+    def facts(self, daemon: DaemonParts) -> dict[str, dict[str, Any]]:
         """Sections and fields of INFO that only the daemon knows."""
         return {
             "Server": self._server(daemon),
@@ -132,7 +132,7 @@ class Statistics:
             "CPU": _cpu(),
         }
 
-    def _server(self, daemon: Watched) -> dict[str, Any]:
+    def _server(self, daemon: DaemonParts) -> dict[str, Any]:
         uptime = (daemon.traffic.node.clock.now() - self.started_at) // 1_000
         config = daemon.config
         return {
@@ -152,12 +152,12 @@ class Statistics:
         }
 
     @staticmethod
-    def _persistence(daemon: Watched) -> dict[str, Any]:
+    def _persistence(daemon: DaemonParts) -> dict[str, Any]:
         loading = daemon.traffic.dispatch.loading
         facts = {"loading": int(loading), **daemon.stores.facts()}
         return facts | daemon.loader.facts() if loading else facts
 
-    def _stats(self, daemon: Watched) -> dict[str, Any]:
+    def _stats(self, daemon: DaemonParts) -> dict[str, Any]:
         commands, received, sent = self._rates()
         return {
             "total_connections_received": daemon.clients.accepted,

@@ -18,7 +18,7 @@ from disqued.config.settings import StoreSettings
 from disqued.core.recovery import snapshot
 from disqued.errors import CommandError
 from disqued.net.process.driver import Driver
-from disqued.net.process.switching import OpenStore, StoreWord, Switch
+from disqued.net.process.switching import OpenStore, StoreMarker, StoreSwitch
 from disqued.persistence.interface import StoreError
 
 LOOK_S: Final = 1.0  #: how often the store's files are looked for
@@ -38,7 +38,7 @@ class StoreKeeper:
         """
         self._config = config
         self._driver = driver
-        self.switch = Switch(driver, StoreWord(config.dir), name, opener=open_store, failed=self._stays)
+        self.switch = StoreSwitch(driver, StoreMarker(config.dir), name, opener=open_store, failed=self._stays)
         self._obstacle = obstacle
         self._looks = LoopingCall(self._look)
         self._looks.clock = driver.reactor

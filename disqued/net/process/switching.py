@@ -40,7 +40,7 @@ REST = 3.0  #: the loop rests from copying for this many times what a slice took
 OpenStore = Callable[[str], IStore]
 
 
-class StoreWord:
+class StoreMarker:
     """The word in the data folder which store holds the jobs."""
 
     def __init__(self, folder: Path) -> None:
@@ -90,13 +90,13 @@ class StoreWord:
                 self._replace(text)
 
 
-class Switch:
+class StoreSwitch:
     """Moves a node from one store to another; one at a time."""
 
     log = Logger()
 
     def __init__(
-        self, driver: Driver, word: StoreWord, name: str, *, opener: OpenStore, failed: Callable[[str], None]
+        self, driver: Driver, word: StoreMarker, name: str, *, opener: OpenStore, failed: Callable[[str], None]
     ) -> None:
         """Take the name of the store that is in use; `failed` is told the name that stays when a switch fails."""
         self.name: str = name  #: the store that counts

@@ -18,7 +18,7 @@ from typing import Any, Final
 import attrs
 
 from disqued.tools.bench.latencies import Latencies
-from disqued.tools.bench.load import Outcome, Plan, Progress, Tally, work
+from disqued.tools.bench.load import CommandTally, Outcome, Plan, Progress, work
 from disqued.tools.connecting import Failed
 from disqued.tools.waiting import Bar, bar, interruptible
 
@@ -29,11 +29,11 @@ PERCENTILES: Final = (50.0, 99.0, 99.9, 100.0)
 
 
 @attrs.frozen
-class Figures:
+class LoadResult:
     """What came of a load."""
 
     names: tuple[str, ...]
-    tallies: tuple[Tally, ...]
+    tallies: tuple[CommandTally, ...]
     seconds: float
     was_interrupted: bool
 
@@ -61,7 +61,7 @@ class Crew:
         self._done = [0] * len(plans)
         self._was_interrupted = False
 
-    def run(self) -> Figures:
+    def run(self) -> LoadResult:
         """Do all of it.  Raises Failed when a process could not."""
         context = multiprocessing.get_context("spawn")
         with ExitStack() as ends:
@@ -75,7 +75,7 @@ class Crew:
                 self._pipes.append(ours)
             return self._lead()
 
-    def _lead(self) -> Figures:
+    def _lead(self) -> LoadResult:
         for number, pipe in enumerate(self._pipes):
             if not pipe.poll(START_S):
                 raise Failed(f"process {number} of the load was not ready after {START_S:g} s")
@@ -132,10 +132,10 @@ class Crew:
         if errors:
             raise Failed("; ".join(errors))
 
-    def _figures(self, begin_at: float) -> Figures:
+    def _figures(self, begin_at: float) -> LoadResult:
         outcomes = list(self._outcomes.values())
         templates = self._plans[0].mix.templates
-        tallies = [Tally() for _ in templates]
+        tallies = [CommandTally() for _ in templates]
         for outcome in outcomes:
             for tally, theirs in zip(tallies, outcome.tallies, strict=True):
                 tally.latencies.update(theirs.latencies)
@@ -144,4 +144,4 @@ class Crew:
                 tally.passed_over += theirs.passed_over
         ended_at = max(outcome.ended_at for outcome in outcomes)
         names = tuple(each.name for each in templates)
-        return Figures(names, tuple(tallies), ended_at - begin_at, self._was_interrupted)
+        return LoadResult(names, tuple(tallies), ended_at - begin_at, self._was_interrupted)

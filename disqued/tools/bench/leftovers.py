@@ -11,7 +11,7 @@ from typing import Final
 
 from disqued.client.errors import Unreachable
 from disqued.client.replies import read_number, read_page
-from disqued.tools.connecting import Failed, Node, Target
+from disqued.tools.connecting import Failed, NodeConnection, Target
 from disqued.tools.members import members
 from disqued.tools.waiting import bar
 
@@ -50,7 +50,7 @@ def remove(target: Target, queues: Sequence[bytes]) -> int:
     raise Failed(f"jobs of the load come back, after {len(removed)} were acknowledged: does somebody else add some?")
 
 
-def _nodes(target: Target) -> Iterator[Node]:
+def _nodes(target: Target) -> Iterator[NodeConnection]:
     for member in members(target):
         with member.target.node() as node:
             try:
@@ -60,7 +60,7 @@ def _nodes(target: Target) -> Iterator[Node]:
             yield node
 
 
-def _walk(node: Node, queues: Sequence[bytes]) -> Iterator[list[bytes]]:
+def _walk(node: NodeConnection, queues: Sequence[bytes]) -> Iterator[list[bytes]]:
     """The ids of one node, some at a time."""
     for queue in queues:
         cursor = b"0"

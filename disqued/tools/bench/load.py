@@ -61,7 +61,7 @@ class Plan:
 
 
 @attrs.define
-class Tally:
+class CommandTally:
     """What became of the requests of one command."""
 
     #: Microseconds, and how many requests took so many; errors are not among them.
@@ -85,7 +85,7 @@ class Progress:
 class Outcome:
     """How a load went: what became of each command, by the numbers of the mix."""
 
-    tallies: tuple[Tally, ...] = ()
+    tallies: tuple[CommandTally, ...] = ()
     ended_at: float = 0.0
     #: Why it ended before its time; "" when it did not.
     error: str = ""
@@ -101,7 +101,7 @@ class FineSelector(selectors.DefaultSelector):
         return super().select(timeout)
 
 
-class Lane(asyncio.Protocol):
+class LoadConnection(asyncio.Protocol):
     """One connection."""
 
     def __init__(self, load: "Load", number: int) -> None:
@@ -203,7 +203,7 @@ class Load:
         self.greetings = plan.target.access.greetings
         self.requests = Requests(plan.mix, plan.queues, b"x" * plan.size, plan.number, plan.processes)
         self._pipe = pipe
-        self._tallies = [Tally() for _ in plan.mix.templates]
+        self._tallies = [CommandTally() for _ in plan.mix.templates]
         self._latencies = [Latencies() for _ in plan.mix.templates]
         self._gets = [each.verb == GETS for each in plan.mix.templates]
         source = GETS if plan.mix.handed_out else ADDS
@@ -211,7 +211,7 @@ class Load:
         self._taken = self._done = 0
         self._begin_at = 0.0
         self._next_due = 0  #: number of the request that the timer is set to
-        self._lanes: list[Lane] = []
+        self._lanes: list[LoadConnection] = []
         self._end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._last_reply_at = 0.0
         self._stopped_at: float | None = None
@@ -238,7 +238,7 @@ class Load:
     async def _connect(self) -> None:
         loop, target = asyncio.get_running_loop(), self.plan.target
         for number in range(self.plan.connections):
-            made = partial(Lane, self, number)
+            made = partial(LoadConnection, self, number)
             if isinstance(target.address, Socket):
                 _, lane = await loop.create_unix_connection(made, target.address.path)
             else:
@@ -358,7 +358,7 @@ class Load:
         if self._gets[template] and not reply:
             self._tallies[template].empty += 1
 
-    def answered(self, lane: Lane, now: float) -> None:
+    def answered(self, lane: LoadConnection, now: float) -> None:
         """Go on with a connection that has heard something."""
         self._last_reply_at = now
         if self.plan.rate is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from disqued.tools.bench.crew import PERCENTILES, Figures
+from disqued.tools.bench.crew import PERCENTILES, LoadResult
 from disqued.tools.console_text import short
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ ALL = "all"
 
 
 @attrs.frozen
-class Row:
+class ReportRow:
     """What came of a command; times are milliseconds."""
 
     command: str
@@ -37,7 +37,7 @@ class Row:
     max_ms: float
 
 
-def rows(figures: Figures) -> Iterator[Row]:
+def rows(figures: LoadResult) -> Iterator[ReportRow]:
     """A row for each command, and one for all when they are several."""
     for number, name in enumerate(figures.names):
         yield _row(name, figures, number)
@@ -45,20 +45,20 @@ def rows(figures: Figures) -> Iterator[Row]:
         yield _row(ALL, figures, None)
 
 
-def _row(name: str, figures: Figures, number: int | None) -> Row:
+def _row(name: str, figures: LoadResult, number: int | None) -> ReportRow:
     tallies = figures.tallies if number is None else [figures.tallies[number]]
     latencies = figures.latencies(number)
     errors = sum(tally.errors.total() for tally in tallies)
     requests = len(latencies) + errors
     per_second = requests / figures.seconds if figures.seconds > 0 else 0.0
     p50, p99, p999, most = latencies.percentiles(*PERCENTILES)
-    return Row(
+    return ReportRow(
         name, requests, errors, sum(tally.empty for tally in tallies), sum(tally.passed_over for tally in tallies),
         round(per_second, 1), round(latencies.mean_ms, 3), p50, p99, p999, most,
     )  # fmt: skip
 
 
-def as_object(figures: Figures, more: dict[str, Any]) -> dict[str, Any]:
+def as_object(figures: LoadResult, more: dict[str, Any]) -> dict[str, Any]:
     """The figures as one object; `more` is what the load was."""
     return {
         **more,
@@ -71,16 +71,16 @@ def as_object(figures: Figures, more: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def as_csv(figures: Figures) -> str:
+def as_csv(figures: LoadResult) -> str:
     """The rows as CSV, with a line of names."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
-    writer.writerow([field.name for field in attrs.fields(Row)])
+    writer.writerow([field.name for field in attrs.fields(ReportRow)])
     writer.writerows(attrs.astuple(row) for row in rows(figures))
     return written.getvalue()
 
 
-def as_table(figures: Figures) -> "Table":
+def as_table(figures: LoadResult) -> "Table":
     """The rows as a table."""
     from rich.table import Table
 
@@ -97,7 +97,7 @@ def as_table(figures: Figures) -> "Table":
     return drawn
 
 
-def remarks(figures: Figures) -> Iterator[str]:
+def remarks(figures: LoadResult) -> Iterator[str]:
     """What else there is to be said of a load, a line each."""
     for row, tally in zip(rows(figures), figures.tallies, strict=False):
         name = short(row.command)

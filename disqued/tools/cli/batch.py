@@ -19,7 +19,7 @@ from disqued.tools.cli.command_lines import BadLine, split
 from disqued.tools.cli.documents import Documents
 from disqued.tools.cli.link import Link
 from disqued.tools.cli.printing import Form
-from disqued.tools.cli.replies import Kind, Reply
+from disqued.tools.cli.replies import Reply, ReplyKind
 from disqued.tools.program import DONE, FAILED
 
 #: Commands behind which a connection tells what happens elsewhere.
@@ -67,7 +67,7 @@ class Runner:
 
     def show(self, reply: Reply, words: Sequence[bytes] = ()) -> None:
         """Print a reply, and remember whether it is an error."""
-        if reply.kind is Kind.ERROR:
+        if reply.kind is ReplyKind.ERROR:
             self.status = FAILED
         self._write(reply.text if self.as_text and _is_text(reply, words) else self.form(reply))
 
@@ -81,7 +81,7 @@ class Runner:
             while True:
                 reply = self.link.receive()
                 self.show(reply)
-                if reply.kind is Kind.ERROR:
+                if reply.kind is ReplyKind.ERROR:
                     return
         finally:
             self.link.close()
@@ -93,7 +93,7 @@ class Runner:
 
 def _is_text(reply: Reply, words: Sequence[bytes]) -> bool:
     names = tuple(word.upper() for word in words[:2])
-    return reply.kind is not Kind.ERROR and (names in TEXTS or names[:1] in TEXTS)
+    return reply.kind is not ReplyKind.ERROR and (names in TEXTS or names[:1] in TEXTS)
 
 
 def repeat(runner: Runner, words: Sequence[bytes], times: int, interval: float) -> None:

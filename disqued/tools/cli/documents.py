@@ -15,7 +15,7 @@ from typing import Self
 import attrs
 
 from disqued.tools.cli.link import Link
-from disqued.tools.cli.replies import Kind, Reply
+from disqued.tools.cli.replies import Reply, ReplyKind
 
 _PURE_TOKEN = "pure-token"  # noqa: S105 - a type of arguments
 _BESIDE = ("HELP", "QUIT", "EXIT", "CLEAR")
@@ -206,7 +206,7 @@ class Documents:
     def fetched(cls, link: Link) -> Self:
         """Ask a node; one that does not tell has none.  Raises Unreachable, Uncertain, NotTrusted, ServerError."""
         reply = link.call([b"COMMAND", b"DOCS"])
-        return cls() if reply.kind is Kind.ERROR else cls.of(reply)
+        return cls() if reply.kind is ReplyKind.ERROR else cls.of(reply)
 
     @classmethod
     def of(cls, reply: Reply) -> Self:

@@ -34,7 +34,7 @@ LONG_S: Final = 0.5  #: how long a command takes that is told so
 
 
 @attrs.define
-class Known:
+class KnownCommands:
     """What is known of the node's commands, once it was asked."""
 
     documents: Documents = attrs.Factory(Documents)
@@ -54,10 +54,10 @@ def words_before(text: str) -> list[str] | None:
     return [word.decode(errors="replace") for word in words]
 
 
-class Words(Completer):
+class CommandCompleter(Completer):
     """Completes commands, subcommands and options."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: KnownCommands) -> None:
         self._known = known
 
     def get_completions(self, document: Text, complete_event: CompleteEvent) -> Iterable[Completion]:
@@ -72,10 +72,10 @@ class Words(Completer):
             yield Completion(word, -len(begun), display_meta=meaning)
 
 
-class Hint(Processor):
+class ArgumentHint(Processor):
     """Shows behind the cursor what the command still takes."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: KnownCommands) -> None:
         self._known = known
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
@@ -98,9 +98,10 @@ def hint_of(documents: Documents, text: str) -> str:
 
 def converse(runner: Runner) -> None:
     """Ask for commands and run them until somebody has enough."""
-    link, known = runner.link, Known()
+    link, known = runner.link, KnownCommands()
     session: PromptSession[str] = PromptSession(
-        history=open_history(), completer=Words(known), complete_while_typing=False, input_processors=[Hint(known)],
+        history=open_history(), completer=CommandCompleter(known), complete_while_typing=False,
+        input_processors=[ArgumentHint(known)],
         style=_STYLE,
     )  # fmt: skip
     _try(lambda: known.learn(link))
@@ -116,7 +117,7 @@ def converse(runner: Runner) -> None:
             return
 
 
-def _run(runner: Runner, known: Known, line: str) -> bool:
+def _run(runner: Runner, known: KnownCommands, line: str) -> bool:
     """Run a line; False when it is the last."""
     try:
         words = split(line.encode("utf-8", "surrogateescape"))
@@ -139,7 +140,7 @@ def _run(runner: Runner, known: Known, line: str) -> bool:
     return True
 
 
-def _issue(runner: Runner, known: Known, words: list[bytes]) -> None:
+def _issue(runner: Runner, known: KnownCommands, words: list[bytes]) -> None:
     """Run a command as often as it wants.  Raises Unreachable, Uncertain, NotTrusted, ServerError."""
     times, words = repetition(words)
     for _ in range(times):

@@ -19,7 +19,7 @@ import click
 import hiredis
 
 from disqued.client.errors import NotTrusted, ServerError, Uncertain, Unreachable, server_error
-from disqued.tools.cli.replies import BadProtocol, Closed, Kind, Reply, read_reply
+from disqued.tools.cli.replies import BadProtocol, Closed, Reply, ReplyKind, read_reply
 from disqued.tools.connecting import Target
 
 #: What a node without a password answers to one.
@@ -68,7 +68,7 @@ class Link:
     def _greet(self, words: Sequence[bytes], *, may_fail: bool = False) -> None:
         self.send(words)
         reply = self.receive()
-        if reply.kind is not Kind.ERROR or may_fail:
+        if reply.kind is not ReplyKind.ERROR or may_fail:
             return
         if words[0] != b"AUTH" or NEEDLESS not in reply.text:
             raise _error(reply)

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from disqued.tools.cli.command_lines import quoted
-from disqued.tools.cli.replies import Kind, Reply
+from disqued.tools.cli.replies import Reply, ReplyKind
 
 Form: TypeAlias = Callable[[Reply], bytes]
 
 _EMPTY: Final = {
-    Kind.ARRAY: b"(empty array)\n", Kind.MAP: b"(empty hash)\n", Kind.SET: b"(empty set)\n",
-    Kind.PUSH: b"(empty push)\n",
+    ReplyKind.ARRAY: b"(empty array)\n", ReplyKind.MAP: b"(empty hash)\n", ReplyKind.SET: b"(empty set)\n",
+    ReplyKind.PUSH: b"(empty push)\n",
 }  # fmt: skip
-_SIGNS: Final = {Kind.MAP: b"#", Kind.SET: b"~"}
+_SIGNS: Final = {ReplyKind.MAP: b"#", ReplyKind.SET: b"~"}
 _JSON_ESCAPES: Final = {
     **{code: b"\\u%04x" % code for code in range(32)},
     ord('"'): b'\\"', ord("\\"): b"\\\\", ord("\n"): b"\\n", ord("\f"): b"\\f", ord("\r"): b"\\r", ord("\t"): b"\\t",
@@ -37,28 +37,28 @@ def tree(reply: Reply) -> bytes:
 def _tree(reply: Reply, indent: bytes) -> Iterator[bytes]:
     kind, text = reply.kind, reply.text
     match kind:
-        case Kind.ERROR:
+        case ReplyKind.ERROR:
             yield b"(error) %b\n" % text
-        case Kind.STATUS | Kind.VERBATIM:
+        case ReplyKind.STATUS | ReplyKind.VERBATIM:
             yield text + b"\n"
-        case Kind.INTEGER:
+        case ReplyKind.INTEGER:
             yield b"(integer) %b\n" % text
-        case Kind.DOUBLE:
+        case ReplyKind.DOUBLE:
             yield b"(double) %b\n" % text
-        case Kind.STRING:
+        case ReplyKind.STRING:
             yield quoted(text) + b"\n"
-        case Kind.NIL:
+        case ReplyKind.NIL:
             yield b"(nil)\n"
-        case Kind.BOOLEAN:
+        case ReplyKind.BOOLEAN:
             yield b"(true)\n" if text == b"t" else b"(false)\n"
-        case Kind.BIG_NUMBER:
+        case ReplyKind.BIG_NUMBER:
             yield b"(big number) %b\n" % text
         case _:
             yield from _branches(reply, indent) if reply.items else (_EMPTY[kind],)
 
 
 def _branches(reply: Reply, indent: bytes) -> Iterator[bytes]:
-    step = 2 if reply.kind is Kind.MAP else 1
+    step = 2 if reply.kind is ReplyKind.MAP else 1
     items, sign = reply.items, _SIGNS.get(reply.kind, b")")
     width = len(b"%d" % (len(items) // step))
     below = indent + b" " * (width + 2)
@@ -84,16 +84,16 @@ def raw(delimiter: bytes = b"\n") -> Form:
 
 def _raw(reply: Reply, delimiter: bytes) -> bytes:
     match reply.kind:
-        case Kind.ERROR:
+        case ReplyKind.ERROR:
             return reply.text + b"\n"
-        case Kind.NIL:
+        case ReplyKind.NIL:
             return b""
-        case Kind.BOOLEAN:
+        case ReplyKind.BOOLEAN:
             return b"(true)" if reply.text == b"t" else b"(false)"
-        case Kind.MAP:
+        case ReplyKind.MAP:
             items = [_raw(item, delimiter) for item in reply.items]
             return delimiter.join(b"%b %b" % pair for pair in zip(items[::2], items[1::2], strict=True))
-        case Kind.ARRAY | Kind.SET | Kind.PUSH:
+        case ReplyKind.ARRAY | ReplyKind.SET | ReplyKind.PUSH:
             return delimiter.join(_raw(item, delimiter) for item in reply.items)
     return reply.text
 
@@ -111,15 +111,15 @@ def _csv(reply: Reply) -> bytes:
 def _single(reply: Reply, spell: Callable[[bytes], bytes], *, error: bytes, nil: bytes) -> bytes | None:
     """Write what is one value, and None for what has others in it: `spell` writes texts, `error` stands before one."""
     match reply.kind:
-        case Kind.ERROR:
+        case ReplyKind.ERROR:
             return error + spell(reply.text)
-        case Kind.STATUS | Kind.STRING | Kind.VERBATIM:
+        case ReplyKind.STATUS | ReplyKind.STRING | ReplyKind.VERBATIM:
             return spell(reply.text)
-        case Kind.NIL:
+        case ReplyKind.NIL:
             return nil
-        case Kind.BOOLEAN:
+        case ReplyKind.BOOLEAN:
             return b"true" if reply.text == b"t" else b"false"
-        case Kind.INTEGER | Kind.DOUBLE | Kind.BIG_NUMBER:
+        case ReplyKind.INTEGER | ReplyKind.DOUBLE | ReplyKind.BIG_NUMBER:
             return reply.text
     return None
 
@@ -133,7 +133,7 @@ def _json(reply: Reply) -> bytes:
     single = _single(reply, _string, error=b"error:", nil=b"null")
     if single is not None:
         return single
-    if reply.kind is Kind.MAP:
+    if reply.kind is ReplyKind.MAP:
         items = reply.items
         return b"{%b}" % b",".join(
             b"%b:%b" % (_key(key), _json(value)) for key, value in zip(items[::2], items[1::2], strict=True)

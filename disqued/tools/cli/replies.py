@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import attrs
 
 
-class Kind(Enum):
+class ReplyKind(Enum):
     """What a reply is."""
 
     STATUS = b"+"
@@ -35,7 +35,7 @@ class Kind(Enum):
 class Reply:
     """One reply, with those that are in it."""
 
-    kind: Kind
+    kind: ReplyKind
     #: Of what is no aggregate; a boolean is b"t" or b"f".
     text: bytes = b""
     #: Of an aggregate; of a map keys and values in turn.
@@ -50,7 +50,7 @@ class Closed(Exception):
     """The other side has closed the connection."""
 
 
-class Source(Protocol):
+class ReplySource(Protocol):
     """Where replies are read from: a buffered binary file."""
 
     def readline(self, size: int = ..., /) -> bytes: ...
@@ -58,16 +58,23 @@ class Source(Protocol):
     def read(self, size: int = ..., /) -> bytes: ...
 
 
-NIL: Final = Reply(Kind.NIL)
-_KINDS: Final = {kind.value: kind for kind in Kind}
-_LINES: Final = {Kind.STATUS, Kind.ERROR, Kind.INTEGER, Kind.BOOLEAN, Kind.DOUBLE, Kind.BIG_NUMBER}
+NIL: Final = Reply(ReplyKind.NIL)
+_KINDS: Final = {kind.value: kind for kind in ReplyKind}
+_LINES: Final = {
+    ReplyKind.STATUS,
+    ReplyKind.ERROR,
+    ReplyKind.INTEGER,
+    ReplyKind.BOOLEAN,
+    ReplyKind.DOUBLE,
+    ReplyKind.BIG_NUMBER,
+}
 _ATTRIBUTES: Final = b"|"
 _BULK_ERROR: Final = b"!"
 #: Of a header; longer ones are none, and lines of statuses and errors have no limit.
 _DEEPEST: Final = 128
 
 
-def read_reply(source: Source, depth: int = 0) -> Reply:
+def read_reply(source: ReplySource, depth: int = 0) -> Reply:
     """Read the next reply, and wait for all of it.  Raises Closed, BadProtocol, OSError."""
     line = _line(source)
     sign, rest = line[:1], line[1:]
@@ -75,29 +82,29 @@ def read_reply(source: Source, depth: int = 0) -> Reply:
         _items(source, _count(rest) * 2, depth)
         return read_reply(source, depth)
     if sign == _BULK_ERROR:
-        return Reply(Kind.ERROR, _bulk(source, _count(rest)))
+        return Reply(ReplyKind.ERROR, _bulk(source, _count(rest)))
     kind = _KINDS.get(sign)
     if kind is None:
         raise BadProtocol(f"{line[:40]!r} is no reply of RESP: what answers there may be another server")
     if kind in _LINES:
         return Reply(kind, rest)
-    if kind is Kind.NIL or rest == b"-1":
+    if kind is ReplyKind.NIL or rest == b"-1":
         return NIL
-    if kind is Kind.STRING:
+    if kind is ReplyKind.STRING:
         return Reply(kind, _bulk(source, _count(rest)))
-    if kind is Kind.VERBATIM:
+    if kind is ReplyKind.VERBATIM:
         return Reply(kind, _bulk(source, _count(rest))[4:])  # behind its format
     count = _count(rest)
-    return Reply(kind, items=_items(source, count * 2 if kind is Kind.MAP else count, depth))
+    return Reply(kind, items=_items(source, count * 2 if kind is ReplyKind.MAP else count, depth))
 
 
-def _items(source: Source, count: int, depth: int) -> list[Reply]:
+def _items(source: ReplySource, count: int, depth: int) -> list[Reply]:
     if depth >= _DEEPEST:
         raise BadProtocol(f"replies within replies, more than {_DEEPEST} deep")
     return [read_reply(source, depth + 1) for _ in range(count)]
 
 
-def _line(source: Source) -> bytes:
+def _line(source: ReplySource) -> bytes:
     line = source.readline()
     if not line.endswith(b"\n"):
         raise Closed("the connection was closed")
@@ -110,7 +117,7 @@ def _count(text: bytes) -> int:
     return int(text)
 
 
-def _bulk(source: Source, size: int) -> bytes:
+def _bulk(source: ReplySource, size: int) -> bytes:
     data = source.read(size + 2)
     if len(data) < size + 2:
         raise Closed("the connection was closed within a reply")

@@ -12,10 +12,10 @@ import click
 from disqued.tools.cluster.draining import drain
 from disqued.tools.cluster.joining import add, create
 from disqued.tools.cluster.status import status
-from disqued.tools.misuse import Words
+from disqued.tools.misuse import VerbGroup
 
 
-@click.group(cls=Words)
+@click.group(cls=VerbGroup)
 def command() -> None:
     """Make a cluster of nodes, look at it, and take nodes out of it.
 

@@ -16,7 +16,7 @@ import click
 
 from disqued.client.addresses import Socket, read_address
 from disqued.client.replies import read_hello
-from disqued.tools.cluster_views import NodeView, look_at, look_at_all
+from disqued.tools.cluster_views import NodeReport, look_at, look_at_all
 from disqued.tools.cluster_waits import wait_joined
 from disqued.tools.connecting import Failed, Target, node_options
 from disqued.tools.members import Member, members
@@ -95,7 +95,7 @@ def add(target: Target, nodes: tuple[str, ...], *, yes: bool, wait_s: float) -> 
     click.echo(f"{len(known) + len(fresh)} nodes are one cluster, {len(fresh)} of them new")
 
 
-def join(first: NodeView, others: Sequence[NodeView], wait_s: float, known: Sequence[NodeView] = ()) -> None:
+def join(first: NodeReport, others: Sequence[NodeReport], wait_s: float, known: Sequence[NodeReport] = ()) -> None:
     """Let a node meet others, and wait until all of them, and those that it knows, see each other.
 
     Raises Failed, and the errors of `disqued.client.errors`.
@@ -110,7 +110,7 @@ def join(first: NodeView, others: Sequence[NodeView], wait_s: float, known: Sequ
 # What is refused.
 
 
-def _view(target: Target, name: str) -> NodeView:
+def _view(target: Target, name: str) -> NodeReport:
     """Look at a node, which has to answer.  Raises click.UsageError, and the errors of `disqued.client.errors`."""
     try:
         place = target.at(read_address(name))
@@ -124,9 +124,9 @@ def _view(target: Target, name: str) -> NodeView:
     return view
 
 
-def _check_apart(views: Sequence[NodeView]) -> None:
+def _check_apart(views: Sequence[NodeReport]) -> None:
     """Raise Failed for two that are the same node, or say that they are."""
-    seen: dict[str, NodeView] = {}
+    seen: dict[str, NodeReport] = {}
     for view in views:
         first = seen.setdefault(view.id, view)
         if first is not view:
@@ -136,7 +136,7 @@ def _check_apart(views: Sequence[NodeView]) -> None:
             )
 
 
-def check_addresses(views: Sequence[NodeView]) -> None:
+def check_addresses(views: Sequence[NodeReport]) -> None:
     """Raise click.UsageError for addresses of which some are of this machine alone."""
     local = [view for view in views if ip_address(_digits(view.member.target)[0]).is_loopback]
     if local and len(local) < len(views):
@@ -146,7 +146,7 @@ def check_addresses(views: Sequence[NodeView]) -> None:
         )
 
 
-def _check_jobs(views: Sequence[NodeView], verb: str) -> None:
+def _check_jobs(views: Sequence[NodeReport], verb: str) -> None:
     for view in views:
         if view.jobs:
             raise Failed(
@@ -155,7 +155,7 @@ def _check_jobs(views: Sequence[NodeView], verb: str) -> None:
             )
 
 
-def _check_strangers(views: Sequence[NodeView]) -> None:
+def _check_strangers(views: Sequence[NodeReport]) -> None:
     """Raise Failed for a node that has a cluster with others than these."""
     ids = {view.id for view in views}
     for view in views:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from disqued.tools.cluster_views import NodeView, look_at_all, problems
+from disqued.tools.cluster_views import NodeReport, look_at_all, problems
 from disqued.tools.connecting import Target, node_options
 from disqued.tools.console_text import console, size
 from disqued.tools.members import ID_SHOWN, members
@@ -42,7 +42,7 @@ def status(context: click.Context, target: Target, *, as_json: bool) -> None:
     context.exit(NOT_OK if found else 0)
 
 
-def row(view: NodeView) -> dict[str, Any]:
+def row(view: NodeReport) -> dict[str, Any]:
     """What is known of a node, by name; null for what it has not said."""
     answers = not view.error
     return {
@@ -60,7 +60,7 @@ def row(view: NodeView) -> dict[str, Any]:
     }
 
 
-def table(views: list[NodeView]) -> "Table":
+def table(views: list[NodeReport]) -> "Table":
     """The nodes as a table."""
     from rich.table import Table
 

@@ -16,12 +16,12 @@ import attrs
 import click
 
 from disqued.tools.connecting import Target, node_options
-from disqued.tools.top.node_views import NodeLook, Watch, queues_in_all
+from disqued.tools.top.node_views import ClusterWatch, NodeSnapshot, queues_in_all
 from disqued.tools.top.table_rows import ORDERS, node_rows, queue_rows
 from disqued.tools.values import Number
 
 if TYPE_CHECKING:
-    from disqued.tools.top.screen import View
+    from disqued.tools.top.screen import TopView
 
 INTERVAL_S: Final = 2.0
 LINES: Final = 50  #: queues that --once shows
@@ -65,7 +65,7 @@ def command(  # noqa: PLR0917 - click gives them by name
     Rates are of the time between two looks.  Of each node 2000 queues are looked at, and the age of the oldest job in
     the 200 longest.
     """
-    shown = Shown(target, interval, order, reverse, pattern, limit)
+    shown = WatchedCluster(target, interval, order, reverse, pattern, limit)
     if not (once or as_json or sys.stdout.isatty()):
         raise click.UsageError("standard output is no terminal to draw on; --once and --json write to anything")
     with contextlib.suppress(KeyboardInterrupt):
@@ -76,7 +76,7 @@ def command(  # noqa: PLR0917 - click gives them by name
 
 
 @attrs.define
-class Shown:
+class WatchedCluster:
     """A cluster that is watched."""
 
     target: Target
@@ -85,12 +85,12 @@ class Shown:
     reverse: bool
     pattern: str
     limit: int | None
-    _looks: list[NodeLook] = attrs.field(factory=list)
-    _before: list[NodeLook] = attrs.field(factory=list)
+    _looks: list[NodeSnapshot] = attrs.field(factory=list)
+    _before: list[NodeSnapshot] = attrs.field(factory=list)
 
     def print(self, *, once: bool, as_json: bool) -> None:
         """Write what there is to standard output: once, or after every look for ever."""
-        watch, wait_s = Watch(self.target), self.target.timeout
+        watch, wait_s = ClusterWatch(self.target), self.target.timeout
         self._look(watch, wait_s)
         while True:
             time.sleep(self.interval)
@@ -112,7 +112,7 @@ class Shown:
 
         from disqued.tools.top.screen import OTHER_LINES, draw, key, keyboard
 
-        watch, console = Watch(self.target), Console()
+        watch, console = ClusterWatch(self.target), Console()
         self._look(watch)
         with keyboard(), Live(console=console, screen=True, auto_refresh=False) as live:
             next_at = time.monotonic() + self.interval
@@ -136,17 +136,17 @@ class Shown:
             if pressed == key:
                 self.order, self.reverse = name, False
 
-    def _look(self, watch: Watch, wait_s: float = 0.0) -> None:
+    def _look(self, watch: ClusterWatch, wait_s: float = 0.0) -> None:
         """Look again.  What is drawn is looked at soon again; what is written once waits for each node."""
         self._before, self._looks = self._looks, watch.look(max(self.interval, wait_s))
 
-    def _view(self) -> "View":
-        from disqued.tools.top.screen import View
+    def _view(self) -> "TopView":
+        from disqued.tools.top.screen import TopView
 
         rows = queue_rows(self._looks, self._before, self.order, reverse=self.reverse)
         rows = [row for row in rows if fnmatch.fnmatchcase(row.name, self.pattern)]
         in_all = queues_in_all(self._looks) if self.pattern == "*" else 0
-        return View(node_rows(self._looks, self._before), rows, in_all, self.order, self.reverse)
+        return TopView(node_rows(self._looks, self._before), rows, in_all, self.order, self.reverse)
 
     def _object(self) -> dict[str, object]:
         view = self._view()

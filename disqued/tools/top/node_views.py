@@ -20,7 +20,7 @@ import attrs
 from disqued.client.errors import DisquedError, ServerError
 from disqued.client.job import Topology
 from disqued.client.replies import read_facts, read_hello, read_info, read_jobs, read_page
-from disqued.tools.connecting import Node, Target
+from disqued.tools.connecting import NodeConnection, Target
 from disqued.tools.members import Member, members
 
 QUEUES_MAX: Final = 2_000  #: of one node, that are looked at
@@ -30,7 +30,7 @@ NS: Final = 1_000_000_000
 
 
 @attrs.frozen
-class QueueLook:
+class QueueSnapshot:
     """A queue, as one node knows it."""
 
     name: bytes
@@ -44,13 +44,13 @@ class QueueLook:
 
 
 @attrs.frozen
-class NodeLook:
+class NodeSnapshot:
     """A node, at one moment."""
 
     member: Member
     at: float  #: on the monotonic clock
     facts: Mapping[str, str] = attrs.field(factory=dict)  #: INFO, and CLUSTER INFO
-    queues: Mapping[bytes, QueueLook] = attrs.field(factory=dict)
+    queues: Mapping[bytes, QueueSnapshot] = attrs.field(factory=dict)
     told: Topology | None = None
     #: Why there is nothing of that; "" when there is.
     error: str = ""
@@ -61,19 +61,19 @@ class NodeLook:
         return int(self.facts.get(name, 0))
 
 
-class Watch:
+class ClusterWatch:
     """The nodes of a cluster, and one thread at a time that asks each of them."""
 
     def __init__(self, target: Target) -> None:
         """Ask for the nodes.  Raises the errors of `disqued.client.errors`."""
         self._target = target
         self._members = {member.id: member for member in members(target)}
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, NodeConnection] = {}
         self._asked: set[str] = set()  #: nodes that have not answered yet
-        self._looks: dict[str, NodeLook] = {}  #: answers of this round
+        self._looks: dict[str, NodeSnapshot] = {}  #: answers of this round
         self._changed = threading.Condition()
 
-    def look(self, wait_s: float) -> list[NodeLook]:
+    def look(self, wait_s: float) -> list[NodeSnapshot]:
         """Look at every node; who has not answered after the time is away."""
         with self._changed:
             self._looks.clear()
@@ -86,7 +86,7 @@ class Watch:
             self._changed.wait_for(lambda: fresh <= self._looks.keys(), wait_s)
             now = time.monotonic()
             looks = [
-                self._looks.get(member.id) or NodeLook(member, now, error=f"{member.address} does not answer")
+                self._looks.get(member.id) or NodeSnapshot(member, now, error=f"{member.address} does not answer")
                 for member in known
             ]
         self._follow(looks)
@@ -98,13 +98,13 @@ class Watch:
             look = look_at(member, node)
         except DisquedError as error:
             node.close()
-            look = NodeLook(member, time.monotonic(), error=str(error), is_refused=isinstance(error, ServerError))
+            look = NodeSnapshot(member, time.monotonic(), error=str(error), is_refused=isinstance(error, ServerError))
         with self._changed:
             self._asked.discard(member.id)
             self._looks[member.id] = look
             self._changed.notify()
 
-    def _follow(self, looks: Sequence[NodeLook]) -> None:
+    def _follow(self, looks: Sequence[NodeSnapshot]) -> None:
         """Learn of nodes that have come, and forget those that nobody tells of."""
         told = [each for look in looks if look.told for each in look.told.nodes]
         if not told:
@@ -118,18 +118,18 @@ class Watch:
         self._members = dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
 
 
-def look_at(member: Member, node: Node) -> NodeLook:
+def look_at(member: Member, node: NodeConnection) -> NodeSnapshot:
     """Ask a node for everything.  Raises the errors of `disqued.client.errors`."""
     at = time.monotonic()
     info, hello, clock = node.call_all([("INFO", "default"), ("HELLO",), ("TIME",)])
     told = read_hello(_sound(hello), b"")
     facts = read_info(_sound(info), b"")
     if facts.get("loading") == "1":
-        return NodeLook(member, at, facts, told=told)
+        return NodeSnapshot(member, at, facts, told=told)
     (cluster,) = node.call_all([("CLUSTER", "INFO")])
     facts |= read_info(_sound(cluster), b"")
     seconds, _ = _sound(clock)
-    return NodeLook(member, at, facts, _queues(node, int(seconds)), told)
+    return NodeSnapshot(member, at, facts, _queues(node, int(seconds)), told)
 
 
 def _sound(reply: Any) -> Any:
@@ -138,7 +138,7 @@ def _sound(reply: Any) -> Any:
     return reply
 
 
-def _queues(node: Node, now_s: int) -> dict[bytes, QueueLook]:
+def _queues(node: NodeConnection, now_s: int) -> dict[bytes, QueueSnapshot]:
     names: list[bytes] = []
     cursor = b"0"
     while len(names) < QUEUES_MAX:
@@ -154,18 +154,18 @@ def _queues(node: Node, now_s: int) -> dict[bytes, QueueLook]:
     return looks
 
 
-def _queue(reply: Any) -> QueueLook | None:
+def _queue(reply: Any) -> QueueSnapshot | None:
     """Read QSTAT; None for a queue that is gone by now, or is none of jobs."""
     if reply is None or isinstance(reply, ServerError):
         return None
     facts: Any = read_facts(reply, b"")
-    return QueueLook(
+    return QueueSnapshot(
         facts["name"], facts.get("owned", facts["len"]), facts["jobs-in"], facts["jobs-out"], facts["blocked"],
         facts["pause"].decode(),
     )  # fmt: skip
 
 
-def _oldest(node: Node, names: Sequence[bytes]) -> dict[bytes, int]:
+def _oldest(node: NodeConnection, names: Sequence[bytes]) -> dict[bytes, int]:
     """Since when the oldest jobs of some queues are there, in unix nanoseconds."""
     peeked = [
         job
@@ -182,6 +182,6 @@ def _oldest(node: Node, names: Sequence[bytes]) -> dict[bytes, int]:
     return found
 
 
-def queues_in_all(looks: Iterable[NodeLook]) -> int:
+def queues_in_all(looks: Iterable[NodeSnapshot]) -> int:
     """How many queues the nodes have that were looked at in part; the same queue on two nodes is two."""
     return sum(max(look.number("registered_queues"), len(look.queues)) for look in looks)

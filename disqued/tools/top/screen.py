@@ -32,7 +32,7 @@ _COLOURS = {"ok": "green", "left": "yellow", "leaving": "yellow", "loading": "ye
 
 
 @attrs.frozen
-class View:
+class TopView:
     """What is drawn."""
 
     nodes: Sequence[NodeRow]
@@ -42,7 +42,7 @@ class View:
     reverse: bool
 
 
-def draw(view: View, title: str, queue_lines: int, *, keys: bool) -> RenderableType:
+def draw(view: TopView, title: str, queue_lines: int, *, keys: bool) -> RenderableType:
     """All of it, with so many queues at most."""
     parts: list[RenderableType] = [_heading(view, title), Text(), _nodes(view), *_errors(view), Text()]
     parts.append(_queues(view, queue_lines))
@@ -54,7 +54,7 @@ def draw(view: View, title: str, queue_lines: int, *, keys: bool) -> RenderableT
     return Group(*parts)
 
 
-def _heading(view: View, title: str) -> Text:
+def _heading(view: TopView, title: str) -> Text:
     answering = [node for node in view.nodes if node.state != "away"]
     jobs = sum(node.jobs or 0 for node in answering)
     commands = sum(node.commands_s or 0 for node in answering)
@@ -65,7 +65,7 @@ def _heading(view: View, title: str) -> Text:
     )
 
 
-def _parts(view: View) -> int:
+def _parts(view: TopView) -> int:
     return sum(queue.nodes for queue in view.queues)
 
 
@@ -79,7 +79,7 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _nodes(view: View) -> Table:
+def _nodes(view: TopView) -> Table:
     table = _table("node", "id", "state", "memory", "of", "jobs", "queues", "clients", "waiting", "ops/s", "sees")
     for node in view.nodes:
         state = Text(node.state, style=_COLOURS.get(node.state, "red"))
@@ -94,12 +94,12 @@ def _nodes(view: View) -> Table:
     return table
 
 
-def _errors(view: View) -> list[Text]:
+def _errors(view: TopView) -> list[Text]:
     """Why there is nothing of some nodes, a line each."""
     return [printable(f"{node.address}: {node.error}") for node in view.nodes if node.error]
 
 
-def _queues(view: View, lines: int) -> Table:
+def _queues(view: TopView, lines: int) -> Table:
     table = _table("queue", "length", "oldest", "in/s", "out/s", "waiting", "paused", "nodes")
     for queue in view.queues[:lines]:
         table.add_row(
@@ -122,7 +122,7 @@ def printable(name: str) -> Text:
     return Text(shown(name), no_wrap=True, overflow="ellipsis")
 
 
-def _keys(view: View) -> Text:
+def _keys(view: TopView) -> Text:
     line = Text("q quit   r reverse   sort:", style="dim")
     for name, (key, _) in ORDERS.items():
         line.append(f"  {key} {name}", style="bold" if name == view.order else "dim")

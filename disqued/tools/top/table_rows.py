@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from disqued.tools.top.node_views import NodeLook, QueueLook
+from disqued.tools.top.node_views import NodeSnapshot, QueueSnapshot
 
 
 @attrs.frozen
@@ -57,13 +57,13 @@ ORDERS: Final[Mapping[str, tuple[str, Order]]] = {
 }
 
 
-def node_rows(looks: Sequence[NodeLook], before: Sequence[NodeLook]) -> list[NodeRow]:
+def node_rows(looks: Sequence[NodeSnapshot], before: Sequence[NodeSnapshot]) -> list[NodeRow]:
     """The nodes, in the order of the looks."""
     earlier = {look.member.id: look for look in before}
     return [_node_row(look, earlier.get(look.member.id)) for look in looks]
 
 
-def _node_row(look: NodeLook, before: NodeLook | None) -> NodeRow:
+def _node_row(look: NodeSnapshot, before: NodeSnapshot | None) -> NodeRow:
     member = look.member
     if look.error:
         return NodeRow(member.id, member.address, "refuses" if look.is_refused else "away", look.error)
@@ -76,7 +76,7 @@ def _node_row(look: NodeLook, before: NodeLook | None) -> NodeRow:
     )  # fmt: skip
 
 
-def _state(look: NodeLook) -> str:
+def _state(look: NodeSnapshot) -> str:
     facts = look.facts
     if facts.get("loading") == "1":
         return "loading"
@@ -89,7 +89,7 @@ def _state(look: NodeLook) -> str:
     return "ok"
 
 
-def _commands(look: NodeLook, before: NodeLook | None) -> float | None:
+def _commands(look: NodeSnapshot, before: NodeSnapshot | None) -> float | None:
     if before is None or before.error:
         return None
     name = "total_commands_processed"
@@ -103,10 +103,12 @@ def rate(before: int, now: int, seconds: float) -> float:
     return (now - before if now >= before else now) / seconds
 
 
-def queue_rows(looks: Sequence[NodeLook], before: Sequence[NodeLook], order: str, *, reverse: bool) -> list[QueueRow]:
+def queue_rows(
+    looks: Sequence[NodeSnapshot], before: Sequence[NodeSnapshot], order: str, *, reverse: bool
+) -> list[QueueRow]:
     """The queues of all nodes; those that are alike stand by their names."""
     earlier = {look.member.id: look for look in before if not look.error}
-    parts: dict[bytes, list[tuple[QueueLook, QueueLook | None, float]]] = {}
+    parts: dict[bytes, list[tuple[QueueSnapshot, QueueSnapshot | None, float]]] = {}
     for look in looks:
         was = earlier.get(look.member.id)
         for name, queue in look.queues.items():
@@ -118,14 +120,14 @@ def queue_rows(looks: Sequence[NodeLook], before: Sequence[NodeLook], order: str
     return rows
 
 
-def _part_before(was: NodeLook | None, name: bytes) -> QueueLook | None:
+def _part_before(was: NodeSnapshot | None, name: bytes) -> QueueSnapshot | None:
     """The queue at the look before; one that was not there has begun with nothing."""
     if was is None:
         return None
-    return was.queues.get(name) or QueueLook(name, 0, 0, 0, 0, "none")
+    return was.queues.get(name) or QueueSnapshot(name, 0, 0, 0, 0, "none")
 
 
-def _queue_row(name: bytes, parts: Sequence[tuple[QueueLook, QueueLook | None, float]]) -> QueueRow:
+def _queue_row(name: bytes, parts: Sequence[tuple[QueueSnapshot, QueueSnapshot | None, float]]) -> QueueRow:
     queues = [queue for queue, _, _ in parts]
     pauses = {queue.pause for queue in queues}
     return QueueRow(

@@ -7,7 +7,7 @@ import pytest
 
 from disqued.client import commands
 from disqued.client.addresses import read_address
-from disqued.client.calls import SLICE_S, Ask, Call, Patience, Pause
+from disqued.client.calls import SLICE_S, Call, Patience, Send, Wait
 from disqued.client.commands import Command
 from disqued.client.errors import (
     AccessDenied,
@@ -35,13 +35,13 @@ class Way:
         self.now = 0.0
         self.call = Call(command, self.nodes, Patience(), self.now)
 
-    def ask(self) -> Ask:
+    def ask(self) -> Send:
         """The next step, which asks a node; pauses are waited for."""
         for _ in range(1_000):
             step = self.call.next(self.now)
-            if isinstance(step, Ask) and (self.hello or step.words != (b"HELLO",)):
+            if isinstance(step, Send) and (self.hello or step.words != (b"HELLO",)):
                 return step
-            if isinstance(step, Ask):
+            if isinstance(step, Send):
                 self.answer([1, b"", [b"", b"", b"0", b"1"]])
                 continue
             self.now += step.seconds
@@ -192,7 +192,7 @@ def test_a_client_pauses_while_no_node_is_open() -> None:
     way.ask()
     way.call.not_sent(BROKEN, way.now)
     step = way.call.next(way.now)
-    assert isinstance(step, Pause)
+    assert isinstance(step, Wait)
     assert 0 < step.seconds <= 1
 
 
@@ -243,7 +243,7 @@ def test_jobs_are_counted_by_where_they_come_from() -> None:
     now = 0.0
     for _ in range(70):
         call = Call(commands.get("q"), nodes, Patience(), now)
-        while isinstance(step := call.next(now), Ask) and step.words == (b"HELLO",):
+        while isinstance(step := call.next(now), Send) and step.words == (b"HELLO",):
             call.answered(HELLO, now)
         assert call.answered([[b"q", ID, b"x"]], now)
     assert nodes.current is not None
@@ -257,7 +257,7 @@ def test_a_walk_stays_on_its_node_and_ends_with_it() -> None:
     call = Call(commands.scan_queues(b"7"), way.nodes, Patience(), 0.0, node)
     way.nodes.leaves(node)
     step = call.next(0.0)
-    assert isinstance(step, Ask)
+    assert isinstance(step, Send)
     assert step.node is node
     with pytest.raises(Unreachable, match="the node that QSCAN has to ask went away"):
         call.broken(BROKEN, 0.0)

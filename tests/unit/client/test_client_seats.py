@@ -6,32 +6,32 @@ from typing import Any
 import pytest
 
 from disqued.client import commands
-from disqued.client.calls import Ask, Call, Patience
-from disqued.client.commands import Seat
+from disqued.client.calls import Call, Patience, Send
+from disqued.client.commands import WorkerIdentity
 from disqued.client.errors import NoWorker, StaleWorker, server_error
 from disqued.client.job import Job
 from disqued.client.nodes import Nodes
 from disqued.client.seats import between_signs, new_seat, stand_up, stay_alive, take_a_seat, taken_by
-from disqued.client.tasks import Backoff, Tasks, What
+from disqued.client.tasks import Backoff, NextStep, Tasks
 
-SEAT = Seat(b"w", 1.5)
+SEAT = WorkerIdentity(b"w", 1.5)
 JOB = Job(b"q", b"DI%046d" % 1, b"body")
 
 
 def test_each_connection_of_a_live_worker_begins_with_its_start() -> None:
     assert b" ".join(take_a_seat(SEAT)) == b"WORKER START ID w TTL 1500 BIND"
-    assert b" ".join(take_a_seat(Seat(b"w", 10, b"press"))) == b"WORKER START ID w TTL 10000 BIND NAME press"
+    assert b" ".join(take_a_seat(WorkerIdentity(b"w", 10, b"press"))) == b"WORKER START ID w TTL 10000 BIND NAME press"
 
 
 def test_a_fetch_of_a_live_worker_names_it_and_goes_by_its_connection() -> None:
     fetch = taken_by(SEAT, commands.get("a", timeout=2, counters=True))
     call = Call(fetch, Nodes([("host", 1)], Random(1)), Patience(), 0.0)
     first = call.next(0.0)
-    assert isinstance(first, Ask)
+    assert isinstance(first, Send)
     assert (first.words, first.seat) == ((b"HELLO",), None)
     call.answered([1, b"a" * 40, [b"a" * 40, b"", b"1", b"1"]], 0.0)
     asked = call.next(0.0)
-    assert isinstance(asked, Ask)
+    assert isinstance(asked, Send)
     assert b" ".join(asked.words) == b"GETJOB TIMEOUT 2000 WORKER w WITHCOUNTERS COUNT 1 FROM a"
     assert asked.seat is SEAT
 
@@ -68,4 +68,4 @@ def test_the_node_keeps_alive_what_a_live_worker_has() -> None:
     tasks.kept(task, 30, 2.0)
     assert (tasks.next_at(), task.retry) == (None, 30.0)
     tasks.hold(task, 3.0)
-    assert [what for what, _ in tasks.due(200.0)] == [What.NACK]
+    assert [what for what, _ in tasks.due(200.0)] == [NextStep.NACK]

@@ -14,10 +14,10 @@ from disqued.client.tasks import (
     Drop,
     GoOn,
     MoveTo,
+    NextStep,
     Phase,
     Task,
     Tasks,
-    What,
     check_calls,
     check_grace,
     check_ran,
@@ -40,7 +40,7 @@ def begun(tasks: Tasks, n: int = 0, now: float = 0.0, **more: int) -> Task:
     return task
 
 
-def whats(tasks: Tasks, now: float) -> list[What]:
+def whats(tasks: Tasks, now: float) -> list[NextStep]:
     return [what for what, _ in tasks.due(now)]
 
 
@@ -79,12 +79,12 @@ def test_working_is_said_before_the_shortest_retry_time_is_over_and_then_well_wi
     assert tasks.next_at() is not None
     assert 10.0 < tasks.next_at() < 11.0
     assert whats(tasks, 10.2) == []
-    assert whats(tasks, 10.5) == [What.WORKING]
+    assert whats(tasks, 10.5) == [NextStep.WORKING]
     assert whats(tasks, 10.5) == [], "it is under way"
     assert tasks.next_at() is None
     tasks.kept(task, 30, 11.0)
     assert tasks.next_at() == 21.0
-    assert whats(tasks, 21.0) == [What.WORKING]
+    assert whats(tasks, 21.0) == [NextStep.WORKING]
 
 
 def test_a_job_of_one_second_is_kept_alive() -> None:
@@ -94,7 +94,7 @@ def test_a_job_of_one_second_is_kept_alive() -> None:
     while now < 20:
         now = tasks.next_at() or now
         assert now - last < 0.75, "a quarter of the retry time is left for the way"
-        assert whats(tasks, now) == [What.WORKING]
+        assert whats(tasks, now) == [NextStep.WORKING]
         tasks.kept(task, 1, now)
         last = now
 
@@ -166,9 +166,9 @@ def test_a_job_that_failed_is_kept_alive_until_it_is_given_back() -> None:
     tasks.hold(task, 0.0)
     assert task.nack_at is not None
     assert 6 <= task.nack_at <= 10
-    assert whats(tasks, 1.0) == [What.WORKING]
+    assert whats(tasks, 1.0) == [NextStep.WORKING]
     tasks.kept(task, 3, 1.0)
-    assert whats(tasks, task.nack_at) == [What.NACK], "and no WORKING with it"
+    assert whats(tasks, task.nack_at) == [NextStep.NACK], "and no WORKING with it"
     assert tasks.next_at() is None
 
 
@@ -185,9 +185,9 @@ def test_a_worker_that_stops_takes_nothing_and_gives_back_what_it_holds() -> Non
     tasks.hold(held, 0.0)
     tasks.stop(0.1)
     assert tasks.room() == 0
-    assert tasks.due(0.1) == [(What.NACK, held)]
+    assert tasks.due(0.1) == [(NextStep.NACK, held)]
     tasks.hold(running, 0.2)
-    assert tasks.due(0.2) == [(What.NACK, running)], "what fails now is not held"
+    assert tasks.due(0.2) == [(NextStep.NACK, running)], "what fails now is not held"
 
 
 def test_what_still_runs_at_the_end_is_given_back_and_its_result_does_not_count() -> None:
@@ -200,7 +200,7 @@ def test_what_still_runs_at_the_end_is_given_back_and_its_result_does_not_count(
     assert tasks.any_running()
     assert tasks.give_up(0.1) == [running]
     assert not tasks.any_running()
-    assert tasks.due(0.1) == [(What.NACK, running)]
+    assert tasks.due(0.1) == [(NextStep.NACK, running)]
     assert not tasks.settle(running)
     assert not tasks.is_running(running)
 

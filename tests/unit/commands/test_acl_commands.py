@@ -10,7 +10,7 @@ from disqued.commands.permission import FOR_STRANGERS, check_command, check_name
 from disqued.commands.table import LONG, Flag, every_command
 from disqued.commands.touched import channels_of, job_ids_of, queues_of
 from disqued.commands.values import TAKER
-from disqued.core.model.worker import Home
+from disqued.core.model.worker import RemoteWorker
 from disqued.errors import CommandError, NoPermission, UnknownJob
 from tests.cluster_fixtures import Cluster
 from tests.fakes import Client, Daemon
@@ -389,7 +389,7 @@ def test_rights_on_queues_are_none_on_channels_and_patterns_are_held_to_them_too
 def test_a_worker_of_another_node_is_the_queues_of_the_jobs_that_it_has():
     daemon = Daemon()
     job_id = Client(daemon).says("ADDJOB", "theirs", "body", "0")
-    home = daemon.node.homes.known[b"away"] = Home(b"away", 1, b"f" * 40, 0)
+    home = daemon.node.homes.known[b"away"] = RemoteWorker(b"away", 1, b"f" * 40, 0)
     entry, ann = COMMANDS["WORKER STOP"], user("+@all", "~mine")
     call = table.parse(entry, [b"WORKER", b"STOP", b"away"])
     check_names(ann, entry, call, daemon.node)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from disqued.core.model.messages import PING, PONG, Greeting, Rumour, Target
+from disqued.core.model.messages import PING, PONG, Gossip, Greeting, Target
 from disqued.core.model.peers import FAIL, LEAVING, PFAIL
 from disqued.testing.clock import WALL_MS, Clock
 from tests.fakes import NODE_ID, Client, Daemon
@@ -175,7 +175,7 @@ def test_a_forgotten_node_is_gone(client):
 def test_those_who_say_that_a_node_fails_are_counted(client):
     for node_id, host in ((A, "10.0.0.2"), (B, "10.0.0.3")):
         join(client, node_id, host, 7711)
-    client.host.node.message(A, (PING, 0, (Rumour(B, "10.0.0.3", 7711, 17711, 2),)))
+    client.host.node.message(A, (PING, 0, (Gossip(B, "10.0.0.3", 7711, 17711, 2),)))
     assert client.says("CLUSTER", "COUNT-FAILURE-REPORTS", B) == 1
     assert client.says("CLUSTER", "COUNT-FAILURE-REPORTS", A) == 0
     assert client.says("CLUSTER", "COUNT-FAILURE-REPORTS", NODE_ID) == 0

@@ -33,7 +33,7 @@ LOOK = r"""
 import sys
 from pathlib import Path
 from disqued.config import SETTINGS, Config, conf_text, markdown_text
-from disqued.net.process.settings import Settings
+from disqued.net.process.settings import LiveSettings
 from disqued.tap import Options
 from disqued.tools.program import daemon_options, values_of
 
@@ -47,7 +47,7 @@ assert options.settings.spare_time == 7
 assert "Time that nobody needs. [default: 5]" in " ".join(str(Options()).split())
 assert ("--spare-time", "Time that nobody needs.") in list(daemon_options())
 assert config.matching("spare*") == [("spare-time", "6")]
-Settings(config).change(b"SPARE-TIME", b"8")
+LiveSettings(config).change(b"SPARE-TIME", b"8")
 assert config.spare_time == 8
 config.rewrite()
 assert file.read_text().startswith("# mine\nspare-time 8\n")

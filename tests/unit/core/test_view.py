@@ -6,7 +6,7 @@ import pytest
 
 from disqued.core.model.job import ACKED
 from disqued.core.model.registry import TABLES
-from disqued.core.model.worker import Home, Worker
+from disqued.core.model.worker import RemoteWorker, Worker
 from disqued.core.node import Node
 from disqued.core.view import NodeView
 from tests.cluster_fixtures import Cluster
@@ -154,7 +154,7 @@ def test_a_look_up_costs_the_same_however_much_there_is(server: Server, view: No
 
 def test_workers_are_found_here_and_elsewhere(server: Server, view: NodeView) -> None:
     start(server)
-    home = server.node.homes.known[b"far"] = Home(b"far", 1, b"f" * 40, 3_000)
+    home = server.node.homes.known[b"far"] = RemoteWorker(b"far", 1, b"f" * 40, 3_000)
     here = view.worker(b"w")
     assert isinstance(here, Worker)
     assert view.worker(b"far") is home
@@ -190,7 +190,7 @@ def test_what_a_consumer_without_a_name_holds_is_known_with_the_time(server: Ser
 def test_the_home_of_a_job_that_a_worker_elsewhere_has_is_known(server: Server, view: NodeView) -> None:
     job = server.job(server.add())
     assert view.home_of(job) is None
-    home = server.state.custody.elsewhere[job] = Home(b"far", 1, b"f" * 40, 3_000)
+    home = server.state.custody.elsewhere[job] = RemoteWorker(b"far", 1, b"f" * 40, 3_000)
     assert view.home_of(job) is home
 
 

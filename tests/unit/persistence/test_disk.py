@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from disqued.persistence.disk import Disk, Watch, reason, write_all
+from disqued.persistence.disk import Disk, FileWatch, reason, write_all
 from disqued.persistence.interface import StoreFailed
 
 
@@ -152,9 +152,9 @@ def test_only_another_process_makes_a_lock_unavailable(
 # Watching.
 
 
-def watched(folder: Path, *names: str) -> tuple[Watch, list[Path]]:
+def watched(folder: Path, *names: str) -> tuple[FileWatch, list[Path]]:
     """Watch files of ten bytes."""
-    watch, paths = Watch(Disk()), [folder / name for name in names]
+    watch, paths = FileWatch(Disk()), [folder / name for name in names]
     for path in paths:
         path.write_bytes(b"0123456789")
         watch.keep(path, 10)
@@ -211,7 +211,7 @@ def test_the_least_size_of_a_watched_file_can_be_changed_and_of_another_is_nothi
 
 
 def test_a_file_that_is_not_there_cannot_be_watched(tmp_path: Path) -> None:
-    watch = Watch(Disk())
+    watch = FileWatch(Disk())
     with pytest.raises(FileNotFoundError):
         watch.keep(tmp_path / "none")
     watch.look()

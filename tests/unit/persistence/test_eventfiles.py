@@ -13,7 +13,7 @@ import pytest
 from disqued.persistence.disk import Disk
 from disqued.persistence.eventlog import files as files_module
 from disqued.persistence.eventlog.files import DAY_S, PRUNE_S, EventFiles, Facts, Limits
-from disqued.wire.eventlines import Part
+from disqued.wire.eventlines import LinesPart
 
 NODE = "1f0e2d3c"
 NODE_ID = NODE.encode() * 5
@@ -111,9 +111,9 @@ def seqs(folder: Path, pattern: str = "events-*.jsonl") -> list[int]:
     ]
 
 
-def part(text: bytes, first: int, count: int, boot: int = 7, node_id: bytes = NODE_ID) -> Part:
+def part(text: bytes, first: int, count: int, boot: int = 7, node_id: bytes = NODE_ID) -> LinesPart:
     """Lines as the loop hands them over: a piece for each, and what is no whole one."""
-    made = Part(node_id, boot, first)
+    made = LinesPart(node_id, boot, first)
     made.count, made.size, made.pieces = count, len(text), text.splitlines(keepends=True)
     return made
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from twisted.python.failure import Failure
 
-from disqued.persistence.worker import Worker
+from disqued.persistence.worker import WorkerThread
 
 LIMIT_S = 60.0
 
@@ -45,13 +45,13 @@ def loop() -> Loop:
 
 
 @pytest.fixture
-def worker(loop: Loop) -> Iterator[Worker]:
-    worker = Worker(loop, "a store's")
+def worker(loop: Loop) -> Iterator[WorkerThread]:
+    worker = WorkerThread(loop, "a store's")
     yield worker
     worker.end()
 
 
-def test_calls_run_in_their_order_on_one_thread_and_answer_on_the_loop(loop: Loop, worker: Worker) -> None:
+def test_calls_run_in_their_order_on_one_thread_and_answer_on_the_loop(loop: Loop, worker: WorkerThread) -> None:
     threads: list[str] = []
     answers: list[int] = []
     errors: list[Failure] = []
@@ -71,7 +71,7 @@ def test_calls_run_in_their_order_on_one_thread_and_answer_on_the_loop(loop: Loo
     assert threads == ["a store's"] * 4
 
 
-def test_what_has_not_begun_is_counted(loop: Loop, worker: Worker) -> None:
+def test_what_has_not_begun_is_counted(loop: Loop, worker: WorkerThread) -> None:
     begun, gate = threading.Event(), threading.Event()
 
     def block() -> None:
@@ -89,7 +89,7 @@ def test_what_has_not_begun_is_counted(loop: Loop, worker: Worker) -> None:
     assert worker.waiting == 0
 
 
-def test_what_can_wait_is_done_step_by_step_while_nothing_else_is_asked_for(loop: Loop, worker: Worker) -> None:
+def test_what_can_wait_is_done_step_by_step_while_nothing_else_is_asked_for(loop: Loop, worker: WorkerThread) -> None:
     done: list[str] = []
     first, gate = threading.Event(), threading.Event()
 
@@ -114,7 +114,7 @@ def test_what_can_wait_is_done_step_by_step_while_nothing_else_is_asked_for(loop
     assert done == ["step", "one", "two", "step", "step"], "it has said that there is no more to do"
 
 
-def test_steps_that_are_asked_for_within_a_last_step_are_done(loop: Loop, worker: Worker) -> None:
+def test_steps_that_are_asked_for_within_a_last_step_are_done(loop: Loop, worker: WorkerThread) -> None:
     def another() -> bool:
         loop.callFromThread(lambda: None)
         return False
@@ -127,7 +127,7 @@ def test_steps_that_are_asked_for_within_a_last_step_are_done(loop: Loop, worker
     loop.run(1)
 
 
-def test_steps_can_be_called_off(loop: Loop, worker: Worker) -> None:
+def test_steps_can_be_called_off(loop: Loop, worker: WorkerThread) -> None:
     steps = 0
     begun = threading.Event()
 
@@ -149,7 +149,7 @@ def test_steps_can_be_called_off(loop: Loop, worker: Worker) -> None:
 
 
 def test_the_end_comes_after_what_was_asked_for_and_steps_do_not_delay_it(loop: Loop) -> None:
-    worker = Worker(loop, "ending")
+    worker = WorkerThread(loop, "ending")
     done: list[int] = []
     worker.idle(lambda: True)
     for number in range(50):

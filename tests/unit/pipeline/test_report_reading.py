@@ -15,9 +15,9 @@ from disqued.reports.reading import (
     TEXT_MAX,
     MissingReports,
     NoReports,
-    Reader,
+    ReportFilter,
+    ReportReader,
     ReportsChanged,
-    Wanted,
     ask,
     reading,
 )
@@ -48,7 +48,7 @@ def somebody_else() -> Iterator[None]:
 
 def test_what_was_put_is_read(path: Path) -> None:
     with reading(path) as reader:
-        found = reader.queues(Wanted())
+        found = reader.queues(ReportFilter())
     assert [(row["queue"], row["adds"], row["acks"]) for row in found.rows] == [("mail", 5, None)]
     assert found.computed_at == found.rows[0]["computed_at"]
 
@@ -57,11 +57,11 @@ def test_one_reading_is_of_one_moment(path: Path) -> None:
     with closing(Reports(path)) as reports:
         reports.put_queues([{**HOUR, "adds": 6}])
         with reading(path) as reader:
-            assert len(reader.queues(Wanted()).rows) == 1
+            assert len(reader.queues(ReportFilter()).rows) == 1
             reports.put_queues([{**HOUR, "queue": "letters"}])
-            assert len(reader.queues(Wanted()).rows) == 1
+            assert len(reader.queues(ReportFilter()).rows) == 1
         with reading(path) as reader:
-            assert len(reader.queues(Wanted()).rows) == 2
+            assert len(reader.queues(ReportFilter()).rows) == 2
 
 
 def test_nothing_can_be_written(path: Path) -> None:
@@ -81,7 +81,7 @@ def test_no_answer_is_longer_than_it_may_be(path: Path) -> None:
             {**HOUR, "queue": f"{number}{'x' * 9_000 * (number == 0)}"} for number in range(ROWS_MAX + 1)
         )
     with reading(path) as reader:
-        found = reader.queues(Wanted(limit=10**9))
+        found = reader.queues(ReportFilter(limit=10**9))
     assert (len(found.rows), found.more) == (ROWS_MAX, True)
     assert max(len(row["queue"]) for row in found.rows) == TEXT_MAX
 
@@ -91,8 +91,8 @@ def test_text_that_is_none_is_read_all_the_same(path: Path) -> None:
         connection.execute("UPDATE queues SET queue = CAST(x'ff41' AS TEXT), computed_at = 'never'")
         connection.execute("INSERT INTO audits (checked_at, verdict, counts, computed_at) VALUES ('', 'odd', '[1', '')")
     with reading(path) as reader:
-        assert reader.queues(Wanted()).rows[0]["queue"] == "\\xffA"
-        assert reader.audits(Wanted()).rows[0]["counts"] == {}
+        assert reader.queues(ReportFilter()).rows[0]["queue"] == "\\xffA"
+        assert reader.audits(ReportFilter()).rows[0]["counts"] == {}
 
 
 def test_a_nul_ends_no_name(path: Path) -> None:
@@ -100,25 +100,25 @@ def test_a_nul_ends_no_name(path: Path) -> None:
     with closing(Reports(path)) as reports:
         reports.put_queues({**HOUR, "queue": name} for name in names)
     with reading(path) as reader:
-        told = {row["queue"] for row in reader.queues(Wanted()).rows}
+        told = {row["queue"] for row in reader.queues(ReportFilter()).rows}
     assert told >= {name[:TEXT_MAX] for name in names}
 
 
 def test_nothing_is_left_beside_a_file_that_was_read(path: Path) -> None:
     with reading(path) as reader:
-        reader.queues(Wanted())
+        reader.queues(ReportFilter())
         assert [found.name for found in path.parent.iterdir()] == [path.name]
     assert [found.name for found in path.parent.iterdir()] == [path.name]
 
 
 def test_a_file_that_changes_while_it_is_read_is_read_once_more(path: Path) -> None:
-    def question(reader: Reader) -> int:
+    def question(reader: ReportReader) -> int:
         nonlocal asked
         asked += 1
         if asked == 1:
             with closing(Reports(path)) as reports:
                 reports.put_queues([{**HOUR, "queue": "letters"}])
-        return len(reader.queues(Wanted()).rows)
+        return len(reader.queues(ReportFilter()).rows)
 
     asked = 0
     assert ask(path, question) == 2
@@ -126,7 +126,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_once_more(path: Path) -> N
 
 
 def test_a_file_that_never_rests_is_told(path: Path) -> None:
-    def question(reader: Reader) -> None:
+    def question(reader: ReportReader) -> None:
         path.touch()
 
     with pytest.raises(ReportsChanged, match="changed again and again"):
@@ -136,16 +136,16 @@ def test_a_file_that_never_rests_is_told(path: Path) -> None:
 def test_damage_is_told_from_a_file_that_is_just_replaced(path: Path) -> None:
     whole = path.read_bytes()
 
-    def question(reader: Reader) -> int:
+    def question(reader: ReportReader) -> int:
         if path.read_bytes() != whole:
             path.write_bytes(whole)
-        return len(reader.queues(Wanted()).rows)
+        return len(reader.queues(ReportFilter()).rows)
 
     path.write_bytes(whole[:4_096] + bytes(len(whole) - 4_096))
     assert ask(path, question) == 1
     path.write_bytes(whole[:4_096] + bytes(len(whole) - 4_096))
     with pytest.raises(NoReports, match="damaged"):
-        ask(path, lambda reader: reader.queues(Wanted()))
+        ask(path, lambda reader: reader.queues(ReportFilter()))
 
 
 def test_a_file_is_read_where_nothing_may_be_written() -> None:
@@ -160,7 +160,7 @@ def test_a_file_is_read_where_nothing_may_be_written() -> None:
         folder.chmod(0o555)
         with somebody_else():
             assert not os.access(folder, os.W_OK, effective_ids=True)
-            assert ask(path, lambda reader: reader.queues(Wanted()).rows[0]["adds"]) == 5
+            assert ask(path, lambda reader: reader.queues(ReportFilter()).rows[0]["adds"]) == 5
         folder.chmod(0o755)
         path.chmod(0o000)
         with somebody_else(), pytest.raises(NoReports, match="unable to open"), reading(path):
@@ -174,7 +174,7 @@ def test_a_file_that_is_written_is_read_where_nothing_may_be_written() -> None:
             reports.put_queues([HOUR])
             Path(place).chmod(0o555)
             with somebody_else(), reading(path) as reader:
-                assert len(reader.queues(Wanted()).rows) == 1
+                assert len(reader.queues(ReportFilter()).rows) == 1
             Path(place).chmod(0o755)
 
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from disqued.reports import value_formats
-from disqued.reports.charts import HEIGHT, WIDTH, Chart, Line, scale, spark, time_label, time_step
+from disqued.reports.charts import HEIGHT, WIDTH, Chart, ChartLine, scale, spark, time_label, time_step
 from disqued.wire import texts
 
 HOUR = 3_600
@@ -19,7 +19,7 @@ def chart(
     *values: float | None, times: list[int] | None = None, limit: float | None = None, label: str = "acks"
 ) -> Chart:
     at = times if times is not None else [START + HOUR * number for number in range(len(values))]
-    return Chart("Jobs per hour", at, [Line(label, "one", values)], value_formats.count, HOUR, limit=limit)
+    return Chart("Jobs per hour", at, [ChartLine(label, "one", values)], value_formats.count, HOUR, limit=limit)
 
 
 def path_of(drawn: str) -> str:

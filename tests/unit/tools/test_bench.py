@@ -12,9 +12,9 @@ import pytest
 
 from disqued.tools import reference
 from disqued.tools.bench import command, load, report
-from disqued.tools.bench.crew import Figures
+from disqued.tools.bench.crew import LoadResult
 from disqued.tools.bench.latencies import GATHERED, Latencies
-from disqued.tools.bench.load import Tally
+from disqued.tools.bench.load import CommandTally
 from disqued.tools.bench.mix import KNOWN, BadMix, Mix, Requests, encode, make_mix, of_words, read_mix, template
 
 # Latencies.
@@ -210,10 +210,10 @@ def test_short_waits_are_as_long_as_was_asked_for(monkeypatch: pytest.MonkeyPatc
 # Reports.
 
 
-def figures() -> Figures:
-    added = Tally(Counter({1_000: 99, 20_000: 1}), Counter({"OOM full": 2}))
-    fetched = Tally(Counter({500: 100}), empty=3, passed_over=4)
-    return Figures(("addjob", "getjob"), (added, fetched), 2.0, False)
+def figures() -> LoadResult:
+    added = CommandTally(Counter({1_000: 99, 20_000: 1}), Counter({"OOM full": 2}))
+    fetched = CommandTally(Counter({500: 100}), empty=3, passed_over=4)
+    return LoadResult(("addjob", "getjob"), (added, fetched), 2.0, False)
 
 
 def test_a_report_has_a_row_for_each_command_and_one_for_all() -> None:

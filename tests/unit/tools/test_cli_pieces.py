@@ -11,7 +11,7 @@ from disqued.tools.cli.command_lines import BadLine, quoted, split
 from disqued.tools.cli.documents import Documents, follow
 from disqued.tools.cli.history import is_secret
 from disqued.tools.cli.interactive import hint_of
-from disqued.tools.cli.replies import BadProtocol, Closed, Kind, Reply, read_reply
+from disqued.tools.cli.replies import BadProtocol, Closed, Reply, ReplyKind, read_reply
 from disqued.wire.replies import encode
 from tests.fakes import Client, Daemon
 
@@ -75,8 +75,8 @@ def test_what_is_no_reply_is_refused(data: bytes) -> None:
 
 
 def test_attributes_are_passed_over_and_long_errors_are_errors() -> None:
-    assert read(b"|1\r\n+ttl\r\n:5\r\n+OK\r\n") == Reply(Kind.STATUS, b"OK")
-    assert read(b"!5\r\nERR x\r\n") == Reply(Kind.ERROR, b"ERR x")
+    assert read(b"|1\r\n+ttl\r\n:5\r\n+OK\r\n") == Reply(ReplyKind.STATUS, b"OK")
+    assert read(b"!5\r\nERR x\r\n") == Reply(ReplyKind.ERROR, b"ERR x")
 
 
 # Hints and completion, of the commands that there are.

@@ -4,7 +4,7 @@ import click
 import pytest
 
 from disqued.tools.cluster.joining import check_addresses
-from disqued.tools.cluster_views import Line, NodeView, problems, read_lines, unseen
+from disqued.tools.cluster_views import NodeLine, NodeReport, problems, read_lines, unseen
 from disqued.tools.connecting import Failed, Target
 from disqued.tools.console_text import count, size, span
 from disqued.tools.members import Member, named
@@ -12,8 +12,8 @@ from disqued.tools.members import Member, named
 A, B, C = "a" * 40, "b" * 40, "c" * 40
 
 
-def view(id_: str, lines: str, **facts: str) -> NodeView:
-    return NodeView(member(id_), read_lines(lines), {"cluster_leaving": "no"}, {"registered_jobs": "3", **facts})
+def view(id_: str, lines: str, **facts: str) -> NodeReport:
+    return NodeReport(member(id_), read_lines(lines), {"cluster_leaving": "no"}, {"registered_jobs": "3", **facts})
 
 
 def member(id_: str) -> Member:
@@ -27,8 +27,8 @@ def line(id_: str, flags: str = "noflags", link: str = "connected") -> str:
 def test_the_lines_of_the_nodes_are_read() -> None:
     text = f"{A} 127.0.0.1:7711 myself 0 0 connected\n{B} [::1]:7712@9000 fail?,leaving 1 2 disconnected\n"
     assert read_lines(text) == (
-        Line(A, "127.0.0.1:7711", frozenset({"myself"}), True),
-        Line(B, "[::1]:7712", frozenset({"fail?", "leaving"}), False),
+        NodeLine(A, "127.0.0.1:7711", frozenset({"myself"}), True),
+        NodeLine(B, "[::1]:7712", frozenset({"fail?", "leaving"}), False),
     )
 
 
@@ -53,13 +53,13 @@ def test_a_node_is_seen_when_jobs_can_be_given_to_it(shown: str, is_sound: bool)
 
 
 def test_a_node_that_does_not_answer_is_one_problem_for_itself() -> None:
-    views = [view(A, line(A, "myself")), NodeView(member(B), error="no node answers")]
+    views = [view(A, line(A, "myself")), NodeReport(member(B), error="no node answers")]
     assert problems(views) == ["127.0.0.1:7098 (bbbbbbbb): no node answers"]
     assert views[1].state == "away"
 
 
 def test_a_node_that_answers_with_a_refusal_is_not_away() -> None:
-    refused = NodeView(member(B), error="NOPERM not for you", is_refused=True)
+    refused = NodeReport(member(B), error="NOPERM not for you", is_refused=True)
     assert refused.state == "refuses"
     assert problems([refused]) == ["127.0.0.1:7098 (bbbbbbbb): NOPERM not for you"]
 
@@ -85,7 +85,7 @@ def test_a_node_that_one_does_not_tell_of_is_a_problem() -> None:
 
 
 def test_a_node_of_this_machine_alone_is_not_joined_with_others() -> None:
-    far = NodeView(Member(C, Target(("10.0.0.2", 7711))))
+    far = NodeReport(Member(C, Target(("10.0.0.2", 7711))))
     near = [view(A, ""), view(B, "")]
     with pytest.raises(click.UsageError, match="name each node as the others reach it"):
         check_addresses([*near, far])

@@ -5,10 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
-from disqued.tools.bench.crew import Figures, Tally
+from disqued.tools.bench.crew import CommandTally, LoadResult
 from disqued.tools.bench.report import as_table
 from disqued.tools.console_text import NAME_SHOWN, short
-from disqued.tools.top.screen import View, draw
+from disqued.tools.top.screen import TopView, draw
 from disqued.tools.top.table_rows import NodeRow, QueueRow
 
 LONG = 65_000  #: bytes that a name of a queue may have
@@ -38,7 +38,7 @@ def test_a_long_name_leaves_the_table_of_queues_readable(width: int) -> None:
     queues += [QueueRow("mail", 5, 1.0, 1.0, 1.0, 0, "none", 1)]
     written = io.StringIO()
     console = Console(file=written, width=width)
-    console.print(draw(View([node], queues, len(queues), "name", False), "127.0.0.1:7711", 100, keys=False))
+    console.print(draw(TopView([node], queues, len(queues), "name", False), "127.0.0.1:7711", 100, keys=False))
     lines = written.getvalue().splitlines()
     rows = [line for line in lines if line.startswith(("q", "mail"))]
     assert len(rows) == 1 + 51, "a line each, behind that of the columns"
@@ -49,6 +49,6 @@ def test_a_long_name_leaves_the_table_of_queues_readable(width: int) -> None:
 
 def test_a_long_command_leaves_the_table_of_a_load_readable() -> None:
     written = io.StringIO()
-    Console(file=written, width=400).print(as_table(Figures(("echo " + "x" * LONG,), (Tally(),), 2.0, False)))
+    Console(file=written, width=400).print(as_table(LoadResult(("echo " + "x" * LONG,), (CommandTally(),), 2.0, False)))
     assert max(map(len, written.getvalue().splitlines())) <= 160
     assert "echo x" in written.getvalue()

@@ -6,7 +6,7 @@ import pytest
 
 from disqued.client.errors import ServerError, Uncertain, Unreachable
 from disqued.tools.connecting import Failed
-from disqued.tools.moving import Mover, Pace, Refused
+from disqued.tools.moving import Mover, MoveRefused, RateLimit
 
 LIMIT = 60.0
 ID = b"DI" + b"0" * 44 + b"SQ"
@@ -24,13 +24,13 @@ def test_a_rate_is_kept_on_the_whole() -> None:
         slept.append(seconds)
         now[0] += seconds
 
-    pace = Pace(10, lambda: now[0], sleep)
+    pace = RateLimit(10, lambda: now[0], sleep)
     pace.wait(5)
     now[0] += 2  # slow work
     pace.wait(10)
     pace.wait(40)
     assert slept == [pytest.approx(0.5), pytest.approx(1.5)]
-    Pace(None, lambda: now[0], sleep).wait(10**9)
+    RateLimit(None, lambda: now[0], sleep).wait(10**9)
     assert len(slept) == 2
 
 
@@ -84,7 +84,7 @@ def test_jobs_that_are_over_when_they_are_looked_at_are_passed_over() -> None:
 def test_refusals_are_raised_with_what_the_node_said() -> None:
     paused, later = ServerError("PAUSED Queue paused in input, try later"), ServerError("TRYAGAIN later")
     here = Side(given(2), [shown(), shown()], [1], [1])
-    with pytest.raises(Refused, match=r"^PAUSED Queue paused in input, try later$") as refused:
+    with pytest.raises(MoveRefused, match=r"^PAUSED Queue paused in input, try later$") as refused:
         mover(here, Side([b"new", paused])).move(2)
     assert refused.value.moved == 1
     for answers in ([[later]], [given(1), [shown()], [later]]):

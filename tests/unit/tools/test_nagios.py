@@ -8,7 +8,7 @@ import pytest
 
 from disqued.tools import check, program
 from disqued.tools.connecting import Target
-from disqued.tools.nagios import Range, Report, State
+from disqued.tools.nagios import CheckResult, CheckState, Range
 
 
 @pytest.mark.parametrize(
@@ -37,17 +37,17 @@ def test_what_is_no_range_is_refused(text: str) -> None:
 
 
 def test_the_worst_state_is_the_one_that_is_told() -> None:
-    report = Report("NODE", "all is well")
+    report = CheckResult("NODE", "all is well")
     assert report.line() == "NODE OK - all is well"
-    report.add(State.UNKNOWN, "one")
-    assert report.state is State.UNKNOWN
-    report.add(State.CRITICAL, "two | three\nfour")
-    report.add(State.WARNING, "five")
+    report.add(CheckState.UNKNOWN, "one")
+    assert report.state is CheckState.UNKNOWN
+    report.add(CheckState.CRITICAL, "two | three\nfour")
+    report.add(CheckState.WARNING, "five")
     assert report.line() == "NODE CRITICAL - one, two / three four, five"
 
 
 def test_figures_are_performance_data() -> None:
-    report = Report("QUEUE", "fine")
+    report = CheckResult("QUEUE", "fine")
     report.figure("age", 2.5, "s", warning=Range.of("2"), critical=Range.of("5:"), problem="it is old")
     report.figure("length", 3)
     report.figure("memory", 1.0, "%", most=100)

@@ -8,7 +8,7 @@ import pytest
 
 from disqued.tools import program
 from disqued.tools.connecting import Failed
-from disqued.tools.misuse import Words
+from disqued.tools.misuse import VerbGroup
 from disqued.tools.verbs import VERBS, VERBS_OF
 
 Raiser = Callable[[], object]
@@ -131,7 +131,7 @@ def test_the_verbs_of_verbs_are_those_that_are_suggested() -> None:
         with contextlib.suppress(ImportError):
             command = program.program.get_command(context, verb)
             if isinstance(command, click.Group):
-                assert isinstance(command, Words)
+                assert isinstance(command, VerbGroup)
                 found |= {(verb, below) for below in command.commands}
     assert found == set(VERBS_OF)
 

@@ -8,22 +8,22 @@ from rich.console import Console
 
 from disqued.tools.connecting import Target
 from disqued.tools.members import Member
-from disqued.tools.top.node_views import NodeLook, QueueLook
-from disqued.tools.top.screen import View, draw
+from disqued.tools.top.node_views import NodeSnapshot, QueueSnapshot
+from disqued.tools.top.screen import TopView, draw
 from disqued.tools.top.table_rows import ORDERS, QueueRow, node_rows, queue_rows, rate
 
 FACTS = {"used_memory": "10", "maxmemory": "100", "registered_jobs": "7", "cluster_known_nodes": "3"}
 
 
-def look(number: int, at: float, queues: Mapping[str, QueueLook] | None = None, **facts: str) -> NodeLook:
+def look(number: int, at: float, queues: Mapping[str, QueueSnapshot] | None = None, **facts: str) -> NodeSnapshot:
     member = Member(f"{number}" * 40, Target(("127.0.0.1", 7710 + number)))
     named = {name.encode(): queue for name, queue in (queues or {}).items()}
-    return NodeLook(member, at, {**FACTS, "cluster_reachable_nodes": "2", **facts}, named)
+    return NodeSnapshot(member, at, {**FACTS, "cluster_reachable_nodes": "2", **facts}, named)
 
 
-def queue(name: str, length: int = 0, came: int = 0, went: int = 0, **more: object) -> QueueLook:
+def queue(name: str, length: int = 0, came: int = 0, went: int = 0, **more: object) -> QueueSnapshot:
     given: dict[str, object] = {"blocked": 0, "pause": "none", **more}
-    return QueueLook(name.encode(), length, came, went, **given)
+    return QueueSnapshot(name.encode(), length, came, went, **given)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_state_of_a_node_is_one_word(facts: dict[str, str], state: str) -> N
 
 
 def test_a_node_that_does_not_answer_is_away() -> None:
-    silent = NodeLook(Member("1" * 40, Target()), 5, error="no node answers")
+    silent = NodeSnapshot(Member("1" * 40, Target()), 5, error="no node answers")
     (row,) = node_rows([silent], [look(1, 0)])
     assert (row.state, row.error, row.memory, row.commands_s) == ("away", "no node answers", None, None)
 
@@ -52,12 +52,12 @@ def test_a_node_that_does_not_answer_is_away() -> None:
 def test_a_node_that_answers_with_a_refusal_is_not_away_and_its_words_are_shown() -> None:
     said = "NOPERM User ann has no permissions to run the 'info' command"
     looks = [
-        NodeLook(Member("1" * 40, Target(("127.0.0.1", 7711))), 5, error=said, is_refused=True),
-        NodeLook(Member("2" * 40, Target(("127.0.0.1", 7712))), 5, error="no node answers"),
+        NodeSnapshot(Member("1" * 40, Target(("127.0.0.1", 7711))), 5, error=said, is_refused=True),
+        NodeSnapshot(Member("2" * 40, Target(("127.0.0.1", 7712))), 5, error="no node answers"),
     ]
     rows = node_rows(looks, [])
     assert [row.state for row in rows] == ["refuses", "away"]
-    text = drawn(View(rows, [], 0, "name", False))
+    text = drawn(TopView(rows, [], 0, "name", False))
     assert "1 of 2 nodes" in text
     assert f"127.0.0.1:7711: {said}\n" in text.replace(" \n", "\n")
     assert "127.0.0.1:7712: no node answers" in text
@@ -70,7 +70,7 @@ def test_rates_are_what_counters_have_grown_by() -> None:
     now = look(1, 12, total_commands_processed="50")
     assert node_rows([now], [look(1, 10, total_commands_processed="20")])[0].commands_s == 15
     assert node_rows([now], [])[0].commands_s is None
-    assert node_rows([now], [NodeLook(now.member, 10, error="away")])[0].commands_s is None
+    assert node_rows([now], [NodeSnapshot(now.member, 10, error="away")])[0].commands_s is None
 
 
 def test_a_queue_is_one_row_whichever_nodes_have_a_part_of_it() -> None:
@@ -106,7 +106,7 @@ def test_queues_are_sorted_by_any_of_the_keys(order: str, names: str) -> None:
     assert set(ORDERS) == {"length", "age", "in", "out", "blocked", "name"}
 
 
-def drawn(view: View, lines: int = 10, width: int = 200) -> str:
+def drawn(view: TopView, lines: int = 10, width: int = 200) -> str:
     file = io.StringIO()
     Console(file=file, width=width).print(draw(view, "title", lines, keys=True))
     return file.getvalue()
@@ -115,7 +115,7 @@ def drawn(view: View, lines: int = 10, width: int = 200) -> str:
 def test_names_of_queues_are_shown_as_they_are() -> None:
     strange = ["[red]mail", "tab\there", "\x1b[31m", "", "[/]"]
     now = [look(1, 0, {name: queue(name) for name in strange})]
-    text = drawn(View(node_rows(now, []), queue_rows(now, [], "name", reverse=False), 5, "name", False))
+    text = drawn(TopView(node_rows(now, []), queue_rows(now, [], "name", reverse=False), 5, "name", False))
     for shown in ("[red]mail", "tab\\there", "\\x1b[31m", '""', "[/]"):
         assert shown in text
     assert "\x1b" not in text
@@ -123,7 +123,7 @@ def test_names_of_queues_are_shown_as_they_are() -> None:
 
 def test_a_long_name_of_a_queue_is_cut_and_no_figure_of_it_or_of_others() -> None:
     now = [look(1, 0, {"x" * 60_000: queue("x" * 60_000, 123456), "mail": queue("mail", 77, oldest_s=9.0)})]
-    view = View(node_rows(now, []), queue_rows(now, [], "name", reverse=False), 2, "name", False)
+    view = TopView(node_rows(now, []), queue_rows(now, [], "name", reverse=False), 2, "name", False)
     for width in (80, 200):
         lines = drawn(view, width=width).splitlines()
         (heading,) = [line for line in lines if line.startswith("queue ")]
@@ -136,7 +136,7 @@ def test_a_long_name_of_a_queue_is_cut_and_no_figure_of_it_or_of_others() -> Non
 
 def test_what_does_not_fit_is_counted() -> None:
     now = [look(1, 0, {f"q{number}": queue(f"q{number}") for number in range(5)})]
-    view = View(node_rows(now, []), queue_rows(now, [], "name", reverse=False), 9, "name", False)
+    view = TopView(node_rows(now, []), queue_rows(now, [], "name", reverse=False), 9, "name", False)
     text = drawn(view, lines=2)
     assert "3 queues more" in text
     assert "q1" in text

@@ -10,7 +10,7 @@ import pytest
 from disqued.commands.table import Field, parse
 from disqued.errors import CommandError
 from disqued.web.api.fields import COMMANDS, schema, words
-from disqued.web.http.exchange import Param
+from disqued.web.http.exchange import QueryParameter
 from disqued.web.http.inputs import _read_param
 from disqued.web.http.problems import Problem
 from disqued.web.http.values import BYTES
@@ -67,7 +67,7 @@ PARAMS = [param for entry in ROUTES for param in entry.query]
 
 
 @pytest.mark.parametrize("param", PARAMS, ids=lambda param: param.name)
-def test_a_parameter_takes_the_texts_that_its_schema_allows_and_no_other(param: Param) -> None:
+def test_a_parameter_takes_the_texts_that_its_schema_allows_and_no_other(param: QueryParameter) -> None:
     if param.schema.get("format") == "bytes" or "pattern" in param.schema:  # the route itself looks at these
         return
     kind = param.schema.get("type")

@@ -17,9 +17,9 @@ from disqued.wire.frames import (
     FrameWriter,
     LinkAcceptor,
     LinkOpener,
+    LinkRefused,
     OwnDialect,
-    Refused,
-    RefusedByOther,
+    RefusedByPeer,
     encode_greeting,
     pieces,
 )
@@ -130,7 +130,7 @@ def test_frames_that_came_with_the_last_bytes_of_the_handshake_are_not_lost() ->
 def test_who_does_not_know_the_secret_is_refused_before_the_greeting_is_believed(secret: bytes, other: bytes) -> None:
     opener, acceptor = sides(secret, other)
     proof = opener.feed(acceptor.feed(opener.start()))
-    with pytest.raises(Refused, match="cluster-secret has to be the same"):
+    with pytest.raises(LinkRefused, match="cluster-secret has to be the same"):
         acceptor.feed(proof)
     assert acceptor.greeting is None
 
@@ -149,7 +149,7 @@ def test_somebody_who_answers_without_the_secret_is_refused_by_who_dials() -> No
     impostor = LinkAcceptor(b"wrong", OF_BERT, b"2" * 32)
     writer = LinkOpener(b"wrong", OF_ANNA, b"1" * 32)
     forged = impostor.feed(writer.start() + writer.feed(answer))
-    with pytest.raises(Refused, match="secret"):
+    with pytest.raises(LinkRefused, match="secret"):
         opener.feed(forged.removeprefix(answer))
     assert opener.greeting is None
 
@@ -159,13 +159,13 @@ def test_a_proof_is_good_for_one_link_alone() -> None:
     proof = opener.feed(acceptor.feed(opener.start()))
     again = LinkAcceptor(b"s", OF_BERT, b"4" * 32)
     again.feed(opener.start())
-    with pytest.raises(Refused, match="secret"):
+    with pytest.raises(LinkRefused, match="secret"):
         again.feed(proof)
 
 
 def test_what_one_side_said_cannot_be_held_up_to_it_as_a_mirror() -> None:
     opener, _ = sides()
-    with pytest.raises(Refused, match="nonce"):
+    with pytest.raises(LinkRefused, match="nonce"):
         opener.feed(opener.start())
 
 
@@ -179,7 +179,7 @@ def test_a_flipped_bit_anywhere_in_the_handshake_ends_it_or_leaves_it_unfinished
             flipped = bytearray(said)
             flipped[bit // 8] ^= 1 << bit % 8
             opener, acceptor = sides()
-            with suppress(Refused):
+            with suppress(LinkRefused):
                 acceptor.feed(bytes(flipped) if said is hello else hello)
                 acceptor.feed(proof if said is hello else bytes(flipped))
             assert acceptor.greeting is None
@@ -193,7 +193,7 @@ def test_a_flipped_bit_anywhere_in_the_answer_opens_no_link() -> None:
         flipped = bytearray(answer)
         flipped[bit // 8] ^= 1 << bit % 8
         opener, _ = sides()
-        with suppress(Refused):
+        with suppress(LinkRefused):
             opener.feed(bytes(flipped))
         assert opener.greeting is None
 
@@ -214,7 +214,7 @@ def test_a_flipped_bit_anywhere_in_the_answer_opens_no_link() -> None:
     ],
 )
 def test_what_is_no_handshake_is_refused_with_the_reason(data: bytes, reason: str) -> None:
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(LinkRefused, match=reason):
         sides()[1].feed(data)
 
 
@@ -228,7 +228,7 @@ def test_the_reason_of_a_refusal_reaches_the_other_side_fit_for_a_log(side: int)
         refusal = opener.refuse("no \x1b[31mway é" + "." * 1_000)
     else:
         refusal = sides()[1].refuse("no \x1b[31mway é" + "." * 1_000)
-    with pytest.raises(RefusedByOther, match=r"no \?\[31mway \?\.\.\."):
+    with pytest.raises(RefusedByPeer, match=r"no \?\[31mway \?\.\.\."):
         told.feed(refusal)
 
 
@@ -251,14 +251,14 @@ def test_a_greeting_that_makes_no_sense_is_refused_although_it_is_proved(text: b
     opener, acceptor = sides()
     opener._own = text
     proof = opener.feed(acceptor.feed(opener.start()))
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(LinkRefused, match=reason):
         acceptor.feed(proof)
 
 
 def test_who_dials_refuses_bytes_behind_the_greeting() -> None:
     opener, acceptor = sides()
     answer = acceptor.feed(opener.feed(acceptor.feed(opener.start())))
-    with pytest.raises(Refused, match="only this side writes"):
+    with pytest.raises(LinkRefused, match="only this side writes"):
         opener.feed(answer + b"x")
 
 

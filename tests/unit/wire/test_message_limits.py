@@ -7,7 +7,7 @@ import pytest
 from disqued.core.cluster.notifications import KINDS
 from disqued.core.model import messages as m
 from disqued.core.model.job import ALIAS_MAX, RETRY_NEVER_MS, STAMP_MAX, Job, JobOptions, NamedJob
-from disqued.core.model.messages import Message, Rumour
+from disqued.core.model.messages import Gossip, Message
 from disqued.core.model.peers import PEERS_MAX, RUMOURS_MAX
 from disqued.wire.fields import BadMessage
 from disqued.wire.messages import decode, encode
@@ -21,8 +21,8 @@ SCOPE = b"s" * U16
 WORKER = b"w" * m.WORKER_NAME_MAX
 NODES = frozenset(b"%040x" % number for number in range(1_000))
 FULL = m.NODE_LEAVING | m.NODE_FULL
-RUMOUR = Rumour(NODE_A, "255.255.255.255", U16, U16, m.NODE_LEAVING | m.NODE_PFAIL | m.NODE_FAIL)
-FACT = m.Fact(ID, (b"0:a", SCOPE), (m.Lease(SCOPE, SPAN, 1, 2), m.Lease(b"0:b", 1, SPAN, U32)))
+RUMOUR = Gossip(NODE_A, "255.255.255.255", U16, U16, m.NODE_LEAVING | m.NODE_PFAIL | m.NODE_FAIL)
+FACT = m.EntryStatus(ID, (b"0:a", SCOPE), (m.EntryLease(SCOPE, SPAN, 1, 2), m.EntryLease(b"0:b", 1, SPAN, U32)))
 HELD = m.Held(ID, SCOPE, U32, SPAN)
 FLOOR = {b"%08x" % number: STAMP_MAX - number for number in range(2 * PEERS_MAX)}
 
@@ -55,7 +55,10 @@ LARGEST: list[Message] = [
     (m.POLLJOBS, b"", m.JOBS_PER_MESSAGE),
     *((m.PAUSE, b"q", bits) for bits in range(4)),
     (m.FLUSH, b"q", 0),
-    (m.LIVES, (m.Life(WORKER, U64, SPAN, True), *(m.Life(b"v", 0, 0, False),) * (m.WORKERS_PER_MESSAGE - 1))),
+    (
+        m.LIVES,
+        (m.WorkerStatus(WORKER, U64, SPAN, True), *(m.WorkerStatus(b"v", 0, 0, False),) * (m.WORKERS_PER_MESSAGE - 1)),
+    ),
     (m.LEASED, WORKER, U64, SPAN, (HELD,) * m.JOBS_PER_MESSAGE),
     (m.HANDOVER, WORKER, U64, WORKER, (b"q" * 70_000, b""), (HELD,) * m.JOBS_PER_MESSAGE, False),
     (m.HANDOVER, b"w", 0, b"", (), (), True),
@@ -66,7 +69,7 @@ LARGEST: list[Message] = [
     (m.DELIVERED, ID, b"", 1, SPAN, U32),
     (m.CLAIM, b"q", U32, m.JOBS_PER_MESSAGE, 1, WORKER),
     (m.CLAIM, b"", 0, 0, SPAN, b""),
-    (m.FACTS, U32, (FACT, *(m.Fact(ID, (), ()),) * (m.FACTS_PER_MESSAGE - 1)), True),
+    (m.FACTS, U32, (FACT, *(m.EntryStatus(ID, (), ()),) * (m.FACTS_PER_MESSAGE - 1)), True),
     (m.FACTS, 0, (), False),
     (m.MISSING, U32, (ID,) * m.FACTS_PER_MESSAGE),
     (m.BEGIN, b"q" * 70_000, SCOPE, FLOOR, SPAN, True),
@@ -119,7 +122,7 @@ def raised(message: Message, limit: int, size: int) -> bytes:
     return data.replace(field, (limit + 1).to_bytes(size, "little"))
 
 
-SHORT_RUMOUR = Rumour(b"e" * 40, "9.9.9.9", 1, 1, 0)
+SHORT_RUMOUR = Gossip(b"e" * 40, "9.9.9.9", 1, 1, 0)
 #: Messages of which one number is as large as it may be: the message, the number, its size.
 NUMBERS: list[tuple[Message, int, int]] = [
     ((m.PING, 0, (SHORT_RUMOUR,) * RUMOURS_MAX), RUMOURS_MAX, 2),
@@ -131,9 +134,9 @@ NUMBERS: list[tuple[Message, int, int]] = [
     ((m.POLLJOBS, b"q", m.JOBS_PER_MESSAGE), m.JOBS_PER_MESSAGE, 2),
     ((m.PAUSE, b"q", 3), 3, 2),
     ((m.FLUSH, b"q", 0), 0, 2),
-    ((m.LIVES, (m.Life(b"w", 0, SPAN, True),)), SPAN, 8),
-    ((m.LIVES, (m.Life(WORKER, 0, 0, True),)), m.WORKER_NAME_MAX, 2),
-    ((m.LIVES, (m.Life(b"w", 0, 0, False),) * m.WORKERS_PER_MESSAGE), m.WORKERS_PER_MESSAGE, 2),
+    ((m.LIVES, (m.WorkerStatus(b"w", 0, SPAN, True),)), SPAN, 8),
+    ((m.LIVES, (m.WorkerStatus(WORKER, 0, 0, True),)), m.WORKER_NAME_MAX, 2),
+    ((m.LIVES, (m.WorkerStatus(b"w", 0, 0, False),) * m.WORKERS_PER_MESSAGE), m.WORKERS_PER_MESSAGE, 2),
     ((m.LEASED, b"w", 0, SPAN, ()), SPAN, 8),
     ((m.LEASED, WORKER, 0, 0, ()), m.WORKER_NAME_MAX, 2),
     ((m.LEASED, b"w", 0, 0, (m.Held(ID, b"", 1, SPAN),)), SPAN, 8),
@@ -148,9 +151,9 @@ NUMBERS: list[tuple[Message, int, int]] = [
     ((m.CLAIM, b"q", 0, 1, 0, WORKER), m.WORKER_NAME_MAX, 2),
     ((m.CLAIMED, 7, (a_job(),) * m.JOBS_PER_MESSAGE), m.JOBS_PER_MESSAGE, 2),
     ((m.YOURJOBS, (a_job(),) * m.JOBS_PER_MESSAGE, False), m.JOBS_PER_MESSAGE, 2),
-    ((m.FACTS, 7, (m.Fact(ID, (), ()),) * m.FACTS_PER_MESSAGE, True), m.FACTS_PER_MESSAGE, 2),
-    ((m.FACTS, 7, (m.Fact(ID, (), (m.Lease(b"", SPAN, 1, 2),)),), True), SPAN, 8),
-    ((m.FACTS, 7, (m.Fact(ID, (), (m.Lease(b"", 1, SPAN, 2),)),), True), SPAN, 8),
+    ((m.FACTS, 7, (m.EntryStatus(ID, (), ()),) * m.FACTS_PER_MESSAGE, True), m.FACTS_PER_MESSAGE, 2),
+    ((m.FACTS, 7, (m.EntryStatus(ID, (), (m.EntryLease(b"", SPAN, 1, 2),)),), True), SPAN, 8),
+    ((m.FACTS, 7, (m.EntryStatus(ID, (), (m.EntryLease(b"", 1, SPAN, 2),)),), True), SPAN, 8),
     ((m.MISSING, 7, (ID,) * m.FACTS_PER_MESSAGE), m.FACTS_PER_MESSAGE, 2),
     ((m.BEGIN, b"q", b"g", {}, SPAN, True), SPAN, 8),
     ((m.BEGIN, b"q", b"g", {b"01234567": STAMP_MAX}, 0, True), STAMP_MAX, 8),
@@ -219,8 +222,8 @@ def test_a_number_that_no_version_1_writes_is_refused(message: Message) -> None:
         ((m.LEASED, b"w", 1, 0, (m.Held(ID, b"", U32 + 1, -1),)), (m.LEASED, b"w", 1, 0, (m.Held(ID, b"", U32, 0),))),
         ((m.LEASED, b"w", 1, 0, (m.Held(ID, b"", 1, SPAN + 1),)), (m.LEASED, b"w", 1, 0, (m.Held(ID, b"", 1, SPAN),))),
         (
-            (m.FACTS, 7, (m.Fact(ID, (), (m.Lease(b"", -1, SPAN + 1, U32 + 1),)),), True),
-            (m.FACTS, 7, (m.Fact(ID, (), (m.Lease(b"", 0, SPAN, U32),)),), True),
+            (m.FACTS, 7, (m.EntryStatus(ID, (), (m.EntryLease(b"", -1, SPAN + 1, U32 + 1),)),), True),
+            (m.FACTS, 7, (m.EntryStatus(ID, (), (m.EntryLease(b"", 0, SPAN, U32),)),), True),
         ),
         ((m.BEGIN, b"q", b"g", {b"01234567": -1}, SPAN + 1, True), (m.BEGIN, b"q", b"g", {b"01234567": 0}, SPAN, True)),
         ((m.TAKE, b"q", b"g", 7, 101, SPAN + 1, True), (m.TAKE, b"q", b"g", 7, 100, SPAN, True)),
@@ -236,8 +239,8 @@ def test_a_number_beyond_its_field_is_sent_as_the_nearest(message: Message, near
 
 BYTES = Path(__file__).parent / "bus_version_1.txt"
 SMALL: list[Message] = [
-    (m.PING, m.NODE_LEAVING, (Rumour(NODE_A, "127.0.0.1", 7711, 17711, m.NODE_PFAIL),)),
-    (m.PONG, m.NODE_FULL, (Rumour(NODE_B, "2001:db8::1", 0, 1, m.NODE_FAIL),)),
+    (m.PING, m.NODE_LEAVING, (Gossip(NODE_A, "127.0.0.1", 7711, 17711, m.NODE_PFAIL),)),
+    (m.PONG, m.NODE_FULL, (Gossip(NODE_B, "2001:db8::1", 0, 1, m.NODE_FAIL),)),
     (m.FAIL, NODE_A),
     (m.REPLJOB, a_job(), False),
     (m.GOTJOB, ID),
@@ -254,7 +257,7 @@ SMALL: list[Message] = [
     (m.PAUSE, b"queue", 3),
     (m.POLLJOBS, b"queue", 7),
     (m.VITALS, m.Vitals(b"0.1.0", 1 << 33, 1 << 34, 1_000_000, 7, 5)),
-    (m.LIVES, (m.Life(b"w", 3, 3_000, True), m.Life(b"v", 1, 0, False))),
+    (m.LIVES, (m.WorkerStatus(b"w", 3, 3_000, True), m.WorkerStatus(b"v", 1, 0, False))),
     (m.LEASED, b"w", 3, 3_000, (m.Held(ID, b"a group", 2, 500),)),
     (m.HANDOVER, b"w", 4, b"the first", (b"q", b""), (m.Held(ID, b"", 2, 500),), True),
     (m.LISTEN, True),
@@ -263,7 +266,7 @@ SMALL: list[Message] = [
     (m.CLAIM, b"queue", 7, 100, 60_000, b"w"),
     (m.CLAIMED, 7, (a_job(),)),
     (m.FLUSH, b"queue", 0),
-    (m.FACTS, 7, (m.Fact(ID, (b"0:a", b"1:b"), (m.Lease(b"0:c", 1_500, 500, 3),)),), True),
+    (m.FACTS, 7, (m.EntryStatus(ID, (b"0:a", b"1:b"), (m.EntryLease(b"0:c", 1_500, 500, 3),)),), True),
     (m.MISSING, 7, (ID,)),
     (m.BEGIN, b"queue", b"1:group", {b"01234567": 5, b"abcdef01": 1 << 60}, 60_000, True),
     (m.WANT, b"queue", b"group", True),

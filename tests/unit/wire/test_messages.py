@@ -12,7 +12,7 @@ from disqued.core.model.job import (
     Job,
     JobOptions,
 )
-from disqued.core.model.messages import Message, Rumour
+from disqued.core.model.messages import Gossip, Message
 from disqued.wire.fields import BadMessage
 from disqued.wire.jobdump import HOLDERS_MAX, encode_job
 from disqued.wire.messages import CODECS, decode, encode
@@ -21,7 +21,7 @@ from tests.cluster_fixtures import Cluster
 
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
 NODE_A, NODE_B = b"a" * 40, b"b" * 40
-RUMOUR = Rumour(NODE_A, "127.0.0.1", 7711, 17711, m.NODE_PFAIL)
+RUMOUR = Gossip(NODE_A, "127.0.0.1", 7711, 17711, m.NODE_PFAIL)
 NOW = 5_000
 
 
@@ -34,7 +34,7 @@ def example_job() -> Job:
 
 
 EXAMPLES: list[Message] = [
-    (m.PING, 1, (RUMOUR, Rumour(NODE_B, "2001:db8::1", 0, 1, 0))),
+    (m.PING, 1, (RUMOUR, Gossip(NODE_B, "2001:db8::1", 0, 1, 0))),
     (m.PONG, 0, ()),
     (m.FAIL, NODE_A),
     (m.REPLJOB, example_job(), False),
@@ -52,7 +52,7 @@ EXAMPLES: list[Message] = [
     (m.PAUSE, b"queue", 3),
     (m.POLLJOBS, b"queue", 7),
     (m.VITALS, m.Vitals(b"0.1.0", 1 << 33, 1 << 34, 1_000_000, 7, 5)),
-    (m.LIVES, (m.Life(b"w", 3, 3_000, True), m.Life(b"v", 1, 0, False))),
+    (m.LIVES, (m.WorkerStatus(b"w", 3, 3_000, True), m.WorkerStatus(b"v", 1, 0, False))),
     (m.LEASED, b"w", 3, 3_000, (m.Held(ID, b"", 2, 500), m.Held(ID, b"a group", 1, 0))),
     (m.HANDOVER, b"w", 4, b"the first", (b"q", b""), (m.Held(ID, b"", 2, 500),), True),
     (m.LISTEN, True),
@@ -61,7 +61,12 @@ EXAMPLES: list[Message] = [
     (m.CLAIM, b"queue", 7, 100, 60_000, b"w"),
     (m.CLAIMED, 7, (example_job(), example_job())),
     (m.FLUSH, b"queue", 0),
-    (m.FACTS, 7, (m.Fact(ID, (b"0:a", b"1:b"), (m.Lease(b"0:c", 1_500, 500, 3),)), m.Fact(ID, (), ())), True),
+    (
+        m.FACTS,
+        7,
+        (m.EntryStatus(ID, (b"0:a", b"1:b"), (m.EntryLease(b"0:c", 1_500, 500, 3),)), m.EntryStatus(ID, (), ())),
+        True,
+    ),
     (m.MISSING, 7, (ID,)),
     (m.BEGIN, b"queue", b"1:group", {b"01234567": 5, b"abcdef01": 1 << 60}, 60_000, True),
     (m.WANT, b"queue", b"group", True),
@@ -192,8 +197,8 @@ def test_more_holders_than_a_message_takes_are_left_out() -> None:
         (encode((m.PING, 0, ()), 0)[:3], "PING: 3 bytes, of which the part that is read next ends at 4"),
         (b"\x00\x02\x00\x00", "PING: flags 2 and 0 rumours; allowed are bits of 9 and 0 to 100"),
         (b"\x01\x00\x65\x00", "PONG: flags 0 and 101 rumours"),
-        (encode((m.PING, 0, (Rumour(NODE_A, "1.2.3.4", 1, 1, 8),)), 0), "a rumour with flags 8"),
-        (encode((m.PING, 0, (Rumour(NODE_A, "1.2.3.4", 1, 0, 0),)), 0), "bus port 0"),
+        (encode((m.PING, 0, (Gossip(NODE_A, "1.2.3.4", 1, 1, 8),)), 0), "a rumour with flags 8"),
+        (encode((m.PING, 0, (Gossip(NODE_A, "1.2.3.4", 1, 0, 0),)), 0), "bus port 0"),
         (encode((m.FAIL, NODE_A), 0)[:-1], "FAIL: 20 bytes whose parts add up to 21"),
         (b"\x03\x02", "REPLJOB: b'' begins no copy of a job"),
         (b"\x03\x02" + encode((m.REPLJOB, example_job(), False), 0)[2:], "REPLJOB: 2 where 0 or 1 is allowed"),

@@ -16,8 +16,8 @@ from disqued.wire.frames import PIECE_BYTES, LinkAcceptor, LinkOpener, OwnCodec
 from disqued.wire.jobdump import decode_record, decode_text, encode_copy, job_text, place_in_copy
 from disqued.wire.messages import decode, place_of_body
 from disqued.wire.messages import encode as encode_message
-from disqued.wire.pieces import APART, LARGE, TOGETHER, Arriving, Pieces, grouped, joined, slices, text_of, whole
-from disqued.wire.replies import NULL_ARRAY, SpeltList, Status, Verbatim, encode, encode_push
+from disqued.wire.pieces import APART, LARGE, TOGETHER, IncomingText, Pieces, grouped, joined, slices, text_of, whole
+from disqued.wire.replies import NULL_ARRAY, EncodedList, Status, Verbatim, encode, encode_push
 from tests.core_fixtures import make_job
 
 BODY = bytes(range(256)) * (2 * LARGE // 256)
@@ -115,7 +115,7 @@ def test_many_bodies_of_some_size_are_not_put_together() -> None:
 
 def test_a_list_that_is_spelt_bit_by_bit_holds_the_bodies_themselves() -> None:
     rows = [[b"id", BODY], [b"other", BODY[:-1]]]
-    spelt = SpeltList()
+    spelt = EncodedList()
     for row in rows:
         spelt.add([row])
     text = encode(spelt)
@@ -178,7 +178,7 @@ def test_a_large_job_is_written_down_as_a_small_one_is_and_is_not_copied() -> No
 def test_a_record_that_arrives_in_parts_is_what_was_written_and_its_body_an_object(step: int) -> None:
     text = job_text(large_job(), 1_000)
     data = whole(text)
-    arriving = Arriving(len(data), place_in_copy)
+    arriving = IncomingText(len(data), place_in_copy)
     for part in slices(text, max(step, 1_000)):
         arriving.add(part)
     came = arriving.text()
@@ -190,14 +190,14 @@ def test_a_record_that_arrives_in_parts_is_what_was_written_and_its_body_an_obje
 
 
 def test_what_has_no_large_body_arrives_as_one_object() -> None:
-    arriving = Arriving(10, lambda begins: None)
+    arriving = IncomingText(10, lambda begins: None)
     arriving.add(b"01234")
     arriving.add(memoryview(b"56789"))
     assert arriving.text() == b"0123456789"
 
 
 def test_a_body_that_would_end_behind_the_text_is_none() -> None:
-    arriving = Arriving(10, lambda begins: (2, 11))
+    arriving = IncomingText(10, lambda begins: (2, 11))
     arriving.add(b"0123456789")
     assert arriving.text() == b"0123456789"
 

@@ -694,8 +694,8 @@ def test_what_one_node_wants_costs_bounded_memory(cluster: Cluster) -> None:
 
 
 def test_what_all_nodes_want_costs_bounded_memory() -> None:
-    table: dict[bytes, dict[bytes, demand.Want]] = {}
-    remembered = demand.Wants(table)
+    table: dict[bytes, dict[bytes, demand.JobDemand]] = {}
+    remembered = demand.DemandTable(table)
     for node in range(100):
         for number in range(2_000):
             remembered.note(b"queue %d" % number, b"%040x" % node, 1, now=1, waits=True)

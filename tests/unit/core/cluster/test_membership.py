@@ -7,7 +7,7 @@ import pytest
 
 from disqued.core.cluster.membership import FORGOTTEN_MS, MEETINGS_MAX
 from disqued.core.model import messages as m
-from disqued.core.model.messages import Greeting, Message, Rumour, Target
+from disqued.core.model.messages import Gossip, Greeting, Message, Target
 from disqued.core.model.peers import FAIL, LEAVING, PEERS_MAX, PFAIL, TIMEOUT_MS, KnownNode, Peer
 from disqued.core.node import Node
 from disqued.testing.clock import Clock
@@ -175,8 +175,8 @@ def hear(member: Member, number: int, *message: object) -> None:
     member.node.message(b"%040x" % number, message)
 
 
-def rumour_of(number: int, flags: int = 0, host: str = "") -> Rumour:
-    return Rumour(b"%040x" % number, host or f"10.0.0.{number}", 7711, BUS_PORT, flags)
+def rumour_of(number: int, flags: int = 0, host: str = "") -> Gossip:
+    return Gossip(b"%040x" % number, host or f"10.0.0.{number}", 7711, BUS_PORT, flags)
 
 
 # Meeting.

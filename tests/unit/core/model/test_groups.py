@@ -11,11 +11,11 @@ from disqued.core.model.groups import (
     MARK_COST,
     UNIT_COST,
     Behind,
-    Event,
-    EventForm,
+    Entry,
+    EntryForm,
     Group,
     GroupWaiter,
-    Log,
+    Stream,
     forget_early,
     note_early,
     raise_floor,
@@ -29,7 +29,7 @@ OWN, OTHER = b"aaaaaaaa", b"bbbbbbbb"
 NOW = 1_000
 
 
-class Row(EventForm):
+class Row(EntryForm):
     """A form of the test's own."""
 
     def row(self, unit: object) -> None:
@@ -39,26 +39,26 @@ class Row(EventForm):
         """Nothing."""
 
 
-def make_event(number: int, origin: bytes = OWN, *, ttl_ms: int = 60_000) -> Event:
+def make_event(number: int, origin: bytes = OWN, *, ttl_ms: int = 60_000) -> Entry:
     """An event whose stamp is its number."""
     options = JobOptions(ttl_ms=ttl_ms, retry_ms=RETRY_NEVER_MS, delay_ms=0, replicate=1, kind=KIND_LOG)
     options.stamp(NOW)
-    event = Event(b"DI%b%032x000aSQ" % (origin, number), b"q", b"body", number, options)
+    event = Entry(b"DI%b%032x000aSQ" % (origin, number), b"q", b"body", number, options)
     event.state = QUEUED
     return event
 
 
 @pytest.fixture
-def log() -> Log:
-    return Log(b"q", Memory(1 << 40, evicts=True), OWN)
+def log() -> Stream:
+    return Stream(b"q", Memory(1 << 40, evicts=True), OWN)
 
 
 @pytest.fixture
-def group(log: Log) -> Group:
+def group(log: Stream) -> Group:
     return log.group(b"g")
 
 
-def add(log: Log, number: int, origin: bytes = OWN, *, ttl_ms: int = 60_000, elsewhere: bool = False) -> Event:
+def add(log: Stream, number: int, origin: bytes = OWN, *, ttl_ms: int = 60_000, elsewhere: bool = False) -> Entry:
     event = make_event(number, origin, ttl_ms=ttl_ms)
     event.elsewhere = elsewhere
     log.see(event)
@@ -66,7 +66,7 @@ def add(log: Log, number: int, origin: bytes = OWN, *, ttl_ms: int = 60_000, els
     return event
 
 
-def take(group: Group, *, strict: bool = False) -> Event | None:
+def take(group: Group, *, strict: bool = False) -> Entry | None:
     """Let somebody have the next event; returns it."""
     event = group.next(NOW, strict=strict)
     if event is not None:
@@ -112,7 +112,7 @@ def test_floors_merge_by_maximum_and_say_whether_that_changed_them() -> None:
 
 
 @pytest.mark.parametrize("what", ["nothing", "done", "units", "waiters", "floor", "epoch"])
-def test_a_group_is_forgotten_when_there_is_nothing_of_it_to_remember(log: Log, group: Group, what: str) -> None:
+def test_a_group_is_forgotten_when_there_is_nothing_of_it_to_remember(log: Stream, group: Group, what: str) -> None:
     used = log.memory.used
     if what == "done":
         group.finish(add(log, 1))
@@ -134,7 +134,7 @@ def test_a_group_is_forgotten_when_there_is_nothing_of_it_to_remember(log: Log, 
 
 
 @pytest.mark.parametrize("what", ["nothing", "events", "delayed", "groups", "horizon"])
-def test_a_log_is_idle_when_nobody_would_notice_that_it_is_gone(log: Log, what: str) -> None:
+def test_a_log_is_idle_when_nobody_would_notice_that_it_is_gone(log: Stream, what: str) -> None:
     if what == "events":
         add(log, 1)
     elif what == "delayed":
@@ -147,14 +147,14 @@ def test_a_log_is_idle_when_nobody_would_notice_that_it_is_gone(log: Log, what: 
     assert log.has_content == (what in ("events", "delayed"))
 
 
-def test_a_log_knows_the_last_stamp_of_each_maker_and_the_longest_life(log: Log) -> None:
+def test_a_log_knows_the_last_stamp_of_each_maker_and_the_longest_life(log: Stream) -> None:
     for number, origin, ttl_ms in ((5, OWN, 10), (3, OWN, 90), (7, OTHER, 50), (0, b"cccccccc", 1)):
         log.see(make_event(number, origin, ttl_ms=ttl_ms))
     assert log.seen == {OWN: 5, OTHER: 7, b"cccccccc": 0}
     assert log.longest_ms == 90
 
 
-def test_what_a_log_takes_is_counted_and_given_back(log: Log) -> None:
+def test_what_a_log_takes_is_counted_and_given_back(log: Stream) -> None:
     assert log.memory.used == LOG_COST
     group = log.group(b"g")
     events = [add(log, number) for number in range(3)]
@@ -169,10 +169,10 @@ def test_what_a_log_takes_is_counted_and_given_back(log: Log) -> None:
     assert not log.groups
 
 
-def test_the_successor_of_a_log_knows_what_merges_and_who_waits(log: Log) -> None:
+def test_the_successor_of_a_log_knows_what_merges_and_who_waits(log: Stream) -> None:
     for name in (b"waits", b"began", b"forgotten", b"floor", b"used"):
         log.group(name)
-    beside = Log(b"r", log.memory, OWN).group(b"waits")
+    beside = Stream(b"r", log.memory, OWN).group(b"waits")
     waiter = GroupWaiter("anna", [], [log.groups[b"waits"], beside], Row(1))
     waiter.enter()
     log.groups[b"began"].merge(2, {OTHER: 3})
@@ -194,7 +194,7 @@ def test_the_successor_of_a_log_knows_what_merges_and_who_waits(log: Log) -> Non
 # What is next.
 
 
-def test_events_that_come_in_order_are_no_exceptions_and_late_ones_are(log: Log, group: Group) -> None:
+def test_events_that_come_in_order_are_no_exceptions_and_late_ones_are(log: Stream, group: Group) -> None:
     first, third = add(log, 1), add(log, 3)
     assert group.next(NOW) is first
     assert not exceptions(group)
@@ -210,7 +210,7 @@ def test_events_that_come_in_order_are_no_exceptions_and_late_ones_are(log: Log,
 
 
 def test_an_event_that_another_node_hands_out_is_passed_over_and_found_when_it_comes_here(
-    log: Log, group: Group
+    log: Stream, group: Group
 ) -> None:
     first, second = add(log, 1, elsewhere=True), add(log, 2)
     assert take(group) is second
@@ -232,7 +232,7 @@ def test_an_event_that_another_node_hands_out_is_passed_over_and_found_when_it_c
     assert take(group) is None
 
 
-def test_one_behind_the_position_comes_here_as_any_other(log: Log, group: Group) -> None:
+def test_one_behind_the_position_comes_here_as_any_other(log: Stream, group: Group) -> None:
     event = add(log, 1, elsewhere=True)
     event.elsewhere = False
     group.came_here(event)
@@ -242,7 +242,7 @@ def test_one_behind_the_position_comes_here_as_any_other(log: Log, group: Group)
 
 @pytest.mark.parametrize("is_back", [False, True])
 def test_what_somebody_has_or_had_goes_away_and_comes_here_with_its_event(
-    log: Log, group: Group, is_back: bool
+    log: Stream, group: Group, is_back: bool
 ) -> None:
     event = add(log, 1)
     unit = group.take(event)
@@ -264,7 +264,7 @@ def test_what_somebody_has_or_had_goes_away_and_comes_here_with_its_event(
 @pytest.mark.parametrize("is_late", [False, True])
 @pytest.mark.parametrize("why", ["over", "flushed"])
 def test_events_whose_time_is_over_or_that_were_flushed_are_passed_over(
-    log: Log, group: Group, why: str, is_late: bool
+    log: Stream, group: Group, why: str, is_late: bool
 ) -> None:
     last = add(log, 9)
     if is_late:
@@ -280,7 +280,7 @@ def test_events_whose_time_is_over_or_that_were_flushed_are_passed_over(
         assert exceptions(group) == [good, bad]
 
 
-def test_strict_passes_over_what_others_made_which_is_had_later_in_its_place(log: Log, group: Group) -> None:
+def test_strict_passes_over_what_others_made_which_is_had_later_in_its_place(log: Stream, group: Group) -> None:
     foreign, own, last = add(log, 1, OTHER), add(log, 2), add(log, 3, OTHER)
     assert take(group, strict=True) is own
     assert [*group.foreign] == [foreign]
@@ -289,7 +289,7 @@ def test_strict_passes_over_what_others_made_which_is_had_later_in_its_place(log
     assert [take(group), take(group), take(group)] == [foreign, last, None]
 
 
-def test_who_is_not_strict_leaves_nothing_among_the_exceptions(log: Log, group: Group) -> None:
+def test_who_is_not_strict_leaves_nothing_among_the_exceptions(log: Stream, group: Group) -> None:
     foreign = add(log, 1, OTHER)
     own = add(log, 2)
     assert group.next(NOW) is foreign
@@ -304,7 +304,7 @@ def test_who_is_not_strict_leaves_nothing_among_the_exceptions(log: Log, group: 
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_so_many_are_passed_over_at_once_and_then_others_have_their_turn(
-    log: Log, group: Group, monkeypatch: pytest.MonkeyPatch, is_late: bool
+    log: Stream, group: Group, monkeypatch: pytest.MonkeyPatch, is_late: bool
 ) -> None:
     monkeypatch.setattr(groups, "SKIPPED_AT_ONCE", 4)
     end = add(log, 90)
@@ -321,7 +321,7 @@ def test_so_many_are_passed_over_at_once_and_then_others_have_their_turn(
     assert group.next(NOW) is end
 
 
-def test_an_event_that_is_gone_is_no_exception_any_more(log: Log, group: Group) -> None:
+def test_an_event_that_is_gone_is_no_exception_any_more(log: Stream, group: Group) -> None:
     take_all = [add(log, 5)]
     assert take(group) is take_all[0]
     late = add(log, 1)
@@ -334,7 +334,7 @@ def test_an_event_that_is_gone_is_no_exception_any_more(log: Log, group: Group) 
 # Units.
 
 
-def test_a_unit_that_is_had_again_is_in_its_place_by_age_again(log: Log, group: Group) -> None:
+def test_a_unit_that_is_had_again_is_in_its_place_by_age_again(log: Stream, group: Group) -> None:
     first, second = add(log, 1), add(log, 2)
     unit = group.take(second)
     group.take(first)
@@ -344,7 +344,9 @@ def test_a_unit_that_is_had_again_is_in_its_place_by_age_again(log: Log, group: 
     assert (unit.order_key, unit.state, group.leased, group.redo) == (2, ACTIVE, 2, 0)
 
 
-def test_what_nobody_ever_had_is_next_again_and_an_exception_only_behind_the_position(log: Log, group: Group) -> None:
+def test_what_nobody_ever_had_is_next_again_and_an_exception_only_behind_the_position(
+    log: Stream, group: Group
+) -> None:
     first, second = add(log, 1), add(log, 2)
     ahead = group.take(second)
     group.never_had(ahead)
@@ -355,7 +357,7 @@ def test_what_nobody_ever_had_is_next_again_and_an_exception_only_behind_the_pos
     assert (group.leased, group.available) == (0, 2)
 
 
-def test_a_group_is_done_with_an_event_once_and_its_unit_ends(log: Log, group: Group) -> None:
+def test_a_group_is_done_with_an_event_once_and_its_unit_ends(log: Stream, group: Group) -> None:
     event = add(log, 1)
     unit = group.take(event)
     assert group.finish(event) is unit
@@ -370,7 +372,7 @@ def test_a_group_is_done_with_an_event_once_and_its_unit_ends(log: Log, group: G
 
 
 def test_a_group_that_begins_behind_some_events_is_done_with_them_and_its_units_of_them_end(
-    log: Log, group: Group
+    log: Stream, group: Group
 ) -> None:
     events = [add(log, number) for number in range(1, 5)]
     foreign = add(log, 6, OTHER)
@@ -387,7 +389,7 @@ def test_a_group_that_begins_behind_some_events_is_done_with_them_and_its_units_
     assert group.next(NOW) is foreign
 
 
-def test_only_a_later_epoch_begins_anew(log: Log, group: Group) -> None:
+def test_only_a_later_epoch_begins_anew(log: Stream, group: Group) -> None:
     events = [add(log, number) for number in range(1, 4)]
     assert group.merge(2, {OWN: 1}) == []
     assert (group.scope, group.done) == (b"2:g", 1)
@@ -407,7 +409,7 @@ def test_only_a_later_epoch_begins_anew(log: Log, group: Group) -> None:
 @pytest.mark.parametrize(("now", "is_over"), [(89, False), (90, True), (91, True)])
 @pytest.mark.parametrize("said_by", ["others", "events"])
 def test_up_to_where_a_log_was_flushed_is_known_as_long_as_it_may_mean_something(
-    log: Log, now: int, is_over: bool, said_by: str
+    log: Stream, now: int, is_over: bool, said_by: str
 ) -> None:
     assert not log.forget_horizon(now)
     log.horizon = {OWN: 1}
@@ -422,7 +424,7 @@ def test_up_to_where_a_log_was_flushed_is_known_as_long_as_it_may_mean_something
 
 @pytest.mark.parametrize("still", ["nothing", "time", "done", "units"])
 def test_where_a_group_began_matters_while_events_of_that_time_live_or_it_is_used(
-    log: Log, group: Group, still: str
+    log: Stream, group: Group, still: str
 ) -> None:
     group.merge(1, {OWN: 1})
     group.until = 91 if still == "time" else 90
@@ -436,7 +438,7 @@ def test_where_a_group_began_matters_while_events_of_that_time_live_or_it_is_use
 # Facts.
 
 
-def test_a_fact_takes_nothing_beside_the_mark_of_its_scope_while_groups_are_few(log: Log) -> None:
+def test_a_fact_takes_nothing_beside_the_mark_of_its_scope_while_groups_are_few(log: Stream) -> None:
     events = [add(log, number) for number in range(6)]
     for event in events:
         assert log.note_done(event, b"0:g")
@@ -452,7 +454,7 @@ def test_a_fact_takes_nothing_beside_the_mark_of_its_scope_while_groups_are_few(
 
 
 @pytest.mark.parametrize("turn", [1, -1])
-def test_very_many_groups_that_are_done_with_an_event_take_a_bit_each(log: Log, turn: int) -> None:
+def test_very_many_groups_that_are_done_with_an_event_take_a_bit_each(log: Stream, turn: int) -> None:
     event = add(log, 1)
     scopes = [b"0:%04d" % number for number in range(4_000)]
     for scope in scopes:
@@ -464,7 +466,7 @@ def test_very_many_groups_that_are_done_with_an_event_take_a_bit_each(log: Log, 
     assert (log.memory.used, log.marks) == (LOG_COST, {})
 
 
-def test_the_number_of_a_scope_that_is_done_with_nothing_any_more_is_given_to_another_one(log: Log) -> None:
+def test_the_number_of_a_scope_that_is_done_with_nothing_any_more_is_given_to_another_one(log: Stream) -> None:
     first, second = add(log, 1), add(log, 2)
     log.note_done(first, b"0:a")
     log.note_done(second, b"0:b")
@@ -476,7 +478,7 @@ def test_the_number_of_a_scope_that_is_done_with_nothing_any_more_is_given_to_an
     assert (second.done, third.done) == ([b"0:b"], [b"0:c", b"0:d"])
 
 
-def test_an_event_comes_and_goes_with_the_facts_that_are_known_of_it(log: Log) -> None:
+def test_an_event_comes_and_goes_with_the_facts_that_are_known_of_it(log: Stream) -> None:
     event = make_event(1)
     note_early(log.memory, event, b"0:g")
     for _ in range(2):
@@ -493,14 +495,14 @@ def test_an_event_comes_and_goes_with_the_facts_that_are_known_of_it(log: Log) -
     assert log.memory.used == LOG_COST
 
 
-def test_facts_of_an_event_that_ends_before_it_is_in_its_log_are_let_go_of(log: Log) -> None:
+def test_facts_of_an_event_that_ends_before_it_is_in_its_log_are_let_go_of(log: Stream) -> None:
     event = make_event(1)
     note_early(log.memory, event, b"0:g")
     forget_early(log.memory, event)
     assert (log.memory.used, event.has_facts) == (LOG_COST, False)
 
 
-def test_an_event_is_done_once_though_it_is_a_fact_and_the_group_began_behind_it(log: Log, group: Group) -> None:
+def test_an_event_is_done_once_though_it_is_a_fact_and_the_group_began_behind_it(log: Stream, group: Group) -> None:
     events = [add(log, number) for number in range(1, 6)]
     group.finish(events[0])
     group.finish(events[4])
@@ -516,7 +518,9 @@ def test_an_event_is_done_once_though_it_is_a_fact_and_the_group_began_behind_it
     assert (group.done, group.overlap) == (1, 0)
 
 
-def test_facts_of_an_epoch_that_is_heard_of_before_the_group_is_in_it_count_once_it_is(log: Log, group: Group) -> None:
+def test_facts_of_an_epoch_that_is_heard_of_before_the_group_is_in_it_count_once_it_is(
+    log: Stream, group: Group
+) -> None:
     first, second = add(log, 1), add(log, 2)
     for event in (first, second):
         log.note_done(event, b"2:g")
@@ -526,7 +530,7 @@ def test_facts_of_an_epoch_that_is_heard_of_before_the_group_is_in_it_count_once
     check_log(log)
 
 
-def test_what_a_group_may_have_that_nobody_had_is_counted_while_it_may(log: Log, group: Group) -> None:
+def test_what_a_group_may_have_that_nobody_had_is_counted_while_it_may(log: Stream, group: Group) -> None:
     foreign = [add(log, number, OTHER) for number in range(1, 4)]
     own = add(log, 9)
     assert take(group, strict=True) is own
@@ -542,7 +546,7 @@ def test_what_a_group_may_have_that_nobody_had_is_counted_while_it_may(log: Log,
     assert foreign[2].late == {}
 
 
-def test_an_event_that_goes_ends_the_groups_that_had_something_of_it_and_looks_at_no_other(log: Log) -> None:
+def test_an_event_that_goes_ends_the_groups_that_had_something_of_it_and_looks_at_no_other(log: Stream) -> None:
     groups_ = [log.group(b"%d" % number) for number in range(5)]
     event = add(log, 1)
     unit = groups_[1].take(event)

@@ -17,9 +17,9 @@ from disqued.core.model.job import (
     TO_WAIT_REPL,
     TRANSITIONS,
     WAIT_REPL,
-    Into,
     JobOptions,
     JobState,
+    Transition,
     Unit,
 )
 from tests.core_fixtures import Server, make_job
@@ -87,7 +87,7 @@ def test_states_have_the_names_and_numbers_of_disque() -> None:
 
 @pytest.mark.parametrize(("into", "after"), [(TO_WAIT_REPL, 0), (TO_ACTIVE, 1), (TO_QUEUED, 2), (TO_ACKED, 3)])
 @pytest.mark.parametrize("before", list(JobState))
-def test_a_state_is_entered_from_those_of_the_table_alone(into: Into, after: int, before: JobState) -> None:
+def test_a_state_is_entered_from_those_of_the_table_alone(into: Transition, after: int, before: JobState) -> None:
     if (before, after) in TRANSITIONS:
         assert into[before] == after
         return

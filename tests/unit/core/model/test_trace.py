@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from disqued.core.model.job import Job, JobOptions
 from disqued.core.model.outbox import GONE_DELETED, GONE_EVICTED, GONE_EXPIRED, GONE_REFUSED
-from disqued.core.model.trace import ACK, ADD, NAMES, Notes, Trail
-from disqued.wire.eventlines import COLUMNS, Lines
+from disqued.core.model.trace import ACK, ADD, NAMES, EventTrace, Notes
+from disqued.wire.eventlines import COLUMNS, EventLines
 from tests.cluster_fixtures import Cluster
 from tests.core_fixtures import UNKNOWN_ID, Server
 
@@ -24,7 +24,7 @@ TYPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def taken(lines: Lines) -> bytes:
+def taken(lines: EventLines) -> bytes:
     """The text of the lines that there are, which are said to be as many and as large as they are."""
     text = b""
     for part in lines.take():
@@ -40,7 +40,7 @@ def follow(
     server: Server, *, endings_alone: bool = False, address_of: Callable[[Any], str] = str
 ) -> Callable[[], list[Line]]:
     """Begin a trail; returns what reads its new lines."""
-    lines = Lines(server.state.node_id, 7, address_of)
+    lines = EventLines(server.state.node_id, 7, address_of)
     server.state.trace.endings = lines
     if not endings_alone:
         server.state.trace.full = lines
@@ -429,7 +429,7 @@ def test_names_are_written_for_people_and_break_no_line(server: Server) -> None:
 def test_every_line_is_an_object_of_the_columns_and_the_numbers_have_no_gap(
     entries: list[tuple[bytes, int, int, int, str]],
 ) -> None:
-    lines = Lines(b"f" * 40, 1, str)
+    lines = EventLines(b"f" * 40, 1, str)
     for queue, ttl_ms, wall, span_ms, client in entries:
         job = Job(b"DI" + b"0" * 46, queue, b"", 1, JobOptions(ttl_ms=ttl_ms, retry_ms=1, delay_ms=1, replicate=1))
         lines.act(wall, wall - 5, client)
@@ -464,7 +464,7 @@ def _who(client: Any) -> str:
 class Writer:
     """The lines of what is told of every job, written one by one and without a memory of those before."""
 
-    def __init__(self, first: int, trail: Trail) -> None:
+    def __init__(self, first: int, trail: EventTrace) -> None:
         self.seq = first
         self.trail = trail
         self.lines: list[str] = []
@@ -514,7 +514,7 @@ class Writer:
 def test_a_line_is_the_same_to_the_byte_whatever_those_before_it_were(
     first: int, told: list[tuple[Any, ...]], noted: bool
 ) -> None:
-    lines, notes = Lines(b"f" * 40, 7, str), Notes(b"f" * 40, 1, 100)
+    lines, notes = EventLines(b"f" * 40, 7, str), Notes(b"f" * 40, 1, 100)
     lines.skip(first - 1)
     writer = Writer(first, notes if noted else lines)
     found = b""
@@ -535,7 +535,7 @@ def test_a_line_is_the_same_to_the_byte_whatever_those_before_it_were(
 
 
 def test_what_time_makes_happen_after_a_client_is_not_that_client_s() -> None:
-    lines, job = Lines(b"f" * 40, 7, str), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
+    lines, job = EventLines(b"f" * 40, 7, str), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
     for who in ("anna", None, b"f" * 40, None):
         lines.act(1, 1, who)
         lines.add(job)
@@ -547,7 +547,7 @@ def test_what_time_makes_happen_after_a_client_is_not_that_client_s() -> None:
 
 @pytest.mark.parametrize("form", ["add", "deliver", "ack", "told"])
 def test_a_line_that_differs_from_the_one_before_in_one_thing_says_so(form: str) -> None:
-    lines = Lines(b"f" * 40, 7, str)
+    lines = EventLines(b"f" * 40, 7, str)
     writer = Writer(1, lines)
     usual: tuple[Any, ...] = (b"mail", 0, 5, 3, 0, "anna")
     for at, other in enumerate((b"news", 1, 6, 4, -1, "bert")):
@@ -557,7 +557,7 @@ def test_a_line_that_differs_from_the_one_before_in_one_thing_says_so(form: str)
 
 
 def test_texts_of_long_names_are_not_remembered() -> None:
-    lines = Lines(b"f" * 40, 7, str)
+    lines = EventLines(b"f" * 40, 7, str)
     lines.act(1, 1, None)
     for name in (b"q" * 500, b"q" * 2_000, b"\xff" * 300):
         lines.add(Job(b"DI" + b"0" * 46, name, b"", 1, WISHES[0][0]))
@@ -566,7 +566,7 @@ def test_texts_of_long_names_are_not_remembered() -> None:
 
 
 def test_a_number_is_whole_when_it_passes_a_thousand_though_lines_are_put_together_meanwhile() -> None:
-    lines, job = Lines(b"f" * 40, 7, str), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
+    lines, job = EventLines(b"f" * 40, 7, str), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
     lines.act(1, 1, None)
     for _ in range(2_106):
         lines.add(job)
@@ -575,7 +575,7 @@ def test_a_number_is_whole_when_it_passes_a_thousand_though_lines_are_put_togeth
 
 
 def test_lines_are_news_while_nobody_comes_and_else_when_they_are_enough() -> None:
-    lines, job = Lines(b"f" * 40, 7, str, enough=100_000), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
+    lines, job = EventLines(b"f" * 40, 7, str, enough=100_000), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
     assert not lines.is_news()
     lines.add(job)
     assert lines.is_news()
@@ -591,7 +591,7 @@ def test_lines_are_news_while_nobody_comes_and_else_when_they_are_enough() -> No
 
 
 def test_another_id_ends_a_boot_and_begins_one_and_both_are_news_at_once() -> None:
-    lines, job = Lines(b"a" * 40, 7, str), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
+    lines, job = EventLines(b"a" * 40, 7, str), Job(b"DI" + b"0" * 46, b"q", b"", 1, WISHES[0][0])
     lines.awaited = True
     lines.act(5, 1, "anna")
     lines.add(job)
@@ -622,6 +622,6 @@ def test_notes_that_are_too_many_are_lost_all_and_counted_but_for_the_id_that_th
     assert (notes.count, notes.lost) == (1, 2)
     assert not notes.is_news()
     notes.add(job)
-    lines = Lines(b"a" * 40, 7, str)
+    lines = EventLines(b"a" * 40, 7, str)
     notes.retell(lines)
     assert [(part.node_id[:1], part.count) for part in lines.take()] == [(b"a", 1), (b"b", 2)]

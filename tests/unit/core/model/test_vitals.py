@@ -2,13 +2,13 @@
 
 from disqued.core.model import messages as m
 from disqued.core.model.messages import Vitals
-from disqued.core.model.vitals import Account, account_of
+from disqued.core.model.vitals import LastVitals, account_of
 from tests.unit.core.cluster.test_membership import Mesh
 
 START = Vitals(b"1", 0, 100, 0, 1_000, 500)
 
 
-def told(queued: int, given: int, before: Account, now: int) -> Account:
+def told(queued: int, given: int, before: LastVitals, now: int) -> LastVitals:
     return account_of(START._replace(queued=queued, given=given), before, now)
 
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from disqued.core.model.groups import Event
-from disqued.core.model.messages import BEGIN, DELJOB, FACTS, GOTJOB, MISSING, SETACK, Fact
+from disqued.core.model.groups import Entry
+from disqued.core.model.messages import BEGIN, DELJOB, FACTS, GOTJOB, MISSING, SETACK, EntryStatus
 from disqued.core.streams import acksets
 from disqued.core.streams.acksets import ANSWER_MAX_MS, ANSWER_MS
-from disqued.core.streams.entries import Logs
+from disqued.core.streams.entries import Streams
 from disqued.core.streams.owners import HEARD_MS
 from tests.cluster_fixtures import Cluster, Flight, Member
 from tests.core_fixtures import UNKNOWN_ID
@@ -20,9 +20,9 @@ def cluster() -> Cluster:
     return Cluster(2)
 
 
-def event_of(member: Member, event_id: bytes) -> Event:
+def event_of(member: Member, event_id: bytes) -> Entry:
     event = member.state.jobs.get(event_id)
-    assert isinstance(event, Event)
+    assert isinstance(event, Entry)
     return event
 
 
@@ -270,9 +270,9 @@ def test_events_are_placed_in_parts_and_only_by_the_last_look(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     placed: list[bytes] = []
-    place = Logs.place
+    place = Streams.place
 
-    def noted(self: Logs, event: Event) -> None:
+    def noted(self: Streams, event: Entry) -> None:
         placed.append(event.id)
         place(self, event)
 
@@ -281,7 +281,7 @@ def test_events_are_placed_in_parts_and_only_by_the_last_look(
     ids = [add(a, copies=2) for _ in range(7)]
     add(a, body="alone")
     a.node.begin()
-    monkeypatch.setattr(Logs, "place", noted)
+    monkeypatch.setattr(Streams, "place", noted)
     a.node.facts.standing_changed()
     a.tick()
     assert placed == ids[:2]
@@ -375,7 +375,7 @@ def test_a_copy_whose_maker_leaves_is_told_of_to_the_other_holders() -> None:
     event_id = add(a, copies=2)
     asking = [flight for flight in told(cluster) if flight.message[1] == 0]
     assert {flight.sender for flight in asking} == {b, c}
-    assert all(flight.message[2:] == ((Fact(event_id, (), ()),), False) for flight in asking)
+    assert all(flight.message[2:] == ((EntryStatus(event_id, (), ()),), False) for flight in asking)
 
 
 def test_who_gets_a_copy_of_an_event_that_groups_know_is_told_what_they_made_of_it(cluster: Cluster) -> None:
@@ -385,17 +385,17 @@ def test_who_gets_a_copy_of_an_event_that_groups_know_is_told_what_they_made_of_
     a("CLUSTER", "LEAVING", "yes")
     cluster.advance(5_000)
     assert b.holds(event_id)
-    assert (FACTS, 0, (Fact(event_id, (b"0:g",), ()),), False) in [flight.message for flight in told(cluster, a)]
+    assert (FACTS, 0, (EntryStatus(event_id, (b"0:g",), ()),), False) in [flight.message for flight in told(cluster, a)]
     assert b.id in (event_of(a, event_id).holders or ())
 
 
 def test_who_tells_of_an_event_holds_it(cluster: Cluster) -> None:
     a, b = cluster
     event_id = add(b)
-    a.say(b, (FACTS, 0, (Fact(event_id, (), ()),), False))
+    a.say(b, (FACTS, 0, (EntryStatus(event_id, (), ()),), False))
     assert event_of(b, event_id).holders == {a.id, b.id}
     assert not cluster.sent(MISSING)
-    a.say(b, (FACTS, 0, (Fact(UNKNOWN_ID, (), ()),), False))
+    a.say(b, (FACTS, 0, (EntryStatus(UNKNOWN_ID, (), ()),), False))
     assert [flight.message for flight in cluster.sent(MISSING)] == [(MISSING, 0, (UNKNOWN_ID,))]
 
 
@@ -407,7 +407,7 @@ def test_who_said_that_it_has_no_copy_counts_again_when_it_tells_of_it(cluster: 
     a.say(b, (MISSING, 0, (event_id, UNKNOWN_ID)))
     assert event.absent == {a.id}
     assert not event.elsewhere
-    a.say(b, (FACTS, 0, (Fact(event_id, (), ()),), False))
+    a.say(b, (FACTS, 0, (EntryStatus(event_id, (), ()),), False))
     assert event.absent == frozenset()
     assert event.elsewhere
 

@@ -7,7 +7,7 @@ import pytest
 
 from disqued.commands.table import BLOCKED
 from disqued.core.model import groups
-from disqued.core.model.groups import Event, GroupUnit
+from disqued.core.model.groups import Entry, PendingEntry
 from disqued.core.model.job import ACTIVE, QUEUED
 from disqued.core.model.messages import DELIVERED, FACTS, REPLJOB, SETACK, SETTLE, TAKE, UNSEEN
 from disqued.core.model.outbox import UNIT_DONE, UNIT_LEASED
@@ -31,10 +31,10 @@ def queue_of(server: Server, name: bytes = b"q") -> Queue:
     return server.state.queues.by_name[name]
 
 
-def unit_of(server: Server, event_id: bytes, group: bytes = b"g") -> GroupUnit:
+def unit_of(server: Server, event_id: bytes, group: bytes = b"g") -> PendingEntry:
     """What a group has of an event."""
     event = server.job(event_id)
-    assert isinstance(event, Event)
+    assert isinstance(event, Entry)
     assert event.log is not None
     return event.log.groups[group].units[event]
 
@@ -543,9 +543,9 @@ class Pair:
         self.cluster.flights.clear()
 
     @property
-    def event(self) -> Event:
+    def event(self) -> Entry:
         event = self.b.job(self.event_id)
-        assert isinstance(event, Event)
+        assert isinstance(event, Entry)
         return event
 
     def say_done(self, sender: Member, *holders: Member, scope: bytes = b"0:g") -> None:

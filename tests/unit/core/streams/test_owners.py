@@ -2,11 +2,11 @@
 
 import pytest
 
-from disqued.core.model.groups import Event
+from disqued.core.model.groups import Entry
 from disqued.core.model.ids import comes_first
 from disqued.core.model.peers import FAIL, LEAVING, PFAIL
 from disqued.core.streams import owners
-from disqued.core.streams.owners import NOBODY, Arbiters
+from disqued.core.streams.owners import NOBODY, EntryOwners
 from tests.cluster_fixtures import Cluster, Member
 from tests.unit.core.streams.test_readers import add
 
@@ -16,9 +16,9 @@ def cluster() -> Cluster:
     return Cluster(4)
 
 
-def event_of(member: Member, event_id: bytes) -> Event:
+def event_of(member: Member, event_id: bytes) -> Entry:
     event = member.state.jobs.get(event_id)
-    assert isinstance(event, Event)
+    assert isinstance(event, Entry)
     return event
 
 
@@ -98,13 +98,13 @@ def test_of_many_events_with_the_same_holders_who_counts_is_found_once(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[frozenset[bytes]] = []
-    those_there = Arbiters._those_there
+    those_there = EntryOwners._those_there
 
-    def counted(self: Arbiters, holders: frozenset[bytes], absent: frozenset[bytes]) -> tuple[bytes, ...]:
+    def counted(self: EntryOwners, holders: frozenset[bytes], absent: frozenset[bytes]) -> tuple[bytes, ...]:
         found.append(holders)
         return those_there(self, holders, absent)
 
-    monkeypatch.setattr(Arbiters, "_those_there", counted)
+    monkeypatch.setattr(EntryOwners, "_those_there", counted)
     a = cluster.members[0]
     for _ in range(20):
         add(a, copies=4)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.model.groups import Event
+from disqued.core.model.groups import Entry
 from disqued.core.model.messages import (
     DELIVERED,
     FACTS,
@@ -810,7 +810,7 @@ def test_others_that_do_not_come_are_waited_for_a_while_after_a_start() -> None:
     cluster.advance(200)
     assert a.answers.pop("waiting") == [[event_id, b"x"]]
     event = a.state.jobs.get(event_id)
-    assert isinstance(event, Event)
+    assert isinstance(event, Entry)
     assert not event.elsewhere
 
 

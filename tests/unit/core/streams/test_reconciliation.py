@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.model.groups import Event
+from disqued.core.model.groups import Entry
 from disqued.core.model.messages import (
     DELIVERED,
     FACTS,
@@ -20,7 +20,7 @@ from disqued.core.model.messages import (
 )
 from disqued.core.model.outbox import UNIT_DONE
 from disqued.core.streams import reconciliation
-from disqued.core.streams.reconciliation import AGAIN_MS, MARGIN_MS, Settlement, Settling
+from disqued.core.streams.reconciliation import AGAIN_MS, MARGIN_MS, PendingAck, Reconciliation
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import UNKNOWN_ID
 from tests.unit.core.streams.test_readers import ack, add, answer, check, figures, get, healed, isolated
@@ -51,9 +51,9 @@ def patience_ms(member: Member) -> int:
     return member.node.membership.timeout_ms + MARGIN_MS
 
 
-def event_of(member: Member, event_id: bytes) -> Event:
+def event_of(member: Member, event_id: bytes) -> Entry:
     event = member.state.jobs.get(event_id)
-    assert isinstance(event, Event)
+    assert isinstance(event, Entry)
     return event
 
 
@@ -491,8 +491,8 @@ def test_a_client_that_is_gone_is_forgotten_and_another_one_is_answered() -> Non
 
 
 def test_who_has_been_answered_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Settlement] = []
-    monkeypatch.setattr(Settling, "due", lambda self, this: seen.append(this))
+    seen: list[PendingAck] = []
+    monkeypatch.setattr(Reconciliation, "due", lambda self, this: seen.append(this))
     cluster = Cluster(2)
     a, b = cluster
     event_id, other = add(a), add(a)

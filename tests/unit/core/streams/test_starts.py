@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.model.groups import Log
+from disqued.core.model.groups import Stream
 from disqued.core.model.job import WORK_SCOPE
 from disqued.core.model.messages import BEGIN, REPLJOB, Message
 from disqued.core.model.outbox import GROUP
@@ -17,7 +17,7 @@ from tests.unit.commands.test_logs import Bench
 from tests.unit.core.streams.test_readers import ack, add, answer, figures, get, isolated
 
 
-def log_of(member: Member, queue: bytes = b"q") -> Log:
+def log_of(member: Member, queue: bytes = b"q") -> Stream:
     log = member.state.queues.by_name[queue].log
     assert log is not None
     return log

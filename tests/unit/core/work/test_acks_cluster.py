@@ -8,7 +8,7 @@ from disqued.core.model.ids import JobIds, comes_first
 from disqued.core.model.job import ACKED, FLAG_CAME_BACK, JobState
 from disqued.core.model.messages import DELJOB, GOTACK, QUEUED, REPLJOB, SETACK, YOURJOBS
 from disqued.core.model.outbox import GONE_DELETED, JOB_ADDED, JOB_GONE, UNIT_DONE
-from disqued.core.model.tombstones import Ended
+from disqued.core.model.tombstones import Tombstones
 from disqued.core.recovery import Recovery, walk
 from disqued.core.work.acks import ASKED_AT_ONCE, RETRY_MAX_MS, STRANGERS_GIVEN_UP, ttl_of
 from disqued.wire.jobdump import decode_record, encode_job
@@ -415,7 +415,7 @@ def test_who_still_has_a_job_that_has_ended_elsewhere_hears_so_when_it_speaks_of
     job_id = replicated(cluster, "RETRY", 5)
     copy = cluster.sent(REPLJOB, a, c)[0]
     b("ACKJOB", job_id)
-    c.state.custody.ended = Ended()
+    c.state.custody.ended = Tombstones()
     cluster.repeat(copy)
     assert known(cluster, job_id) == "c"
     cluster.advance(20_000)

@@ -442,11 +442,11 @@ def test_the_end_of_a_worker_is_for_its_home_to_tell(cluster):
     a, b, c = cluster
     start(a)
     assert c.node.homes.known[b"w"].node_id == a.id
-    b.say(c, (m.LIVES, (m.Life(b"w", 7, 0, False),)))
+    b.say(c, (m.LIVES, (m.WorkerStatus(b"w", 7, 0, False),)))
     assert c.node.homes.known[b"w"].node_id == a.id
-    a.say(c, (m.LIVES, (m.Life(b"w", 0, 0, False),)))  # of an epoch before
+    a.say(c, (m.LIVES, (m.WorkerStatus(b"w", 0, 0, False),)))  # of an epoch before
     assert b"w" in c.node.homes.known
-    a.say(c, (m.LIVES, (m.Life(b"w", 1, 0, False),)))
+    a.say(c, (m.LIVES, (m.WorkerStatus(b"w", 1, 0, False),)))
     assert b"w" not in c.node.homes.known
 
 
@@ -458,7 +458,7 @@ def test_the_highest_epoch_of_a_worker_is_remembered_wherever_it_goes(cluster):
         home = c.node.homes.known[b"w"]
         assert (home.node_id, home.epoch, home.highest) == (node.id, epoch, epoch)
     assert c("WORKER", "START", "ID", "w", client="last")[:2] == [b"w", 5]
-    a.say(b, (m.LIVES, (m.Life(b"w", 3, 3_000, True),)))  # a word from before changes nothing
+    a.say(b, (m.LIVES, (m.WorkerStatus(b"w", 3, 3_000, True),)))  # a word from before changes nothing
     home = b.node.homes.known[b"w"]
     assert (home.node_id, home.epoch, home.highest) == (c.id, 5, 5)
 
@@ -520,7 +520,7 @@ def test_an_epoch_that_was_given_before_its_node_was_started_again_is_still_hear
     a, b, _ = cluster
     start(a)
     a("WORKER", "START", "ID", "w", client="second")
-    a.say(b, (m.LIVES, (m.Life(b"w", 1, 10_000, lives=True),)))
+    a.say(b, (m.LIVES, (m.WorkerStatus(b"w", 1, 10_000, lives=True),)))
     assert b("WORKER", "KEEPALIVE", "w", 2, client="second") is BLOCKED
     assert b.answers["second"] == [10_000]
     assert info(b, "w")["epoch"] == 3

@@ -32,8 +32,8 @@ from disqued.net.cluster.linkqueue import (
     UNIT_COST,
     URGENT_MAX,
     LinkQueue,
-    Texts,
-    Waiting,
+    QueuedMessage,
+    SharedTexts,
     spread,
     weigh,
 )
@@ -238,9 +238,9 @@ def test_a_queue_of_nothing_but_copies_that_were_given_up_writes_nothing() -> No
 # Several links.
 
 
-def links(limit: int = 1 << 30) -> tuple[dict[bytes, LinkQueue], Codec, list[Writer], Texts]:
+def links(limit: int = 1 << 30) -> tuple[dict[bytes, LinkQueue], Codec, list[Writer], SharedTexts]:
     """The queues of two nodes, and what they write with."""
-    codec, writers, texts = Codec(), [Writer(), Writer()], Texts()
+    codec, writers, texts = Codec(), [Writer(), Writer()], SharedTexts()
     return {
         name: LinkQueue(codec, writer, limit, texts) for name, writer in zip((b"a", b"b"), writers, strict=True)
     }, codec, writers, texts  # fmt: skip
@@ -295,7 +295,7 @@ def test_no_long_text_is_kept_nor_one_that_nobody_waits_for() -> None:
     for queue in queues.values():
         queue.frame(7)
     assert codec.times == [7, 7]
-    waiting = Waiting(copy(1))
+    waiting = QueuedMessage(copy(1))
     assert queues[b"a"].put(waiting)
     queues[b"a"].frame(7)
     assert waiting.text is None
@@ -313,7 +313,7 @@ def test_texts_that_were_forgotten_make_room_for_others() -> None:
     _, _, _, texts = links()
     for _ in range(3):
         for number in range(TEXTS_KEPT + 1):
-            waiting = Waiting((DELJOB, b"id"))
+            waiting = QueuedMessage((DELJOB, b"id"))
             texts.keep(waiting, b"text")
             assert (waiting.text is not None) == (number < TEXTS_KEPT)
         texts.forget()
@@ -325,8 +325,8 @@ def test_a_message_that_is_put_back_waits_on_as_many_links_as_before() -> None:
         def encode(self, message: Message, now: int) -> bytes:
             return bytes([message[0]]) * (PIECE_BYTES - 10)
 
-    queues = {name: LinkQueue(Long(), Writer(), 1 << 30, Texts()) for name in (b"a", b"b")}
-    waiting = [Waiting((DELJOB, b"id")), Waiting((DELJOB, b"id"))]
+    queues = {name: LinkQueue(Long(), Writer(), 1 << 30, SharedTexts()) for name in (b"a", b"b")}
+    waiting = [QueuedMessage((DELJOB, b"id")), QueuedMessage((DELJOB, b"id"))]
     for queue in queues.values():
         assert all(map(queue.put, waiting))
     queues[b"a"].frame(7)
@@ -371,11 +371,11 @@ def test_a_message_weighs_what_it_keeps_while_it_waits() -> None:
 
 def test_a_message_that_is_dropped_weighs_nothing_and_waits_nowhere() -> None:
     queue, _ = make(limit=2 * MESSAGE_COST)
-    waiting = [Waiting((DELJOB, b"id")) for _ in range(3)]
+    waiting = [QueuedMessage((DELJOB, b"id")) for _ in range(3)]
     assert [queue.put(each) for each in waiting] == [True, True, False]
     assert [each.links for each in waiting] == [1, 1, 0]
     assert (queue.weight, len(queue)) == (2 * MESSAGE_COST, 2)
-    urgent = [Waiting((PING, 0, ())) for _ in range(URGENT_MAX + 1)]
+    urgent = [QueuedMessage((PING, 0, ())) for _ in range(URGENT_MAX + 1)]
     assert [queue.put(each) for each in urgent] == [True] * URGENT_MAX + [False]
     assert urgent[-1].links == 0
     drain(queue)
