@@ -68,7 +68,7 @@ class SqliteStore:
         self._reactor = reactor
         self._disk = disk or Disk()
         self._lock = FileLock(path, self._disk, "database")  #: the log watches the other files
-        self._reader: DatabaseReader | None = None
+        self._reader: DatabaseReader | None = None  #: None = there is no database yet
         self._worker: WorkerThread | None = None
         self._writer = Writer(path, self._disk)
         self._pending: list[Note] = []  #: appended, and in no transaction
@@ -76,6 +76,7 @@ class SqliteStore:
         self._has_queues = False  #: the rows tell where jobs are, until the next commit
         self._failure: str | None = None  #: why nothing is taken any more
         self._last_error: str | None = None  #: why the last commit failed
+        self._is_open = False
         self._is_loaded = False
         self._rewrites = Rewrites(clock)
         self._upkeep = Upkeep(self._writer, clock)
@@ -105,12 +106,13 @@ class SqliteStore:
                     self._path, synced=self._config.appendfsync == ALWAYS, cut_torn=self._config.aof_load_truncated
                 )
                 self._forget_synced()
-            prepare(self._path, self._disk)
-            self._reader = DatabaseReader(self._path)
+                prepare(self._path, self._disk)
+                self._reader = DatabaseReader(self._path)
         except BaseException:
             self._lock.release()
             raise
-        self._has_queues = self._reader.has_queues
+        self._is_open = True
+        self._has_queues = self._reader is not None and self._reader.has_queues
         enqueue_once = self._config.aof_enqueue_jobs_once
         self.restores_queues = enqueue_once and self._has_queues
         if enqueue_once and not self._has_queues:
@@ -128,14 +130,16 @@ class SqliteStore:
 
     def load(self) -> "Iterator[Record | Deferred[None]]":
         reader = self._reader
-        if reader is None or self._worker is not None:
+        if not self._is_open or self._worker is not None:
             raise StoreError("a store is loaded once, after it is opened")
         begun = _Outcome(self._begin())
         checked = _Outcome(self._ask(partial(check_database, self._path)))
-        try:
-            yield from reader
-        finally:
-            reader.close()
+        if reader is not None:
+            try:
+                yield from reader
+            finally:
+                reader.close()
+            self._sequence = reader.next_number
         for outcome in (begun, checked):
             yield outcome.over
             outcome.check()
@@ -144,14 +148,13 @@ class SqliteStore:
             yield taken_back.over
             taken_back.check()
             self._has_queues = False
-        self._sequence = reader.next_number
         self._is_loaded = True
 
     def renew(self) -> "Deferred[None]":
-        reader = self._reader
-        if reader is None or self._worker is not None:
+        if not self._is_open or self._worker is not None:
             raise StoreError("a store is loaded or emptied once, after it is opened")
-        reader.close()
+        if self._reader is not None:
+            self._reader.close()
         answer = self._begin()
         answer.addCallback(lambda _: self._ask(self._writer.renew))
         answer.addCallback(self._renewed)
@@ -164,7 +167,13 @@ class SqliteStore:
 
     def _begin(self) -> "Deferred[None]":
         self._worker = WorkerThread(cast(FromThreads, self._reactor), "sqlite-write")
-        return self._ask(partial(self._writer.open, self._config.appendfsync))
+        return self._ask(partial(self._open_writer, self._config.appendfsync))
+
+    def _open_writer(self, appendfsync: str) -> None:
+        """Begin to write, on the writer's thread: to make a database takes long, and a loop may be running."""
+        if self._reader is None:
+            prepare(self._path, self._disk)
+        self._writer.open(appendfsync)
 
     def _ask(self, function: Callable[[], T]) -> "Deferred[T]":
         assert self._worker is not None

@@ -1,5 +1,6 @@
 """Another store while the node runs: at every moment one of the two holds all that was acknowledged."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,62 @@ async def test_a_new_store_that_cannot_for_a_while_is_asked_again(
     assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
     await wait_until(lambda: running.daemon.stores.switch.name == "sqlite")
     assert held(new.committed) == {job_id}
+
+
+@async_test
+async def test_the_loop_goes_on_while_the_new_store_is_named_and_a_stop_does_not_undo_that(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    naming, may_end = threading.Event(), threading.Event()
+    write = StoreMarker.write
+
+    def write_slowly(marker: StoreMarker, name: str) -> None:
+        if name == "sqlite":
+            naming.set()
+            assert may_end.wait(60)
+        write(marker, name)
+
+    monkeypatch.setattr(StoreMarker, "write", write_slowly)
+    old, new = RecordingStore(), RecordingStore()
+    running = launch("persistence aof", old, {"sqlite": new})
+    client = await running.connect()
+    job_id = await client.call("ADDJOB", "q", "body", 0)
+    assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
+    await wait_until(naming.is_set)
+    assert await client.call("PING") == b"PONG"
+    client.send("ADDJOB", "q", "late", 0)
+    await wait_until(lambda: len(running.daemon.node.state.jobs) == 2)
+    assert not client.unread_replies
+    running.daemon.stores.switch.abandon()
+    assert not new.discarded
+    may_end.set()
+    late = (await client.replies(1))[0]
+    assert (word(running), running.daemon.stores.switch.name) == ("sqlite", "sqlite")
+    assert held(new.committed) == {job_id, late}
+    assert old.closed
+
+
+@async_test
+async def test_a_new_store_that_cannot_be_named_is_left(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = StoreMarker.write
+
+    def fail(marker: StoreMarker, name: str) -> None:
+        if name == "sqlite":
+            raise StoreError("store.conf cannot be written: No space left on device")
+        write(marker, name)
+
+    monkeypatch.setattr(StoreMarker, "write", fail)
+    old, new = RecordingStore(), RecordingStore()
+    running = launch("persistence aof", old, {"sqlite": new})
+    client = await running.connect()
+    job_id = await client.call("ADDJOB", "q", "body", 0)
+    assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
+    await wait_until(lambda: new.discarded)
+    assert (word(running), running.daemon.stores.switch.name) == ("aof", "aof")
+    assert b"No space left on device" in await client.call("INFO", "persistence")
+    more = await client.call("ADDJOB", "q", "more", 0)
+    assert held(old.committed) == {job_id, more}
+    assert not old.closed
 
 
 def test_a_word_that_could_not_be_written_to_its_end_is_what_it_was(

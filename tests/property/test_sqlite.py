@@ -603,6 +603,44 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path, pol
 # When the disk fails.
 
 
+class OwnThread(Disk):
+    """A disk that may not be waited for on the thread that it was made on, the loop's."""
+
+    def __init__(self) -> None:
+        self._loop = threading.get_ident()
+        self.syncs = 0
+
+    def _note(self) -> None:
+        assert threading.get_ident() != self._loop
+        self.syncs += 1
+
+    def fdatasync(self, fd: int) -> None:
+        self._note()
+        super().fdatasync(fd)
+
+    def sync_directory(self, path: Path) -> None:
+        self._note()
+        super().sync_directory(path)
+
+
+def test_a_new_database_is_made_on_the_thread_of_the_writer(tmp_path: Path) -> None:
+    for begin in ("load", "renew"):
+        folder = tmp_path / begin
+        folder.mkdir()
+        disk = OwnThread()
+        store = Store(folder, disk=disk)
+        store.open()
+        assert not (folder / NAME).exists()
+        if begin == "load":
+            assert store.loaded() == []
+        else:
+            store.loop.wait(store.renew())
+        assert disk.syncs
+        store.put(added(1))
+        store.end()
+        assert bodies(folder) == [b"body"]
+
+
 def broken() -> OSError:
     return OSError(errno.EIO, os.strerror(errno.EIO))
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -79,7 +79,7 @@ class Driver:
         self._pending: Deferred[None] | None = None  #: a commit that has not answered yet
         self._retry_call: IDelayedCall | None = None
         self._secure_call: IDelayedCall | None = None
-        self._when_handed_over: Callable[[StoreFailed | None], None] | None = None
+        self._when_handed_over: Callable[[StoreFailed | None], Deferred[None] | None] | None = None
         node.state.journaling = False
 
     def start(self) -> None:
@@ -257,11 +257,11 @@ class Driver:
         self._find_journals()
         self.begin_watermark()
 
-    def hand_over(self, done: Callable[[StoreFailed | None], None]) -> None:
+    def hand_over(self, done: "Callable[[StoreFailed | None], Deferred[None] | None]") -> None:
         """Let the successor, which was given everything by now, take over.
 
-        `done` is told the error, or is called at a moment when the successor holds all that was ever acknowledged
-        and nothing is acknowledged meanwhile; it is to call `succeed` then.
+        `done` gets the error, or None at a moment when the successor holds all that was ever acknowledged.  Nothing is
+        acknowledged until its Deferred has fired, before which it calls `succeed`.
         """
         self._when_handed_over = done
         if not self.turn.under_way:
@@ -271,24 +271,19 @@ class Driver:
         done, self._when_handed_over = self._when_handed_over, None
         assert done is not None
         assert self.successor is not None
+        committing: Deferred[Any]
         try:
-            result = self.successor.commit()
+            committing = self.successor.commit() or succeed(None)
         except StoreFailed as error:
-            done(error)
-            return
-        if result is None:
-            done(None)
-            return
-        self._pending = result
+            committing = fail(error)
+        self._pending = committing
         self.turn.occupy()
-        result.addCallbacks(
-            lambda _: self._handed_over(done, None), lambda failure: self._handed_over(done, self._reason(failure))
-        ).addErrback(self._report)
+        committing.addCallbacks(lambda _: done(None), lambda failure: done(self._reason(failure)))
+        committing.addErrback(self._report).addCallback(self._handed_over)
 
-    def _handed_over(self, done: Callable[[StoreFailed | None], None], error: StoreFailed | None) -> None:
+    def _handed_over(self, _: None) -> None:
         self._pending = None
         self.turn.vacate()
-        done(error)
         self.turn.go_on()
 
     def succeed(self) -> IStore:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
+from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -109,6 +110,7 @@ class StoreSwitch:
         self._open = opener
         self._reactor: IReactorTime = driver.reactor
         self._failed = failed
+        self._is_naming = False  #: `store.conf` is being written
         self._records: Iterator[Record | None] = iter(())
         self._copied = 0
 
@@ -150,7 +152,8 @@ class StoreSwitch:
 
     def abandon(self) -> None:
         """Stop a switch that is under way: the daemon ends."""
-        if self.target is not None:
+        # Once its name is being written, the new store counts: the driver waits for that before it stops.
+        if self.target is not None and not self._is_naming:
             self._give_up("the node stops")
 
     def _ask_failed(self, failure: Failure) -> None:
@@ -196,21 +199,34 @@ class StoreSwitch:
     def _copy_later(self, rest_s: float, successor: IStore) -> None:
         self._reactor.callLater(rest_s, self._copy, successor)
 
-    def _take_over(self, error: StoreError | None) -> None:
-        """The successor holds everything: make it the store that counts."""
+    def _take_over(self, error: StoreError | None) -> "Deferred[None] | None":
+        """Make the successor, which holds everything, the store that counts.
+
+        Its name is written in a thread: to sync takes long while the disk has much to write.
+        """
         if self.target is None:
-            return
+            return None
         if error is not None:
             self._give_up(str(error))
-            return
+            return None
         successor = self._filled
         assert successor is not None
-        try:
-            if successor.records:
-                self._word.write(self.target)
-        except StoreError as word_error:
-            self._give_up(str(word_error))
-            return
+        if not successor.records:
+            self._succeed()
+            return None
+        self._is_naming = True
+        naming: Deferred[None] = deferToThread(self._word.write, self.target)
+        return naming.addBoth(self._named)
+
+    def _named(self, result: Failure | None) -> None:
+        self._is_naming = False
+        if result is None:
+            self._succeed()
+        else:
+            self._ask_failed(result)
+
+    def _succeed(self) -> None:
+        assert self.target is not None
         self.log.info(
             "The store is {new} now, {count} records were copied; {old} is left",
             new=self.target, old=self.name, count=self._copied,
