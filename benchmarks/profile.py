@@ -99,7 +99,7 @@ class Bed:
         """
         clock = SystemClock()
         reactor = reactor or MemoryReactorClock()  # type: ignore[no-untyped-call]
-        config = Config.from_text(f"dir {folder}\nappendfsync no\n{settings}")
+        config = Config.from_text(f"dir {folder}\npersistence {store_name}\nappendfsync no\n{settings}")
         store = find_store(store_name).create(config, reactor, clock)
         store.open()
         identity = Identity.load(folder / "nodes.conf", 7711, Random(seed))

@@ -115,10 +115,6 @@ class Outcome:
         """Be an error, whatever it was before."""
         self.value, self.failed, self.reply = error, True, encode_error(error.line)
 
-    def forget(self) -> None:
-        """Keep neither value nor reply in memory."""
-        self.value, self.reply = None, b""
-
     def handed(self) -> list[bytes]:
         """Ids of the jobs that the value hands to the client."""
         entry = self.entry

@@ -121,7 +121,7 @@ class Outside(Protocol):
         """`Turn.failure` has changed."""
 
     def rested(self) -> None:
-        """No commit is under way: what was put off until then may begin, such as a compaction."""
+        """Do what was put off until no commit is under way; follows each `Turn.rest_soon`."""
 
     def crashed(self) -> None:
         """An exception is being handled that is a bug of ours."""
@@ -154,6 +154,7 @@ class Turn:
         self._safe_last = 0  #: number of the last one that is safe
         self._is_halted = False
         self._wakes_at = 0  #: when `tick` will be called; 0 = it will not
+        self._wants_rest = False  #: `rested` is to be called
 
     # Steps.
 
@@ -351,7 +352,8 @@ class Turn:
         if messages:
             self._send(messages)
         self._flush(clients)
-        self._outside.rested()
+        if self._wants_rest:
+            self._rest()
         if self._waiting or self._batch or self._messages or self._outbox.journal:
             self._hold(None)
 
@@ -364,8 +366,20 @@ class Turn:
 
     def go_on(self) -> None:
         """Do what was put off while a commit was under way."""
-        self._outside.rested()
+        if self._wants_rest:
+            self._rest()
         self._hold(None)
+
+    def rest_soon(self) -> None:
+        """Have `Outside.rested` called as soon as no commit is under way, at the end of this turn or later."""
+        self._wants_rest = True
+        if not self.under_way:
+            self.end_soon()
+
+    def _rest(self) -> None:
+        if not self.under_way:
+            self._wants_rest = False
+            self._outside.rested()
 
     def occupy(self) -> None:
         """Commit nothing from now on: something else uses the stores, until `vacate`."""
@@ -412,7 +426,9 @@ class Turn:
 
     def fail(self, reason: str) -> None:
         """Take no more jobs, though no commit has failed: the store cannot be trusted."""
-        self._fail(reason, {}, [], [])
+        clients, self._waiting = self._waiting, {}
+        batch, self._batch = self._batch, []
+        self._fail(reason, clients, batch, self._take_messages())
 
     def _fail(self, reason: str, clients: dict[Recipient, None], batch: list[list[Record]], messages: Messages) -> None:
         """Take no more jobs, and take those back whose producers have not been answered."""

@@ -86,7 +86,9 @@ class Appender:
         self._mark = 0  #: every record before this number is durable, and the file does not tell yet; 0 = it does
         self._writing = False  #: the writing thread is at it
         self._syncs = 0  #: threads that wait for a sync
-        self._next: tuple[int, int] | None = None  #: descriptor and size of the file to go on in
+        self.moving_to: tuple[int, int] | None = (
+            None  #: descriptor and size of the file that `move` named, until it is in use
+        )
         self._holds_syncs = False
         self._ending = False
 
@@ -94,11 +96,6 @@ class Appender:
     def is_syncing(self) -> bool:
         """True while a thread waits for the disk."""
         return self._syncs > 0
-
-    @property
-    def is_moving(self) -> bool:
-        """True until the file that `move` named is in use."""
-        return self._next is not None
 
     @property
     def waiting_bytes(self) -> int:
@@ -124,27 +121,20 @@ class Appender:
         Raises StoreFailed: when it is not final, all is kept and the next commit tries again.
         """
         with self._lock:
-            self._check()
-            self._waiting += chunks
-            self._following = following
-            if self.trouble is not None:
-                self._keep(chunks)
+            self._take(chunks, following)
             if self._fsync != ALWAYS:
                 self._commit_at_once()
                 return
-            self._settle()
+            if self._writing or self._syncs or self.moving_to:
+                self._settle()
             self._write()
             self._sync()
 
     def commit_beside(self, chunks: list[Chunk], following: int) -> None:
         """Have a thread do the same, where it is much; `has` tells when it is done.  Raises StoreFailed."""
         with self._lock:
-            self._check()
-            self._waiting += chunks
-            self._following = following
-            if self.trouble is not None:
-                self._keep(chunks)
-                self.trouble = None
+            self._take(chunks, following)
+            self.trouble = None
             self._start_threads()
             self._retry = True
             self._to_write.notify()
@@ -196,7 +186,7 @@ class Appender:
     def move(self, fd: int, size: int) -> None:
         """Go on in another file, which is ours from now on.  Raises StoreFailed."""
         with self._lock:
-            self._next = (fd, size)
+            self.moving_to = (fd, size)
             self._check()
             if self._fsync == ALWAYS and not self._writing and not self._syncs:
                 self._sync()
@@ -212,7 +202,7 @@ class Appender:
         try:
             with self._lock:
                 self._check()
-                if self._next:
+                if self.moving_to:
                     self._sync()
                     self._move()
                 self._write()
@@ -230,14 +220,23 @@ class Appender:
 
     def _close(self) -> None:
         self._disk.close(self._fd)
-        if self._next:
-            self._disk.close(self._next[0])
-            self._next = None
+        if self.moving_to:
+            self._disk.close(self.moving_to[0])
+            self.moving_to = None
 
     # With the lock held.
 
+    def _take(self, chunks: list[Chunk], following: int) -> None:
+        """Take chunks to be written.  Raises StoreFailed."""
+        if self.failure is not None:
+            raise StoreFailed(self.failure)
+        self._waiting += chunks
+        self._following = following
+        if self.trouble is not None:
+            self._keep(chunks)
+
     def _keep(self, chunks: list[Chunk]) -> None:
-        """Take the chunks for later, while there is room for them."""
+        """Count chunks that cannot be written now, while there is room for them."""
         self._kept_bytes += sum(map(len, chunks))
         if self._kept_bytes > KEPT_BYTES:
             self._waiting = []
@@ -247,7 +246,7 @@ class Appender:
     def _commit_at_once(self) -> None:
         if self._fsync == EVERYSEC:
             self._start_threads()
-        if self._syncs or self._writing or self._next:
+        if self._syncs or self._writing or self.moving_to:
             self._start_threads()
             self._write_beside()
         else:
@@ -284,7 +283,7 @@ class Appender:
     def _settle(self) -> None:
         """Wait until no thread is at the file: an error of a sync is told to one caller only, who may be the thread."""
         self._settled.wait_for(
-            lambda: (not self._writing and not self._syncs and not self._next) or self.failure is not None
+            lambda: (not self._writing and not self._syncs and not self.moving_to) or self.failure is not None
         )
         self._check()
 
@@ -343,10 +342,10 @@ class Appender:
         return not (self._unsynced or self._writing or self._syncs)
 
     def _move(self) -> None:
-        assert self._next is not None
+        assert self.moving_to is not None
         self._disk.close(self._fd)
-        self._fd, self.size = self._next
-        self._next = None
+        self._fd, self.size = self.moving_to
+        self.moving_to = None
         self._mark = 0
         self.first = number_of(self._waiting[0]) if self._waiting else self._following
         self._to_write.notify()
@@ -413,7 +412,12 @@ class Appender:
             return chunks, self._mark, self._following
 
     def _may_write(self) -> bool:
-        return bool(self._waiting) and not self._ending and self._next is None and (self.trouble is None or self._retry)
+        return (
+            bool(self._waiting)
+            and not self._ending
+            and self.moving_to is None
+            and (self.trouble is None or self._retry)
+        )
 
     def _keep_synced(self) -> None:
         """Sync whenever there is something unsynced, with a pause in between."""
@@ -425,11 +429,11 @@ class Appender:
                     self._fail(error)
                 else:
                     self._mark = self._durable = durable
-                    if self._next is not None and self._is_ready_to_move():
+                    if self.moving_to is not None and self._is_ready_to_move():
                         self._move()
                 self._settled.notify()
                 self._to_sync.wait_for(
-                    lambda: self._ending or self._next is not None or self._wanted > self._durable, PERIOD_S
+                    lambda: self._ending or self.moving_to is not None or self._wanted > self._durable, PERIOD_S
                 )
 
     def _begin_sync(self) -> int | None:
@@ -446,7 +450,7 @@ class Appender:
             return self._written
 
     def _is_sync_due(self) -> bool:
-        if self._next is not None:
+        if self.moving_to is not None:
             return not self._writing and not self._syncs
         if self._wanted > self._durable:
             return self._unsynced

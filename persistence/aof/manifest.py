@@ -131,16 +131,12 @@ class JournalFiles:
         """Take the path that they are named after."""
         self.path = path
         self.disk = disk
+        self.manifest_path = path.with_name(path.name + ".manifest")
         self.lock = FileLock(path, disk, "journal")
 
     def segment(self, segment: Base | Increment) -> Path:
         """Path of a segment."""
         return self.path.with_name(f"{self.path.name}.{segment.number}.{segment.suffix}")
-
-    @property
-    def manifest_path(self) -> Path:
-        """Path of the manifest."""
-        return self.path.with_name(self.path.name + ".manifest")
 
     def read_manifest(self) -> Manifest:
         """The manifest; an empty one where there is no journal yet.  Raises StoreError."""

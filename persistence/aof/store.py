@@ -17,6 +17,7 @@ Source: Redis and Disque, src/aof.c, for the settings and their effect.
 
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -42,8 +43,6 @@ from disqued.wire.jobdump import encode_event, job_text
 #: How long a journal that could not be compacted is not compacted by itself again; twice as long after each failure.
 RETRY_MS: Final = 60_000
 RETRY_MAX_MS: Final = 3_600_000
-#: How often the files are looked for while nothing is promised for each commit.
-LOOK_MS: Final = 1_000
 #: How often a sync that somebody waits for is looked after.
 POLL_S: Final = 0.005
 
@@ -71,8 +70,8 @@ class AofStore:
         self._reader: JournalReader | None = None
         self._appender: Appender | None = None
         self._in_use: Increment | None = None  #: where the appender appends, or will when it has moved
+        self._in_use_paths: tuple[Path, ...] = ()  #: its file and the manifest
         self._watch = FileWatch(self._disk)
-        self._looked_at = 0  #: when all files were last looked for
         self._frames: list[Chunk] = []  #: appended since the last commit
         self._is_large = False  #: what the next commit writes is too much for the reactor's thread
         self._look_call: IDelayedCall | None = None  #: after a thread that writes
@@ -205,6 +204,7 @@ class AofStore:
         else:
             self._appender.move(fd, size)
         self._in_use = increment
+        self._in_use_paths = (self._files.segment(increment), self._files.manifest_path)
         self._keep_files()
 
     # Sizes.
@@ -258,8 +258,8 @@ class AofStore:
         self._sequence += len(payloads)
 
     def commit(self) -> "Deferred[None] | None":
-        if self._compaction is None:
-            self._check()
+        if self._failure is not None and self._compaction is None:
+            raise StoreFailed(self._failure)
         if self._appender is None:
             self._find_increment()
         if self._appender is not None:
@@ -271,7 +271,8 @@ class AofStore:
                     self._await_written(self._sequence, answer)
                     return answer
                 self._appender.commit(frames, self._sequence)
-                self._look_after_commit()
+                if self._is_always:
+                    self._look_for(self._in_use_paths)
             except StoreFailed as error:
                 if error.final:
                     self._fail(str(error))
@@ -293,7 +294,8 @@ class AofStore:
                 self._look_call = self._reactor.callLater(POLL_S, self._await_written, number, answer)
                 return
             if appender is not None:
-                self._look_after_commit()
+                if self._is_always:
+                    self._look_for(self._in_use_paths)
                 self._committed = number
                 # What came meanwhile may be much as well, however short each record is.
                 self._is_large = sum(map(len, self._frames)) > AT_ONCE_BYTES
@@ -392,29 +394,16 @@ class AofStore:
             return
         self._check()
         try:
-            self._look_for_files()
+            self._look_for(None)
         except StoreFailed as error:
             self._fail(str(error))
             raise
 
-    def _look_for_files(self, *, all_of_them: bool = True) -> None:
-        """Fail when somebody took the files away: what is written then is lost with this process."""
-        paths = None
-        if self._in_use is not None and self._appender is not None:
-            path = self._files.segment(self._in_use)
-            if not self._appender.is_moving:
-                self._watch.keep_size(path, self._appender.size)
-            paths = None if all_of_them else (path, self._files.manifest_path)
+    def _look_for(self, paths: Iterable[Path] | None) -> None:
+        """Fail when one of these files, or of all, was taken away: what is written then ends with this process."""
+        if self._in_use_paths and self._appender is not None and self._appender.moving_to is None:
+            self._watch.keep_size(self._in_use_paths[0], self._appender.size)
         self._watch.look(paths)
-
-    def _look_after_commit(self) -> None:
-        """Under `always` look for the file that was written to with each commit, and for the others every second."""
-        now = self._clock.now()
-        is_time = now - self._looked_at >= LOOK_MS
-        if is_time:
-            self._looked_at = now
-        if is_time or self._is_always:
-            self._look_for_files(all_of_them=is_time)
 
     def configure(self, config: Settings) -> None:
         self._config = config
@@ -479,7 +468,7 @@ class AofStore:
         assert appender is not None
         if appender.failure is not None:
             raise StoreFailed(appender.failure)
-        return None if appender.is_moving else appender.first
+        return None if appender.moving_to else appender.first
 
     def compacted(self, compaction: Compaction) -> None:
         """Take over what a compaction has left."""
@@ -544,7 +533,7 @@ class AofStore:
         self._committed = self._sequence
         self._failure = self._trouble = None
         self._drop_appender()
-        self._in_use = None
+        self._in_use, self._in_use_paths = None, ()
         self._note_success(began)
         self._keep_files_that_are_there()
 
@@ -573,7 +562,7 @@ class AofStore:
         self._stop_looking()
         self._give_up_compaction()
         self._drop_appender()
-        self._in_use = None
+        self._in_use, self._in_use_paths = None, ()
         self._frames = []
         try:
             self._manifest = Manifest()

@@ -248,7 +248,7 @@ async def test_a_step_while_the_store_is_being_closed_is_not_committed_and_nobod
     add(running, CONFIRMED, record=PAUSED)
     store.wants_compaction = True
     driver = running.daemon.driver
-    driver.look()
+    driver.look_soon()
     due = [call for call in reactor.getDelayedCalls() if getattr(call.func, "__self__", None) is driver]
     closed.callback(None)
     await ending
@@ -404,7 +404,7 @@ async def test_a_store_that_wants_compaction_is_compacted_although_nobody_says_a
     client = await running.connect()
     kept = await client.call("ADDJOB", "q", "kept", 0)
     store.wants_compaction = True
-    running.daemon.driver.look()
+    running.daemon.driver.look_soon()
     await wait_until(lambda: bool(store.compacted))
     assert [record[1].id for record in store.compacted] == [kept]
 

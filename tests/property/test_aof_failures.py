@@ -6,6 +6,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -448,10 +449,16 @@ def test_files_that_are_taken_away_are_missed(tmp_path: Path, policy: str, kind:
         (tmp_path / "copy").replace(path)
     else:
         files(place)[kind].unlink()
-    store._clock.advance(1_000)  # type: ignore[attr-defined]
-    with pytest.raises(StoreFailed, match=r"disque\.aof\..* was (taken away|replaced) while it was in use") as caught:
+    if policy == "always":
+        find = partial(put, store, b"two")
+    else:
         put(store, b"two")
+        find = store.look  # as the driver does every second
+    with pytest.raises(StoreFailed, match=r"disque\.aof\..* was (taken away|replaced) while it was in use") as caught:
+        find()
     assert caught.value.final
+    with pytest.raises(StoreFailed):
+        put(store, b"three")
     store.close()
 
 

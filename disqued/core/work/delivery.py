@@ -147,8 +147,9 @@ class Delivery:
             return None
         while len(units):
             unit = units.pop_first()
+            assert isinstance(unit, Job)  # the one unit of a job of work
+            job = unit
             unit.state = TO_ACTIVE[unit.state]
-            job = unit.job
             if job.expires_at <= state.now:
                 state.forget(job, GONE_EXPIRED)
                 if self.has_dropped_enough(queue):

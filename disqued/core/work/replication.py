@@ -347,12 +347,12 @@ class Replication(Machine):
         self, queue_name: bytes, queue: Queue | None, body: bytes, options: JobOptions, alias_of: AliasOf | None = None
     ) -> Job:
         state = self._state
+        job_id = state.numbers.ids.next(options.ttl_suffix)
+        ctime = state.numbers.next_ctime(state.wall)
+        state.counters.added += 1
+        name = queue_name if queue is None else queue.name
         if options.stamped_at != state.now:
             options.stamp(state.now)
-        name = queue_name if queue is None else queue.name
-        job_id = state.numbers.ids.next(options.ttl_suffix)
-        state.counters.added += 1
-        ctime = state.numbers.next_ctime(state.wall)
         if alias_of is None and not options.kind:
             return Job(job_id, name, body, ctime, options)
         return new_job(job_id, name, body, ctime, options, alias=b"" if alias_of is None else alias_of(ctime))

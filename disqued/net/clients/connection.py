@@ -562,7 +562,7 @@ class ClientConnection(Listener):
                 or (len(reply) > LARGE_REPLY and self._must_wait())
             ):
                 break
-        outcome.forget()
+        outcome.value, outcome.reply = None, b""  # they may be large
         return begun
 
     def check(self, entry: Command) -> None:
@@ -620,7 +620,7 @@ class ClientConnection(Listener):
         self._blocked_size = 0
         outcome.answer(value)
         self._keep(outcome, [b""], self.reply_mode)
-        outcome.forget()
+        outcome.value, outcome.reply = None, b""  # they may be large
         self._is_ready = not (self._is_busy or self._backlog or self._chunks or self._stalled or self._closing)
         if not self._is_ready or self._parser.error is not None or self._reported or not self._read_on:
             self.queue()

@@ -77,6 +77,7 @@ class Driver:
         self._halted = False
         self._soon = soon_of(reactor)
         self._pending: Deferred[None] | None = None  #: a commit that has not answered yet
+        self._is_look_due = False
         self._retry_call: IDelayedCall | None = None
         self._secure_call: IDelayedCall | None = None
         self._when_handed_over: Callable[[StoreFailed | None], Deferred[None] | None] | None = None
@@ -208,12 +209,12 @@ class Driver:
             self._compact_by_itself()
 
     def rested(self) -> None:
-        """Let another store take over, or begin a compaction: no commit is under way."""
+        """Look at the store, and let another one take over, if either is wanted."""
+        if self._is_look_due:
+            self._is_look_due = False
+            self._look()
         if self._when_handed_over is not None:
-            if not self.turn.under_way:
-                self._commit_successor()
-        elif self.store.wants_compaction:
-            self._compact_by_itself()
+            self._commit_successor()
 
     def crashed(self) -> None:
         """Report an exception that is a bug of ours."""
@@ -221,19 +222,19 @@ class Driver:
 
     # The store.
 
-    def look(self) -> None:
-        """Let the store see whether its files are there, and whether it is to be rewritten.
+    def look_soon(self) -> None:
+        """Between two commits, let the store check whether its files are there, and whether it is to be rewritten."""
+        self._is_look_due = True
+        self.turn.rest_soon()
 
-        Called between two commits, once a second.
-        """
-        turn = self.turn
-        if turn.is_planned or turn.under_way or turn.failure is not None or self._halted:
+    def _look(self) -> None:
+        if self.turn.failure is not None or self._halted:
             return
         try:
             self.store.look()
         except StoreFailed as error:
             self.commits.failed += 1
-            turn.fail(str(error))
+            self.turn.fail(str(error))
             return
         if self.store.wants_compaction and self._when_handed_over is None:
             self._compact_by_itself()
@@ -264,8 +265,7 @@ class Driver:
         acknowledged until its Deferred has fired, before which it calls `succeed`.
         """
         self._when_handed_over = done
-        if not self.turn.under_way:
-            self.turn.end_soon()
+        self.turn.rest_soon()
 
     def _commit_successor(self) -> None:
         done, self._when_handed_over = self._when_handed_over, None

@@ -59,7 +59,7 @@ class StoreKeeper:
 
     def _look(self) -> None:
         if self._driver.store.records:
-            self._driver.look()
+            self._driver.look_soon()
 
     def _change(self, name: str) -> None:
         """Begin to move the jobs to the store of that name.  Raises BadValue."""

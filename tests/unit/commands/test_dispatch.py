@@ -145,8 +145,6 @@ def test_an_outcome_that_serves_again_keeps_nothing_of_the_command_before(bed: B
     assert outcome.failed
     bed.dispatch.execute(bed.client, words(("QLEN", "q")), outcome)
     assert (outcome.value, outcome.failed, outcome.reply) == (0, False, b":0\r\n")
-    outcome.forget()
-    assert (outcome.value, outcome.reply) == (None, b"")
 
 
 def test_a_blocked_command_is_answered_later(bed: Bed) -> None:

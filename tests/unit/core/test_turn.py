@@ -133,7 +133,7 @@ def test_the_steps_of_one_turn_share_one_commit_and_nobody_is_answered_before_it
     assert (one.heard, two.heard) == ([], [])
     assert bench.outside.take() == ["end_turn_soon"]
     bench.turn.end()
-    assert bench.outside.take() == ["commit", "rested"]
+    assert bench.outside.take() == ["commit"]
     assert (one.heard, two.heard) == ([ids[0], ids[2]], [ids[1]])
     assert [record[1].id for record in bench.outside.records if record[0] == JOB_ADDED] == ids
     bench.turn.end()
@@ -162,18 +162,18 @@ def test_it_is_tried_again_until_it_succeeds_and_nothing_is_committed_meanwhile(
     bench.turn.end()
     bench.outside.take()
     bench.turn.try_again()
-    assert bench.outside.take() == ["repair", "commit", "try_again_later", "rested"]
+    assert bench.outside.take() == ["repair", "commit", "try_again_later"]
     bench.outside.outcome = "the server is away"
     bench.turn.try_again()
-    assert bench.outside.take() == ["repair", "commit", "failing", "try_again_later", "rested"]
+    assert bench.outside.take() == ["repair", "commit", "failing", "try_again_later"]
     assert bench.turn.failure == "the server is away"
     bench.say(client, "paused", record=PAUSED)
     bench.turn.end()
     assert client.heard[1:] == ["paused"]
-    assert bench.outside.take() == ["end_turn_soon", "rested"]
+    assert bench.outside.take() == ["end_turn_soon"]
     bench.outside.outcome = ""
     bench.turn.try_again()
-    assert bench.outside.take() == ["repair", "commit", "failing", "rested"]
+    assert bench.outside.take() == ["repair", "commit", "failing"]
     assert bench.turn.failure is None
     assert not bench.node.state.durability.read_only
 
@@ -195,7 +195,7 @@ def test_while_a_commit_takes_its_time_later_turns_wait_for_the_next_one(bench: 
     bench.turn.committed("")
     assert len(first.heard) == 1
     assert second.heard == []
-    assert bench.outside.take() == ["rested", "end_turn_soon"]
+    assert bench.outside.take() == ["end_turn_soon"]
     bench.outside.outcome = ""
     bench.turn.end()
     assert (len(first.heard), len(second.heard)) == (2, 1)
@@ -245,6 +245,45 @@ def test_what_else_uses_the_store_keeps_commits_away_until_it_is_over(bench: Ben
     bench.turn.go_on()
     bench.turn.end()
     assert len(client.heard) == 1
+
+
+def test_what_waits_for_a_rest_is_done_once_between_two_commits(bench: Bench) -> None:
+    client = Client()
+    bench.turn.rest_soon()
+    assert bench.outside.take() == ["end_turn_soon"]
+    bench.turn.end()
+    assert bench.outside.take() == ["rested"]
+    bench.outside.outcome = None
+    bench.add(client)
+    bench.turn.end()
+    bench.turn.rest_soon()
+    bench.add(client)
+    bench.turn.end()
+    assert "rested" not in bench.outside.take()
+    bench.turn.committed("")
+    assert bench.outside.take() == ["rested", "end_turn_soon"]
+    bench.turn.end()
+    bench.turn.committed("")
+    assert "rested" not in bench.outside.take()
+    bench.turn.occupy()
+    bench.turn.rest_soon()
+    bench.turn.fail(FULL)
+    bench.turn.end()
+    assert "rested" not in bench.outside.take()
+
+
+def test_a_store_that_fails_between_commits_refuses_what_has_not_been_committed(bench: Bench) -> None:
+    kept, refused = Client(), Client()
+    bench.add(kept)
+    bench.turn.end()
+    job_id = bench.add(refused)
+    bench.say(refused, "more", (REPLJOB,), (PING,))
+    bench.turn.fail(FULL)
+    assert len(kept.heard) == 1
+    assert refused.heard == [f"Errors writing to the AOF file: {FULL}", "more"]
+    assert bench.node.state.jobs.get(job_id) is None
+    assert bench.outside.sent == [(PING,)]
+    assert bench.outside.take()[-1] == "try_again_later"
 
 
 def test_a_closed_turn_tells_nobody_of_anything(bench: Bench) -> None:
