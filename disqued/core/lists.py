@@ -43,7 +43,7 @@ from disqued.core.model.outbox import Client
 from disqued.core.model.queues import Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
-from disqued.core.model.unfinished import Parts
+from disqued.core.model.unfinished import QuietParts
 from disqued.core.model.worker import Worker
 from disqued.core.work.acks import Acks
 from disqued.core.work.delivery import FETCHED_BYTES
@@ -334,7 +334,7 @@ class Lists(Machine):
 
     # Flushing.
 
-    def flush(self, name: bytes) -> Parts:
+    def flush(self, name: bytes) -> QuietParts:
         """Acknowledge every job of a queue that this node knows now, in parts; whoever waits goes on waiting."""
         state = self._state
         latest = state.numbers.next_ctime(state.wall)

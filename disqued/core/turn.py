@@ -33,7 +33,7 @@ Source: Disque, src/server.c (beforeSleep), src/aof.c; times are integer millise
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, Protocol
+from typing import Final, Protocol, cast
 
 from disqued.core.model.messages import DURABLE_ALONE, URGENT, Message
 from disqued.core.model.outbox import GONE_REFUSED, Record, promises
@@ -202,7 +202,7 @@ class Turn:
         while outbox.replies:
             replies, outbox.replies = outbox.replies, []
             for who, value, units in replies:
-                client: Any = who
+                client = cast(Recipient, who)  # only recipients block
                 if units and client.is_gone():
                     node.delivery.give_back(units)
                     continue

@@ -53,7 +53,7 @@ from disqued.core.model.peers import LEAVING, Peer
 from disqued.core.model.queues import PAUSE_OUT, ImportRate, Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
-from disqued.core.model.unfinished import Parts
+from disqued.core.model.unfinished import QuietParts
 from disqued.core.model.waiters import Awaited
 from disqued.core.work.delivery import Delivery
 
@@ -189,7 +189,7 @@ class Federation(Machine):
         if self._hungers:
             state.work(self._ask_in_parts(node_id))
 
-    def _ask_in_parts(self, node_id: bytes) -> Parts:
+    def _ask_in_parts(self, node_id: bytes) -> QuietParts:
         hungers = list(self._hungers.values())
         for at in range(0, len(hungers), ASKED_PER_PART):
             for hunger in hungers[at : at + ASKED_PER_PART]:

@@ -46,7 +46,7 @@ from disqued.core.model.registry import Registry
 from disqued.core.model.schedule import HELD_BYTES, Schedule
 from disqued.core.model.shared import Shared
 from disqued.core.model.trace import FLUSH, MISCONF, OF_REASON, EventTraces, GroupNote
-from disqued.core.model.unfinished import AT_ONCE, BackgroundWork, Parts
+from disqued.core.model.unfinished import AT_ONCE, BackgroundWork, Parts, QuietParts
 
 ASKED_MS = 5_000  #: after which nobody needs what others were asked whether they do
 #: How long a queue stays without jobs, consumers and use, by memory level.
@@ -373,7 +373,7 @@ class State:
         return True
 
 
-def _released(jobs: Registry, queues: Queues, schedule: Schedule, evictable: dict[Job, None]) -> Parts:
+def _released(jobs: Registry, queues: Queues, schedule: Schedule, evictable: dict[Job, None]) -> QuietParts:
     """Let go of tables that nobody uses any more.
 
     The schedule is the last: it holds jobs by their age, as they lie in memory, so that memory goes back bit by bit.
@@ -386,7 +386,7 @@ def _released(jobs: Registry, queues: Queues, schedule: Schedule, evictable: dic
             yield
 
 
-def _freed(bodies: list[bytes]) -> Parts:
+def _freed(bodies: list[bytes]) -> QuietParts:
     """Let go of bodies, so many bytes a part."""
     size = 0
     while bodies:

@@ -26,7 +26,8 @@ all else.
 `State.endings` is the same trail, or one where only endings are wanted.
 """
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from disqued.core.model.job import Job
 from disqued.core.model.outbox import GONE_DELETED, GONE_EVICTED, GONE_EXPIRED, GONE_REFUSED, Client
@@ -153,15 +154,14 @@ class EventTraces:
             self.full.tell(CLOCK, wall, now, word=AHEAD if self.ahead_ms > before_ms else BACK)
 
 
-#: Kinds of notes beside those above: moments, and another id.
-_ACT: Final = -1
-_BECOME: Final = -2
+#: Something that happened: tells a trace of it.
+Note = Callable[[EventTrace], None]
 
 
 class Notes(EventTrace):
     """What happens while nothing is ready to take it: kept until it can be told again."""
 
-    __slots__ = ("_kept", "count", "limit", "lost", "node_id", "wall")
+    __slots__ = ("_became", "_kept", "_last_is_moment", "count", "limit", "lost", "node_id", "wall")
 
     def __init__(self, node_id: bytes, wall: int, limit: int) -> None:
         """Begin at this time; more than `limit` notes are lost, all that there are at a time: moments do not count."""
@@ -170,36 +170,46 @@ class Notes(EventTrace):
         self.limit: int = limit
         self.lost: int = 0  #: of what would have become a line
         self.count: int = 0  #: notes that are kept, moments aside
-        self._kept: list[tuple[Any, ...]] = []
+        self._kept: list[Note] = []
+        self._last_is_moment = False
+        self._became: list[Note] = []  #: those of them that give the node another id
 
-    def _keep(self, note: tuple[Any, ...]) -> None:
+    def _keep(self, note: Note) -> None:
         self._kept.append(note)
+        self._last_is_moment = False
         self.count += 1
         if self.count > self.limit:
             self.lose()
 
     def act(self, wall: int, now: int, who: object) -> None:
-        if self._kept and self._kept[-1][0] == _ACT:
+        if self._last_is_moment:
             self._kept.pop()  # nothing happened then
-        self._kept.append((_ACT, wall, now, who))
+        self._kept.append(lambda trace: trace.act(wall, now, who))
+        self._last_is_moment = True
 
     def add(self, job: Job) -> None:
-        self._keep((ADD, job))
+        self._keep(lambda trace: trace.add(job))
 
     def deliver(self, job: Job, waited_ms: int) -> None:
-        self._keep((DELIVER, job, waited_ms))
+        self._keep(lambda trace: trace.deliver(job, waited_ms))
 
     def ack(self, job: Job, held_ms: int) -> None:
-        self._keep((ACK, job, held_ms))
+        self._keep(lambda trace: trace.ack(job, held_ms))
 
     def tell(
         self, kind: int, wall: int, now: int, unit: object = None, *,
         attempt: int = 0, nacks: int = 0, span_ms: int = -1, who: object = None, word: bytes = b"",
     ) -> None:  # fmt: skip
-        self._keep((kind, wall, now, unit, attempt, nacks, span_ms, who, word))
+        self._keep(
+            lambda trace: trace.tell(
+                kind, wall, now, unit, attempt=attempt, nacks=nacks, span_ms=span_ms, who=who, word=word
+            )
+        )
 
     def become(self, wall: int, now: int, node_id: bytes) -> None:
-        self._keep((_BECOME, wall, now, node_id))
+        note: Note = lambda trace: trace.become(wall, now, node_id)  # noqa: E731 - it has to be kept twice
+        self._became.append(note)
+        self._keep(note)
 
     def is_news(self) -> bool:
         """Nobody can come for it yet."""
@@ -207,29 +217,13 @@ class Notes(EventTrace):
 
     def lose(self) -> None:
         """Let go of what is kept, and count it; but not of the id that the node has."""
-        left: list[tuple[Any, ...]] = []
-        for note in self._kept:
-            if note[0] == _BECOME:
-                left = [note]
-            elif note[0] != _ACT:
-                self.lost += 1
-        self._kept = left
-        self.count = len(left)
+        self.lost += self.count - len(self._became)
+        self._became = self._became[-1:]
+        self._kept = list(self._became)
+        self._last_is_moment = False
+        self.count = len(self._kept)
 
-    def retell(self, trail: EventTrace) -> None:
-        """Tell another trail what is kept, in its order."""
+    def retell(self, trace: EventTrace) -> None:
+        """Tell another trace what is kept, in its order."""
         for note in self._kept:
-            kind: int = note[0]
-            if kind == _ACT:
-                trail.act(note[1], note[2], note[3])
-            elif kind == _BECOME:
-                trail.become(note[1], note[2], note[3])
-            elif len(note) == 2:
-                trail.add(note[1])
-            elif len(note) > 3:
-                kind, wall, now, unit, attempt, nacks, span_ms, who, word = note
-                trail.tell(kind, wall, now, unit, attempt=attempt, nacks=nacks, span_ms=span_ms, who=who, word=word)
-            elif kind == DELIVER:
-                trail.deliver(note[1], note[2])
-            else:
-                trail.ack(note[1], note[2])
+            note(trace)

@@ -15,14 +15,15 @@ received whole: consumers who acknowledge and leave mean it.
 
 from collections import deque
 from collections.abc import Generator
-from typing import Any
 
 from disqued.core.model.outbox import Client, Outbox
 from disqued.core.model.schedule import Timed
 from disqued.errors import CommandError, InternalError
 
 #: A piece of work; returns what its client is answered.
-Parts = Generator[None, None, Any]
+Parts = Generator[None, None, object]
+#: The same, where no client waits for an answer.
+QuietParts = Generator[None, None, None]
 
 #: When unfinished work is due: before everything else, so that a backlog of deadlines does not keep it waiting.
 AT_ONCE = 1

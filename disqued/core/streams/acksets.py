@@ -27,7 +27,7 @@ from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import DELJOB, FACTS, FACTS_PER_MESSAGE, MISSING, EntryStatus, Message
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
-from disqued.core.model.unfinished import Parts
+from disqued.core.model.unfinished import QuietParts
 from disqued.core.streams.entries import Streams
 from disqued.core.streams.owners import HEARD_MS, NOBODY
 
@@ -118,7 +118,7 @@ class AckSets(Timed, Machine):
             if queue.log is not None:
                 yield queue.log
 
-    def _look(self, look: int) -> Parts:
+    def _look(self, look: int) -> QuietParts:
         """Look at all events, until there is a reason to begin anew."""
         for log in list(self._all_logs()):
             for events in _pieces(log):
@@ -150,7 +150,7 @@ class AckSets(Timed, Machine):
         if this is not None:
             self._state.schedule.cancel(this)
 
-    def _collect(self, this: AckSetRound, *, others: bool = True) -> Parts:
+    def _collect(self, this: AckSetRound, *, others: bool = True) -> QuietParts:
         """Tell a node of all beginnings, and find the events that it is to be told of, or those that it hands out."""
         state = self._state
         node_id = this.node_id

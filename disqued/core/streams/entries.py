@@ -50,7 +50,7 @@ from disqued.core.model.outbox import GONE_DELETED, UNIT_DONE, UNIT_LEASED, Clie
 from disqued.core.model.queues import PAUSE_OUT, Queue
 from disqued.core.model.state import State
 from disqued.core.model.trace import ACK, DELIVER, NACK, ONCE, PEER, REQUEUE, UNSEEN, GroupNote
-from disqued.core.model.unfinished import Parts
+from disqued.core.model.unfinished import Parts, QuietParts
 from disqued.core.model.units import GivenUnit
 from disqued.core.model.waiters import Form
 from disqued.core.model.worker import Worker
@@ -333,7 +333,7 @@ class Streams(Machine):
         if queue.name in self._state.demand.entries:
             self.offered[queue] = None
 
-    def _serve_on(self, queue: Queue, parts: Parts) -> Parts:
+    def _serve_on(self, queue: Queue, parts: Parts) -> QuietParts:
         """Go on serving those who wait, and look again when something came meanwhile."""
         state = self._state
         while True:
@@ -347,7 +347,7 @@ class Streams(Machine):
         if again and state.queues.by_name.get(queue.name) is queue:
             state.ready[queue] = None
 
-    def _serve_groups(self, queue: Queue, log: Stream) -> Parts:
+    def _serve_groups(self, queue: Queue, log: Stream) -> QuietParts:
         """Serve the groups for which somebody waits, so many consumers at a time."""
         for group in list(log.waiting):
             while group.waiters and queue.log is log and not queue.pause & PAUSE_OUT:

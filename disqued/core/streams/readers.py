@@ -35,7 +35,7 @@ from disqued.core.model.outbox import Client
 from disqued.core.model.queues import PAUSE_OUT, Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
-from disqued.core.model.unfinished import Parts
+from disqued.core.model.unfinished import QuietParts
 from disqued.core.model.units import GivenUnit
 from disqued.core.model.waiters import Form, Waiter
 from disqued.core.streams.entries import Streams
@@ -389,7 +389,7 @@ class Readers(Machine):
         finally:
             queue.log.let_go(group)
 
-    def _take_later(self, sender: bytes, message: Message) -> Parts:
+    def _take_later(self, sender: bytes, message: Message) -> QuietParts:
         """Look further, a part at a time."""
         while sender in self._state.peers.linked:
             yield

@@ -31,7 +31,7 @@ from disqued.core.model.outbox import GONE_DELETED, GROUP
 from disqued.core.model.queues import Queue
 from disqued.core.model.registry import Registry
 from disqued.core.model.state import State
-from disqued.core.model.unfinished import Parts
+from disqued.core.model.unfinished import Parts, QuietParts
 
 KEPT_MS = 300_000  #: how long a beginning is to be known, at least, that matters to the node that tells of it
 TOLD_PER_PART = 500  #: groups whose beginning a node is told of in one go
@@ -95,7 +95,7 @@ class GroupStarts:
         if next(parts, _DONE) is not _DONE:
             self._state.work(parts)
 
-    def _end_parts(self, group: Group, units: list[PendingEntry], jobs: Registry) -> Parts:
+    def _end_parts(self, group: Group, units: list[PendingEntry], jobs: Registry) -> QuietParts:
         # After a flush of the whole node there is nothing to take them from.
         while self._state.jobs is jobs:
             for unit in units[-ENDED_AT_ONCE:]:
@@ -118,7 +118,7 @@ class GroupStarts:
             self._state.work(parts)
         log.forget_searches()
 
-    def _forget_unneeded(self, log: Stream, groups: list[Group], jobs: Registry) -> Parts:
+    def _forget_unneeded(self, log: Stream, groups: list[Group], jobs: Registry) -> QuietParts:
         for count, group in enumerate(groups, 1):
             # Between two parts it may have come to matter, or everything may have been flushed.
             if self._state.jobs is not jobs:
@@ -174,14 +174,14 @@ class GroupStarts:
             state.outbox.journal.append((GROUP, log.queue, WORK_SCOPE, tuple(sorted(log.horizon.items()))))
         return True
 
-    def _let_go(self, log: Stream, jobs: Registry) -> Parts:
+    def _let_go(self, log: Stream, jobs: Registry) -> QuietParts:
         """Forget a log that is nobody's any more, and its events."""
         yield from self._let_go_flushed(log, jobs)
         # After a flush of the whole node nothing of it is counted.
         if self._state.jobs is jobs:
             self._state.memory.used -= log.cost
 
-    def _let_go_flushed(self, log: Stream, jobs: Registry) -> Parts:
+    def _let_go_flushed(self, log: Stream, jobs: Registry) -> QuietParts:
         state = self._state
         events: list[Unit] = [*log.events.listed(), *log.delayed]
         state.unfinished.effort = 0
@@ -212,7 +212,7 @@ class GroupStarts:
         for node_id in list(self._state.peers.linked):
             self._state.send(node_id, message)
 
-    def tell(self, node_id: bytes, log: Stream) -> Parts:
+    def tell(self, node_id: bytes, log: Stream) -> QuietParts:
         """Tell a node of all beginnings of a log, bit by bit."""
         if log.horizon:
             self._state.send(node_id, self.of_log(log))

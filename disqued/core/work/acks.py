@@ -62,7 +62,7 @@ from disqued.core.model.messages import DELJOB, GOTACK, SETACK, Message
 from disqued.core.model.outbox import CANCEL, GONE_DELETED, HERE_ALONE, JOB_ADDED, Client, Notification
 from disqued.core.model.state import State
 from disqued.core.model.trace import ACK, FAST, FAST_UNKNOWN, PEER, UNKNOWN
-from disqued.core.model.unfinished import Parts
+from disqued.core.model.unfinished import QuietParts
 from disqued.core.work.replication import Replication
 from disqued.errors import WrongType
 
@@ -341,7 +341,7 @@ class Acks(Machine):
         """Ask a node no more: the next link begins a round anew."""
         self._rounds.pop(node_id, None)
 
-    def _go_on(self, node_id: bytes, this: _AckRound) -> Parts:
+    def _go_on(self, node_id: bytes, this: _AckRound) -> QuietParts:
         """Ask a node for the next acks of a round: at once where that is ours to do, else a little later."""
         while self._rounds.get(node_id) is this:
             jobs = this.jobs[this.at : this.at + self.asked_at_once]

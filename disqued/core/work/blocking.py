@@ -9,7 +9,7 @@ from typing import Final
 from disqued.core.model.machine import Machine
 from disqued.core.model.outbox import Client
 from disqued.core.model.state import State
-from disqued.core.model.unfinished import Parts
+from disqued.core.model.unfinished import Parts, QuietParts
 from disqued.core.model.waiters import Waiter
 from disqued.core.model.worker import ConnectionWorkers
 from disqued.errors import CommandError
@@ -68,14 +68,14 @@ class Blocking(Machine):
         if next(parts, self) is not self:
             self._state.work(parts)
 
-    def _refuse(self, waiters: list[Waiter], error: CommandError) -> Parts:
+    def _refuse(self, waiters: list[Waiter], error: CommandError) -> QuietParts:
         for count, waiter in enumerate(waiters, 1):
             if self._state.waiting.blocked.get(waiter.client) is waiter and self.stop_waiting(waiter.client):
                 self._state.outbox.replies.append((waiter.client, error, []))
             if count % SERVED_AT_ONCE == 0:
                 yield
 
-    def _answer_nothing(self, waiters: list[Waiter]) -> Parts:
+    def _answer_nothing(self, waiters: list[Waiter]) -> QuietParts:
         for count, waiter in enumerate(waiters, 1):
             self._let_worker_go(waiter)
             self._state.outbox.replies.append((waiter.client, None, []))

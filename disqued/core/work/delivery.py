@@ -34,7 +34,7 @@ from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED, UNIT_DONE, Client
 from disqued.core.model.queues import PAUSE_OUT, Queue
 from disqued.core.model.state import State
 from disqued.core.model.trace import DELIVER, ONCE, REQUEUE, UNSEEN
-from disqued.core.model.unfinished import Parts
+from disqued.core.model.unfinished import QuietParts
 from disqued.core.model.waiters import Awaited, Form, Waiter, Watcher
 from disqued.core.work.blocking import SERVED_AT_ONCE, Blocking
 from disqued.core.work.kinds import StreamMachine
@@ -200,7 +200,7 @@ class Delivery:
             state.waiting.behind[queue] = None
         return True
 
-    def _catch_up(self) -> Parts:
+    def _catch_up(self) -> QuietParts:
         """Drop the jobs whose time is over in front of the queues that are behind, and serve those who wait."""
         state = self._state
         # A flush puts another dict in the place of this one.
@@ -306,7 +306,7 @@ class Delivery:
                 self.blocking.stop_waiting(watcher.client)
                 self._state.outbox.replies.append((watcher.client, queue.name, []))
 
-    def _serve_rest(self, rest: dict[Queue, None]) -> Parts:
+    def _serve_rest(self, rest: dict[Queue, None]) -> QuietParts:
         """Go on with queues that have very many consumers."""
         state = self._state
         while rest:

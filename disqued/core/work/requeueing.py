@@ -40,7 +40,7 @@ from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED, WATERMARK
 from disqued.core.model.state import State
 from disqued.core.model.trace import ASKED as ASKED_FOR
 from disqued.core.model.trace import ENQUEUE, NACK, REQUEUE, WORKING
-from disqued.core.model.unfinished import Parts
+from disqued.core.model.unfinished import QuietParts
 from disqued.core.work.acks import Acks
 from disqued.core.work.kinds import StreamMachine
 from disqued.core.work.queueing import Queueing
@@ -154,7 +154,7 @@ class Requeueing(Machine):
         if mark.held:
             self._state.work(self._release(last))
 
-    def _release(self, last: int) -> Parts:
+    def _release(self, last: int) -> QuietParts:
         while jobs := self._state.durability.watermark.release(last, RELEASED_PER_PART):
             for job in jobs:
                 self._queue_held(job)
@@ -176,7 +176,7 @@ class Requeueing(Machine):
         if next(parts, self) is not self:
             self._state.work(parts)
 
-    def _doubt_queued(self) -> Parts:
+    def _doubt_queued(self) -> QuietParts:
         state, jobs, looked_at = self._state, self._state.jobs, 0
         for _, table in jobs.from_table(0):
             # A flush puts another registry in the place of this one.

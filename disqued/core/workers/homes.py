@@ -37,7 +37,7 @@ from disqued.core.model.outbox import CANCEL, Client
 from disqued.core.model.peers import FAIL
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
-from disqued.core.model.unfinished import Parts
+from disqued.core.model.unfinished import QuietParts
 from disqued.core.model.worker import RemoteWorker, Worker
 from disqued.core.work.copies import SPREAD_MS
 from disqued.core.work.queueing import Queueing
@@ -312,7 +312,7 @@ class Homes(Machine):
         self._state.schedule.cancel(move)
         self._state.waiting.remove(move.client, move)
 
-    def _hand_over(self, worker: Worker, home: RemoteWorker, jobs: list[Job]) -> Parts:
+    def _hand_over(self, worker: Worker, home: RemoteWorker, jobs: list[Job]) -> QuietParts:
         """Give the new home of a worker what it has: the jobs, and their leases."""
         state = self._state
         queues = tuple(worker.queues)
@@ -347,7 +347,7 @@ class Homes(Machine):
         jobs = list(home.jobs)
         self._workers.do(self._tell_of_held_parts(home, jobs))
 
-    def _tell_of_held_parts(self, home: RemoteWorker, jobs: list[Job]) -> Parts:
+    def _tell_of_held_parts(self, home: RemoteWorker, jobs: list[Job]) -> QuietParts:
         for at in range(0, len(jobs), JOBS_PER_MESSAGE):
             if at:
                 yield
@@ -426,7 +426,7 @@ class Homes(Machine):
             for node_id in state.shared.others(job.holders or frozenset())
         )
 
-    def _take_back(self, home: RemoteWorker, jobs: list[Job]) -> Parts:
+    def _take_back(self, home: RemoteWorker, jobs: list[Job]) -> QuietParts:
         """Queue jobs in front of all, in their order, of which nobody has said anything else meanwhile."""
         jobs = _last_first(jobs)
         for at in range(0, len(jobs), LEASES_AT_ONCE):
@@ -435,7 +435,7 @@ class Homes(Machine):
             some = [job for job in jobs[at : at + LEASES_AT_ONCE] if self._state.custody.elsewhere.get(job) is home]
             self._workers.give_back(some)
 
-    def _take_back_all(self, home: RemoteWorker) -> Parts:
+    def _take_back_all(self, home: RemoteWorker) -> QuietParts:
         """Queue what is left, and forget the worker, unless it has turned up meanwhile."""
         yield from self._take_back(home, list(home.jobs))
         if home.stage and self.known.get(home.worker_id) is home:

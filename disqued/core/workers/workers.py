@@ -43,7 +43,7 @@ from disqued.core.model.machine import Acts, Machine, on
 from disqued.core.model.memory import BOUND_COST
 from disqued.core.model.outbox import DEAD, RETURNED, UNIT_LEASED, Client
 from disqued.core.model.state import State
-from disqued.core.model.unfinished import Parts
+from disqued.core.model.unfinished import Parts, QuietParts
 from disqued.core.model.waiters import Form
 from disqued.core.model.worker import ConnectionWorkers, Worker
 from disqued.core.work.blocking import Blocking
@@ -198,7 +198,7 @@ class Workers(Machine):
         if seats is not None:
             self.do(self._unseat(client, seats))
 
-    def _unseat(self, client: Client, seats: ConnectionWorkers) -> Parts:
+    def _unseat(self, client: Client, seats: ConnectionWorkers) -> QuietParts:
         for count, (worker, epoch) in enumerate(seats.workers.items(), 1):
             if worker.epoch == epoch and worker.clients.get(client) is seats:
                 worker.alive_at = worker.last_sign
@@ -387,7 +387,7 @@ class Workers(Machine):
         worker.renew_at = self._state.now + worker.renew_ms
         self.do(self._renew_parts(worker, _jobs(worker.leases)))
 
-    def _renew_parts(self, worker: Worker, jobs: list[Job]) -> Parts:
+    def _renew_parts(self, worker: Worker, jobs: list[Job]) -> QuietParts:
         state = self._state
         for at in range(0, len(jobs), LEASES_AT_ONCE):
             if at:

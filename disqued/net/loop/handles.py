@@ -51,8 +51,7 @@ class Handle:
         #: Nothing is buffered, and the connection does not end: a write may go straight to the socket.  That is so
         #: while the loop is not to tell when the socket takes more.
         self.at_once = True
-        #: Called once, when all that the transport has buffered has left.
-        self.when_sent: Callable[[], None] | None = None
+        self._when_sent: Callable[[], None] | None = None
 
     def open(self, connected: socket.socket) -> None:
         """Take the socket."""
@@ -62,7 +61,19 @@ class Handle:
         """Know of nothing any more: the connection is lost, and nobody is kept in memory by the others."""
         self.ended, self.at_once = True, False
         self.recv = self._send = _closed
-        self.listener = self.watcher = self.transport = self.when_sent = None
+        self.listener = self.watcher = self.transport = self._when_sent = None
+
+    def once_sent(self, function: Callable[[], None]) -> None:
+        """Call a function once, when the transport has nothing buffered any more; it replaces the one before."""
+        self._when_sent = function
+
+    def note_sent(self) -> None:
+        """Note that the socket has taken some or all of what was buffered."""
+        if self.watcher is not None:
+            self.watcher.sent()
+        if self.at_once and self._when_sent is not None:
+            function, self._when_sent = self._when_sent, None
+            function()
 
     def note_closed(self) -> None:
         """Note that the other end has closed its side."""

@@ -293,7 +293,7 @@ class EagerTls(TLSMemoryBIOProtocol):
             self._go_on_call = self.factory.reactor.callLater(0, self._encrypt_some)
         else:
             self._waits = True
-            handle.when_sent = self._encrypt_some
+            handle.once_sent(self._encrypt_some)
 
     def _all_encrypted(self) -> None:
         """Let who produces more go on as soon as that has left, or end the connection if that is wanted."""
@@ -304,7 +304,7 @@ class EagerTls(TLSMemoryBIOProtocol):
         elif handle is None or handle.at_once:
             self._paced.resumeProducing()
         else:
-            handle.when_sent = self._all_encrypted
+            handle.once_sent(self._all_encrypted)
 
     def _unbufferPendingWrites(self) -> None:
         """Go on with what waits: something has come, which it may have waited for."""

@@ -78,11 +78,7 @@ class _Eager:
         if self._tempDataBuffer and self.offset == len(self.dataBuffer):
             self._take_next()
         result = super().doWrite()  # type: ignore[misc]
-        if handle.watcher is not None:
-            handle.watcher.sent()
-        if handle.at_once and handle.when_sent is not None:
-            when_sent, handle.when_sent = handle.when_sent, None
-            when_sent()
+        handle.note_sent()
         return result
 
     def _take_next(self) -> None:
