@@ -542,6 +542,21 @@ def test_everysec_answers_at_once_and_syncs_without_another_commit(tmp_path: Pat
     store.end()
 
 
+def test_everysec_syncs_again_only_when_there_is_more(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    store, _ = opened(tmp_path, fsync="everysec", disk=disk)
+    log = store._writer.log
+    gate = disk.gate = Gate()
+    store.put(added(1))
+    assert gate.came.wait(60)
+    assert not log._must_sync()
+    store.put(added(2))
+    assert log._must_sync()
+    disk.gate = None
+    gate.open.set()
+    store.end()
+
+
 def test_no_leaves_it_to_the_system_until_the_end(tmp_path: Path) -> None:
     disk = WatchedDisk()
     store, _ = opened(tmp_path, fsync="no", disk=disk)

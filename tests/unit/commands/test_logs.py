@@ -464,6 +464,20 @@ def test_who_is_registered_is_told_of_its_queues(bench: Bench) -> None:
     assert bench.refusal("QREGISTER", "GROUP") == "ERR syntax error"
 
 
+def test_registrations_take_memory_while_they_last(bench: Bench) -> None:
+    members = bench.node.logs.members
+    bench("QREGISTER", "GROUP", "g", "a", "b")
+    size = members.size
+    assert size > 0
+    for _ in range(3):
+        bench("QREGISTER", "GROUP", "g", "c", "d")
+    assert members.size == size
+    bench("QREGISTER", "GROUP", "g", client="other")
+    assert members.size == size
+    bench.gone("client")
+    assert members.size == 0
+
+
 def test_who_is_registered_for_nothing_waits_in_vain(bench: Bench) -> None:
     bench("QNOTIFY", "g", "0.5", client="anna")
     bench.advance(500)

@@ -80,6 +80,30 @@ def test_who_takes_the_last_job_asks_those_that_gave_before(
     assert cluster.sent(NEEDJOBS, b, a) or cluster.sent(POLLJOBS, b, a)
 
 
+@pytest.mark.parametrize("why", ["nothing came from elsewhere", "it came long ago", "this node is leaving"])
+def test_who_takes_the_last_job_asks_nobody_without_a_reason(cluster: Cluster, why: str) -> None:
+    a, b, _ = cluster
+    if why == "nothing came from elsewhere":
+        b("ADDJOB", "q", "x", 0, "REPLICATE", 1)
+    else:
+        a("ADDJOB", "q", "x", 0, "REPLICATE", 1)
+        assert not b("GETJOB", "NOHANG", "FROM", "q")
+        cluster.advance(100)
+        assert b("QLEN", "q") == 1
+        if why == "it came long ago":
+            cluster.advance(60_000)
+            b("ADDJOB", "q", "y", 0, "REPLICATE", 1)
+        else:
+            b.state.leaving = True
+    cluster.flights.clear()
+    while b("QLEN", "q"):
+        b.node.delivery.fetch(list(b.state.queues.by_name.values()), 1)
+        b.node.federation.emptied(b.state.queues.by_name[b"q"])
+    b.settle()
+    assert not cluster.sent(NEEDJOBS, b)
+    assert not cluster.sent(POLLJOBS, b)
+
+
 def test_jobs_of_one_step_go_to_each_node_that_wants_some(cluster: Cluster) -> None:
     a, b, c = cluster
     b.wait("bob")

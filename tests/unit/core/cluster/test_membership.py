@@ -247,7 +247,9 @@ def test_the_own_address_is_learnt_from_others() -> None:
 
 def test_an_announced_address_is_the_one_that_others_use() -> None:
     a, _ = mesh = Mesh(2, joined=False)
+    a.node.outbox.members_changed = False
     a.membership.announce("192.0.2.1", 7000, 8000)
+    assert a.node.outbox.members_changed
     mesh.members[1].node.greeted(a.membership.greeting(True), a.host, "10.0.0.2")
     peer = mesh.members[1].peer(a)
     assert (peer.host, peer.port, peer.bus_port) == ("192.0.2.1", 7000, 8000)

@@ -232,6 +232,18 @@ def test_an_event_that_another_node_hands_out_is_passed_over_and_found_when_it_c
     assert take(group) is None
 
 
+def test_a_late_one_that_another_node_hands_out_from_now_on_is_no_exception(log: Stream, group: Group) -> None:
+    add(log, 2)
+    assert take(group) is not None
+    late = add(log, 1)
+    assert exceptions(group) == [late]
+    late.elsewhere = True
+    log.went_away(late)
+    assert not exceptions(group)
+    assert take(group) is None
+    check_log(log)
+
+
 def test_one_behind_the_position_comes_here_as_any_other(log: Stream, group: Group) -> None:
     event = add(log, 1, elsewhere=True)
     event.elsewhere = False

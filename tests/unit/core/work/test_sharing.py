@@ -961,6 +961,19 @@ def test_a_node_that_says_that_it_has_a_job_hears_of_its_ack(kind: int) -> None:
     assert cluster.sent(SETACK, a, other)
 
 
+@pytest.mark.parametrize("kind", [QUEUED, DELIVERED])
+def test_a_node_that_says_that_it_has_a_job_hears_that_it_has_ended_here(kind: int) -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    job_id = replicated(cluster, "RETRY", 60)
+    a("ACKJOB", job_id)
+    cluster.settle()
+    assert not a.holds(job_id)
+    cluster.flights.clear()
+    b.say(a, (QUEUED, job_id, WORK_SCOPE, AS_BEFORE) if kind == QUEUED else (kind, job_id, WORK_SCOPE, 5_000, 0, 1))
+    assert [flight.message[1] for flight in cluster.sent(SETACK, a, b)] == [job_id]
+
+
 def test_a_copy_that_comes_again_with_more_holders_is_noted_in_the_journal() -> None:
     cluster = Cluster(3)
     a, b, c = cluster
