@@ -17,7 +17,7 @@ from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed,
 from disqued.persistence.sqlite import schema as sqlite_schema
 from disqued.persistence.sqlite.reading import peek_database
 from disqued.persistence.sqlite.schema import DatabaseDamaged
-from tests.databases import NAME, added, bodies, change, job_id, loaded, make_job, opened, replayed, rows
+from tests.databases import NAME, Store, added, bodies, change, job_id, loaded, make_job, opened, replayed, rows
 
 PAGE = 4_096
 HEADER = 100
@@ -245,6 +245,15 @@ def test_a_file_that_is_no_database_is_refused_and_stays(tmp_path: Path, data: b
     with pytest.raises(StoreDamaged, match="this is no SQLite database"):
         list(peek_database(tmp_path / NAME))
     assert (tmp_path / NAME).read_bytes() == data
+
+
+def test_a_start_that_is_refused_leaves_no_lock(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b"")
+    refused = Store(tmp_path)
+    with pytest.raises(StoreDamaged):
+        refused.open()
+    (tmp_path / NAME).unlink()
+    assert loaded(tmp_path) == []
 
 
 def test_a_database_of_another_program_is_refused_and_stays(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from disqued.commands.table import BLOCKED
 from disqued.core.model.outbox import GROUP, JOB_ADDED, UNIT_DONE, UNIT_LEASED
+from disqued.core.work.blocking import SERVED_AT_ONCE
 from tests.core_fixtures import UNKNOWN_ID, Server, Word, check
 
 FIGURES = ("total", "inprogress", "redo", "done", "available", "consumers")
@@ -482,6 +483,17 @@ def test_who_is_registered_for_nothing_waits_in_vain(bench: Bench) -> None:
     bench("QNOTIFY", "g", "0.5", client="anna")
     bench.advance(500)
     assert bench.answers["anna"] == [None]
+
+
+def test_very_many_groups_that_get_nothing_are_looked_at_in_parts(bench: Bench) -> None:
+    for number in range(2 * SERVED_AT_ONCE):
+        assert bench("QGET", "q", f"g{number}", "BLOCK", 60, client=f"c{number}") is BLOCKED
+    state = bench.node.state
+    state.ready[state.queues.by_name[b"q"]] = None
+    bench.node.serve()
+    assert len(state.unfinished) == 1
+    bench.advance(1)
+    assert len(state.unfinished) == 0
 
 
 def test_a_negative_time_is_an_error(bench: Bench) -> None:

@@ -758,7 +758,9 @@ def test_nodes_that_forgot_each_other_find_together_when_one_of_them_meets_the_o
 def test_a_soft_reset_leaves_a_node_alone_under_its_id() -> None:
     a, b = mesh = Mesh(2)
     before = a.id
+    a.node.state.peers.forgotten.add(b"%040x" % 9)
     a.membership.reset(hard=False)
+    assert not a.node.state.peers.forgotten
     mesh.settle()
     mesh.advance(5_000)
     assert (a.id, a.known, a.reachable) == (before, set(), ())
