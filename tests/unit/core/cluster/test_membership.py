@@ -257,6 +257,16 @@ def test_an_announced_address_is_the_one_that_others_use() -> None:
     assert a.membership.host == "192.0.2.1"
 
 
+def test_another_announced_address_is_written_into_the_file_of_members() -> None:
+    a = Member(1)
+    a.node.outbox.members_changed = False
+    a.membership.announce("192.0.2.1", 7712, BUS_PORT + 1)
+    assert a.node.outbox.members_changed
+    assert a.membership.lines()[0] == KnownNode(
+        a.id, "192.0.2.1", 7712, BUS_PORT + 1, 0, connected=True, myself=True
+    )
+
+
 def test_meeting_a_node_that_does_not_answer_is_given_up() -> None:
     a = Member(1)
     a.membership.meet("10.0.0.9", 7711, BUS_PORT)
@@ -784,6 +794,16 @@ def test_a_hard_reset_makes_another_node() -> None:
     mesh.advance(1_000)
     assert a.reachable == (b.id,)
     assert b.known == {before, a.id}
+
+
+def test_a_reset_knows_nothing_of_nodes_that_were_forgotten_before_it() -> None:
+    a = acquainted(2, 3)
+    forgotten = b"%040x" % 3
+    a.membership.forget(forgotten)
+    a.membership.reset(hard=False)
+    assert not a.node.state.peers.forgotten
+    a.node.greeted(greeting_of(3), "10.0.0.3", a.host)
+    assert a.known == {forgotten}
 
 
 # Restarts.
