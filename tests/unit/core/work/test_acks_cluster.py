@@ -10,7 +10,7 @@ from disqued.core.model.messages import DELJOB, GOTACK, QUEUED, REPLJOB, SETACK,
 from disqued.core.model.outbox import GONE_DELETED, JOB_ADDED, JOB_GONE, UNIT_DONE
 from disqued.core.model.tombstones import Tombstones
 from disqued.core.recovery import Recovery, walk
-from disqued.core.work.acks import ASKED_AT_ONCE, RETRY_MAX_MS, STRANGERS_GIVEN_UP, ttl_of
+from disqued.core.work.acks import ANSWER_MS, ASKED_AT_ONCE, RETRY_MAX_MS, STRANGERS_GIVEN_UP, ttl_of
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import OLD_ID, UNKNOWN_ID, Server
@@ -154,10 +154,10 @@ def test_a_node_is_asked_about_a_bounded_number_of_acks_at_a_time() -> None:
     cluster.advance(2_000)
     cluster.hold(b, a)
     cluster.heal(a, b)
-    cluster.advance(1)
+    cluster.advance(ANSWER_MS // 2)
     assert len(cluster.sent(SETACK, a, b)) == ASKED_AT_ONCE
     cluster.repeat(next(flight for flight in cluster.held(b, a) if flight.kind == GOTACK))
-    cluster.advance(1)
+    cluster.advance(ANSWER_MS // 2)
     assert len(cluster.sent(SETACK, a, b)) == 2 * ASKED_AT_ONCE
 
 

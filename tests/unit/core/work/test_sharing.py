@@ -678,6 +678,21 @@ def test_a_node_speaks_for_a_consumer_of_a_third_one_that_it_cannot_reach(linked
     assert not c.job(job_id).flags & FLAG_ELSEWHERE
 
 
+def test_a_node_that_speaks_for_a_consumer_of_a_third_one_says_how_long_it_has_had_the_job() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    a("RQ.PUSH", "q", "x")
+    [job_id] = [job.id for job in a.state.jobs]
+    a("RQ.POP", "q")
+    cluster.advance(20_000)
+    cluster.cut(a, c)
+    b.say(c, (WILLQUEUE, job_id, WORK_SCOPE))
+    [answer] = cluster.sent(DELIVERED, c, b)
+    _, _, _, left_ms, elapsed_ms, deliveries = answer.message
+    assert (elapsed_ms, deliveries) == (20_000, 1)
+    assert left_ms > 0
+
+
 def test_who_lets_a_node_go_ahead_names_the_other_holders_and_neither_itself_nor_that_one() -> None:
     cluster = Cluster(4)
     a, b, c, d = cluster
