@@ -125,3 +125,11 @@ def test_a_kind_names_the_errors_that_its_reader_raises():
     ]:
         assert kind.read is not None
         assert line_of(kind.read, text).decode() in kind.errors
+
+
+def test_an_integer_with_limits_says_what_is_allowed_beside_its_error():
+    kind = values.integer(1, 9, "count must be from 1 to 9", "1 to 9")
+    assert kind.read(b"9") == 9
+    assert line_of(kind.read, b"10") == b"ERR count must be from 1 to 9"
+    assert kind.allowed == "1 to 9"
+    assert kind.schema == {"type": "integer", "minimum": 1, "maximum": 9}

@@ -284,6 +284,22 @@ def test_everything_can_be_had_in_one_call(server: Server, options: tuple[Word, 
         assert set(page) == expected
 
 
+def test_a_page_that_ends_within_a_table_is_as_full_as_it_may_be(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queues, "ELEMENTS_MAX", 3)
+    table = [job for job in (server.add() for _ in range(2 * TABLES)) if job]
+    found, cursor, pages = [], b"0", []
+    while True:
+        cursor, page = server("JSCAN", cursor, "BUSYLOOP")
+        found += page
+        pages.append(len(page))
+        if cursor == b"0":
+            break
+    assert sorted(found) == sorted(table)
+    assert set(pages[:-1]) == {3}
+
+
 def test_count_0_takes_the_smallest_step(server: Server) -> None:
     for number in range(3):
         server.add(number)

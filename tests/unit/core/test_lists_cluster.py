@@ -7,7 +7,10 @@ import pytest
 
 from disqued.commands.table import BLOCKED
 from disqued.core.model.job import FLAG_ASKING, ORPHAN_MS, STATE_NAMES
-from disqued.core.model.messages import CLAIM, CLAIMED, DELIVERED, GOTJOB, REPLJOB
+from disqued.core.model.messages import CLAIM, CLAIMED, DELIVERED, GOTJOB, QUEUED, REPLJOB, WILLQUEUE
+from disqued.core.model.outbox import JOB_ADDED
+from disqued.core.recovery import PROBED_AFTER_MS, Recovery
+from disqued.wire.jobdump import decode_record, encode_job
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import Word, check
 
@@ -423,3 +426,26 @@ def test_a_node_that_leaves_says_what_its_consumers_have(cluster: Cluster) -> No
     cluster.advance(2 * ORPHAN_MS)
     assert pop(b) == pop(c) == []
     assert recover(b) + recover(c, elapsed=1_000) == [b"x"]
+
+
+# Restarts.
+
+
+def test_a_node_that_starts_with_a_copy_asks_the_other_holders_and_leaves_the_element_to_them() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    push(a, "x")
+    offset = b.clock.wall() - b.clock.now()
+    assert {record[0] for record in b.journal} == {JOB_ADDED}
+    records = [encode_job(record[1], offset) for record in b.journal]
+    [copy] = list(b.state.jobs)
+    b.state.drop(copy)
+    b.node.begin()
+    recovery = Recovery(b.state, restores_queues=False)
+    for record in records:
+        recovery.apply(decode_record(record))
+    cluster.flights.clear()
+    cluster.advance(PROBED_AFTER_MS + 2_000)
+    assert len(cluster.sent(WILLQUEUE, b, a)) == 1
+    assert not cluster.sent(QUEUED, b, a)
+    assert (state_of(a, b"x"), state_of(b, b"x")) == ("queued", "active")

@@ -12,7 +12,7 @@ from disqued.core.node import Node
 from disqued.core.turn import Messages, Turn
 from disqued.errors import CommandError
 from disqued.testing.clock import Clock
-from tests.core_fixtures import NODE_ID
+from tests.core_fixtures import NODE_ID, make_job
 
 PAUSED: Record = (QUEUE_PAUSED, b"q", 1)
 FULL = "No space left on device"
@@ -293,3 +293,18 @@ def test_a_closed_turn_tells_nobody_of_anything(bench: Bench) -> None:
     bench.turn.end()
     assert client.heard == []
     assert bench.outside.take() == []
+
+
+def test_each_tick_asks_to_be_woken_for_what_is_due_next() -> None:
+    bench = Bench()
+    wakes: list[int] = []
+    bench.outside.wake_at = wakes.append  # type: ignore[method-assign]
+    bench.node.state.schedule.add(make_job(), bench.clock.now() + 60_000)
+    bench.turn.finish_step(None)
+    bench.turn.finish_step(None)
+    [first] = wakes
+    # Far deadlines are known roughly, so that this wake only looks at them again.
+    bench.clock.advance(first - bench.clock.now())
+    bench.turn.tick()
+    [_, second] = wakes
+    assert first < second <= 60_000

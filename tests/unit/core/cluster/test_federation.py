@@ -455,6 +455,26 @@ def test_a_node_that_is_leaving_gives_but_does_not_ask(cluster: Cluster) -> None
     assert cluster.sent(YOURJOBS, a)
 
 
+def test_who_takes_the_last_job_asks_nobody_while_its_node_is_leaving(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    add_many(a, 1)
+    b.wait("bob")
+    cluster.advance(100)
+    assert b.answered("bob") == [b"0"]
+    b.add("q", "own", "REPLICATE", 1)
+    b.state.leaving = True
+    cluster.flights.clear()
+    assert b.bodies() == [b"own"]
+    assert not cluster.sent(NEEDJOBS, b) + cluster.sent(POLLJOBS, b)
+
+
+def test_a_queue_to_which_nobody_brought_jobs_is_not_come_back_to_when_it_is_empty(cluster: Cluster) -> None:
+    a, _, _ = cluster
+    a.add("q", "x", "REPLICATE", 1, "RETRY", 60)
+    assert a.bodies() == [b"x"]
+    assert not a.node.federation._hungers
+
+
 def test_a_queue_that_is_paused_out_neither_asks_nor_gives_until_it_is_not(cluster: Cluster) -> None:
     a, b, c = cluster
     add_many(a, 2)

@@ -262,9 +262,7 @@ def test_another_announced_address_is_written_into_the_file_of_members() -> None
     a.node.outbox.members_changed = False
     a.membership.announce("192.0.2.1", 7712, BUS_PORT + 1)
     assert a.node.outbox.members_changed
-    assert a.membership.lines()[0] == KnownNode(
-        a.id, "192.0.2.1", 7712, BUS_PORT + 1, 0, connected=True, myself=True
-    )
+    assert a.membership.lines()[0] == KnownNode(a.id, "192.0.2.1", 7712, BUS_PORT + 1, 0, connected=True, myself=True)
 
 
 def test_meeting_a_node_that_does_not_answer_is_given_up() -> None:

@@ -21,6 +21,8 @@ from disqued.core.model.job import (
     JobState,
     Transition,
     Unit,
+    attempt_of,
+    process_of,
 )
 from tests.core_fixtures import Server, make_job
 from tools import draw_states
@@ -65,6 +67,13 @@ def test_a_work_job_is_its_own_only_unit() -> None:
     job = make_job()
     assert job.job is job
     assert job.scope == b""
+
+
+def test_the_attempt_is_the_number_of_deliveries_of_which_each_may_be_given_back_or_run_out() -> None:
+    job = make_job()
+    assert (attempt_of(job), process_of(job)) == (1, job.id + b":1")
+    job.nacks, job.additional_deliveries = 2, 3
+    assert (attempt_of(job), process_of(job)) == (6, job.id + b":6")
 
 
 def test_a_unit_must_say_its_job_and_scope() -> None:

@@ -9,6 +9,7 @@ from disqued.core.model.job import ACKED, ACTIVE, FLAG_DELIVERED, QUEUED
 from disqued.core.model.memory import QUEUE_COST
 from disqued.core.model.outbox import JOB_ADDED, UNIT_DONE
 from disqued.core.node import DUE_PER_TICK
+from disqued.core.work.blocking import SERVED_AT_ONCE
 from disqued.core.work.delivery import FETCHED_BYTES, OVER_AT_ONCE, OVER_PER_PART
 from disqued.core.work.requeueing import PAUSED_MS
 from disqued.errors import NodeLeaving
@@ -626,6 +627,18 @@ def test_a_leaving_node_sends_its_waiting_consumers_elsewhere(server: Server) ->
     [error] = server.answers["anna"]
     assert isinstance(error, NodeLeaving)
     assert error.line == b"LEAVING This node is leaving the cluster, please connect to a different one"
+
+
+def test_very_many_consumers_are_sent_elsewhere_bit_by_bit(server: Server) -> None:
+    names = [f"client {number}" for number in range(2 * SERVED_AT_ONCE + 1)]
+    for name in names:
+        wait(server, name)
+    server.node.begin()
+    server.node.delivery.set_leaving(leaving=True)
+    assert len(server.node.outbox.replies) == SERVED_AT_ONCE
+    server.settle()
+    server.advance(10)
+    assert all(isinstance(server.answers[name][0], NodeLeaving) for name in names)
 
 
 def test_a_leaving_node_serves_what_it_has_but_nobody_waits(server: Server) -> None:
