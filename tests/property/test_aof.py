@@ -18,6 +18,7 @@ from twisted.internet.task import Clock as Reactor
 
 from disqued.core.model.outbox import FLUSHED, GONE_DELETED, JOB_ADDED, JOB_GONE, UNIT_DONE
 from disqued.persistence.aof import segments
+from disqued.persistence.aof.compaction import POLL_S
 from disqued.persistence.aof.manifest import Manifest
 from disqued.persistence.aof.store import AofStore
 from disqued.persistence.disk import Disk
@@ -78,6 +79,19 @@ def test_a_torn_end_stops_the_start_when_the_operator_wants_so(tmp_path: Path) -
             with pytest.raises(StoreDamaged, match="aof-load-truncated yes"):
                 loaded(tmp_path, aof_load_truncated=False)
             assert increment.stat().st_size == length
+
+
+@pytest.mark.parametrize("cuts", [True, False])
+def test_what_there_is_to_load_is_known_before_it_is_loaded(tmp_path: Path, cuts: bool) -> None:
+    small_journal(tmp_path)
+    size = sum(files(tmp_path)[name].stat().st_size for name in ("base", "incr"))
+    store = make(tmp_path, aof_load_truncated=cuts)
+    assert (store.status()["aof_current_size"], store.status()["aof_base_size"]) == (0, 0)
+    store.open()
+    assert store.bytes_total == size
+    list(store.load())
+    assert store.status()["aof_current_size"] == size
+    store.close()
 
 
 @pytest.mark.parametrize("kind", ["base", "manifest"])
@@ -544,6 +558,25 @@ def test_a_change_to_always_waits_for_the_sync_that_runs_and_hears_its_error(
     threading.Timer(0.05, disk.sync_gate.open.set).start()  # type: ignore[union-attr]
     with pytest.raises(StoreFailed, match="Input/output error"):
         put(store, b"second")
+
+
+def test_what_is_committed_while_the_next_increment_waits_for_a_sync_is_written_there(
+    gated: tuple[AofStore, GatedDisk, Reactor], tmp_path: Path
+) -> None:
+    store, disk, reactor = gated
+    old, gate = files(tmp_path)["incr"], disk.sync_gate
+    disk.sync_gate = None  # but for the sync that has begun
+    store.compact(iter([added(0, b"first")]))
+    while not store._appender._next:  # type: ignore[union-attr]
+        reactor.advance(POLL_S)
+    put(store, b"second")
+    assert b"second" not in old.read_bytes()
+    assert gate is not None
+    gate.open.set()
+    put(store, b"third")
+    settle(store, reactor)
+    store.close()
+    assert bodies(tmp_path) == [b"first", b"second", b"third"]
 
 
 def test_an_unwatched_sync_happens_without_another_commit(tmp_path: Path) -> None:

@@ -254,13 +254,15 @@ def test_a_repair_is_refused_while_a_node_uses_the_journal(tmp_path: Path, capsy
 
 
 def test_damaged_files_of_several_repairs_are_all_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for _ in range(3):
+    for ending in ("", ".2", ".3"):
         small_journal(tmp_path)
         path = files(tmp_path)["manifest"]
         path.write_bytes(flipped(path.read_bytes(), 3))
         with pytest.raises(StoreDamaged):
             loaded(tmp_path)
-        assert checked(tmp_path, capsys, "--repair")[0] == WHOLE
+        status, report = checked(tmp_path, capsys, "--repair")
+        assert status == WHOLE
+        assert f"What it was is kept:\n  {path}.damaged{ending}\n" in report
     assert sorted(name.name for name in tmp_path.glob("*manifest.damaged*")) == [
         f"{NAME}.manifest.damaged",
         f"{NAME}.manifest.damaged.2",

@@ -289,3 +289,15 @@ def test_each_kind_of_message_is_that_of_version_1_byte_for_byte() -> None:
 def test_the_limits_cover_each_kind_of_message() -> None:
     with_jobs = {m.REPLJOB, m.YOURJOBS, m.CLAIMED}
     assert {message[0] for message in LARGEST} | with_jobs == set(range(len(m.NAMES)))
+
+
+@pytest.mark.parametrize("kind", [m.GOTJOB, m.DELJOB])
+@pytest.mark.parametrize("at", [0, 1, 46, 47])
+def test_each_byte_that_marks_an_id_as_one_of_a_job_is_looked_at(kind: int, at: int) -> None:
+    good = encode((kind, ID), NOW)
+    assert decode(good) == (kind, ID)
+    for value in (ID[at] - 1, ID[at] + 1, 0, 255):
+        wrong = bytearray(good)
+        wrong[1 + at] = value
+        with pytest.raises(BadMessage, match="is no job id"):
+            decode(bytes(wrong))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from disqued.commands import table
 from disqued.core.model.groups import new_job
+from disqued.core.model.job import NamedJob
 from disqued.core.model.messages import CLAIMED, GIVE, REPLJOB, YOURJOBS, Greeting
 from disqued.net.cluster.linkqueue import LinkQueue
 from disqued.wire.brief import encode_fetched2, encode_fetched3, encode_jobs
@@ -172,6 +173,17 @@ def test_a_large_job_is_written_down_as_a_small_one_is_and_is_not_copied() -> No
     assert decode_record(whole(text))[1].body == BODY
     assert holds(encode_copy(job, 0, b"prefix"))
     assert whole(encode_copy(job, 0, b"prefix")) == b"prefix" + whole(encode_copy(job, 0))
+
+
+@pytest.mark.parametrize("alias", [b"", b"alias"])
+def test_a_large_record_is_read_from_its_pieces_as_from_its_bytes(alias: bytes) -> None:
+    job = large_job()
+    if alias:
+        job = NamedJob(job.id, job.queue, BODY, job.ctime, job.options, alias=alias)
+    text = job_text(job, 1_000)
+    assert isinstance(text, Pieces)
+    assert decode_text(text) == decode_record(whole(text))
+    assert decode_text(text)[1].alias == alias
 
 
 @given(st.integers(1, LARGE))

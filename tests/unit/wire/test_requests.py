@@ -478,3 +478,7 @@ def test_a_word_is_handed_out_without_a_copy() -> None:
     finally:
         tracemalloc.stop()
     assert len(word) == size
+
+
+def test_a_client_that_has_said_nothing_has_nothing_unfinished() -> None:
+    assert RequestParser().idle
