@@ -468,6 +468,19 @@ def test_a_big_queue_that_has_become_empty_is_worth_a_compaction(
     store.end()
 
 
+def test_no_compaction_is_wanted_while_one_runs(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path, sqlite_history=3_600)
+    store.put(added(1), (UNIT_DONE, job_id(1), b""))
+    store.clock.advance(3_970_000)
+    assert store.wants_compaction
+    store.compact(iter(()))
+    store.clock.advance(3_970_000)
+    assert store.status()["aof_rewrite_in_progress"]
+    assert not store.wants_compaction
+    store.loop.run_until(lambda: not store.status()["aof_rewrite_in_progress"])
+    store.end()
+
+
 def test_what_groups_have_done_for_long_is_no_reason_to_compact_all_the_time(tmp_path: Path) -> None:
     store, _ = opened(tmp_path, sqlite_history=3_600)
     store.put(added(1), (UNIT_DONE, job_id(1), b"group"))
@@ -1078,9 +1091,11 @@ def test_a_store_is_used_in_its_order(tmp_path: Path) -> None:
 
 
 def test_a_store_that_was_opened_and_never_loaded_can_be_closed(tmp_path: Path) -> None:
+    descriptors = len(os.listdir("/proc/self/fd"))
     store = Store(tmp_path)
     store.open()
     store.end()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
     assert loaded(tmp_path) == []
 
 
@@ -1091,8 +1106,9 @@ def test_a_writer_that_cannot_begin_is_told(tmp_path: Path, monkeypatch: pytest.
     store = Store(tmp_path)
     store.open()
     monkeypatch.setattr(sqlite_writer, "connect_writer", refuse)
-    with pytest.raises(StoreFailed, match="file is not a database"):
+    with pytest.raises(StoreFailed, match="file is not a database") as caught:
         store.loaded()
+    assert str(caught.value).startswith(f"{tmp_path / NAME}: ")
     store.end()
 
 
@@ -1209,3 +1225,15 @@ def test_what_was_written_anew_is_in_the_database_itself(tmp_path: Path) -> None
     shutil.copy(tmp_path / NAME, copy / NAME)
     assert bodies(copy) == [b"one", b"two"]
     store.end()
+
+
+def test_a_start_that_fails_keeps_no_other_one_out(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b"not a database" * 1_000)
+    failed = Store(tmp_path)
+    with pytest.raises(StoreError):
+        failed.open()
+    (tmp_path / NAME).unlink()
+    again = Store(tmp_path)
+    again.open()
+    assert again.loaded() == []
+    again.end()
