@@ -200,8 +200,8 @@ class Run:
 
     def _reaching(self, mutant: Mutant) -> list[Candidate]:
         if mutant.names:
-            found = {each.test: each for path, lines in _uses(mutant.names) for each in
-                     self._reach.of_lines(path, lines)}  # fmt: skip
+            found = {each.test: each for path, lines in _uses(mutant.path, mutant.names) for each in
+                     self._reach.of_lines(path, lines) or self._reach.of_lines(path, _all_lines(path))}  # fmt: skip
             if found:
                 return sorted(found.values(), key=lambda each: each.seconds)
         lines, function = _around(mutant)
@@ -209,7 +209,7 @@ class Run:
             lines = function
         found = self._reach.candidates(mutant, lines, function)
         if not found and self._runs_at_import(mutant):  # a decorator of the table, say: it matters to all of the file
-            found = self._reach.of_lines(mutant.path, range(1, len(_source(mutant.path).splitlines()) + 1))
+            found = self._reach.of_lines(mutant.path, _all_lines(mutant.path))
         return found
 
     def _runs_at_import(self, mutant: Mutant) -> bool:
@@ -330,16 +330,33 @@ def _around(mutant: Mutant) -> tuple[range, range]:
     return range(min(statement.start, mutant.line), max(statement.stop, mutant.end_line + 1)), function
 
 
+def _all_lines(path: str) -> range:
+    return range(1, len(_source(path).splitlines()) + 1)
+
+
 @cache
-def _uses(names: tuple[str, ...]) -> list[tuple[str, list[int]]]:
-    """Where names are used, in the sources that tests execute."""
+def _uses(defined_in: str, names: tuple[str, ...]) -> list[tuple[str, list[int]]]:
+    """Where names of a module are used: there, and in the sources that import them or the module.
+
+    Another module may give the same name to something else.
+    """
     pattern = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
     found = []
     for path in choosing.files(("disqued", "persistence", "web")):
         lines = [n for n, line in enumerate(_source(path).decode().splitlines(), 1) if pattern.search(line)]
-        if lines:
+        if lines and (path == defined_in or imports(_tree(path), Path(defined_in).stem, names)):
             found.append((path, lines))
     return found
+
+
+def imports(tree: ast.Module, module: str, names: Iterable[str]) -> bool:
+    """Return whether a source imports a module, called by the last part of its name, or one of these names of it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            is_of_module = (node.module or "").rpartition(".")[2] == module
+            if any(alias.name == module or (is_of_module and alias.name in names) for alias in node.names):
+                return True
+    return False
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import types
 import pytest
 
 from tests.mutation import choosing, grafting, operators
-from tests.mutation.__main__ import summary
+from tests.mutation.__main__ import imports, summary
 from tests.mutation.reach import Candidate, _moves, _ordered
 
 TOY = b'''"""A docstring with 1 < 2."""
@@ -196,6 +196,22 @@ def test_a_folder_and_a_link_to_it_are_the_same_files():
 
 def test_lines_are_found_again_when_others_changed():
     assert _moves("a\nb\nc\n", "x\na\nc\n") == {1: 2, 3: 3}
+
+
+@pytest.mark.parametrize(
+    ("source", "does"),
+    [
+        ("from disqued.commands.queues import STATISTICS", True),
+        ("from disqued.commands.queues import STATISTICS as NAMES", True),
+        ("from disqued.commands import okq, queues", True),
+        ("from . import queues", True),
+        ("from disqued.commands.queues import scan_jobs", False),
+        ("from disqued.commands.okq import STATISTICS", False),
+        ("STATISTICS = (1,)", False),
+    ],
+)
+def test_a_name_is_that_of_a_module_where_it_is_imported_from_there(source, does):
+    assert imports(ast.parse(source), "queues", ("STATISTICS",)) is does
 
 
 def test_quick_tests_come_first_and_those_of_other_files_before_the_rest_of_one():
