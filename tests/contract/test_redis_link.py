@@ -12,7 +12,9 @@ from twisted.internet.task import Clock
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from disqued.config.kinds import RedisAddress
+from disqued.persistence.interface import StoreError
 from disqued.persistence.redis import link as redis_link
+from disqued.persistence.redis.layout import Keys
 from disqued.persistence.redis.link import (
     NEXT_ADDRESS_S,
     PATIENCE_S,
@@ -24,6 +26,8 @@ from disqued.persistence.redis.link import (
     is_passing,
     reason_of,
 )
+from disqued.persistence.redis.reading import JobReader
+from disqued.persistence.redis.server import RedisServer
 
 
 @attrs.define(eq=False)
@@ -303,3 +307,71 @@ def test_a_server_has_limited_time_to_be_reached_and_each_of_its_addresses_is_tr
     assert reached.called
     assert isinstance(reached.result, RedisConnection)
     assert reached.result.replyTimeout == PATIENCE_S
+
+
+def test_an_error_of_ours_in_an_attempt_ends_its_connection_and_is_told(bench: Bench) -> None:
+    async def fail_to(_: object) -> None:
+        raise RuntimeError("a bug")
+
+    connection = Connection()
+    bench.next = [connection]
+    bench.link._prepare = fail_to
+    bench.link.start()
+    assert connection.why == "it is not needed any more"
+    assert [line for line in bench.lines if "Internal error while connecting" in line]
+    assert bench.ups == 0
+
+
+# The server behind the link.
+
+
+@pytest.fixture
+def held() -> tuple[RedisServer, Connection]:
+    """A server that can be used, and its connection."""
+    reactor: Any = Clock()
+
+    async def make_room(_: object) -> None:
+        raise AssertionError("nothing is full")
+
+    server = RedisServer(RedisAddress.of("redis://cache:6379/0"), Keys("disqued"), reactor, synced=print,
+                         full=make_room, up=lambda: None, down=print)  # fmt: skip
+    connection = Connection()
+    server._link.connection = connection  # type: ignore[assignment]
+    server._is_up()
+    return server, connection
+
+
+def test_a_connection_that_is_given_up_has_the_reason_that_it_had_already(held: tuple[RedisServer, Any]) -> None:
+    server, connection = held
+    connection.why = "what answers there is no Redis server"
+    server.drop(connection, "the connection was lost")
+    assert server.away == server.last_error == "what answers there is no Redis server"
+
+
+def test_a_connection_without_a_reason_is_given_up_for_the_one_that_is_said(held: tuple[RedisServer, Any]) -> None:
+    server, connection = held
+    server.drop(Connection(), "another connection is not this one's")  # type: ignore[arg-type]
+    assert server.away is None
+    server.drop(connection, "the lease is gone")
+    assert server.away == connection.why == "the lease is gone"
+
+
+@pytest.mark.parametrize(
+    ("answer", "loss", "works"),
+    [([b"ok"], None, True), ([b"lost", b"was emptied"], "was emptied", True), ([b"lost", b"was emptied"], None, False)],
+)
+def test_a_lease_that_is_renewed_shows_that_the_server_works(
+    held: tuple[RedisServer, Any], answer: list[Any], loss: str | None, works: bool
+) -> None:
+    server, connection = held
+    server.loss = loss
+    server._link._failures = 3
+    server._beaten(answer, connection)
+    assert (server._link._failures == 0, server.away is None) == (works, works)
+
+
+def test_a_server_that_gives_fewer_jobs_than_were_written_stops_the_start() -> None:
+    replies: dict[str, Any] = {"HMGET": [None, None], "HGETALL": [], "HSCAN": [b"0", []]}
+    reader = JobReader(Keys("disqued"), lambda word, *_: succeed(replies[word]))
+    with pytest.raises(StoreError, match=r"\{disqued\}:jobs gave 0 jobs where 3 were written"):
+        list(reader.records(3, in_order=False))

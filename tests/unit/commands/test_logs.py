@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from disqued.commands.groups import NAMED_PER_PART
 from disqued.commands.table import BLOCKED
 from disqued.core.model.outbox import GROUP, JOB_ADDED, UNIT_DONE, UNIT_LEASED
 from disqued.core.work.blocking import SERVED_AT_ONCE
