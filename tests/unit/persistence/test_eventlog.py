@@ -374,6 +374,22 @@ def config(tmp_path: Path) -> Config:
     return Config.from_text(f"dir {tmp_path}")
 
 
+def test_one_timer_publishes_a_file_however_often_it_is_written(
+    server: Server, loop: Loop, event_log: EventLog
+) -> None:
+    event_log.follow("all", "start")
+    loop.turn()
+    loop.turn()
+    timers = []
+    for _ in range(3):
+        server.add("q", "x")
+        event_log.take()
+        loop.turn()
+        timers.append(len(loop.getDelayedCalls()))
+    assert timers == [1, 1, 1]
+    end(event_log, loop)
+
+
 def test_other_limits_hold_at_once_for_what_is_open_and_for_what_is_kept(
     server: Server, loop: Loop, config: Config, tmp_path: Path
 ) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from disqued.core.cluster import leaving
 from disqued.core.model.job import ACTIVE, QUEUED
-from disqued.core.model.messages import GOTJOB, REPLJOB, YOURJOBS
+from disqued.core.model.messages import ENQUEUE, GOTJOB, REPLJOB, YOURJOBS
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import in_journal
 
@@ -153,6 +153,23 @@ def test_a_delayed_job_is_due_elsewhere_when_its_delay_is_over(cluster: Cluster,
     assert b.answered("bob") + c.answered("carl") == []
     cluster.advance(2 * SECOND)
     assert b.answered("bob") + c.answered("carl") == [b"body"]
+
+
+def test_an_answer_that_the_walk_does_not_wait_for_hands_no_delay_over(cluster: Cluster) -> None:
+    a, b, c = cluster
+    late, job = (a.add("q", body, "REPLICATE", 1, "DELAY", 100, "RETRY", 60) for body in ("late", "in time"))
+    for other in (b, c):
+        cluster.hold(other, a)
+    leave(a)
+    cluster.advance(SECOND)
+    assert {flight.message[1].id for flight in cluster.sent(REPLJOB, a)} == {late, job}
+    assert a.node.leaving._arrived(late)
+    for job_id, expected in ((late, []), (job, [job])):
+        a.node.begin()
+        a.node.leaving.on_gotjob(b.id, (GOTJOB, job_id))
+        a.settle()
+        cluster.settle()
+        assert [flight.message[1] for flight in cluster.sent(ENQUEUE, a, b)] == expected
 
 
 def test_a_job_that_was_delivered_and_is_never_to_be_again_keeps_no_node(cluster: Cluster) -> None:
