@@ -200,10 +200,14 @@ class Run:
 
     def _reaching(self, mutant: Mutant) -> list[Candidate]:
         if mutant.names:
-            found = {each.test: each for path, lines in _uses(mutant.path, mutant.names) for each in
-                     self._reach.of_lines(path, lines) or self._reach.of_lines(path, _all_lines(path))}  # fmt: skip
+            used = {each.test: each for path, lines in _uses(mutant.path, mutant.names) for each in
+                    self._reach.of_lines(path, lines)}  # fmt: skip
+            # A use may run at import, or be in a test itself: tests of the whole module follow.
+            whole = {each.test: each for each in self._reach.of_lines(mutant.path, _all_lines(mutant.path))}
+            found = sorted(used.values(), key=lambda each: each.seconds)
+            found += [each for each in whole.values() if each.test not in used]
             if found:
-                return sorted(found.values(), key=lambda each: each.seconds)
+                return found
         lines, function = _around(mutant)
         if mutant.at_import:
             lines = function
