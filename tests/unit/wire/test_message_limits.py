@@ -8,6 +8,7 @@ from disqued.core.cluster.notifications import KINDS
 from disqued.core.model import messages as m
 from disqued.core.model.job import ALIAS_MAX, RETRY_NEVER_MS, STAMP_MAX, Job, JobOptions, NamedJob
 from disqued.core.model.messages import Gossip, Message
+from disqued.core.model.outbox import CANCEL, DEAD, DELETE, DONE, RETURNED, WORK
 from disqued.core.model.peers import PEERS_MAX, RUMOURS_MAX
 from disqued.wire.fields import BadMessage
 from disqued.wire.messages import decode, encode
@@ -301,3 +302,12 @@ def test_each_byte_that_marks_an_id_as_one_of_a_job_is_looked_at(kind: int, at: 
         wrong[1 + at] = value
         with pytest.raises(BadMessage, match="is no job id"):
             decode(bytes(wrong))
+
+
+def test_each_type_of_event_keeps_its_number_on_the_bus() -> None:
+    messages: list[Message] = [
+        (m.EVENT, b"queue", kind, b"content") for kind in (WORK, RETURNED, DONE, CANCEL, DELETE, DEAD)
+    ]
+    texts = [encode(message, NOW) for message in messages]
+    assert [text[1] for text in texts] == [0, 1, 2, 3, 4, 5]
+    assert [decode(text) for text in texts] == messages

@@ -189,24 +189,26 @@ def test_a_delivery_that_nobody_saw_is_taken_back(server: Server) -> None:
 
 
 def test_every_end_of_a_job_has_a_name_of_its_own(server: Server) -> None:
-    fast, deleted, over, refused, flushed = (server.add("q", "x", "TTL", ttl) for ttl in (60, 60, 2, 60, 60))
+    ttls = (60, 60, 2, 60, 60, 60)
+    fast, deleted, over, refused, evicted, flushed = (server.add("q", "x", "TTL", ttl) for ttl in ttls)
     read = follow(server, endings_alone=True)
     server("FASTACK", fast)
     server("DELJOB", deleted)
     server.advance(2_100)
     server.state.forget(server.job(refused), GONE_REFUSED)
+    server.state.forget(server.job(evicted), GONE_EVICTED)
     server("ACKJOB", UNKNOWN_ID)
     server("FASTACK", UNKNOWN_ID)
     server.node.begin()
     server.node.flush()
     lines = read()
     assert brief(lines, "reason") == [
-        ("ack", "fast"), ("delete", None), ("expire", None), ("refuse", "misconf"), ("ack", "unknown"),
-        ("ack", "fast-unknown"), ("flush", None),
+        ("ack", "fast"), ("delete", None), ("expire", None), ("refuse", "misconf"), ("evict", None),
+        ("ack", "unknown"), ("ack", "fast-unknown"), ("flush", None),
     ]  # fmt: skip
     assert [line["event"] for line in lines if "client" in line] == ["ack", "delete", "ack", "ack"]
     ids = [line.get("job_id", "").encode() for line in lines]
-    assert ids == [fast, deleted, over, refused, UNKNOWN_ID, UNKNOWN_ID, b""]
+    assert ids == [fast, deleted, over, refused, evicted, UNKNOWN_ID, UNKNOWN_ID, b""]
     assert flushed not in ids
 
 
