@@ -52,6 +52,18 @@ def test_a_compaction_leaves_what_is_true_and_goes_on_behind_it(tmp_path: Path, 
     assert len(records) == 3
 
 
+def test_a_compaction_that_ends_before_it_is_complete_is_a_failure(tmp_path: Path) -> None:
+    reactor = Reactor()
+    store, _ = opened(tmp_path, fsync="no", reactor=reactor)
+    put(store, b"kept")
+    store.compact(iter([added(1, b"one")]))
+    assert store._compaction is not None
+    store._compaction._end("the thread ended early")
+    assert store.status()["aof_last_bgrewrite_status"] == "err"
+    store.close()
+    assert bodies(tmp_path) == [b"kept"]
+
+
 def test_a_compaction_that_a_stop_gives_up_is_no_failure(tmp_path: Path) -> None:
     noted: list[LogEvent] = []
     globalLogPublisher.addObserver(noted.append)
