@@ -480,6 +480,16 @@ def test_registrations_take_memory_while_they_last(bench: Bench) -> None:
     assert members.size == 0
 
 
+def test_very_many_groups_are_named_in_parts_and_in_order(bench: Bench) -> None:
+    bench.event("x")
+    names = [b"g%05d" % number for number in range(NAMED_PER_PART + 2)]
+    for name in names:
+        bench("QGROUP", "START", "q", name, "NOW")
+    assert bench("QGROUP", "LIST", "q") is BLOCKED
+    bench.advance(100)
+    assert bench.answers["client"] == [names]
+
+
 def test_who_is_registered_for_nothing_waits_in_vain(bench: Bench) -> None:
     bench("QNOTIFY", "g", "0.5", client="anna")
     bench.advance(500)
