@@ -567,7 +567,7 @@ def test_what_is_committed_while_the_next_increment_waits_for_a_sync_is_written_
     old, gate = files(tmp_path)["incr"], disk.sync_gate
     disk.sync_gate = None  # but for the sync that has begun
     store.compact(iter([added(0, b"first")]))
-    while not store._appender._next:  # type: ignore[union-attr]
+    while store._appender.moving_to is None:  # type: ignore[union-attr]
         reactor.advance(POLL_S)
     put(store, b"second")
     assert b"second" not in old.read_bytes()
