@@ -105,7 +105,7 @@ class Member(Server):
         outbox = self.node.outbox
         while outbox.journal or outbox.messages or outbox.replies or outbox.events:
             if outbox.events:
-                self.node.events.collect()
+                self.node.notifications.collect()
             self.journal += outbox.journal
             outbox.journal.clear()
             sent, outbox.messages = outbox.messages, []

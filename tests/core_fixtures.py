@@ -276,7 +276,7 @@ class Server:
         self.journal += outbox.journal
         outbox.journal.clear()
         if outbox.events:
-            self.node.events.collect()
+            self.node.notifications.collect()
         sent, outbox.messages = outbox.messages, []
         self.events += [message[1:] for node_id, message in sent if node_id == self.node.id and message[0] == EVENT]
         outbox.messages = [entry for entry in sent if entry[0] != self.node.id]
@@ -321,7 +321,7 @@ def check(server: Server) -> None:
         BOUND_COST * len(state.custody.bound),
         PENDING_COST * len(server.node.replication.pending),
         *(QUEUE_COST + len(name) for name in queues),
-        *(queue.log.cost for queue in queues.values() if queue.log is not None),
+        *(queue.stream.cost for queue in queues.values() if queue.stream is not None),
         *(worker.cost for worker in server.node.workers.by_id.values()),
         *(HOME_COST + len(worker_id) for worker_id in server.node.homes.known),
     ]
@@ -340,10 +340,10 @@ def check(server: Server) -> None:
         queued += units
         assert queue.tangled or list(queue.leased.values()) == sorted(queue.leased.values())
         assert all(unit.flags & FLAG_ELSEWHERE and not unit.flags & FLAG_LEASED for unit in queue.elsewhere)
-        if queue.log is not None:
-            queued += queue.log
-            assert all(event.state == ACTIVE for event in queue.log.delayed)
-            check_log(queue.log)
+        if queue.stream is not None:
+            queued += queue.stream
+            assert all(event.state == ACTIVE for event in queue.stream.delayed)
+            check_log(queue.stream)
         leased += queue.leased
     assert sorted(unit.id for unit in queued) == sorted(job.id for job in jobs if job.state == QUEUED)
     assert sorted(unit.id for unit in leased) == sorted(
@@ -361,7 +361,7 @@ def check(server: Server) -> None:
         for unit in worker.leases:
             is_event = isinstance(unit, PendingEntry)
             assert (unit.worker if is_event else state.custody.bound.get(unit)) is worker
-            assert not is_event or (unit.state == ACTIVE and unit.group.units.get(unit.event) is unit)
+            assert not is_event or (unit.state == ACTIVE and unit.group.units.get(unit.entry) is unit)
         assert list(worker.leases.values()) == sorted(worker.leases.values())
         assert not worker.ttl_ms or 0 < worker.awake_at <= worker.alive_at + worker.ttl_ms
     assert in_journal(server.journal) == {job.id for job in jobs if job not in state.custody.evictable}
@@ -381,7 +381,7 @@ def check_log(log: Stream) -> None:
     """Assert that what a log counts, and where its groups look, is what its facts say."""
     events = list(log)
     assert events == sorted(events, key=lambda event: (event.order_key, event.id))
-    assert all(event.log is log for event in events)
+    assert all(event.stream is log for event in events)
     assert {group.name for group in (*log.waiting, *log.begun)} <= log.groups.keys()
     assert log.cost == cost_of(log)
     for event in events:
@@ -389,7 +389,7 @@ def check_log(log: Stream) -> None:
         assert not event.early
     for name, group in log.groups.items():
         assert group.name == name
-        assert group.log is log
+        assert group.stream is log
         assert not group.is_blank
         assert (group in log.waiting) == bool(group.waiters)
         assert (group in log.begun) == bool(group.epoch or group.floor)
@@ -407,11 +407,11 @@ def check_log(log: Stream) -> None:
         late = behind - set(done) - set(group.units)
         assert {event for event in exceptions if isinstance(event, Entry)} >= late
         assert set(exceptions) & set(done) == set()
-        assert {unit.event for unit in exceptions if isinstance(unit, PendingEntry)} == set(redo) & here
+        assert {unit.entry for unit in exceptions if isinstance(unit, PendingEntry)} == set(redo) & here
         assert {unit.job for unit in exceptions} <= here
         assert all(unit.job.id[2:10] == log.origin for unit in group.own)
         assert not any(unit.job.id[2:10] == log.origin for unit in group.foreign)
-        assert all(group.units[unit.event] is unit for unit in exceptions if isinstance(unit, PendingEntry))
+        assert all(group.units[unit.entry] is unit for unit in exceptions if isinstance(unit, PendingEntry))
         assert all(unit.awake_at == unit.requeue_at + 1 for unit in group.units.values() if unit.state == ACTIVE)
 
 

@@ -36,28 +36,28 @@ NAMED_PER_PART = 5_000  #: names of groups spelt in one step
 def statistics(node: Node, name: bytes, group_name: bytes) -> tuple[int, ...]:
     """The figures of a group of a queue, in the order of STATISTICS."""
     queue = node.state.queues.by_name.get(name)
-    log = None if queue is None else queue.log
+    log = None if queue is None else queue.stream
     group = None if log is None else log.groups.get(group_name)
     total = 0 if log is None else len(log)
     if group is None:
-        return (total, 0, 0, 0, total, node.logs.members.count(name, group_name))
-    return (total, group.leased, group.redo, group.done, group.available, node.logs.consumers_of(group))
+        return (total, 0, 0, 0, total, node.streams.members.count(name, group_name))
+    return (total, group.leased, group.redo, group.done, group.available, node.streams.consumers_of(group))
 
 
 def _groups(node: Node, name: bytes) -> Making[list[bytes]]:
     """The groups of a queue that there is anything to say of, by name."""
     queue = node.state.queues.by_name.get(name)
-    groups = [] if queue is None or queue.log is None else list(queue.log.groups.values())
+    groups = [] if queue is None or queue.stream is None else list(queue.stream.groups.values())
     known = yield from picked(group.name if group.is_known else None for group in groups)
-    names = list(dict.fromkeys([*known, *node.logs.members.groups(name)]))
+    names = list(dict.fromkeys([*known, *node.streams.members.groups(name)]))
     return (yield from in_order(names))
 
 
 def _is_log(node: Node, name: bytes) -> bool:
     """Tell whether a queue is shown with its groups: it has events, or groups, or was named with one."""
     queue = node.state.queues.by_name.get(name)
-    log = None if queue is None else queue.log
-    if node.logs.members.has(name) or (log is not None and log.has_content):
+    log = None if queue is None else queue.stream
+    if node.streams.members.has(name) or (log is not None and log.has_content):
         return True
     return log is not None and any(group.is_known for group in log.groups.values())
 
@@ -72,7 +72,7 @@ def _candidates(node: Node, sees: Sees | None) -> Iterator[bytes | None]:
             yield queue.name
         else:
             yield None
-    for name in chain(node.consumers.names(), node.logs.members.queues()):
+    for name in chain(node.consumers.names(), node.streams.members.queues()):
         is_new = name not in seen and (sees is None or sees(name))
         seen.add(name)
         yield name if is_new else None
@@ -300,19 +300,19 @@ class QGroupStart:
         """Start it.  Raises UnknownJob (NOJOB)."""
         queue_of_log(node, self.queue)
         check_new_group(node, self.queue, self.group)
-        log = node.state.log(self.queue)
+        log = node.state.stream(self.queue)
         if self.at == b"FIRST":
             # A stamp before all events tells a group that was started from one that was forgotten.
             floor = {node.id[:8]: 0}
         elif self.at == b"NOW":
-            floor = node.logs.beginnings.floor_now(log)
+            floor = node.streams.starts.floor_now(log)
         else:
             event = node.state.jobs.get(self.at)
-            if not isinstance(event, Entry) or event.log is not log:
+            if not isinstance(event, Entry) or event.stream is not log:
                 raise UnknownJob
             makers = {node.id[:8], *(node_id[:8] for node_id in node.state.peers.by_id), *log.seen}
             floor = dict.fromkeys(makers, event.ctime - 1)
-        node.logs.beginnings.start(log, self.group, floor, now=self.at == b"NOW")
+        node.streams.starts.start(log, self.group, floor, now=self.at == b"NOW")
         return DONE
 
 
@@ -359,9 +359,9 @@ class QGroupForget:
     def run(self, node: Node, client: Client) -> int:
         """Forget it."""
         queue = queue_of_log(node, self.queue)
-        group: Group | None = None if queue is None or queue.log is None else queue.log.groups.get(self.group)
+        group: Group | None = None if queue is None or queue.stream is None else queue.stream.groups.get(self.group)
         is_known = group is not None and group.is_known
         if is_known or node.state.peers.linked:
             check_new_group(node, self.queue, self.group)
-            node.logs.beginnings.start(node.state.log(self.queue), self.group, {})
+            node.streams.starts.start(node.state.stream(self.queue), self.group, {})
         return int(is_known)

@@ -494,9 +494,9 @@ def made_of(event: Entry, group: Group, now: int) -> list[Any] | None:
 
 def _touching(event: Entry) -> list[Group]:
     """The groups that touched an event, by name."""
-    if event.log is None:
+    if event.stream is None:
         return []
-    found = dict.fromkeys([*(unit.group for unit in units_of(event)), *event.log.done_with(event)])
+    found = dict.fromkeys([*(unit.group for unit in units_of(event)), *event.stream.done_with(event)])
     return sorted(found, key=attrgetter("name"))
 
 

@@ -104,7 +104,7 @@ class QAdd:
 
     def run(self, node: Node, client: Client) -> Any:
         """Add the event; returns its id, OK, or BLOCKED."""
-        state, logs, background = node.state, node.logs, node.logs.background
+        state, logs, background = node.state, node.streams, node.streams.background
         ttl_ms, delay_ms = self.expire_seconds.left_ms(state.wall), self.delay.left_ms(state.wall)
         if not ttl_ms:
             raise CommandError(_PAST)
@@ -208,7 +208,7 @@ class QGet:
         queue = node.state.queues.by_name.get(self.queue)
         if queue is not None:
             queue.check_kind(KIND_LOG)
-            if queue.log is not None:
+            if queue.stream is not None:
                 try:
                     units = _fetch(node, queue, self.group, form)
                 except Behind:
@@ -239,7 +239,7 @@ class QGet:
         while True:
             yield
             queue = node.state.queues.by_name.get(name)
-            if queue is None or queue.log is None:
+            if queue is None or queue.stream is None:
                 return None
             try:
                 units = _fetch(node, queue, self.group, form)
@@ -267,7 +267,7 @@ def _wait(node: Node, client: Client, names: list[bytes], group: bytes, form: Fo
 def cost_of_new_group(node: Node, name: bytes, group: bytes) -> int:
     """Bytes that a group of a queue takes, the queue and its log, as far as they are not there."""
     queue = node.state.queues.by_name.get(name)
-    log = None if queue is None else queue.log
+    log = None if queue is None else queue.stream
     if log is not None and group in log.groups:
         return 0
     of_log = LOG_COST if log is None else 0
@@ -282,15 +282,15 @@ def check_new_group(node: Node, name: bytes, group: bytes) -> None:
 
 
 def _fetch(node: Node, queue: Queue, group_name: bytes, form: EntryForm) -> list[Any]:
-    assert queue.log is not None
+    assert queue.stream is not None
     if form.worker is not None and not form.worker.is_alive:
         raise NoWorker
     check_new_group(node, queue.name, group_name)
-    group = queue.log.group(group_name)
+    group = queue.stream.group(group_name)
     try:
-        return node.logs.fetch(queue, group, form.lease_ms, form.count, strict=form.strict, worker=form.worker)
+        return node.streams.fetch(queue, group, form.lease_ms, form.count, strict=form.strict, worker=form.worker)
     finally:
-        queue.log.let_go(group)
+        queue.stream.let_go(group)
 
 
 @command(
@@ -329,7 +329,7 @@ class QAck:
 
 def settled(node: Node, client: Client, verb: int, name: bytes, group: bytes, *, ids: list[bytes]) -> Any:
     """Acknowledge events, or give them back; returns of how many that was so, or BLOCKED while others are asked."""
-    count = node.settling.settle(client, verb, name, group, ids=ids)
+    count = node.reconciliation.settle(client, verb, name, group, ids=ids)
     return BLOCKED if count is None else count
 
 
@@ -390,13 +390,13 @@ def _notify(node: Node, client: Client, group: bytes, names: list[bytes], timeou
     node.state.numbers.rng.shuffle(shuffled)
     for name in shuffled:
         queue = queue_of_log(node, name)
-        if queue is not None and node.logs.has_event(queue, group):
+        if queue is not None and node.streams.has_event(queue, group):
             return name
     return _wait(node, client, names, group, QUEUE_NAME, timeout_ms=timeout_ms)
 
 
 def _registered(node: Node, client: Client, group: bytes) -> Iterable[bytes]:
-    registration = node.logs.members.by_client.get(client)
+    registration = node.streams.members.by_client.get(client)
     return registration.queues if registration is not None and registration.group == group else ()
 
 
@@ -429,11 +429,11 @@ class QRegister:
         if words and words[0].upper() == b"GROUP":
             if len(words) == 1:
                 raise SyntaxFault
-            node.logs.members.register(client, _read_group(words[1]), words[2:])
+            node.streams.members.register(client, _read_group(words[1]), words[2:])
             node.consumers.forget(client)
         else:
             node.consumers.register(client, words)
-            node.logs.members.forget(client)
+            node.streams.members.forget(client)
         return DONE
 
 
@@ -451,7 +451,7 @@ class QFlush:
 
     def run(self, node: Node, client: Client) -> Any:
         """Flush it; returns OK when there is little to do, else BLOCKED."""
-        node.logs.beginnings.flush(self.queue)
+        node.streams.starts.flush(self.queue)
         parts = okq.flushed(node, self.queue)
         node.lists.tell_flush(self.queue)
         try:

@@ -54,9 +54,9 @@ class QPeek:
         queue = node.state.queues.by_name.get(self.queue)
         if queue is None:
             return []
-        units = chain(queue.units, queue.log or ())
+        units = chain(queue.units, queue.stream or ())
         if self.count <= 0:
-            units = chain(() if queue.log is None else reversed(queue.log.events), reversed(queue.units))
+            units = chain(() if queue.stream is None else reversed(queue.stream.entries), reversed(queue.units))
         rows: list[tuple[bytes, bytes, bytes]] = []
         size = 0
         for unit in islice(units, min(abs(self.count), JOBS_AT_ONCE)):
@@ -114,8 +114,8 @@ class QStat:
                 b"sources", list(queue.sources),
                 b"ctime", queue.created_wall // 1_000,
             ]  # fmt: skip
-            if queue.log is not None:
-                values += [b"owned", queue.log.owned]
+            if queue.stream is not None:
+                values += [b"owned", queue.stream.owned]
         return values
 
 

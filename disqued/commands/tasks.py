@@ -266,7 +266,7 @@ class WqRequest:
     def run(self, node: Node, client: Client) -> int:
         """Count the tasks that wait, and have this client told."""
         count = _length(node, self.queue)
-        if count and node.events.listens:
+        if count and node.notifications.listens:
             node.outbox.events.append(Notification(self.queue, WORK, count, client))
         return count
 

@@ -1,6 +1,6 @@
 """One node: which input goes to which machine.
 
-    command --+                         +--> logs          events and groups: QADD, QGET, QACK
+    command --+                         +--> streams       entries and groups: QADD, QGET, QACK
               |                         +--> replication   ADDJOB, copies
     message --+                         |    keys          ADDJOB KEY: one job for each
               |                         +--> delivery      GETJOB; blocking: blocked consumers
@@ -9,7 +9,7 @@
     gone    --+    time, on one State   +--> federation    jobs to where consumers wait
     tick    --+           |             +--> membership    who is there
                           |             +--> workers       who is alive and has what; homes: on which node
-                          |             +--> events        what those who listen hear
+                          |             +--> notifications what listeners receive
                           |
                        Outbox  --> the driver: journal, commit, messages, replies
 
@@ -106,33 +106,33 @@ class Node:
         self.outbox = self.state.outbox
         self.queueing = Queueing(self.state)
         self.blocking = Blocking(self.state)
-        self.logs = Streams(self.state, self.queueing, self.blocking)
-        self.facts = AckSets(self.state, self.logs)
-        self.readers = Readers(self.state, self.blocking, self.logs)
-        self.replication = Replication(self.state, self.queueing, self.logs)
+        self.streams = Streams(self.state, self.queueing, self.blocking)
+        self.acksets = AckSets(self.state, self.streams)
+        self.readers = Readers(self.state, self.blocking, self.streams)
+        self.replication = Replication(self.state, self.queueing, self.streams)
         self.acks = Acks(self.state, self.replication)
-        self.requeueing = Requeueing(self.state, self.queueing, self.acks, self.logs)
+        self.requeueing = Requeueing(self.state, self.queueing, self.acks, self.streams)
         self.sharing = Sharing(self.state, self.requeueing, self.replication)
-        self.delivery = Delivery(self.state, self.queueing, self.blocking, self.logs)
+        self.delivery = Delivery(self.state, self.queueing, self.blocking, self.streams)
         #: Every machine, in the order in which each event reaches them.
         self.machines: list[Machine] = []
         self.federation = Federation(self.state, self.delivery, self.machines)
         self.consumers = Consumers()
         self.membership = Membership(self.state, self.machines)
-        self.settling = Reconciliation(self.state, self.logs, self.facts, self.membership)
+        self.reconciliation = Reconciliation(self.state, self.streams, self.acksets, self.membership)
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
-        self.events = Notifications(self.state)
-        self.workers = Workers(self.state, self.requeueing, self.blocking, self.events, self.logs.returned)
-        self.homes = Homes(self.state, self.queueing, self.sharing, self.workers, self.events)
+        self.notifications = Notifications(self.state)
+        self.workers = Workers(self.state, self.requeueing, self.blocking, self.notifications, self.streams.returned)
+        self.homes = Homes(self.state, self.queueing, self.sharing, self.workers, self.notifications)
         self.lists = Lists(self.state, self.queueing, self.acks, self.workers, self.homes)
-        self.tasks = Tasks(self.state, self.requeueing, self.acks, self.workers, self.events)
+        self.tasks = Tasks(self.state, self.requeueing, self.acks, self.workers, self.notifications)
         self.inquiries = Inquiries(self.state, self.acks)
         self.keys = Keys(self.state, self.replication, self.inquiries)
         self._of_client = self.workers.of_client
         self.machines += [
             self.membership, self.blocking, self.queueing, self.requeueing, self.keys, self.replication, self.sharing,
-            self.acks, self.lists, self.consumers, self.federation, self.leaving, self.workers, self.homes, self.events,
-            self.logs, self.facts, self.readers, self.settling, self.inquiries,
+            self.acks, self.lists, self.consumers, self.federation, self.leaving, self.workers, self.homes,
+            self.notifications, self.streams, self.acksets, self.readers, self.reconciliation, self.inquiries,
         ]  # fmt: skip
         #: Messages that concern several machines, then those that one machine takes.
         self._hears = {
@@ -241,7 +241,7 @@ class Node:
 
     def serve(self) -> None:
         """Hand out the jobs that consumers wait for: those of this node first, then those of others."""
-        while self.state.ready or self.state.demand.giving or self.logs.offered:
+        while self.state.ready or self.state.demand.giving or self.streams.offered:
             self.delivery.serve()
             self.federation.give()
             self.readers.offer()
@@ -272,12 +272,12 @@ class Node:
             job_id, _, scope = name.partition(b":")
             job = self.state.jobs.get(job_id)
             if isinstance(job, Entry):
-                if not self.logs.handed(job, scope):
-                    self.settling.unseen(job_id, scope)
+                if not self.streams.handed(job, scope):
+                    self.reconciliation.unseen(job_id, scope)
             elif job is not None:
                 jobs.append(job)
             elif read_scope(scope) is not None:
-                self.settling.unseen(job_id, scope)
+                self.reconciliation.unseen(job_id, scope)
         self.delivery.give_back(jobs)
         self.serve()
 
@@ -324,7 +324,7 @@ class Node:
         if isinstance(item, Job):
             self._job_due(item)
         elif isinstance(item, PendingEntry):
-            self.logs.due(item)
+            self.streams.due(item)
         elif isinstance(item, Waiter):
             if not self.readers.puts_off(item):
                 self.blocking.timed_out(item)
@@ -338,15 +338,15 @@ class Node:
 
     def _queue_due(self, queue: Queue) -> None:
         if not self.collect_queue(queue):
-            asks = queue.log is not None and queue.log.asks
+            asks = queue.stream is not None and queue.stream.asks
             idle_ms = ASKED_MS if asks else QUEUE_IDLE_MS[self.state.memory.level]
             since = queue.accessed_at if queue.is_idle else self.state.now
             self.state.schedule.add(queue, max(since + idle_ms, self.state.now + 1_000))
 
     def collect_queue(self, queue: Queue) -> bool:
         """Forget what a queue does not need any more, and the queue if it is idle; say whether it was."""
-        if queue.log is not None:
-            self.logs.beginnings.forget_unneeded(queue.log)
+        if queue.stream is not None:
+            self.streams.starts.forget_unneeded(queue.stream)
         return self.state.collect_queue(queue)
 
     def _job_due(self, job: Job) -> None:
@@ -364,9 +364,9 @@ class Node:
         self.leaving.on_gotjob(sender, message)
         if job is None:
             if not self.replication.has_given_up(message[1]):
-                self.facts.on_gotjob(sender, message)
+                self.acksets.on_gotjob(sender, message)
         elif isinstance(job, Entry):
-            self.facts.tell(sender, job)
+            self.acksets.tell(sender, job)
 
     def _on_ping(self, sender: bytes, message: Message) -> None:
         self.membership.on_ping(sender, message)
@@ -379,12 +379,12 @@ class Node:
         event = self.state.jobs.get(message[1])
         # That a group is done with an event that is not here does not end the event.
         if isinstance(event, Entry):
-            self.logs.on_setack(sender, event, message[2], message[4])
+            self.streams.on_setack(sender, event, message[2], message[4])
 
     def _on_delivered(self, sender: bytes, message: Message) -> None:
         event = self.state.jobs.get(message[1])
         if isinstance(event, Entry):
-            self.logs.on_delivered(sender, event, EntryLease(*message[2:]))
+            self.streams.on_delivered(sender, event, EntryLease(*message[2:]))
         else:
             self.sharing.on_delivered(sender, message)
 

@@ -98,12 +98,12 @@ def snapshot(state: State) -> Iterator[Record]:
     for queue in queues:
         if queue.pause:
             yield (QUEUE_PAUSED, queue.name, queue.pause)
-        if queue.log is not None:
-            yield from _beginnings(state, queue.log)
+        if queue.stream is not None:
+            yield from _beginnings(state, queue.stream)
     for queue in queues:
         for unit in queue.units:
             yield (JOB_ADDED, unit.job)
-        for event in queue.log or ():
+        for event in queue.stream or ():
             yield (JOB_ADDED, event)
             yield from _facts(state, event)
     for job in state.jobs:
@@ -154,8 +154,8 @@ def walk(state: State) -> Iterator[Record | None]:
     for queue in state.queues.from_serial(0, len(state.queues)):
         if queue.pause:
             yield (QUEUE_PAUSED, queue.name, queue.pause)
-        if queue.log is not None:
-            yield from _beginnings(state, queue.log)
+        if queue.stream is not None:
+            yield from _beginnings(state, queue.stream)
     for number in range(TABLES):
         # A flush puts another registry in the place of this one.
         for job in state.jobs.table(number):
@@ -212,13 +212,13 @@ class Recovery:
         "_delayed",
         "_held",
         "_is_sure",
-        "_logs",
         "_names",
         "_options",
         "_queueing",
         "_restores_queues",
         "_spans",
         "_state",
+        "_streams",
         "_until",
         "_wishes",
         "expired",
@@ -229,7 +229,7 @@ class Recovery:
         self._state = state
         self._restores_queues = restores_queues
         self._queueing = Queueing(state)
-        self._logs = Streams(state, self._queueing, Blocking(state))
+        self._streams = Streams(state, self._queueing, Blocking(state))
         #: What was left of the deadlines of jobs that no timer queues: those that are leased until then.
         self._spans: dict[bytes, int] = {}
         #: Names of queues, one object each.
@@ -255,10 +255,10 @@ class Recovery:
     def _unit(self, job_id: bytes, scope: bytes) -> Unit | None:
         """The job of an id, or what the group of a scope has of it."""
         job = self._state.jobs.get(job_id)
-        if scope == WORK_SCOPE or not isinstance(job, Entry) or job.log is None:
+        if scope == WORK_SCOPE or not isinstance(job, Entry) or job.stream is None:
             return job
         known = read_scope(scope)
-        group = None if known is None else job.log.groups.get(known[0])
+        group = None if known is None else job.stream.groups.get(known[0])
         return None if group is None or group.scope != scope else group.units.get(job)
 
     def apply_some(self, records: Iterator[object], limit: int) -> object:
@@ -523,10 +523,10 @@ class Recovery:
         state.enter(event)
         if stored.delay_ms and stored.requeue > state.wall:
             event.requeue_at = state.now + min(stored.requeue - state.wall, stored.delay_ms)
-            self._logs.expect(event)
+            self._streams.expect(event)
             self._queueing.reschedule(event)
         else:
-            self._logs.publish(event)
+            self._streams.publish(event)
         if state.jobs.get(stored.id) is not event:
             # It was flushed, and a crash came before the journal heard of each event.
             self.expired.append(stored.id)
@@ -535,24 +535,24 @@ class Recovery:
         """Note that a group is done with an event."""
         event, name = self._state.jobs.get(job_id), read_scope(scope)
         if isinstance(event, Entry) and name is not None:
-            self._logs.note_done(event, scope)
+            self._streams.note_done(event, scope)
 
     def _lease_in_group(self, job_id: bytes, scope: bytes, deliveries: int, worker: bytes, when: int) -> None:
         """Let a group have an event as it had it, or have had it."""
         event, name, holder = self._state.jobs.get(job_id), read_scope(scope), read_holder(worker)
-        if not isinstance(event, Entry) or event.log is None or name is None or holder is None:
+        if not isinstance(event, Entry) or event.stream is None or name is None or holder is None:
             return
-        group = event.log.group(name[0])
+        group = event.stream.group(name[0])
         if group.scope != scope or group.is_done(event):
-            event.log.let_go(group)
+            event.stream.let_go(group)
             return
-        self._logs.resume(group, event, deliveries, holder[0], when)
+        self._streams.resume(group, event, deliveries, holder[0], when)
         self._note_worker(job_id, scope, holder[1])
 
     def _begin_group(self, queue: bytes, scope: bytes, floor: tuple[tuple[bytes, int], ...], when: int) -> None:
         """Let a group begin where it did, or a queue be flushed that was."""
         state = self._state
-        log = state.log(queue)
+        log = state.stream(queue)
         name = read_scope(scope)
         began = dict(floor)
         # New events are behind it, though the clock went back and those are gone that were made until then.
@@ -560,22 +560,22 @@ class Recovery:
         # A clock that went back says nothing of how long it was.
         since = state.now - max(0, state.wall - when)
         if name is None:
-            for _ in self._logs.beginnings.merge_horizon(log, began) or ():
+            for _ in self._streams.starts.merge_horizon(log, began) or ():
                 pass
             log.since = since
-        elif self._logs.beginnings.merge_group(log, log.group(name[0]), name[1], began):
+        elif self._streams.starts.merge_group(log, log.group(name[0]), name[1], began):
             log.group(name[0]).since = since
         log.longest_ms = max(log.longest_ms, UNHEARD_MS)
 
     def _forget_group(self, queue_name: bytes, scope: bytes) -> None:
         """Forget where a group began, or up to where a queue was flushed."""
         queue, name = self._state.queues.by_name.get(queue_name), read_scope(scope)
-        if queue is None or queue.log is None:
+        if queue is None or queue.stream is None:
             return
         if name is None:
-            queue.log.horizon = {}
+            queue.stream.horizon = {}
         else:
-            self._logs.beginnings.forget_group(queue.log, name[0])
+            self._streams.starts.forget_group(queue.stream, name[0])
 
     def _keep_done(self, job: Job) -> None:
         """Go on with a job that is done and that other nodes may hold: it is to be collected."""

@@ -326,7 +326,7 @@ class Turn:
 
     def _take_messages(self) -> Messages:
         if self._outbox.events:
-            self.node.events.collect()
+            self.node.notifications.collect()
         messages, self._outbox.messages = self._outbox.messages, []
         if self._messages:
             messages, self._messages = self._messages + messages, []

@@ -138,7 +138,7 @@ class NodeView:
 
     def consumers_of(self, group: Group) -> int:
         """Count the consumers of a group: waiting ones and registered ones."""
-        return self._node.logs.consumers_of(group)
+        return self._node.streams.consumers_of(group)
 
     # Workers.
 
@@ -187,12 +187,12 @@ class NodeView:
     @property
     def background_additions(self) -> int:
         """Number of NOBLOCK additions of events that still wait for copies."""
-        return self._node.logs.background.running
+        return self._node.streams.background.running
 
     @property
     def background_additions_failed(self) -> int:
         """Number of those that failed since the start."""
-        return self._node.logs.background.failed
+        return self._node.streams.background.failed
 
     # The cluster.
 

@@ -91,7 +91,7 @@ class LogWorker(WorkerActor):
         elif asked == "acks":
             acking, self._acking = self._acking, []
             acks, self._acks = self._acks, []
-            orphans = {event_id for event_id, _ in connection.server.node.settling.orphans}
+            orphans = {event_id for event_id, _ in connection.server.node.reconciliation.orphans}
             self.checker.acked(acking, CREW, acks, value, now, orphans=orphans)
 
     def _take(self, connection: Connection, value: Any) -> None:

@@ -232,7 +232,7 @@ class LogConsumer(Taker[bytes]):
             if self.home is None:
                 connection.close()
         elif said == b"QACK":
-            orphans = {event_id for event_id, _ in connection.server.node.settling.orphans}
+            orphans = {event_id for event_id, _ in connection.server.node.reconciliation.orphans}
             self.checker.acked(done, self._group, acks, value, now, orphans=orphans)
         elif said == b"QGROUP":
             if value == len(done):

@@ -458,15 +458,15 @@ def _is_a_beginning(queue: Queue) -> bool:
 
     A node that was started again knows that longer.
     """
-    log = queue.log
+    log = queue.stream
     if log is None or log.has_content or not (log.horizon or log.groups):
         return False
     return not any(group.done or group.units or group.waiters for group in log.groups.values())
 
 
 def _cost_of(queue: Queue) -> int:
-    assert queue.log is not None
-    return QUEUE_COST + len(queue.name) + queue.log.cost
+    assert queue.stream is not None
+    return QUEUE_COST + len(queue.name) + queue.stream.cost
 
 
 def _timers(server: SimServer) -> list[object]:

@@ -738,9 +738,9 @@ async def test_a_connection_that_becomes_another_users_goes_on_with_what_that_on
     assert running.daemon.node.consumers.names() == [b"mine"]
     member = await running.connect()
     assert await member.call("QREGISTER", "GROUP", "g", "theirs") == b"OK"
-    assert running.daemon.node.logs.members.by_client
+    assert running.daemon.node.streams.members.by_client
     assert await member.call("AUTH", "ann", "pw") == b"OK"
-    assert not running.daemon.node.logs.members.by_client
+    assert not running.daemon.node.streams.members.by_client
 
 
 WORD = 16 * 1024  #: bytes of a word that a stranger may send

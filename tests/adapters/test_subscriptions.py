@@ -82,7 +82,7 @@ async def test_reset_ends_what_the_connection_listens_to(launch: Launch) -> None
     client.send("RESET")
     await client.replies(1)
     assert not running.daemon.pubsub.channels
-    assert not running.daemon.node.events.listens
+    assert not running.daemon.node.notifications.listens
     assert await client.call("ADDJOB", "q", "a", 0)
     assert client.unread_replies == 0
 
@@ -91,10 +91,10 @@ async def test_reset_ends_what_the_connection_listens_to(launch: Launch) -> None
 async def test_a_connection_that_ends_listens_no_more(launch: Launch) -> None:
     running = launch()
     client = await listener(running, "wq:q:work", "wq:q:done")
-    assert running.daemon.node.events.listens
+    assert running.daemon.node.notifications.listens
     client.transport.abortConnection()
     await wait_until(lambda: not running.daemon.pubsub.channels)
-    assert not running.daemon.node.events.listens
+    assert not running.daemon.node.notifications.listens
 
 
 @async_test

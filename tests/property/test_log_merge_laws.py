@@ -71,7 +71,7 @@ def tell(messages: Said) -> Member:
 
 def outcome(member: Member) -> Any:
     """All that a node knows of the log, as it would tell it."""
-    log = member.state.queues.by_name[b"q"].log
+    log = member.state.queues.by_name[b"q"].stream
     assert log is not None
     check_log(log)
     groups = {

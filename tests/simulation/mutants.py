@@ -747,8 +747,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "a refused acknowledgement leaves a trace", LOGS,
         Streams, "acknowledge", "if unit is None or not self.is_held(unit):",
         "if unit is not None and not self.is_held(unit):\n"
-        "        self.finish(unit.group, unit.event)\n"
-        "    if unit is None or unit.event.log is None or unit.group.is_done(unit.event):",
+        "        self.finish(unit.group, unit.entry)\n"
+        "    if unit is None or unit.entry.stream is None or unit.group.is_done(unit.entry):",
     ),
     _mutant(
         "what comes back is never given again", LOGS,
@@ -760,7 +760,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "nobody is woken by what comes back", LOGS,
-        Streams, "_back", "self._make_ready(queue, unit.group.log)", "pass",
+        Streams, "_back", "self._make_ready(queue, unit.group.stream)", "pass",
     ),
     _mutant(
         "nobody is woken by what is added", LOGS,
@@ -789,8 +789,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an event that is done for one group is gone for all", LOGS,
-        Streams, "acknowledge", "self.finish(unit.group, unit.event)",
-        "self.finish(unit.group, unit.event)\n    state.forget(unit.event, GONE_DELETED)",
+        Streams, "acknowledge", "self.finish(unit.group, unit.entry)",
+        "self.finish(unit.group, unit.entry)\n    state.forget(unit.entry, GONE_DELETED)",
     ),
     _mutant(
         "a group that begins late begins at the newest event", LOGS,

@@ -88,7 +88,7 @@ def _kind_of(queue: Queue) -> str | None:
     if queue.kind is not None:
         return KIND_NAMES[queue.kind].decode()
     # What consumers of other nodes have is work; both are in it after a partition alone.
-    return KIND_NAMES[KIND_WORK].decode() if queue.elsewhere and queue.log is None else None
+    return KIND_NAMES[KIND_WORK].decode() if queue.elsewhere and queue.stream is None else None
 
 
 def job_row(node: NodeView, job: Job, visitor: Visitor) -> Values:

@@ -33,7 +33,7 @@ class GroupRow:
 
 def groups_of(queue: Queue) -> list[Group]:
     """Groups of a queue that there is anything to say of, GROUPS_LOOKED_AT at most."""
-    groups = () if queue.log is None else queue.log.groups.values()
+    groups = () if queue.stream is None else queue.stream.groups.values()
     return [group for group in islice(groups, GROUPS_LOOKED_AT) if group.is_known]
 
 
@@ -46,16 +46,16 @@ def group_rows(node: NodeView, queue: Queue) -> list[GroupRow]:
 def row_of(node: NodeView, group: Group) -> GroupRow:
     """Describe a group as it is now."""
     return GroupRow(
-        group.name, len(group.log), group.leased, group.redo, group.done, group.available, node.consumers_of(group)
+        group.name, len(group.stream), group.leased, group.redo, group.done, group.available, node.consumers_of(group)
     )  # fmt: skip
 
 
 def of_event(node: NodeView, job: Job) -> list[dict[str, Any]]:
     """What each group made of an event: group, state, and for how long somebody has it yet; none for other jobs."""
-    if not isinstance(job, Entry) or job.log is None:
+    if not isinstance(job, Entry) or job.stream is None:
         return []
     now = node.now()
-    known = (group for group in islice(job.log.groups.values(), GROUPS_LOOKED_AT) if group.is_known)
+    known = (group for group in islice(job.stream.groups.values(), GROUPS_LOOKED_AT) if group.is_known)
     return [_made_of(group, job, now) for group in sorted(known, key=lambda group: group.name)[:GROUPS_SHOWN]]
 
 

@@ -35,7 +35,7 @@ Span = Literal["hour", "week"]  #: a point each second, or each minute
 
 def oldest_of(queue: Queue) -> int | None:
     """`ctime` of the job that waits first, or of the oldest event, whichever is older; None = the queue is empty."""
-    kept = [queue.units] if queue.log is None else [queue.units, queue.log.events]
+    kept = [queue.units] if queue.stream is None else [queue.units, queue.stream.entries]
     return min((units.first.job.ctime for units in kept if len(units)), default=None)
 
 

@@ -270,7 +270,7 @@ async def _in_queue(gateway: Gateway, wanted: JobSearch) -> SearchResult:
     at = wanted.cursor
     while at - wanted.cursor < LOOKED_AT_MAX and len(found) < ROWS_MAX:
         queue = gateway.view.queue(wanted.queue)
-        units = [] if queue is None else list(islice(chain(queue.units, queue.log or ()), at, at + SLICE_ROWS))
+        units = [] if queue is None else list(islice(chain(queue.units, queue.stream or ()), at, at + SLICE_ROWS))
         passed = _pick([unit.job for unit in units], wanted, gateway.view.wall(), found)
         at += passed
         if passed == len(units) < SLICE_ROWS:

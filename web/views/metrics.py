@@ -135,10 +135,10 @@ class Metrics:
 
     def _add_groups(self, queue: Queue, label: str, limit: int, groups: list[_Row]) -> int:
         """Add the groups of a queue to those that are shown, as far as there is room; returns how many had none."""
-        if queue.log is None:
+        if queue.stream is None:
             return 0
         found = group_views.groups_of(queue)
-        unseen = len(queue.log.groups) - len(found) if len(queue.log.groups) > group_views.GROUPS_LOOKED_AT else 0
+        unseen = len(queue.stream.groups) - len(found) if len(queue.stream.groups) > group_views.GROUPS_LOOKED_AT else 0
         room = max(0, limit - len(groups))
         for group in found[:room]:
             row = group_views.row_of(self._gateway.view, group)

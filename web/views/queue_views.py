@@ -191,7 +191,7 @@ def first_of(node: NodeView, name: bytes, count: int) -> Iterator[Any]:
     """The first jobs of a queue, and events of its log, oldest first; none when there is no such queue."""
     queue = node.queue(name)
     if queue is not None:
-        for number, unit in enumerate(chain(queue.units, queue.log or ())):
+        for number, unit in enumerate(chain(queue.units, queue.stream or ())):
             if number == count:
                 return
             yield unit.job

@@ -112,7 +112,7 @@ class Entry(Job):
     It is QUEUED while it is in its log, and ACTIVE while its delay lasts; what groups make of it changes neither.
     """
 
-    __slots__ = ("absent", "early", "elsewhere", "late", "log", "marks", "touched")
+    __slots__ = ("absent", "early", "elsewhere", "late", "marks", "stream", "touched")
 
     def __init__(self, job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions) -> None:
         super().__init__(job_id, queue, body, ctime, options)
@@ -122,7 +122,7 @@ class Entry(Job):
         self.late: dict[Group, None] | None = None  #: groups that have it among their exceptions; None = there is none
         self.elsewhere: bool = False  #: another node hands it out, if any does now; this one only keeps it
         self.absent: frozenset[bytes] = frozenset()  #: nodes among those that may hold it which said that they do not
-        self.log: Stream | None = None  #: the log that it is in
+        self.stream: Stream | None = None  #: the log that it is in
 
     @property
     def origin(self) -> bytes:
@@ -132,7 +132,7 @@ class Entry(Job):
     @property
     def done(self) -> list[bytes]:
         """Scopes of the groups that are done with it, in order."""
-        return sorted(self.early) if self.log is None else self.log.scopes_of(self)
+        return sorted(self.early) if self.stream is None else self.stream.scopes_of(self)
 
     @property
     def has_facts(self) -> bool:
@@ -141,7 +141,7 @@ class Entry(Job):
 
     def is_done_for(self, scope: bytes) -> bool:
         """Return whether a group is certainly done with it."""
-        return scope in self.early if self.log is None else self.log.is_marked(self, scope)
+        return scope in self.early if self.stream is None else self.stream.is_marked(self, scope)
 
 
 def new_job(job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions, *, alias: bytes) -> Job:
@@ -179,18 +179,18 @@ class EntryUnit(Unit):
 class PendingEntry(EntryUnit):
     """An event as one group has it: ACTIVE with a consumer, until `requeue_at`, or QUEUED, waiting again."""
 
-    __slots__ = ("deliveries", "event", "following", "group", "lease_ms", "previous")
+    __slots__ = ("deliveries", "entry", "following", "group", "lease_ms", "previous")
 
-    def __init__(self, event: Entry, group: "Group") -> None:
+    def __init__(self, entry: Entry, group: "Group") -> None:
         super().__init__(b"")
-        self.event: Entry = event
+        self.entry: Entry = entry
         self.group: Group = group
-        self.id = event.id
-        self.queue = event.queue
-        self.body = event.body
-        self.options = event.options
+        self.id = entry.id
+        self.queue = entry.queue
+        self.body = entry.body
+        self.options = entry.options
         self.state = QUEUED
-        self.order_key = event.order_key
+        self.order_key = entry.order_key
         self.requeue_at = 0
         self.flags = 0
         self.nacks = 0
@@ -203,20 +203,20 @@ class PendingEntry(EntryUnit):
 
     def link(self) -> None:
         """Enter it among the units of its event."""
-        event = self.event
-        first = event.touched
+        entry = self.entry
+        first = entry.touched
         self.following = first
         if first is not None:
             first.previous = self
-        event.touched = self
+        entry.touched = self
 
     def unlink(self) -> None:
         """Take it out of the units of its event."""
         previous, following = self.previous, self.following
         if previous is not None:
             previous.following = following
-        elif self.event.touched is self:
-            self.event.touched = following
+        elif self.entry.touched is self:
+            self.entry.touched = following
         if following is not None:
             following.previous = previous
         self.previous = self.following = None
@@ -224,7 +224,7 @@ class PendingEntry(EntryUnit):
     @property
     def job(self) -> Job:
         """The event."""
-        return self.event
+        return self.entry
 
     @property
     def scope(self) -> bytes:
@@ -282,7 +282,7 @@ class GroupWaiter(Waiter):
         for group in self.groups:
             group.waiters.pop(self, None)
             group.note_waiting()
-            group.log.let_go(group)
+            group.stream.let_go(group)
 
     def move(self, group: "Group", other: "Group") -> None:
         """Wait for another log in the place of one."""
@@ -293,12 +293,28 @@ class Group:
     """A group of consumers of one log."""
 
     __slots__ = (
-        "_late", "_left", "epoch", "floor", "foreign", "is_asked", "leased", "log", "name", "overlap", "own",
-        "position", "redo", "scope", "since", "units", "until", "waiters",
+        "_late",
+        "_left",
+        "epoch",
+        "floor",
+        "foreign",
+        "is_asked",
+        "leased",
+        "name",
+        "overlap",
+        "own",
+        "position",
+        "redo",
+        "scope",
+        "since",
+        "stream",
+        "units",
+        "until",
+        "waiters",
     )  # fmt: skip
 
-    def __init__(self, log: "Stream", name: bytes) -> None:
-        self.log: Stream = log
+    def __init__(self, stream: "Stream", name: bytes) -> None:
+        self.stream: Stream = stream
         self.name: bytes = name
         self.epoch: int = 0  #: counts how often the group was forgotten
         self.scope: bytes = scope_of(name, 0)
@@ -326,47 +342,54 @@ class Group:
     @property
     def done(self) -> int:
         """Events that it is done with, or began behind."""
-        log = self.log
-        mark = log.marks.get(self.scope)
+        stream = self.stream
+        mark = stream.marks.get(self.scope)
         done = 0 if mark is None else mark.uses
         for origin, ctime in self.floor.items():
-            done += log.count_until(origin, ctime)
+            done += stream.count_until(origin, ctime)
         return done - self.overlap
 
     @property
     def available(self) -> int:
         """Events that it has yet to be given."""
-        return len(self.log) - self.leased - self.redo - self.done
+        return len(self.stream) - self.leased - self.redo - self.done
 
     @property
     def is_known(self) -> bool:
         """Tell whether there is anything to say of the group."""
-        return bool(self.units or self.waiters or self.floor or self.scope in self.log.marks)
+        return bool(self.units or self.waiters or self.floor or self.scope in self.stream.marks)
 
     @property
     def is_used(self) -> bool:
         """Tell whether there is something that means nothing in another epoch."""
-        return bool(self.units or self.scope in self.log.marks) or any(map(self.log.begins_until, self.floor.items()))
+        return bool(self.units or self.scope in self.stream.marks) or any(
+            map(self.stream.begins_until, self.floor.items())
+        )
 
     @property
     def is_blank(self) -> bool:
         """True when a new group of this name would be no other."""
-        log = self.log
+        stream = self.stream
         return not (
-            self.units or self.waiters or self.epoch or self.floor or self.scope in log.marks or self in log.searching
+            self.units
+            or self.waiters
+            or self.epoch
+            or self.floor
+            or self.scope in stream.marks
+            or self in stream.searching
         )
 
-    def is_behind(self, event: Entry) -> bool:
+    def is_behind(self, entry: Entry) -> bool:
         """Tell whether the group began behind an event."""
-        return len(self.floor) > 0 and event.ctime <= self.floor.get(event.origin, -1)
+        return len(self.floor) > 0 and entry.ctime <= self.floor.get(entry.origin, -1)
 
-    def is_done(self, event: Entry) -> bool:
+    def is_done(self, entry: Entry) -> bool:
         """Tell whether the group is done with an event, or began behind it."""
-        if event.marks:
-            mark = self.log.marks.get(self.scope)
-            if mark is not None and marks.has(event.marks, mark.number):
+        if entry.marks:
+            mark = self.stream.marks.get(self.scope)
+            if mark is not None and marks.has(entry.marks, mark.number):
                 return True
-        return len(self.floor) > 0 and event.ctime <= self.floor.get(event.origin, -1)
+        return len(self.floor) > 0 and entry.ctime <= self.floor.get(entry.origin, -1)
 
     @property
     def late_events(self) -> dict[Entry, None]:
@@ -375,69 +398,69 @@ class Group:
 
     # Events come and go.
 
-    def arrived(self, event: Entry) -> None:
+    def arrived(self, entry: Entry) -> None:
         """An event has come into the log whose place some group is past."""
-        if _place(event) <= self.position and not self.is_done(event):
-            self._except(event)
+        if _place(entry) <= self.position and not self.is_done(entry):
+            self._except(entry)
 
-    def _exceptions_of(self, event: Entry) -> OrderedUnits:
+    def _exceptions_of(self, entry: Entry) -> OrderedUnits:
         """The exceptions among which an event is, or its unit, when it is one."""
-        return self.own if event.origin == self.log.origin else self.foreign
+        return self.own if entry.origin == self.stream.origin else self.foreign
 
-    def _except(self, event: Entry) -> None:
+    def _except(self, entry: Entry) -> None:
         """Note an event in front of the position that nobody has had."""
-        if not event.elsewhere and event not in self._late:
-            self._late[event] = None
-            if event.late is None:
-                event.late = {}
-            event.late[self] = None
-            self.log.count(LATE_COST)
-            self._exceptions_of(event).push(event)
+        if not entry.elsewhere and entry not in self._late:
+            self._late[entry] = None
+            if entry.late is None:
+                entry.late = {}
+            entry.late[self] = None
+            self.stream.count(LATE_COST)
+            self._exceptions_of(entry).push(entry)
 
-    def except_no_more(self, event: Entry) -> None:
+    def except_no_more(self, entry: Entry) -> None:
         """Note that an event that nobody has had is no exception, if it was."""
-        if event in self._late:
-            del self._late[event]
-            if event.late is not None:
-                del event.late[self]
-                if not event.late:
-                    event.late = None
-            self.log.count(-LATE_COST)
-            self._exceptions_of(event).remove(event)
+        if entry in self._late:
+            del self._late[entry]
+            if entry.late is not None:
+                del entry.late[self]
+                if not entry.late:
+                    entry.late = None
+            self.stream.count(-LATE_COST)
+            self._exceptions_of(entry).remove(entry)
 
-    def came_here(self, event: Entry) -> None:
+    def came_here(self, entry: Entry) -> None:
         """An event is handed out by this node from now on, and was by another one, or by none."""
-        unit = self.units.get(event)
+        unit = self.units.get(entry)
         if unit is None:
-            if not self.is_done(event) and _place(event) <= self.position:
-                self._except(event)
+            if not self.is_done(entry) and _place(entry) <= self.position:
+                self._except(entry)
         elif unit.state == QUEUED:
-            self._exceptions_of(event).push(unit)
+            self._exceptions_of(entry).push(unit)
 
-    def went_away(self, event: Entry) -> None:
+    def went_away(self, entry: Entry) -> None:
         """An event that this node handed out is handed out by another one from now on, or by none."""
-        unit = self.units.get(event)
+        unit = self.units.get(entry)
         if unit is None:
-            self.except_no_more(event)
+            self.except_no_more(entry)
         elif unit.state == QUEUED:
-            self._exceptions_of(event).remove(unit)
+            self._exceptions_of(entry).remove(unit)
 
     def end(self, unit: PendingEntry) -> bool:
         """An event is gone of which the group has a unit; say whether that was so, and not of an epoch before."""
-        event = unit.event
+        entry = unit.entry
         unit.unlink()
-        if self.units.get(event) is not unit:
+        if self.units.get(entry) is not unit:
             return False
-        del self.units[event]
-        self.log.count(-UNIT_COST)
+        del self.units[entry]
+        self.stream.count(-UNIT_COST)
         self._uncount(unit)
         return True
 
-    def _drop(self, event: Entry) -> PendingEntry | None:
+    def _drop(self, entry: Entry) -> PendingEntry | None:
         """Forget what the group has of an event that it is not done with."""
-        unit = self.units.get(event)
+        unit = self.units.get(entry)
         if unit is None:
-            self.except_no_more(event)
+            self.except_no_more(entry)
         else:
             self.end(unit)
         return unit
@@ -448,8 +471,8 @@ class Group:
             self.leased -= 1
         else:
             self.redo -= 1
-            if not unit.event.elsewhere:
-                self._exceptions_of(unit.event).remove(unit)
+            if not unit.entry.elsewhere:
+                self._exceptions_of(unit.entry).remove(unit)
 
     # Units.
 
@@ -458,23 +481,23 @@ class Group:
 
         `strict`: only events that this node made.
         """
-        searching = self.log.searching
+        searching = self.stream.searching
         try:
-            event = self._next(now, strict=strict)
+            entry = self._next(now, strict=strict)
         except Behind:
             # Whoever goes on begins where this search came.
             searching[self] = None
             raise
         searching.pop(self, None)
-        return event
+        return entry
 
     def _next(self, now: int, *, strict: bool) -> Entry | None:
         # This may make exceptions of events, so it comes first.
-        event = self._next_event(now, strict=strict)
+        entry = self._next_event(now, strict=strict)
         piles = (self.own,) if strict else (self.own, self.foreign)
         found: list[Unit] = [unit for pile in piles if (unit := self._first_of(pile, now)) is not None]
-        if event is not None:
-            found.append(event)
+        if entry is not None:
+            found.append(entry)
         if not found:
             return None
         unit = min(found, key=_place)
@@ -483,13 +506,13 @@ class Group:
     @staticmethod
     def _event_of(unit: Unit) -> Entry:
         assert isinstance(unit, PendingEntry)
-        return unit.event
+        return unit.entry
 
     def _first_of(self, pile: OrderedUnits, now: int) -> Unit | None:
         """The first of some exceptions whose time is not over."""
         for skipped, unit in enumerate(pile):
-            event = unit if isinstance(unit, Entry) else self._event_of(unit)
-            if event.expires_at > now and not self.log.is_flushed(event):
+            entry = unit if isinstance(unit, Entry) else self._event_of(unit)
+            if entry.expires_at > now and not self.stream.is_flushed(entry):
                 return unit
             if skipped >= SKIPPED_AT_ONCE:
                 raise Behind
@@ -497,50 +520,50 @@ class Group:
 
     def _next_event(self, now: int, *, strict: bool) -> Entry | None:
         """The first event behind the position that the group can have, or could if it were handed out here."""
-        log = self.log
-        for skipped, event in enumerate(log.events.after(self.position)):
-            assert isinstance(event, Entry)
+        stream = self.stream
+        for skipped, entry in enumerate(stream.entries.after(self.position)):
+            assert isinstance(entry, Entry)
             if (
-                event not in self.units and not event.elsewhere and event.expires_at > now and not self.is_done(event)
-                and not log.is_flushed(event)
+                entry not in self.units and not entry.elsewhere and entry.expires_at > now and not self.is_done(entry)
+                and not stream.is_flushed(entry)
             ):  # fmt: skip
-                if not strict or event.origin == log.origin:
-                    return event
-                self._except(event)
-            self._advance(_place(event))
+                if not strict or entry.origin == stream.origin:
+                    return entry
+                self._except(entry)
+            self._advance(_place(entry))
             if skipped >= SKIPPED_AT_ONCE:
                 raise Behind
         return None
 
-    def take(self, event: Entry) -> PendingEntry:
+    def take(self, entry: Entry) -> PendingEntry:
         """Let somebody have an event that is to be had; returns its unit, ACTIVE, whose deadline is yet to be set."""
-        unit = self.units.get(event)
+        unit = self.units.get(entry)
         if unit is None:
-            self.except_no_more(event)
-            unit = self.units[event] = PendingEntry(event, self)
+            self.except_no_more(entry)
+            unit = self.units[entry] = PendingEntry(entry, self)
             unit.link()
-            self.log.count(UNIT_COST)
+            self.stream.count(UNIT_COST)
         else:
             self._uncount(unit)
         unit.state = TO_ACTIVE[unit.state]
-        unit.order_key = event.order_key
+        unit.order_key = entry.order_key
         self.leased += 1
-        self._pass(event)
+        self._pass(entry)
         return unit
 
-    def _pass(self, event: Entry) -> None:
+    def _pass(self, entry: Entry) -> None:
         """Go on behind an event, if that is the next one."""
-        place = _place(event)
+        place = _place(entry)
         if place > self.position:
-            for first in self.log.events.after(self.position):
-                if first is event:
+            for first in self.stream.entries.after(self.position):
+                if first is entry:
                     self._advance(place)
                 return
 
     def _advance(self, place: tuple[int, bytes]) -> None:
         self.position = place
-        if place > self.log.furthest:
-            self.log.furthest = place
+        if place > self.stream.furthest:
+            self.stream.furthest = place
 
     def give_back(self, unit: PendingEntry, order_key: int | None = None) -> None:
         """Let a unit wait again that a consumer had; at its age, or elsewhere."""
@@ -550,22 +573,22 @@ class Group:
         if order_key is not None:
             unit.order_key = order_key
         self.redo += 1
-        if not unit.event.elsewhere:
-            self._exceptions_of(unit.event).push(unit)
+        if not unit.entry.elsewhere:
+            self._exceptions_of(unit.entry).push(unit)
 
     def never_had(self, unit: PendingEntry) -> None:
         """Forget that somebody had an event: nobody has ever heard of it."""
-        event = unit.event
-        self._drop(event)
-        if _place(event) <= self.position:
-            self._except(event)
+        entry = unit.entry
+        self._drop(entry)
+        if _place(entry) <= self.position:
+            self._except(entry)
 
-    def finish(self, event: Entry) -> PendingEntry | None:
+    def finish(self, entry: Entry) -> PendingEntry | None:
         """Note that the group is done with an event; returns the unit that ends with it."""
         unit = None
-        if not self.is_done(event):
-            unit = self._drop(event)
-        self.log.note_done(event, self.scope)
+        if not self.is_done(entry):
+            unit = self._drop(entry)
+        self.stream.note_done(entry, self.scope)
         return unit
 
     # The whole group.
@@ -583,16 +606,16 @@ class Group:
     def note_waiting(self) -> None:
         """Note whether anybody waits for the group."""
         if self.waiters:
-            self.log.waiting[self] = None
+            self.stream.waiting[self] = None
         else:
-            self.log.waiting.pop(self, None)
+            self.stream.waiting.pop(self, None)
 
     def note_beginning(self) -> None:
         """Note whether there is anything to remember of where the group began."""
         if self.epoch or self.floor:
-            self.log.begun[self] = None
+            self.stream.begun[self] = None
         else:
-            self.log.begun.pop(self, None)
+            self.stream.begun.pop(self, None)
 
     def merge(self, epoch: int, floor: Floor) -> list[PendingEntry] | None:
         """Hear that the group began at a place, in an epoch; returns the units that end, None if that is no news.
@@ -606,9 +629,9 @@ class Group:
             return None
         self.note_beginning()
         self._count_overlap()
-        for event in [event for event in self._late if self.is_behind(event)]:
-            self.except_no_more(event)
-        over = [unit for unit in self.units.values() if self.is_behind(unit.event)]
+        for entry in [entry for entry in self._late if self.is_behind(entry)]:
+            self.except_no_more(entry)
+        over = [unit for unit in self.units.values() if self.is_behind(unit.entry)]
         for unit in over:
             self.end(unit)
         return over
@@ -619,33 +642,35 @@ class Group:
 
     def _begin_anew(self, epoch: int, floor: Floor) -> list[PendingEntry]:
         ended = list(self.units.values())
-        self.log.count(-UNIT_COST * len(ended))
-        self.log.count(-LATE_COST * len(self._late))
+        self.stream.count(-UNIT_COST * len(ended))
+        self.stream.count(-LATE_COST * len(self._late))
         self._left += self._late
         self.epoch = epoch
         self.scope = scope_of(self.name, epoch)
         self.floor = floor
         self._begin()
-        self.log.adopt_mark(self)
+        self.stream.adopt_mark(self)
         self.note_beginning()
         self._count_overlap()
         return ended
 
     def forget_left(self, limit: int) -> bool:
         """Let go of some exceptions of epochs that are over; say whether there are more."""
-        for event in self._left[-limit:]:
-            if event.late is not None and event not in self._late:
-                event.late.pop(self, None)
+        for entry in self._left[-limit:]:
+            if entry.late is not None and entry not in self._late:
+                entry.late.pop(self, None)
         del self._left[-limit:]
         return len(self._left) > 0
 
     def _count_overlap(self) -> None:
         """Count again the events that it is done with and that it began behind."""
         self.overlap = 0
-        mark = self.log.marks.get(self.scope)
+        mark = self.stream.marks.get(self.scope)
         if mark is not None:
             for origin, ctime in self.floor.items():
-                self.overlap += sum(marks.has(event.marks, mark.number) for event in self.log.made_until(origin, ctime))
+                self.overlap += sum(
+                    marks.has(entry.marks, mark.number) for entry in self.stream.made_until(origin, ctime)
+                )
 
 
 class Mark:
@@ -664,7 +689,7 @@ class Stream:
     """The events of one queue on this node, and its groups."""
 
     __slots__ = (
-        "_by_number", "_free", "_of_origin", "begun", "cost", "delayed", "events", "furthest", "groups", "horizon",
+        "_by_number", "_free", "_of_origin", "begun", "cost", "delayed", "entries", "furthest", "groups", "horizon",
         "longest_ms", "marks", "memory", "origin", "owned", "queue", "searching", "seen", "since",
         "until", "waiting",
     )  # fmt: skip
@@ -675,7 +700,7 @@ class Stream:
         self.origin: bytes = origin  #: `Entry.origin` of what this node makes
         self.cost: int = 0  #: bytes that it takes beside its events, as memory is counted
         self.count(LOG_COST)
-        self.events: OrderedUnits = OrderedUnits()
+        self.entries: OrderedUnits = OrderedUnits()
         self.owned: int = 0  #: events that this node hands out; of each event one node does, whoever has copies
         self._of_origin: dict[bytes, OrderedUnits] = {}  #: the same by who made them
         self.delayed: dict[Entry, None] = {}  #: events whose delay is not over
@@ -694,22 +719,22 @@ class Stream:
         self._free: list[int] = []  #: free numbers, as a heap
 
     def __len__(self) -> int:
-        return len(self.events)
+        return len(self.entries)
 
     def __iter__(self) -> Iterator[Entry]:
-        for event in self.events:
-            assert isinstance(event, Entry)
-            yield event
+        for entry in self.entries:
+            assert isinstance(entry, Entry)
+            yield entry
 
     @property
     def is_idle(self) -> bool:
         """True when nobody would notice if it were made anew."""
-        return not (len(self.events) or self.delayed or self.groups or self.horizon)
+        return not (len(self.entries) or self.delayed or self.groups or self.horizon)
 
     @property
     def has_content(self) -> bool:
         """Tell whether there are events in it, or will be."""
-        return len(self.events) > 0 or len(self.delayed) > 0
+        return len(self.entries) > 0 or len(self.delayed) > 0
 
     def group(self, name: bytes) -> Group:
         """The group of a name, made when there is none."""
@@ -729,88 +754,88 @@ class Stream:
         """Forget a group if there is nothing of it to remember."""
         if group.is_blank and self.groups.get(group.name) is group:
             del self.groups[group.name]
-            for event in list(group.late_events):
-                group.except_no_more(event)
+            for entry in list(group.late_events):
+                group.except_no_more(entry)
             self.count(-cost_of_group(group.name))
 
     def successor(self) -> "Stream":
         """Make the empty log that takes the place of this one, with its consumers and what merges with other nodes."""
-        log = Stream(self.queue, self.memory, self.origin)
-        log.horizon, log.since, log.until = self.horizon, self.since, self.until
-        log.seen, log.longest_ms = self.seen, self.longest_ms
+        stream = Stream(self.queue, self.memory, self.origin)
+        stream.horizon, stream.since, stream.until = self.horizon, self.since, self.until
+        stream.seen, stream.longest_ms = self.seen, self.longest_ms
         for group in list(self.waiting | self.begun):
-            group.move_to(log.group(group.name))
+            group.move_to(stream.group(group.name))
         self.waiting.clear()
-        return log
+        return stream
 
-    def see(self, event: Entry) -> None:
+    def see(self, entry: Entry) -> None:
         """Note that an event was made."""
-        if event.ctime > self.seen.get(event.origin, -1):
-            self.seen[event.origin] = event.ctime
-        self.longest_ms = max(self.longest_ms, event.options.ttl_ms)
+        if entry.ctime > self.seen.get(entry.origin, -1):
+            self.seen[entry.origin] = entry.ctime
+        self.longest_ms = max(self.longest_ms, entry.options.ttl_ms)
 
-    def is_flushed(self, event: Entry) -> bool:
+    def is_flushed(self, entry: Entry) -> bool:
         """Tell whether an event was flushed."""
-        return len(self.horizon) > 0 and event.ctime <= self.horizon.get(event.origin, -1)
+        return len(self.horizon) > 0 and entry.ctime <= self.horizon.get(entry.origin, -1)
 
-    def expect(self, event: Entry) -> None:
+    def expect(self, entry: Entry) -> None:
         """Note an event whose delay is not over."""
-        self.delayed[event] = None
+        self.delayed[entry] = None
 
-    def add(self, event: Entry) -> None:
+    def add(self, entry: Entry) -> None:
         """Put an event in its place."""
-        self.delayed.pop(event, None)
-        event.log = self
-        self.events.push(event)
-        self.owned += not event.elsewhere
-        units = self._of_origin.get(event.origin)
+        self.delayed.pop(entry, None)
+        entry.stream = self
+        self.entries.push(entry)
+        self.owned += not entry.elsewhere
+        units = self._of_origin.get(entry.origin)
         if units is None:
-            units = self._of_origin[event.origin] = OrderedUnits()
-        units.push(event)
-        if event.early:
-            early = event.early
-            forget_early(self.memory, event)
+            units = self._of_origin[entry.origin] = OrderedUnits()
+        units.push(entry)
+        if entry.early:
+            early = entry.early
+            forget_early(self.memory, entry)
             for scope in sorted(early):
-                self.note_done(event, scope)
-        if not event.elsewhere and _place(event) <= self.furthest:
+                self.note_done(entry, scope)
+        if not entry.elsewhere and _place(entry) <= self.furthest:
             for group in self.groups.values():
-                group.arrived(event)
+                group.arrived(entry)
 
-    def came_here(self, event: Entry) -> None:
+    def came_here(self, entry: Entry) -> None:
         """An event is handed out by this node from now on, and was by another one, or by none."""
         self.owned += 1
-        if _place(event) <= self.furthest:
+        if _place(entry) <= self.furthest:
             for group in self.groups.values():
-                group.came_here(event)
+                group.came_here(entry)
         else:
-            for unit in units_of(event):
-                unit.group.came_here(event)
+            for unit in units_of(entry):
+                unit.group.came_here(entry)
 
-    def went_away(self, event: Entry) -> None:
+    def went_away(self, entry: Entry) -> None:
         """An event that this node handed out is handed out by another one from now on, or by none."""
         self.owned -= 1
-        for unit in list(units_of(event)):
-            unit.group.went_away(event)
-        for group in list(event.late or ()):
-            group.went_away(event)
+        for unit in list(units_of(entry)):
+            unit.group.went_away(entry)
+        for group in list(entry.late or ()):
+            group.went_away(entry)
 
-    def remove(self, event: Entry) -> list[PendingEntry]:
+    def remove(self, entry: Entry) -> list[PendingEntry]:
         """Take an event out; returns the units that end with it."""
-        self.events.remove(event)
-        self.owned -= not event.elsewhere
-        units = self._of_origin[event.origin]
-        units.remove(event)
+        self.entries.remove(entry)
+        self.owned -= not entry.elsewhere
+        units = self._of_origin[entry.origin]
+        units.remove(entry)
         if not len(units):
-            del self._of_origin[event.origin]
+            del self._of_origin[entry.origin]
         ended: list[PendingEntry] = []
-        for unit in units_of(event):
+        for unit in units_of(entry):
             if unit.group.end(unit):
                 ended.append(unit)
                 self.let_go(unit.group)
-        for group in list(event.late or ()):
-            group.except_no_more(event)
-        self._unmark(event)
-        event.log = None
+        for group in list(entry.late or ()):
+            group.except_no_more(entry)
+        self._unmark(entry)
+        entry.stream = None
         return ended
 
     def count_until(self, origin: bytes, ctime: int) -> int:
@@ -820,11 +845,11 @@ class Stream:
 
     def made_until(self, origin: bytes, ctime: int) -> Iterator[Entry]:
         """The events that a node made up to a stamp."""
-        for event in self._of_origin.get(origin, ()):
-            assert isinstance(event, Entry)
-            if event.ctime > ctime:
+        for entry in self._of_origin.get(origin, ()):
+            assert isinstance(entry, Entry)
+            if entry.ctime > ctime:
                 return
-            yield event
+            yield entry
 
     def begins_until(self, place: tuple[bytes, int]) -> bool:
         """Tell whether there is an event that a node made up to a stamp."""
@@ -867,41 +892,41 @@ class Stream:
 
     # Facts.
 
-    def is_marked(self, event: Entry, scope: bytes) -> bool:
+    def is_marked(self, entry: Entry, scope: bytes) -> bool:
         """Return whether a group is certainly done with an event of this log."""
         mark = self.marks.get(scope)
-        return mark is not None and marks.has(event.marks, mark.number)
+        return mark is not None and marks.has(entry.marks, mark.number)
 
-    def scopes_of(self, event: Entry) -> list[bytes]:
+    def scopes_of(self, entry: Entry) -> list[bytes]:
         """The scopes that are done with an event, in order."""
-        return sorted([mark.scope for number in marks.numbers(event.marks) if (mark := self._by_number[number])])
+        return sorted([mark.scope for number in marks.numbers(entry.marks) if (mark := self._by_number[number])])
 
-    def done_with(self, event: Entry) -> list[Group]:
+    def done_with(self, entry: Entry) -> list[Group]:
         """The groups that are done with an event, or began behind it."""
         found: dict[Group, None] = {}
-        for number in marks.numbers(event.marks):
+        for number in marks.numbers(entry.marks):
             mark = self._by_number[number]
             group = None if mark is None else mark.group
             if mark is not None and group is not None and group.scope == mark.scope:
                 found[group] = None
         for group in self.begun:
-            if group.is_behind(event):
+            if group.is_behind(entry):
                 found[group] = None
         return list(found)
 
-    def note_done(self, event: Entry, scope: bytes) -> bool:
+    def note_done(self, entry: Entry, scope: bytes) -> bool:
         """Enter the fact that a group is done with an event; say whether it is news."""
         mark = self.marks.get(scope)
         if mark is None:
             mark = self._new_mark(scope)
-        elif marks.has(event.marks, mark.number):
+        elif marks.has(entry.marks, mark.number):
             return False
-        before = marks.cost(event.marks)
-        event.marks = marks.with_one_more(event.marks, mark.number)
-        self.count(marks.cost(event.marks) - before)
+        before = marks.cost(entry.marks)
+        entry.marks = marks.with_one_more(entry.marks, mark.number)
+        self.count(marks.cost(entry.marks) - before)
         mark.uses += 1
         group = mark.group
-        if group is not None and group.scope == scope and group.is_behind(event):
+        if group is not None and group.scope == scope and group.is_behind(entry):
             group.overlap += 1
         return True
 
@@ -924,21 +949,21 @@ class Stream:
         if mark is not None:
             mark.group = group
 
-    def _unmark(self, event: Entry) -> None:
+    def _unmark(self, entry: Entry) -> None:
         """Forget all facts of an event that goes."""
-        self.count(-marks.cost(event.marks))
-        for number in marks.numbers(event.marks):
+        self.count(-marks.cost(entry.marks))
+        for number in marks.numbers(entry.marks):
             mark = self._by_number[number]
             assert mark is not None
             mark.uses -= 1
             group = mark.group
-            if group is not None and group.scope == mark.scope and group.is_behind(event):
+            if group is not None and group.scope == mark.scope and group.is_behind(entry):
                 group.overlap -= 1
             if not mark.uses:
                 self._drop_mark(mark)
                 if group is not None:
                     self.let_go(group)
-        event.marks = b""
+        entry.marks = b""
 
     def _drop_mark(self, mark: Mark) -> None:
         del self.marks[mark.scope]
@@ -950,24 +975,24 @@ class Stream:
             self._free.clear()
 
 
-def units_of(event: Entry) -> Iterator[PendingEntry]:
+def units_of(entry: Entry) -> Iterator[PendingEntry]:
     """What groups have of an event, each once; the unit that was drawn last may be unlinked."""
-    unit = event.touched
+    unit = entry.touched
     while unit is not None:
         following = unit.following
-        if unit.group.units.get(event) is unit:
+        if unit.group.units.get(entry) is unit:
             yield unit
         unit = following
 
 
-def note_early(memory: Memory, event: Entry, scope: bytes) -> None:
+def note_early(memory: Memory, entry: Entry, scope: bytes) -> None:
     """Enter the fact that a group is done with an event which is not in its log yet."""
-    if scope not in event.early:
-        event.early |= {scope}
+    if scope not in entry.early:
+        entry.early |= {scope}
         memory.used += EARLY_COST + len(scope)
 
 
-def forget_early(memory: Memory, event: Entry) -> None:
+def forget_early(memory: Memory, entry: Entry) -> None:
     """Forget what was known of an event before it came into its log, or ended."""
-    memory.used -= sum(EARLY_COST + len(scope) for scope in event.early)
-    event.early = _NOBODY
+    memory.used -= sum(EARLY_COST + len(scope) for scope in entry.early)
+    entry.early = _NOBODY

@@ -69,8 +69,22 @@ class Queue(Awaited):
     """One named queue on this node."""
 
     __slots__ = (
-        "accessed_at", "acked", "created_at", "created_wall", "elsewhere", "import_rate", "jobs_in", "jobs_out",
-        "leased", "log", "pause", "requeued", "serial", "sources", "tangled", "units",
+        "accessed_at",
+        "acked",
+        "created_at",
+        "created_wall",
+        "elsewhere",
+        "import_rate",
+        "jobs_in",
+        "jobs_out",
+        "leased",
+        "pause",
+        "requeued",
+        "serial",
+        "sources",
+        "stream",
+        "tangled",
+        "units",
     )  # fmt: skip
 
     def __init__(self, name: bytes, serial: int, now: int, wall: int) -> None:
@@ -86,7 +100,7 @@ class Queue(Awaited):
         #: Units of which this node has a copy and that consumers have from other nodes, as far as is known: since when,
         #: and from which node.  Only of those that no timer queues again.
         self.elsewhere: dict[Unit, tuple[int, bytes]] = {}
-        self.log: Stream | None = None  #: its events, and the groups of consumers; None = it never had any
+        self.stream: Stream | None = None  #: its events, and the groups of consumers; None = it never had any
         self.pause: int = 0  #: PAUSE_... bits
         self.jobs_in: int = 0  #: times that a job was queued
         self.requeued: int = 0  #: how many of these were not the first of their job
@@ -98,7 +112,7 @@ class Queue(Awaited):
     @property
     def is_idle(self) -> bool:
         """True when the queue can be forgotten without anybody noticing."""
-        if self.log is not None and not self.log.is_idle:
+        if self.stream is not None and not self.stream.is_idle:
             return False
         return not (len(self.units) or self.waiters or self.watchers or self.leased or self.elsewhere or self.pause)
 
@@ -122,7 +136,7 @@ class Queue(Awaited):
     @property
     def length(self) -> int:
         """Jobs that wait, and events that are kept."""
-        return len(self.units) + (len(self.log) if self.log is not None else 0)
+        return len(self.units) + (len(self.stream) if self.stream is not None else 0)
 
     def recent_sources(self, now: int) -> list[bytes]:
         """Return ids of the nodes that sent jobs within the memory of `import_rate`."""
@@ -133,7 +147,7 @@ class Queue(Awaited):
     def kind(self) -> int | None:
         """The KIND_... of what is in it; None when that is nothing, or, after a partition, both."""
         has_work = len(self.units) > 0 or len(self.leased) > 0
-        has_log = self.log is not None and self.log.has_content
+        has_log = self.stream is not None and self.stream.has_content
         if has_work == has_log:
             return None
         return KIND_LOG if has_log else KIND_WORK

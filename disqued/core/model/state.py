@@ -314,23 +314,23 @@ class State:
         elif isinstance(job, Entry) and job.state != QUEUED:
             forget_early(self.memory, job)
             queue = self.queues.by_name.get(job.queue)
-            if queue is not None and queue.log is not None:
-                queue.log.delayed.pop(job, None)
+            if queue is not None and queue.stream is not None:
+                queue.stream.delayed.pop(job, None)
 
     def _leave_log(self, event: Entry) -> None:
         """Take an event out of its log, with all that groups have of it."""
-        assert event.log is not None
+        assert event.stream is not None
         self.unfinished.effort += 8 * len(event.marks)
-        for unit in event.log.remove(event):
+        for unit in event.stream.remove(event):
             self.schedule.cancel(unit)
             self.unfinished.effort += 10
 
-    def log(self, name: bytes) -> Stream:
+    def stream(self, name: bytes) -> Stream:
         """The log of the queue of this name, created when there is none."""
         queue = self.queue(name)
-        if queue.log is None:
-            queue.log = Stream(queue.name, self.memory, self.node_id[:8])
-        return queue.log
+        if queue.stream is None:
+            queue.stream = Stream(queue.name, self.memory, self.node_id[:8])
+        return queue.stream
 
     def end_lease(self, unit: Unit) -> None:
         """Note that no consumer has a unit any more, of this node or of another one."""
@@ -368,8 +368,8 @@ class State:
         self.schedule.cancel(queue)
         self.queues.remove(queue)
         self.memory.used -= QUEUE_COST + len(queue.name)
-        if queue.log is not None:
-            self.memory.used -= queue.log.cost
+        if queue.stream is not None:
+            self.memory.used -= queue.stream.cost
         return True
 
 

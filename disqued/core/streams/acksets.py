@@ -42,12 +42,12 @@ FACTS_BYTES: Final = 1 << 18  #: of scopes, after which a message is full
 class AckSetRound(Timed):
     """What a node is to be told, in the order of its coming to mind."""
 
-    __slots__ = ("at", "awaited", "began_at", "events", "is_collected", "node_id", "patience_ms")
+    __slots__ = ("at", "awaited", "began_at", "entries", "is_collected", "node_id", "patience_ms")
 
     def __init__(self, node_id: bytes) -> None:
         self.awake_at = 0
         self.node_id: bytes = node_id
-        self.events: list[Entry] = []
+        self.entries: list[Entry] = []
         self.at: int = 0  #: so many of them were told
         self.began_at: int = 0  #: the same, before the last message
         self.patience_ms: int = ANSWER_MS  #: how long its answer is waited for
@@ -58,12 +58,12 @@ class AckSetRound(Timed):
 class AckSets(Timed, Machine):
     """The machine that keeps holders of events at one; it is due when others have been waited for, after a start."""
 
-    __slots__ = ("_logs", "_looks", "_rounds", "_state")
+    __slots__ = ("_looks", "_rounds", "_state", "_streams")
 
-    def __init__(self, state: State, logs: Streams) -> None:
+    def __init__(self, state: State, streams: Streams) -> None:
         self.awake_at = 0
         self._state = state
-        self._logs = logs
+        self._streams = streams
         self._rounds: dict[bytes, AckSetRound] = {}
         self._looks = 0  #: how often all events were to be looked at again
 
@@ -78,22 +78,22 @@ class AckSets(Timed, Machine):
     def resume(self) -> None:
         """Everything is read from the store: wait for what others know, if others may hold some of it."""
         others: set[bytes] = set()
-        for log in self._all_logs():
-            for holders in {event.holders for event in log if event.holders}:
+        for stream in self._all_logs():
+            for holders in {entry.holders for entry in stream if entry.holders}:
                 others.update(self._state.shared.others(holders))
         if others:
-            self._logs.arbiters.unheard = frozenset(others)
+            self._streams.owners.unheard = frozenset(others)
             self._look_again()
             self._state.schedule.move(self, self._state.now + HEARD_MS)
 
     def due(self) -> None:
         """Those who have not told what they know by now are not waited for."""
-        if self._logs.arbiters.unheard:
-            self._logs.arbiters.unheard = frozenset()
+        if self._streams.owners.unheard:
+            self._streams.owners.unheard = frozenset()
             self._look_again()
 
     def _heard(self, node_id: bytes) -> None:
-        arbiters = self._logs.arbiters
+        arbiters = self._streams.owners
         if node_id in arbiters.unheard:
             arbiters.unheard -= {node_id}
             self._look_again()
@@ -101,7 +101,7 @@ class AckSets(Timed, Machine):
     # Nodes come and go.
 
     def standing_changed(self) -> None:
-        self._logs.arbiters.forget_candidates()
+        self._streams.owners.forget_candidates()
         self._look_again()
 
     def _look_again(self) -> None:
@@ -115,18 +115,18 @@ class AckSets(Timed, Machine):
 
     def _all_logs(self) -> Iterator[Stream]:
         for queue in self._state.queues.by_name.values():
-            if queue.log is not None:
-                yield queue.log
+            if queue.stream is not None:
+                yield queue.stream
 
     def _look(self, look: int) -> QuietParts:
         """Look at all events, until there is a reason to begin anew."""
-        for log in list(self._all_logs()):
-            for events in _pieces(log):
+        for stream in list(self._all_logs()):
+            for entries in _pieces(stream):
                 if look != self._looks:
                     return
-                for event in events:
-                    if event.holders:
-                        self._place(event)
+                for entry in entries:
+                    if entry.holders:
+                        self._place(entry)
                 yield
 
     def link_opened(self, node_id: bytes) -> None:
@@ -154,14 +154,14 @@ class AckSets(Timed, Machine):
         """Tell a node of all beginnings, and find the events that it is to be told of, or those that it hands out."""
         state = self._state
         node_id = this.node_id
-        for count, log in enumerate(list(self._all_logs()), 1):
+        for count, stream in enumerate(list(self._all_logs()), 1):
             if others:
-                yield from self._logs.beginnings.tell(node_id, log)
-            for events in _pieces(log):
+                yield from self._streams.starts.tell(node_id, stream)
+            for entries in _pieces(stream):
                 if self._rounds.get(node_id) is not this:
                     return
                 concerns = self._concerns if others else self._is_left_to
-                this.events += [event for event in events if concerns(event, node_id)]
+                this.entries += [entry for entry in entries if concerns(entry, node_id)]
                 yield
             if count % QUEUES_PER_PART == 0:
                 yield
@@ -169,35 +169,39 @@ class AckSets(Timed, Machine):
             this.is_collected = True
             self._go_on(this)
 
-    def _is_left_to(self, event: Entry, node_id: bytes) -> bool:
+    def _is_left_to(self, entry: Entry, node_id: bytes) -> bool:
         """Tell whether a node hands out an event, as far as is known."""
-        return event.holders is not None and self._logs.arbiters.of(event) == node_id
+        return entry.holders is not None and self._streams.owners.of(entry) == node_id
 
-    def _concerns(self, event: Entry, node_id: bytes) -> bool:
+    def _concerns(self, entry: Entry, node_id: bytes) -> bool:
         """Tell whether a node is to be told of an event: it may hold it, and there is something to say or to ask."""
-        if not event.holders or node_id not in event.holders:
+        if not entry.holders or node_id not in entry.holders:
             return False
         # After a start it is not known yet who hands out what.
-        return event.has_facts or self._logs.arbiters.of(event) in (node_id, NOBODY) or any(self._logs.leases_of(event))
+        return (
+            entry.has_facts
+            or self._streams.owners.of(entry) in (node_id, NOBODY)
+            or any(self._streams.leases_of(entry))
+        )
 
     # Telling.
 
-    def doubt(self, node_id: bytes, event: Entry) -> None:
+    def doubt(self, node_id: bytes, entry: Entry) -> None:
         """Ask a node whether it has an event that it would be the one to hand out."""
         this = self._rounds.get(node_id)
         if this is None:
             this = self._rounds[node_id] = AckSetRound(node_id)
             this.is_collected = True
-        this.events.append(event)
+        this.entries.append(entry)
         if this.is_collected and not this.awaited:
             # At the end of the step at the earliest: more may come to mind in it.
             self._await(this, 0)
 
-    def tell(self, node_id: bytes, event: Entry) -> None:
+    def tell(self, node_id: bytes, entry: Entry) -> None:
         """Tell a node what is known of an event, of which it has just got a copy."""
-        self.note_holder(node_id, event)
-        if event.has_facts or any(self._logs.leases_of(event)):
-            self._state.send(node_id, (FACTS, 0, (self._logs.fact_of(event),), False))
+        self.note_holder(node_id, entry)
+        if entry.has_facts or any(self._streams.leases_of(entry)):
+            self._state.send(node_id, (FACTS, 0, (self._streams.fact_of(entry),), False))
 
     def round_due(self, this: AckSetRound) -> None:
         """Say once more what was not answered, or begin."""
@@ -218,14 +222,14 @@ class AckSets(Timed, Machine):
         facts: list[EntryStatus] = []
         size = 0
         this.began_at = this.at
-        while this.at < len(this.events) and len(facts) < FACTS_PER_MESSAGE and size < FACTS_BYTES:
-            event = this.events[this.at]
+        while this.at < len(this.entries) and len(facts) < FACTS_PER_MESSAGE and size < FACTS_BYTES:
+            entry = this.entries[this.at]
             this.at += 1
-            if state.jobs.get(event.id) is event:
-                fact = self._logs.fact_of(event)
+            if state.jobs.get(entry.id) is entry:
+                fact = self._streams.fact_of(entry)
                 facts.append(fact)
                 size += sum(map(len, fact.done)) + sum(len(lease.scope) for lease in fact.leases)
-        last = this.at == len(this.events)
+        last = this.at == len(this.entries)
         number = state.numbers.next_number()
         if state.send(this.node_id, (FACTS, number, tuple(facts), last)):
             self._await(this, number, this.patience_ms)
@@ -236,13 +240,13 @@ class AckSets(Timed, Machine):
         del self._rounds[this.node_id]
         self._state.schedule.cancel(this)
 
-    def _place(self, event: Entry) -> None:
+    def _place(self, entry: Entry) -> None:
         """See again which node hands out an event; ask a node that neither made it nor told this one of it."""
-        self._logs.place(event)
-        if event.log is not None and event.elsewhere:
-            arbiter = self._logs.arbiters.of(event)
-            if arbiter and arbiter[:8] != event.origin:
-                self.doubt(arbiter, event)
+        self._streams.place(entry)
+        if entry.stream is not None and entry.elsewhere:
+            arbiter = self._streams.owners.of(entry)
+            if arbiter and arbiter[:8] != entry.origin:
+                self.doubt(arbiter, entry)
 
     # Hearing.
 
@@ -252,48 +256,48 @@ class AckSets(Timed, Machine):
         state = self._state
         missing: list[bytes] = []
         for fact in facts:
-            event = state.jobs.get(fact.job_id)
-            if event is None and fact.job_id in state.custody.ended:
+            entry = state.jobs.get(fact.job_id)
+            if entry is None and fact.job_id in state.custody.ended:
                 state.send(sender, (DELJOB, fact.job_id))
-            elif not isinstance(event, Entry):
+            elif not isinstance(entry, Entry):
                 missing.append(fact.job_id)
-            elif event.state != WAIT_REPL:
-                self._hear(sender, event, fact)
+            elif entry.state != WAIT_REPL:
+                self._hear(sender, entry, fact)
         if number or missing:
             state.send(sender, (MISSING, number, tuple(missing)))
         if last and number:
             self._heard(sender)
 
-    def _hear(self, sender: bytes, event: Entry, fact: EntryStatus) -> None:
-        self.note_holder(sender, event)
+    def _hear(self, sender: bytes, entry: Entry, fact: EntryStatus) -> None:
+        self.note_holder(sender, entry)
         for scope in fact.done:
-            self._logs.on_setack(sender, event, scope, event.holders or frozenset())
+            self._streams.on_setack(sender, entry, scope, entry.holders or frozenset())
         for lease in fact.leases:
-            self._logs.on_delivered(sender, event, lease)
+            self._streams.on_delivered(sender, entry, lease)
 
-    def note_holder(self, node_id: bytes, event: Entry) -> None:
+    def note_holder(self, node_id: bytes, entry: Entry) -> None:
         """Note that a node holds an event."""
         state = self._state
-        is_new = state.unite_holders(event, frozenset((node_id, state.node_id)))
-        if node_id in event.absent:
-            event.absent -= {node_id}
+        is_new = state.unite_holders(entry, frozenset((node_id, state.node_id)))
+        if node_id in entry.absent:
+            entry.absent -= {node_id}
             is_new = True
         if is_new:
-            self._place(event)
+            self._place(entry)
 
     def on_missing(self, sender: bytes, message: Message) -> None:
         """Hear which events a node does not hold, and tell it the next ones."""
         _, number, ids = message
         for job_id in ids:
-            event = self._state.jobs.get(job_id)
-            if isinstance(event, Entry) and sender not in event.absent:
-                event.absent |= {sender}
-                self._place(event)
+            entry = self._state.jobs.get(job_id)
+            if isinstance(entry, Entry) and sender not in entry.absent:
+                entry.absent |= {sender}
+                self._place(entry)
         this = self._rounds.get(sender)
         if not number or this is None or this.awaited != number:
             return
         this.patience_ms = ANSWER_MS
-        if this.at == len(this.events):
+        if this.at == len(this.entries):
             self._end(this)
         else:
             self._go_on(this)
@@ -307,23 +311,23 @@ class AckSets(Timed, Machine):
     def flushing(self) -> None:
         """Everything is gone, and the schedule with it."""
         self._rounds.clear()
-        self._logs.arbiters.unheard = frozenset()
+        self._streams.owners.unheard = frozenset()
         self.awake_at = 0
 
 
-def _pieces(log: Stream) -> Iterator[list[Entry]]:
+def _pieces(stream: Stream) -> Iterator[list[Entry]]:
     """The events of a log, some at a time; between two of them events may come and go."""
     place = START
     while True:
-        events: list[Entry] = []
+        entries: list[Entry] = []
         # Each may come or go in every group.
-        most = max(1, LOOKED_AT_PER_PART // (1 + len(log.groups) // GROUPS_PER_EVENT))
-        for event in log.events.after(place):
-            assert isinstance(event, Entry)
-            events.append(event)
-            if len(events) == most:
+        most = max(1, LOOKED_AT_PER_PART // (1 + len(stream.groups) // GROUPS_PER_EVENT))
+        for entry in stream.entries.after(place):
+            assert isinstance(entry, Entry)
+            entries.append(entry)
+            if len(entries) == most:
                 break
-        if not events:
+        if not entries:
             return
-        place = (events[-1].order_key, events[-1].id)
-        yield events
+        place = (entries[-1].order_key, entries[-1].id)
+        yield entries

@@ -90,18 +90,18 @@ class Streams(Machine):
         "_serving",
         "_state",
         "add_timeout_ms",
-        "arbiters",
         "background",
-        "beginnings",
         "given",
         "members",
         "offered",
+        "owners",
         "served",
+        "starts",
     )  # fmt: skip
 
     def __init__(self, state: State, queueing: Queueing, blocking: Blocking) -> None:
-        self.arbiters = EntryOwners(state)
-        self.beginnings = GroupStarts(state, self._make_ready)
+        self.owners = EntryOwners(state)
+        self.starts = GroupStarts(state, self._make_ready)
         self.given = GivenEntries(state)
         #: Queues that have entries for consumers of other nodes; `readers` tells these at the end of the step.
         self.offered: dict[Queue, None] = {}
@@ -116,7 +116,7 @@ class Streams(Machine):
         self._blocking = blocking
 
     def hears(self) -> dict[int, Hear]:
-        return {BEGIN: self.beginnings.on_begin}
+        return {BEGIN: self.starts.on_begin}
 
     def client_gone(self, client: Client) -> None:
         if self.members.by_client:
@@ -124,7 +124,7 @@ class Streams(Machine):
 
     def consumers_of(self, group: Group) -> int:
         """Count the consumers of a group: waiting ones and registered ones."""
-        return len(group.waiters) + self.members.count(group.log.queue, group.name)
+        return len(group.waiters) + self.members.count(group.stream.queue, group.name)
 
     # Events come.
 
@@ -133,24 +133,24 @@ class Streams(Machine):
         assert isinstance(job, Entry)
         state = self._state
         queue = state.queue(job.queue)
-        log = state.log(job.queue)
-        log.see(job)
-        if log.is_flushed(job):
+        stream = state.stream(job.queue)
+        stream.see(job)
+        if stream.is_flushed(job):
             state.forget(job, GONE_DELETED)
             return
         job.requeue_at = 0
         job.state = TO_QUEUED[job.state]
-        job.elsewhere = self.arbiters.is_elsewhere(job)
+        job.elsewhere = self.owners.is_elsewhere(job)
         for scope in job.done:
-            self._know(log, scope)
-        log.add(job)
+            self._know(stream, scope)
+        stream.add(job)
         queue.accessed_at = state.now
         self._queueing.reschedule(job)
         if job.elsewhere:
             return
         queue.jobs_in += 1
         state.counters.queued += 1
-        self._make_ready(queue, log)
+        self._make_ready(queue, stream)
 
     def keep(self, job: Job) -> None:
         """Keep a copy of an event, which is handed out by another node unless it turns out to be this one's."""
@@ -159,41 +159,41 @@ class Streams(Machine):
             self.expect(job)
         else:
             self.publish(job)
-        if self.arbiters.of(job)[:8] != job.origin:
+        if self.owners.of(job)[:8] != job.origin:
             # The maker does not hold it: a holder that has none says so.
             self._state.tell(job, (FACTS, 0, (self.fact_of(job),), False))
 
-    def place(self, event: Entry) -> None:
+    def place(self, entry: Entry) -> None:
         """See again who hands out an event."""
-        log = event.log
-        if log is None:
+        stream = entry.stream
+        if stream is None:
             return
-        is_elsewhere = self.arbiters.is_elsewhere(event)
-        if is_elsewhere != event.elsewhere:
-            event.elsewhere = is_elsewhere
+        is_elsewhere = self.owners.is_elsewhere(entry)
+        if is_elsewhere != entry.elsewhere:
+            entry.elsewhere = is_elsewhere
             if is_elsewhere:
-                log.went_away(event)
+                stream.went_away(entry)
             else:
-                log.came_here(event)
+                stream.came_here(entry)
         if not is_elsewhere:
-            self._make_ready(self._state.queue(event.queue), log)
+            self._make_ready(self._state.queue(entry.queue), stream)
 
     def expect(self, job: Job) -> None:
         """Note an event whose delay is not over: a flush ends it, too."""
         assert isinstance(job, Entry)
-        log = self._state.log(job.queue)
-        log.see(job)
-        if log.is_flushed(job):
+        stream = self._state.stream(job.queue)
+        stream.see(job)
+        if stream.is_flushed(job):
             self._state.forget(job, GONE_DELETED)
         else:
-            log.expect(job)
+            stream.expect(job)
 
-    def _make_ready(self, queue: Queue, log: Stream) -> None:
+    def _make_ready(self, queue: Queue, stream: Stream) -> None:
         """Serve those who wait at the end of the step."""
         state = self._state
         if queue.pause & PAUSE_OUT:
             return
-        if log.waiting or queue.name in state.demand.entries:
+        if stream.waiting or queue.name in state.demand.entries:
             state.ready[queue] = None
 
     # Events go to consumers.
@@ -217,26 +217,26 @@ class Streams(Machine):
             raise JournalFailed
         while len(taken) < count and size < FETCHED_BYTES:
             try:
-                event = group.next(state.now, strict=strict)
+                entry = group.next(state.now, strict=strict)
             except Behind:
                 if taken:
                     break
                 raise
-            if event is None:
+            if entry is None:
                 break
-            taken.append(self._deliver(queue, group, event, lease_ms, worker))
-            size += len(event.body)
+            taken.append(self._deliver(queue, group, entry, lease_ms, worker))
+            size += len(entry.body)
         return taken
 
-    def _deliver(self, queue: Queue, group: Group, event: Entry, lease_ms: int, worker: Worker | None) -> Unit:
+    def _deliver(self, queue: Queue, group: Group, entry: Entry, lease_ms: int, worker: Worker | None) -> Unit:
         """Let a consumer have an event; of a worker it comes back with the death of that."""
         state = self._state
         queue.jobs_out += 1
         queue.accessed_at = state.now
-        waited_ms = max(0, state.wall - event.ctime // 1_000_000 - event.options.delay_ms)
+        waited_ms = max(0, state.wall - entry.ctime // 1_000_000 - entry.options.delay_ms)
         state.counters.waiting_buckets[waited_ms.bit_length()] += 1
         state.counters.waiting_ms += waited_ms
-        unit = group.take(event)
+        unit = group.take(entry)
         if unit.deliveries:
             state.counters.redelivered += 1
         unit.deliveries += 1
@@ -247,7 +247,7 @@ class Streams(Machine):
         if lease_ms:
             self.lease(unit, lease_ms)
         else:
-            self.finish(group, event)
+            self.finish(group, entry)
         return unit
 
     def lease(self, unit: PendingEntry, lease_ms: int) -> None:
@@ -263,9 +263,9 @@ class Streams(Machine):
     def _note_lease(self, unit: PendingEntry) -> None:
         """Let the journal and the other holders know until when somebody has a unit."""
         self._journal_lease(unit)
-        event = unit.event
-        if event.holders:
-            self._state.tell(event, (DELIVERED, event.id, *self.lease_of(unit)))
+        entry = unit.entry
+        if entry.holders:
+            self._state.tell(entry, (DELIVERED, entry.id, *self.lease_of(unit)))
 
     def _journal_lease(self, unit: PendingEntry) -> None:
         state = self._state
@@ -278,26 +278,26 @@ class Streams(Machine):
         left_ms = max(1, unit.requeue_at - self._state.now) if unit.state == ACTIVE and unit.requeue_at else 0
         return EntryLease(unit.scope, left_ms, max(0, unit.lease_ms - left_ms) if left_ms else 0, unit.deliveries)
 
-    def leases_of(self, event: Entry) -> Iterator[EntryLease]:
+    def leases_of(self, entry: Entry) -> Iterator[EntryLease]:
         """Yield what another node is told of the groups that have an event."""
-        for unit in units_of(event):
+        for unit in units_of(entry):
             yield self.lease_of(unit)
 
-    def fact_of(self, event: Entry) -> EntryStatus:
+    def fact_of(self, entry: Entry) -> EntryStatus:
         """What another node is told of an event."""
-        return EntryStatus(event.id, tuple(event.done), tuple(self.leases_of(event)))
+        return EntryStatus(entry.id, tuple(entry.done), tuple(self.leases_of(entry)))
 
     def has_event(self, queue: Queue, group_name: bytes) -> bool:
         """Tell whether a group can have an event now; True where that takes longer to find out."""
-        if queue.log is None or queue.pause & PAUSE_OUT:
+        if queue.stream is None or queue.pause & PAUSE_OUT:
             return False
-        group = queue.log.group(group_name)
+        group = queue.stream.group(group_name)
         try:
             return group.next(self._state.now) is not None
         except Behind:
             return True
         finally:
-            queue.log.let_go(group)
+            queue.stream.let_go(group)
 
     def wait(
         self, client: Client, queues: list[Queue], group_name: bytes, timeout_ms: int, form: Form, *,
@@ -307,22 +307,22 @@ class Streams(Machine):
 
         `nohang`: who would not wait, and is to hear what other nodes have.
         """
-        groups = [self._state.log(queue.name).group(group_name) for queue in dict.fromkeys(queues)]
+        groups = [self._state.stream(queue.name).group(group_name) for queue in dict.fromkeys(queues)]
         waiter = GroupWaiter(client, queues, groups, form, nohang=nohang)
         self._blocking.block(waiter, timeout_ms)
         return waiter
 
     def serve(self, queue: Queue) -> None:
         """Serve those who wait for a log; very many bit by bit."""
-        log = queue.log
-        if log is None or queue.pause & PAUSE_OUT:
+        stream = queue.stream
+        if stream is None or queue.pause & PAUSE_OUT:
             return
         if queue in self._serving:
             self._serving[queue] = True
             return
-        if log.waiting:
+        if stream.waiting:
             self.served = 0
-            parts = self._serve_groups(queue, log)
+            parts = self._serve_groups(queue, stream)
             try:
                 next(parts)
             except StopIteration:
@@ -347,10 +347,10 @@ class Streams(Machine):
         if again and state.queues.by_name.get(queue.name) is queue:
             state.ready[queue] = None
 
-    def _serve_groups(self, queue: Queue, log: Stream) -> QuietParts:
+    def _serve_groups(self, queue: Queue, stream: Stream) -> QuietParts:
         """Serve the groups for which somebody waits, so many consumers at a time."""
-        for group in list(log.waiting):
-            while group.waiters and queue.log is log and not queue.pause & PAUSE_OUT:
+        for group in list(stream.waiting):
+            while group.waiters and queue.stream is stream and not queue.pause & PAUSE_OUT:
                 try:
                     has_more = self._serve_group(queue, group)
                 except Behind:
@@ -410,10 +410,10 @@ class Streams(Machine):
 
     def due(self, unit: PendingEntry) -> None:
         """The time of the consumer that has a unit is over: the group can have it again."""
-        if unit.state == ACTIVE and unit.group.units.get(unit.event) is unit:
+        if unit.state == ACTIVE and unit.group.units.get(unit.entry) is unit:
             if self._state.now <= unit.requeue_at:
                 self._state.schedule.add(unit, unit.requeue_at + 1)
-            elif unit.event.elsewhere:
+            elif unit.entry.elsewhere:
                 # Only how it looks from here: who hands it out may have heard more.
                 unit.group.give_back(unit)
             else:
@@ -424,10 +424,10 @@ class Streams(Machine):
         if isinstance(unit, GivenUnit):
             self.given.give_back(unit)
             return
-        if not isinstance(unit, PendingEntry) or unit.state != ACTIVE or unit.group.units.get(unit.event) is not unit:
+        if not isinstance(unit, PendingEntry) or unit.state != ACTIVE or unit.group.units.get(unit.entry) is not unit:
             return  # what was done at its delivery stays done
         state = self._state
-        if not unit.event.holders:
+        if not unit.entry.holders:
             # What other nodes were told is not taken back: it merges by maximum.
             unit.deliveries -= 1
         state.counters.returned += 1
@@ -438,8 +438,8 @@ class Streams(Machine):
             state.schedule.cancel(unit)
             unit.requeue_at = 0
             unit.group.never_had(unit)
-            self._make_ready(state.queue(unit.queue), unit.group.log)
-            unit.group.log.let_go(unit.group)
+            self._make_ready(state.queue(unit.queue), unit.group.stream)
+            unit.group.stream.let_go(unit.group)
         self._note_lease(unit)
 
     def give_back(self, unit: PendingEntry) -> None:
@@ -458,9 +458,9 @@ class Streams(Machine):
         if not isinstance(unit, PendingEntry):
             return isinstance(unit, GivenUnit) and self.given.returned(unit)
         queue = self._state.queues.by_name.get(unit.queue)
-        if queue is None or queue.log is not unit.group.log or unit.state != ACTIVE:
+        if queue is None or queue.stream is not unit.group.stream or unit.state != ACTIVE:
             return False
-        if unit.group.units.get(unit.event) is not unit:
+        if unit.group.units.get(unit.entry) is not unit:
             return False  # its group has begun anew
         self._return(unit, self._state.numbers.next_front(self._state.wall))
         self._note_lease(unit)
@@ -480,36 +480,36 @@ class Streams(Machine):
         queue = state.queue(unit.queue)
         queue.requeued += 1
         queue.accessed_at = state.now
-        self._make_ready(queue, unit.group.log)
+        self._make_ready(queue, unit.group.stream)
 
     # Events are done.
 
     def unit(self, queue_name: bytes, group_name: bytes, job_id: bytes) -> PendingEntry | None:
         """What a group has of an event; None when it has nothing of it, or all of them do not know of each other."""
-        event = self._state.jobs.get(job_id)
+        entry = self._state.jobs.get(job_id)
         queue = self._state.queues.by_name.get(queue_name)
-        if not isinstance(event, Entry) or queue is None or queue.log is None or event.log is not queue.log:
+        if not isinstance(entry, Entry) or queue is None or queue.stream is None or entry.stream is not queue.stream:
             return None
-        group = queue.log.groups.get(group_name)
-        return None if group is None else group.units.get(event)
+        group = queue.stream.groups.get(group_name)
+        return None if group is None else group.units.get(entry)
 
-    def handed(self, event: Entry, scope: bytes) -> bool:
+    def handed(self, entry: Entry, scope: bytes) -> bool:
         """An event was handed to a consumer of a group that turned out to be gone before it heard of it.
 
         Returns whether it was this node that handed it out.
         """
         name = read_scope(scope)
-        group = event.log.groups.get(name[0]) if event.log is not None and name is not None else None
-        unit = None if group is None or group.scope != scope else group.units.get(event)
+        group = entry.stream.groups.get(name[0]) if entry.stream is not None and name is not None else None
+        unit = None if group is None or group.scope != scope else group.units.get(entry)
         if unit is None or unit.granter:
-            return not event.elsewhere
+            return not entry.elsewhere
         self.vanished(unit)
         return True
 
     def is_held(self, unit: PendingEntry) -> bool:
         """Tell whether a consumer has a unit, and its time is not over."""
         now = self._state.now
-        return unit.state == ACTIVE and now <= unit.requeue_at and unit.event.expires_at > now
+        return unit.state == ACTIVE and now <= unit.requeue_at and unit.entry.expires_at > now
 
     def acknowledge(self, queue_name: bytes, group_name: bytes, job_id: bytes) -> bool:
         """Note that a group is done with an event that a consumer of it has; say whether that was so."""
@@ -526,81 +526,81 @@ class Streams(Machine):
         if unit.worker is not None:
             unit.worker.done += 1
         state.note_end(ACK, unit, span_ms=flight_ms, who=state.trace.actor)
-        self.finish(unit.group, unit.event)
+        self.finish(unit.group, unit.entry)
         return True
 
-    def finish(self, group: Group, event: Entry) -> None:
+    def finish(self, group: Group, entry: Entry) -> None:
         """Note the fact that a group is done with an event."""
         state = self._state
-        self._finish(group, event)
-        if event.holders:
-            state.tell(event, (SETACK, event.id, group.scope, False, event.holders))
+        self._finish(group, entry)
+        if entry.holders:
+            state.tell(entry, (SETACK, entry.id, group.scope, False, entry.holders))
 
-    def adopt(self, event: Entry, scope: bytes) -> bool:
+    def adopt(self, entry: Entry, scope: bytes) -> bool:
         """Note that a group is done with an event whose arbiter cannot be asked; say whether that is news."""
-        if event.log is None or event.is_done_for(scope):
+        if entry.stream is None or entry.is_done_for(scope):
             return False
-        group = self._know(event.log, scope)
+        group = self._know(entry.stream, scope)
         if group.scope != scope:
             return False
-        self.finish(group, event)
+        self.finish(group, entry)
         return True
 
-    def _finish(self, group: Group, event: Entry) -> None:
-        unit = group.finish(event)
+    def _finish(self, group: Group, entry: Entry) -> None:
+        unit = group.finish(entry)
         if unit is not None:
             self._state.schedule.cancel(unit)
-        self._note_done(event, group.scope)
+        self._note_done(entry, group.scope)
 
-    def note_done(self, event: Entry, scope: bytes) -> bool:
+    def note_done(self, entry: Entry, scope: bytes) -> bool:
         """Hear that a group is done with an event; say whether that is news."""
-        if event.is_done_for(scope):
+        if entry.is_done_for(scope):
             return False
-        log = event.log
-        if log is None:
+        stream = entry.stream
+        if stream is None:
             # Its delay is not over here.
-            note_early(self._state.memory, event, scope)
-            self._note_done(event, scope)
+            note_early(self._state.memory, entry, scope)
+            self._note_done(entry, scope)
             return True
-        group = self._know(log, scope)
+        group = self._know(stream, scope)
         if group.scope == scope:
-            self._finish(group, event)
+            self._finish(group, entry)
         else:
-            log.note_done(event, scope)
-            self._note_done(event, scope)
+            stream.note_done(entry, scope)
+            self._note_done(entry, scope)
         return True
 
-    def on_setack(self, sender: bytes, event: Entry, scope: bytes, holders: frozenset[bytes]) -> None:
+    def on_setack(self, sender: bytes, entry: Entry, scope: bytes, holders: frozenset[bytes]) -> None:
         """Hear from another node that a group is done with an event; holders that it does not know hear it from us."""
         state = self._state
-        if read_scope(scope) is None or not self.note_done(event, scope):
+        if read_scope(scope) is None or not self.note_done(entry, scope):
             return
-        state.note_end(ACK, GroupNote(event, scope), who=sender, word=PEER)
-        for node_id in state.shared.others(event.holders or frozenset()):
+        state.note_end(ACK, GroupNote(entry, scope), who=sender, word=PEER)
+        for node_id in state.shared.others(entry.holders or frozenset()):
             if node_id not in holders and node_id != sender:
-                state.send(node_id, (SETACK, event.id, scope, False, event.holders))
+                state.send(node_id, (SETACK, entry.id, scope, False, entry.holders))
 
-    def on_delivered(self, sender: bytes, event: Entry, lease: EntryLease) -> None:
+    def on_delivered(self, sender: bytes, entry: Entry, lease: EntryLease) -> None:
         """Hear from another node that a consumer of a group has an event, or has it no more: the maximum counts."""
-        log = event.log
-        if log is None or read_scope(lease.scope) is None:
+        stream = entry.stream
+        if stream is None or read_scope(lease.scope) is None:
             return
         state = self._state
-        group = self._know(log, lease.scope)
-        if group.scope == lease.scope and not group.is_done(event):
-            unit = group.units.get(event)
+        group = self._know(stream, lease.scope)
+        if group.scope == lease.scope and not group.is_done(entry):
+            unit = group.units.get(entry)
             until = state.now + lease.left_ms if lease.left_ms else 0
             if unit is None or (lease.deliveries, not lease.left_ms, until) > unit.progress:
-                self._lease_elsewhere(group, event, lease, sender)
-        elif event.is_done_for(lease.scope):
-            state.send(sender, (SETACK, event.id, lease.scope, False, event.holders or frozenset()))
+                self._lease_elsewhere(group, entry, lease, sender)
+        elif entry.is_done_for(lease.scope):
+            state.send(sender, (SETACK, entry.id, lease.scope, False, entry.holders or frozenset()))
 
-    def _lease_elsewhere(self, group: Group, event: Entry, lease: EntryLease, sender: bytes) -> None:
+    def _lease_elsewhere(self, group: Group, entry: Entry, lease: EntryLease, sender: bytes) -> None:
         """Take note of a lease that another node gave."""
         state = self._state
-        known = group.units.get(event)
+        known = group.units.get(entry)
         if known is None or known.state != ACTIVE or known.deliveries != lease.deliveries or not lease.left_ms:
-            unit = group.take(event)
+            unit = group.take(entry)
             unit.deliveries = lease.deliveries
             unit.granter = sender
         else:
@@ -614,29 +614,29 @@ class Streams(Machine):
             state.schedule.cancel(unit)
             unit.requeue_at = 0
             group.give_back(unit)
-            if not event.elsewhere:
-                self._make_ready(state.queue(event.queue), group.log)
+            if not entry.elsewhere:
+                self._make_ready(state.queue(entry.queue), group.stream)
         self._journal_lease(unit)
 
-    def _know(self, log: Stream, scope: bytes) -> Group:
+    def _know(self, stream: Stream, scope: bytes) -> Group:
         """The group of a scope, which is in that epoch or a later one."""
         name, epoch = read_scope(scope) or (b"", 0)
-        group = log.group(name)
+        group = stream.group(name)
         if epoch > group.epoch:
-            self.beginnings.merge_group(log, group, epoch, {})
+            self.starts.merge_group(stream, group, epoch, {})
         return group
 
-    def _note_done(self, event: Entry, scope: bytes) -> None:
+    def _note_done(self, entry: Entry, scope: bytes) -> None:
         if self._state.journaling:
-            self._state.outbox.journal.append((UNIT_DONE, event.id, scope))
+            self._state.outbox.journal.append((UNIT_DONE, entry.id, scope))
 
-    def resume(self, group: Group, event: Entry, deliveries: int, until: int, since: int) -> None:
+    def resume(self, group: Group, entry: Entry, deliveries: int, until: int, since: int) -> None:
         """Let a group have an event as the journal says: since then and until then, unix milliseconds."""
         state = self._state
         if not deliveries:
-            self._never_had(group, event)
+            self._never_had(group, entry)
             return
-        unit = group.take(event)
+        unit = group.take(entry)
         unit.deliveries = deliveries
         unit.lease_ms = max(0, until - since)
         left_ms = min(until - state.wall, unit.lease_ms)
@@ -648,13 +648,13 @@ class Streams(Machine):
             unit.requeue_at = state.now + left_ms
             state.schedule.move(unit, unit.requeue_at + 1)
 
-    def _never_had(self, group: Group, event: Entry) -> None:
+    def _never_had(self, group: Group, entry: Entry) -> None:
         """Undo what the journal said before of who has an event: it was given back unseen."""
-        unit = group.units.get(event)
+        unit = group.units.get(entry)
         if unit is not None:
             self._state.schedule.cancel(unit)
             group.never_had(unit)
-        group.log.let_go(group)
+        group.stream.let_go(group)
 
 
 def group_lease(unit: PendingEntry, until: int) -> Record:

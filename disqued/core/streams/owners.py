@@ -49,29 +49,29 @@ class EntryOwners:
         """How nodes are is not what it was."""
         self._candidates.clear()
 
-    def of(self, event: Entry) -> bytes:
+    def of(self, entry: Entry) -> bytes:
         """The node that hands out an event which this one holds; NOBODY = that is not known yet."""
         own = self._state.node_id
-        holders = event.holders
+        holders = entry.holders
         if not holders:
             return own
         if self.unheard and not self.unheard.isdisjoint(holders):
             return NOBODY
-        candidates = self._candidates.get((holders, event.absent))
+        candidates = self._candidates.get((holders, entry.absent))
         if candidates is None:
-            candidates = self._those_there(holders, event.absent)
-        origin = event.origin
+            candidates = self._those_there(holders, entry.absent)
+        origin = entry.origin
         arbiter = candidates[0]
         for node_id in candidates:
             if node_id[:8] == origin:
                 return node_id
-            if comes_first(node_id, arbiter, event.id):
+            if comes_first(node_id, arbiter, entry.id):
                 arbiter = node_id
         return arbiter
 
-    def is_elsewhere(self, event: Entry) -> bool:
+    def is_elsewhere(self, entry: Entry) -> bool:
         """Tell whether this node does not hand out an event that it holds."""
-        return event.holders is not None and self.of(event) != self._state.node_id
+        return entry.holders is not None and self.of(entry) != self._state.node_id
 
     def _those_there(self, holders: frozenset[bytes], absent: frozenset[bytes]) -> tuple[bytes, ...]:
         """Of these holders, and this node, those that count."""

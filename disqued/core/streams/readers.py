@@ -79,12 +79,12 @@ class PendingTake:
 class Readers(Machine):
     """The machine between consumers of one node and the logs of another."""
 
-    __slots__ = ("_blocking", "_given", "_logs", "_of_node", "_questions", "_state", "_thirsts")
+    __slots__ = ("_blocking", "_given", "_of_node", "_questions", "_state", "_streams", "_thirsts")
 
-    def __init__(self, state: State, blocking: Blocking, logs: Streams) -> None:
+    def __init__(self, state: State, blocking: Blocking, streams: Streams) -> None:
         self._state = state
         self._blocking = blocking
-        self._logs = logs
+        self._streams = streams
         self._thirsts: dict[tuple[bytes, bytes], GroupDemand] = {}
         self._questions: dict[int, PendingTake] = {}
         #: What each node wants: {node: {(queue, group): None}}, renewed longest ago first.
@@ -95,7 +95,7 @@ class Readers(Machine):
         return {WANT: self.on_want, HAVE: self.on_have, TAKE: self.on_take, GIVE: self.on_give}
 
     def due_table(self) -> Acts:
-        return on(GroupDemand, self.due) | on(GivenUnit, self._logs.given.lapsed)
+        return on(GroupDemand, self.due) | on(GivenUnit, self._streams.given.lapsed)
 
     # Consumers of this node.
 
@@ -109,7 +109,7 @@ class Readers(Machine):
 
         Only to be called with a timeout where nobody `can_ask`.
         """
-        waiter = self._logs.wait(client, queues, group, timeout_ms or LOOK_MS, form, nohang=not timeout_ms)
+        waiter = self._streams.wait(client, queues, group, timeout_ms or LOOK_MS, form, nohang=not timeout_ms)
         if self.can_ask:
             for queue in queues:
                 self._look(self._thirst(queue.name, group), waiter)
@@ -150,7 +150,7 @@ class Readers(Machine):
 
     def queue_resumed(self, queue: Queue) -> None:
         """Let those who wait for a queue that is not paused any more have what other nodes have by now."""
-        for group in queue.log.waiting if queue.log is not None and self.can_ask else ():
+        for group in queue.stream.waiting if queue.stream is not None and self.can_ask else ():
             thirst = self._thirst(queue.name, group.name)
             # What was said during the pause may be somebody else's by now.
             thirst.sources.clear()
@@ -180,7 +180,7 @@ class Readers(Machine):
 
     def _group(self, thirst: GroupDemand) -> Group | None:
         queue = self._state.queues.by_name.get(thirst.queue)
-        return None if queue is None or queue.log is None else queue.log.groups.get(thirst.group)
+        return None if queue is None or queue.stream is None else queue.stream.groups.get(thirst.group)
 
     def _waiters(self, thirst: GroupDemand) -> list[GroupWaiter]:
         """Those who wait, if they may have something."""
@@ -207,7 +207,7 @@ class Readers(Machine):
     def _is_in_vain(self, waiter: GroupWaiter) -> bool:
         """Tell whether no node has something, or may yet say that it has, for one who does not wait."""
         for group in waiter.groups:
-            thirst = self._thirsts.get((group.log.queue, group.name))
+            thirst = self._thirsts.get((group.stream.queue, group.name))
             if thirst is not None and (thirst.sources or thirst.awaited):
                 return False
         return True
@@ -247,29 +247,29 @@ class Readers(Machine):
 
     def on_give(self, sender: bytes, message: Message) -> None:
         """Hand on what another node gave, or give it back if nobody waits for it any more."""
-        _, number, scope, events = message
+        _, number, scope, entries = message
         state = self._state
         question = self._questions.get(number)
         if question is None or question.node_id != sender:
-            self._refuse(sender, WORK_SCOPE, scope, events)
+            self._refuse(sender, WORK_SCOPE, scope, entries)
             return
         del self._questions[number]
         waiter, thirst = question.waiter, question.thirst
         if waiter.asked == number:
             waiter.asked = 0
-        if not events:
+        if not entries:
             thirst.sources.pop(sender, None)
             self._serve(thirst)
         elif state.waiting.blocked.get(waiter.client) is waiter:
             form = waiter.form
             assert isinstance(form, EntryForm)
-            units = self._units(thirst.queue, sender, scope, events)
+            units = self._units(thirst.queue, sender, scope, entries)
             state.counters.imported += len(units)
             if form.worker is not None:
-                self._logs.given.bind(form.worker, units, form.lease_ms)
-            self._logs.hand(waiter, form, list(units))
+                self._streams.given.bind(form.worker, units, form.lease_ms)
+            self._streams.hand(waiter, form, list(units))
         else:
-            self._refuse(sender, thirst.queue, scope, events)
+            self._refuse(sender, thirst.queue, scope, entries)
         self._ask(thirst)
 
     def _serve(self, thirst: GroupDemand) -> None:
@@ -287,19 +287,19 @@ class Readers(Machine):
         return True
 
     def _units(
-        self, queue: bytes, giver: bytes, scope: bytes, events: tuple[tuple[bytes, bytes], ...]
+        self, queue: bytes, giver: bytes, scope: bytes, entries: tuple[tuple[bytes, bytes], ...]
     ) -> list[GivenUnit]:
         options = self._state.shared.options(1, RETRY_NEVER_MS, 0, 1, KIND_LOG)
         units = []
-        for job_id, body in events:
+        for job_id, body in entries:
             self._given += 1
             units.append(GivenUnit(job_id, queue, scope, body, order_key=self._given, options=options, granter=giver))
         return units
 
-    def _refuse(self, node_id: bytes, queue: bytes, scope: bytes, events: tuple[tuple[bytes, bytes], ...]) -> None:
+    def _refuse(self, node_id: bytes, queue: bytes, scope: bytes, entries: tuple[tuple[bytes, bytes], ...]) -> None:
         """Let a node have back what nobody here has seen."""
-        if events:
-            ids = tuple(job_id for job_id, _ in events)
+        if entries:
+            ids = tuple(job_id for job_id, _ in entries)
             self._state.send(node_id, (SETTLE, queue, scope, 0, UNSEEN, ids))
 
     # Consumers of other nodes.
@@ -312,7 +312,7 @@ class Readers(Machine):
         if not whether:
             return
         queue = state.queues.by_name.get(name)
-        has_some = queue is not None and self._logs.has_event(queue, group_name)
+        has_some = queue is not None and self._streams.has_event(queue, group_name)
         want = self._note(sender, name, group_name)
         want.is_told = has_some
         state.send(sender, (HAVE, name, group_name, has_some))
@@ -343,7 +343,7 @@ class Readers(Machine):
 
     def offer(self) -> None:
         """Tell the nodes that want events that there are some."""
-        offered = self._logs.offered
+        offered = self._streams.offered
         while offered:
             queue = next(iter(offered))
             del offered[queue]
@@ -354,7 +354,7 @@ class Readers(Machine):
         state = self._state
         for group_name, wants in list(state.demand.entries[queue.name].items()):
             eager = [(node_id, want) for node_id, want in wants.items() if not want.is_told]
-            if not eager or not self._logs.has_event(queue, group_name):
+            if not eager or not self._streams.has_event(queue, group_name):
                 continue
             for node_id, want in eager:
                 if want.until <= state.now:
@@ -379,15 +379,15 @@ class Readers(Machine):
     def _fetch(self, message: Message) -> list[Unit]:
         _, name, group_name, _, count, lease_ms, strict = message
         queue = self._state.queues.by_name.get(name)
-        if queue is None or queue.log is None:
+        if queue is None or queue.stream is None:
             return []
-        group = queue.log.group(group_name)
+        group = queue.stream.group(group_name)
         try:
-            return self._logs.fetch(queue, group, lease_ms, max(1, count), strict=strict)
+            return self._streams.fetch(queue, group, lease_ms, max(1, count), strict=strict)
         except JournalFailed:
             return []
         finally:
-            queue.log.let_go(group)
+            queue.stream.let_go(group)
 
     def _take_later(self, sender: bytes, message: Message) -> QuietParts:
         """Look further, a part at a time."""
@@ -402,10 +402,10 @@ class Readers(Machine):
 
     def _give(self, node_id: bytes, number: int, units: list[Unit]) -> None:
         scope = units[0].scope if units else WORK_SCOPE
-        events = tuple((unit.id, unit.body) for unit in units)
-        if not self._state.send(node_id, (GIVE, number, scope, events)):
+        entries = tuple((unit.id, unit.body) for unit in units)
+        if not self._state.send(node_id, (GIVE, number, scope, entries)):
             for unit in units:
-                self._logs.vanished(unit)
+                self._streams.vanished(unit)
 
     # Links.
 
@@ -416,7 +416,7 @@ class Readers(Machine):
         for waiter in self._state.waiting.blocked.values():
             if isinstance(waiter, GroupWaiter):
                 for group in waiter.groups:
-                    self._come_back(self._thirst(group.log.queue, group.name))
+                    self._come_back(self._thirst(group.stream.queue, group.name))
         for thirst in self._thirsts.values():
             self._tell(thirst, node_id)
 
@@ -439,5 +439,5 @@ class Readers(Machine):
         """Everything is gone, and the schedule with it."""
         self._thirsts.clear()
         self._questions.clear()
-        self._logs.given.clear()
-        self._logs.offered.clear()
+        self._streams.given.clear()
+        self._streams.offered.clear()

@@ -80,11 +80,11 @@ class PendingAck(Timed):
 class Reconciliation(Machine):
     """The machine behind QACK and QGROUP RETURN."""
 
-    __slots__ = ("_facts", "_logs", "_membership", "_open", "_state", "orphans")
+    __slots__ = ("_facts", "_membership", "_open", "_state", "_streams", "orphans")
 
-    def __init__(self, state: State, logs: Streams, facts: AckSets, membership: Membership) -> None:
+    def __init__(self, state: State, streams: Streams, facts: AckSets, membership: Membership) -> None:
         self._state = state
-        self._logs = logs
+        self._streams = streams
         self._facts = facts
         self._membership = membership
         self._open: dict[int, PendingAck] = {}
@@ -136,17 +136,17 @@ class Reconciliation(Machine):
     def _decide(self, verb: int, queue: bytes, group: bytes, job_id: bytes) -> int:
         """Do what is asked for if it is this node's to decide; returns an OUTCOME_..."""
         state = self._state
-        event = state.jobs.get(job_id)
-        if not isinstance(event, Entry):
-            return OUTCOME_REFUSED if event is not None or job_id in state.custody.ended else OUTCOME_UNKNOWN
-        unit = self._logs.unit(queue, group, job_id)
-        if event.elsewhere and not self._is_own(unit):
+        entry = state.jobs.get(job_id)
+        if not isinstance(entry, Entry):
+            return OUTCOME_REFUSED if entry is not None or job_id in state.custody.ended else OUTCOME_UNKNOWN
+        unit = self._streams.unit(queue, group, job_id)
+        if entry.elsewhere and not self._is_own(unit):
             return OUTCOME_LATER
         if verb == ACK:
-            return OUTCOME_DONE if self._logs.acknowledge(queue, group, job_id) else OUTCOME_REFUSED
-        if unit is None or not self._logs.is_held(unit):
+            return OUTCOME_DONE if self._streams.acknowledge(queue, group, job_id) else OUTCOME_REFUSED
+        if unit is None or not self._streams.is_held(unit):
             return OUTCOME_REFUSED
-        self._logs.give_back(unit)
+        self._streams.give_back(unit)
         return OUTCOME_DONE
 
     def _is_own(self, unit: PendingEntry | None) -> bool:
@@ -171,9 +171,9 @@ class Reconciliation(Machine):
     def _deciders(self, job_id: bytes, asked: set[bytes]) -> list[bytes]:
         """The nodes that can be asked of an event: one that should know, or all when it does not."""
         linked = self._state.peers.linked
-        event = self._state.jobs.get(job_id)
-        if isinstance(event, Entry):
-            arbiter = self._logs.arbiters.of(event)
+        entry = self._state.jobs.get(job_id)
+        if isinstance(entry, Entry):
+            arbiter = self._streams.owners.of(entry)
             return [arbiter] if arbiter in linked else []
         makers = [node_id for node_id in linked if node_id[:8] == job_id[2:10]]
         if makers and not asked.issuperset(makers):
@@ -210,7 +210,7 @@ class Reconciliation(Machine):
         del this.open[job_id], this.asked[job_id]
         if outcome == OUTCOME_DONE:
             this.count += 1
-            self._logs.given.settled(job_id, this.group)
+            self._streams.given.settled(job_id, this.group)
 
     def _conclude(self, this: PendingAck, job_id: bytes, outcome: int) -> None:
         """Hear from one who decides."""
@@ -251,9 +251,9 @@ class Reconciliation(Machine):
         scope = self._scope(this.queue, this.group)
         if scope != this.scope:
             return False
-        event = state.jobs.get(job_id)
-        if isinstance(event, Entry):
-            return (event.is_done_for(scope) and job_id in this.doubted) or self._logs.adopt(event, scope)
+        entry = state.jobs.get(job_id)
+        if isinstance(entry, Entry):
+            return (entry.is_done_for(scope) and job_id in this.doubted) or self._streams.adopt(entry, scope)
         self._forget_old()
         if len(self.orphans) >= ORPHANS_KEPT:
             return False
@@ -265,7 +265,7 @@ class Reconciliation(Machine):
     def _scope(self, queue_name: bytes, group_name: bytes) -> bytes:
         """The scope of a group in the epoch in which it is here."""
         queue = self._state.queues.by_name.get(queue_name)
-        group = queue.log.groups.get(group_name) if queue is not None and queue.log is not None else None
+        group = queue.stream.groups.get(group_name) if queue is not None and queue.stream is not None else None
         return group.scope if group is not None else scope_of(group_name, 0)
 
     def _forget_old(self) -> None:
@@ -296,10 +296,10 @@ class Reconciliation(Machine):
         if outcome == OUTCOME_LATER:
             this.known.add(job_id)
             return
-        event = self._state.jobs.get(job_id)
-        if isinstance(event, Entry):
+        entry = self._state.jobs.get(job_id)
+        if isinstance(entry, Entry):
             # It was supposed to hand this out.
-            self._facts.doubt(sender, event)
+            self._facts.doubt(sender, entry)
         elif not this.open[job_id] and self._is_known_to_nobody(this, job_id):
             self._close(this, job_id, OUTCOME_REFUSED)
 
@@ -332,9 +332,9 @@ class Reconciliation(Machine):
     def _take_back(self, scope: bytes, ids: tuple[bytes, ...]) -> None:
         """Let events be had again that a consumer of another node never saw."""
         for job_id in ids:
-            event = self._state.jobs.get(job_id)
-            if isinstance(event, Entry):
-                self._logs.handed(event, scope)
+            entry = self._state.jobs.get(job_id)
+            if isinstance(entry, Entry):
+                self._streams.handed(entry, scope)
 
     # Links.
 

@@ -54,16 +54,16 @@ class GroupStarts:
 
     # Groups.
 
-    def start(self, log: Stream, group_name: bytes, floor: Floor, *, now: bool = False) -> None:
+    def start(self, stream: Stream, group_name: bytes, floor: Floor, *, now: bool = False) -> None:
         """Let a group begin behind a floor, on all nodes that can be reached.
 
         What it has and what it is done with is forgotten; `now`: it begins behind all that other nodes know of, too.
         """
-        group = log.group(group_name)
-        self.merge_group(log, group, group.epoch + 1, floor)
-        self._tell_all(self.of_group(log, group, asks=now))
+        group = stream.group(group_name)
+        self.merge_group(stream, group, group.epoch + 1, floor)
+        self._tell_all(self.of_group(stream, group, asks=now))
 
-    def merge_group(self, log: Stream, group: Group, epoch: int, floor: Floor) -> bool:
+    def merge_group(self, stream: Stream, group: Group, epoch: int, floor: Floor) -> bool:
         """Note where a group began in an epoch; say whether that is news."""
         state = self._state
         ended = group.merge(epoch, floor)
@@ -72,20 +72,20 @@ class GroupStarts:
         self._end(group, ended)
         group.since = state.now
         if state.journaling:
-            state.outbox.journal.append((GROUP, log.queue, group.scope, tuple(sorted(group.floor.items()))))
-        self._make_ready(state.queue(log.queue), log)
+            state.outbox.journal.append((GROUP, stream.queue, group.scope, tuple(sorted(group.floor.items()))))
+        self._make_ready(state.queue(stream.queue), stream)
         return True
 
-    def forget_group(self, log: Stream, name: bytes) -> None:
+    def forget_group(self, stream: Stream, name: bytes) -> None:
         """Hear that it means nothing any more where a group began."""
-        group = log.groups.get(name)
+        group = stream.groups.get(name)
         if group is not None:
             self._end(group, group.forget())
-            log.let_go(group)
+            stream.let_go(group)
 
-    def floor_now(self, log: Stream) -> Floor:
+    def floor_now(self, stream: Stream) -> Floor:
         """All events that this node knows of, and could know of, at this moment."""
-        floor = dict(log.seen)
+        floor = dict(stream.seen)
         floor[self._state.node_id[:8]] = self._state.numbers.last_ctime
         return floor
 
@@ -107,41 +107,41 @@ class GroupStarts:
                 return
             yield
 
-    def forget_unneeded(self, log: Stream) -> None:
+    def forget_unneeded(self, stream: Stream) -> None:
         """Forget where groups began when it matters no more, here and, as they were asked the last time, to others."""
-        if log.forget_horizon(self._state.now) and self._state.journaling:
-            self._state.outbox.journal.append((GROUP, log.queue, WORK_SCOPE, ()))
+        if stream.forget_horizon(self._state.now) and self._state.journaling:
+            self._state.outbox.journal.append((GROUP, stream.queue, WORK_SCOPE, ()))
         state = self._state
-        unneeded = log.unneeded(state.now, forgets=not state.peers.is_one_away)
-        parts = self._forget_unneeded(log, unneeded, state.jobs)
+        unneeded = stream.unneeded(state.now, forgets=not state.peers.is_one_away)
+        parts = self._forget_unneeded(stream, unneeded, state.jobs)
         if next(parts, _DONE) is not _DONE:
             self._state.work(parts)
-        log.forget_searches()
+        stream.forget_searches()
 
-    def _forget_unneeded(self, log: Stream, groups: list[Group], jobs: Registry) -> QuietParts:
+    def _forget_unneeded(self, stream: Stream, groups: list[Group], jobs: Registry) -> QuietParts:
         for count, group in enumerate(groups, 1):
             # Between two parts it may have come to matter, or everything may have been flushed.
             if self._state.jobs is not jobs:
                 return
-            if group in log.begun and not log.needs(group, self._state.now):
-                self._forget_one(log, group)
+            if group in stream.begun and not stream.needs(group, self._state.now):
+                self._forget_one(stream, group)
             if count % BEGINNINGS_AT_ONCE == 0:
                 yield
 
-    def _forget_one(self, log: Stream, group: Group) -> None:
+    def _forget_one(self, stream: Stream, group: Group) -> None:
         scope, asks = group.scope, not group.is_asked and len(self._state.peers.linked) > 0
         group.is_asked = True
         if not asks:
             self._forget_beginning(group)
         for node_id in list(self._state.peers.linked):
-            self._state.send(node_id, (BEGIN, log.queue, scope, {}, 0, asks))
+            self._state.send(node_id, (BEGIN, stream.queue, scope, {}, 0, asks))
 
     def _forget_beginning(self, group: Group) -> None:
         """Forget where a group began."""
         self._end(group, group.forget())
         if self._state.journaling:
-            self._state.outbox.journal.append((GROUP, group.log.queue, group.scope, ()))
-        group.log.let_go(group)
+            self._state.outbox.journal.append((GROUP, group.stream.queue, group.scope, ()))
+        group.stream.let_go(group)
 
     # Flushes.
 
@@ -152,73 +152,73 @@ class GroupStarts:
         """
         state = self._state
         queue = state.queues.by_name.get(name)
-        if queue is None or queue.log is None:
+        if queue is None or queue.stream is None:
             self._tell_all((BEGIN, name, WORK_SCOPE, {}, 0, True))
             return
-        log = queue.log
-        queue.log = log.successor()
-        self._note_horizon(queue.log, self.floor_now(log))
-        self._tell_all(self.of_log(queue.log, asks=True))
-        state.work(self._let_go(log, state.jobs))
+        stream = queue.stream
+        queue.stream = stream.successor()
+        self._note_horizon(queue.stream, self.floor_now(stream))
+        self._tell_all(self.of_log(queue.stream, asks=True))
+        state.work(self._let_go(stream, state.jobs))
 
-    def merge_horizon(self, log: Stream, horizon: Floor) -> Parts | None:
+    def merge_horizon(self, stream: Stream, horizon: Floor) -> Parts | None:
         """Hear up to where a log was flushed; returns how its events are let go of, None if that is no news."""
-        return self._let_go_flushed(log, self._state.jobs) if self._note_horizon(log, horizon) else None
+        return self._let_go_flushed(stream, self._state.jobs) if self._note_horizon(stream, horizon) else None
 
-    def _note_horizon(self, log: Stream, horizon: Floor) -> bool:
+    def _note_horizon(self, stream: Stream, horizon: Floor) -> bool:
         state = self._state
-        if not raise_floor(log.horizon, horizon):
+        if not raise_floor(stream.horizon, horizon):
             return False
-        log.since = state.now
+        stream.since = state.now
         if state.journaling:
-            state.outbox.journal.append((GROUP, log.queue, WORK_SCOPE, tuple(sorted(log.horizon.items()))))
+            state.outbox.journal.append((GROUP, stream.queue, WORK_SCOPE, tuple(sorted(stream.horizon.items()))))
         return True
 
-    def _let_go(self, log: Stream, jobs: Registry) -> QuietParts:
+    def _let_go(self, stream: Stream, jobs: Registry) -> QuietParts:
         """Forget a log that is nobody's any more, and its events."""
-        yield from self._let_go_flushed(log, jobs)
+        yield from self._let_go_flushed(stream, jobs)
         # After a flush of the whole node nothing of it is counted.
         if self._state.jobs is jobs:
-            self._state.memory.used -= log.cost
+            self._state.memory.used -= stream.cost
 
-    def _let_go_flushed(self, log: Stream, jobs: Registry) -> QuietParts:
+    def _let_go_flushed(self, stream: Stream, jobs: Registry) -> QuietParts:
         state = self._state
-        events: list[Unit] = [*log.events.listed(), *log.delayed]
+        entries: list[Unit] = [*stream.entries.listed(), *stream.delayed]
         state.unfinished.effort = 0
-        for event in events:
-            assert isinstance(event, Entry)
+        for entry in entries:
+            assert isinstance(entry, Entry)
             if state.unfinished.effort >= FORGOTTEN_EFFORT:
                 yield
                 state.unfinished.effort = 0
             state.unfinished.effort += FORGOTTEN_EFFORT // FORGOTTEN_PER_PART
-            if state.jobs is jobs and jobs.get(event.id) is event and log.is_flushed(event):
-                state.forget(event, GONE_DELETED)
+            if state.jobs is jobs and jobs.get(entry.id) is entry and stream.is_flushed(entry):
+                state.forget(entry, GONE_DELETED)
         yield
 
     # Other nodes.
 
-    def of_group(self, log: Stream, group: Group, *, asks: bool = False) -> Message:
+    def of_group(self, stream: Stream, group: Group, *, asks: bool = False) -> Message:
         """What other nodes are told of where a group began."""
         least_ms = KEPT_MS if group.is_used or self._state.peers.is_one_away else 1
-        left_ms = max(log.over_at(group) - self._state.now, least_ms)
-        return (BEGIN, log.queue, group.scope, dict(group.floor), left_ms, asks)
+        left_ms = max(stream.over_at(group) - self._state.now, least_ms)
+        return (BEGIN, stream.queue, group.scope, dict(group.floor), left_ms, asks)
 
-    def of_log(self, log: Stream, *, asks: bool = False) -> Message:
+    def of_log(self, stream: Stream, *, asks: bool = False) -> Message:
         """What other nodes are told of up to where a log was flushed."""
-        left_ms = max(0, log.over_at(log) - self._state.now)
-        return (BEGIN, log.queue, WORK_SCOPE, dict(log.horizon), left_ms, asks)
+        left_ms = max(0, stream.over_at(stream) - self._state.now)
+        return (BEGIN, stream.queue, WORK_SCOPE, dict(stream.horizon), left_ms, asks)
 
     def _tell_all(self, message: Message) -> None:
         for node_id in list(self._state.peers.linked):
             self._state.send(node_id, message)
 
-    def tell(self, node_id: bytes, log: Stream) -> QuietParts:
+    def tell(self, node_id: bytes, stream: Stream) -> QuietParts:
         """Tell a node of all beginnings of a log, bit by bit."""
-        if log.horizon:
-            self._state.send(node_id, self.of_log(log))
-        for count, group in enumerate(list(log.begun), 1):
-            if group in log.begun:
-                self._state.send(node_id, self.of_group(log, group))
+        if stream.horizon:
+            self._state.send(node_id, self.of_log(stream))
+        for count, group in enumerate(list(stream.begun), 1):
+            if group in stream.begun:
+                self._state.send(node_id, self.of_group(stream, group))
             if count % TOLD_PER_PART == 0:
                 yield
 
@@ -230,50 +230,50 @@ class GroupStarts:
         queue = state.queues.by_name.get(name)
         if (scope and known is None) or (queue is None and state.memory.level == 3):
             return
-        if not floor and not scope and (queue is None or queue.log is None):
+        if not floor and not scope and (queue is None or queue.stream is None):
             return  # there is nothing here to be flushed
         if known is not None and not left_ms:
             self._hear_of_end(sender, queue, *known, asks=asks)
             return
-        log = state.log(name)
+        stream = state.stream(name)
         # This node may have lost what it made until then, and its clock may have gone back.
         state.numbers.stamp_behind(floor.get(state.node_id[:8], 0), state.wall)
         if asks:
             floor = dict(floor)
-            raise_floor(floor, self.floor_now(log))
+            raise_floor(floor, self.floor_now(stream))
         if known is None:
-            answer = self._hear_of_flush(log, floor, left_ms)
+            answer = self._hear_of_flush(stream, floor, left_ms)
         else:
-            answer = self._hear_of_group(log, *known, floor, left_ms)
+            answer = self._hear_of_group(stream, *known, floor, left_ms)
         if asks:
             self._tell_all(answer)
 
     def _hear_of_end(self, sender: bytes, queue: Queue | None, name: bytes, epoch: int, *, asks: bool) -> None:
         """Hear that it matters to a node no more where a group began, or that it has forgotten it."""
         state = self._state
-        log = None if queue is None else queue.log
-        group = None if log is None else log.groups.get(name)
-        if log is None or group is None or group.epoch < epoch:
+        stream = None if queue is None else queue.stream
+        group = None if stream is None else stream.groups.get(name)
+        if stream is None or group is None or group.epoch < epoch:
             return
-        if log.needs(group, state.now) or state.peers.is_one_away:
+        if stream.needs(group, state.now) or state.peers.is_one_away:
             if asks:
-                state.send(sender, self.of_group(log, group))
+                state.send(sender, self.of_group(stream, group))
             else:
-                self._tell_all(self.of_group(log, group))
+                self._tell_all(self.of_group(stream, group))
         elif not asks:
             self._forget_beginning(group)
 
-    def _hear_of_flush(self, log: Stream, floor: Floor, left_ms: int) -> Message:
-        parts = self.merge_horizon(log, floor)
-        log.until = max(log.until, self._state.now + left_ms)
+    def _hear_of_flush(self, stream: Stream, floor: Floor, left_ms: int) -> Message:
+        parts = self.merge_horizon(stream, floor)
+        stream.until = max(stream.until, self._state.now + left_ms)
         if parts is not None:
             self._state.work(parts)
-        return self.of_log(log)
+        return self.of_log(stream)
 
-    def _hear_of_group(self, log: Stream, name: bytes, epoch: int, floor: Floor, left_ms: int) -> Message:
-        group = log.group(name)
-        self.merge_group(log, group, epoch, floor)
+    def _hear_of_group(self, stream: Stream, name: bytes, epoch: int, floor: Floor, left_ms: int) -> Message:
+        group = stream.group(name)
+        self.merge_group(stream, group, epoch, floor)
         group.until = max(group.until, self._state.now + left_ms)
-        answer = self.of_group(log, group)
-        log.let_go(group)
+        answer = self.of_group(stream, group)
+        stream.let_go(group)
         return answer

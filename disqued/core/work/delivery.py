@@ -339,7 +339,7 @@ class Delivery:
                 break
             queue = next(iter(ready))
             del ready[queue]
-            if queue.log is not None:
+            if queue.stream is not None:
                 self._streams.serve(queue)
             while queue.waiters:
                 if self._served >= SERVED_AT_ONCE:

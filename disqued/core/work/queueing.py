@@ -162,5 +162,5 @@ class Queueing(Machine):
         if pause != queue.pause and state.journaling:
             state.outbox.journal.append((QUEUE_PAUSED, queue.name, pause))
         queue.pause = pause
-        if not pause & PAUSE_OUT and ((queue.is_awaited and len(queue.units)) or queue.log is not None):
+        if not pause & PAUSE_OUT and ((queue.is_awaited and len(queue.units)) or queue.stream is not None):
             state.ready[queue] = None

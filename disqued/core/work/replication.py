@@ -333,9 +333,9 @@ class Replication(Machine):
             self._check_copies(options.replicate, waits=waits)
         queue = state.queues.by_name.get(queue_name)
         if queue is not None:
-            if options.kind or queue.log is not None:
+            if options.kind or queue.stream is not None:
                 queue.check_kind(options.kind)
-            if maxlen and (len(queue.units) if queue.log is None else len(queue.log)) + added > maxlen:
+            if maxlen and (len(queue.units) if queue.stream is None else len(queue.stream)) + added > maxlen:
                 raise QueueTooLong
             if queue.pause & PAUSE_IN:
                 raise QueuePaused

@@ -446,7 +446,7 @@ class Workers(Machine):
         """
         for unit, worker_id in held.items():
             if isinstance(unit, PendingEntry):
-                if unit.state == ACTIVE and unit.group.units.get(unit.event) is unit:
+                if unit.state == ACTIVE and unit.group.units.get(unit.entry) is unit:
                     unit.bind(self._back(worker_id, unit.queue), self._state.now)
             elif isinstance(unit, Job):
                 self._recover_job(unit, worker_id)

@@ -169,7 +169,7 @@ class Access:
         if client.subscriptions and (user is None or not _may_listen(client, user)):
             self._pubsub.forget(client)
         self._node.consumers.forget(client)
-        self._node.logs.members.forget(client)
+        self._node.streams.members.forget(client)
 
     def reset(self, client: ClientConnection) -> None:
         """Make a connection one that has said nothing."""
@@ -304,7 +304,7 @@ class Access:
     def _is_registered(self, client: ClientConnection) -> bool:
         """Tell whether a QNOTIFY of this connection would look at queues that it named before."""
         node = self._node
-        return client in node.logs.members.by_client or bool(node.consumers.queues_of(client))
+        return client in node.streams.members.by_client or bool(node.consumers.queues_of(client))
 
     def _end(self, name: bytes) -> None:
         for client in self._of(name):

@@ -104,7 +104,7 @@ class PubSub:
             own[name] = None
             table.setdefault(name, {})[client] = None
             told.append((word, name, client.subscriptions))
-        self._node.events.set_listening(listens=True)
+        self._node.notifications.set_listening(listens=True)
         client.note_checks()
         client.report()
         return told
@@ -143,7 +143,7 @@ class PubSub:
                 del table[name]
 
     def _note_listening(self) -> None:
-        self._node.events.set_listening(listens=bool(self.channels or self.patterns))
+        self._node.notifications.set_listening(listens=bool(self.channels or self.patterns))
 
     # Telling.
 

@@ -237,7 +237,7 @@ class Daemon:
         recovery.finish()
         self.driver.begin_watermark()
         self.node.workers.recover(recovery.held)
-        self.node.facts.resume()
+        self.node.acksets.resume()
         # A flush in the journal took their deadlines along.
         self.node.membership.wake()
         self.node.leaving.wake()

@@ -1,6 +1,6 @@
 """Settings of a daemon while it runs: what the node reads of them, and CONFIG SET and REWRITE with their errors.
 
-    CONFIG SET name value --change--> Config --follow_...--> node.membership, node.logs, node.tasks, bus, event log ...
+    CONFIG SET name value --change--> Config --follow_...--> node.membership, streams, tasks, bus, event log ...
                                              --subscribe--> Access, Clients, Strangers, StoreKeeper themselves
 
 Source: Disque 1.0-rc1, src/config.c, whose error texts these are.
@@ -31,10 +31,10 @@ def follow_node(config: Config, node: Node) -> None:
         node.state.memory.evicts = policy != "noeviction"
 
     def set_add_timeout(timeout_ms: int) -> None:
-        node.logs.add_timeout_ms = timeout_ms
+        node.streams.add_timeout_ms = timeout_ms
 
     def set_pool_size(size: int) -> None:
-        node.logs.background.limit = size
+        node.streams.background.limit = size
 
     def set_node_timeout(timeout_ms: int) -> None:
         node.membership.timeout_ms = timeout_ms

@@ -467,7 +467,7 @@ def test_who_is_registered_is_told_of_its_queues(bench: Bench) -> None:
 
 
 def test_registrations_take_memory_while_they_last(bench: Bench) -> None:
-    members = bench.node.logs.members
+    members = bench.node.streams.members
     bench("QREGISTER", "GROUP", "g", "a", "b")
     size = members.size
     assert size > 0
@@ -786,7 +786,7 @@ def test_very_many_events_that_are_not_for_a_group_are_passed_over_bit_by_bit(be
         taken += len(bench("QGET", "q", "g", "EX", 0, "COUNT", 2_000)[: 11_999 - taken])
         if taken >= 10_000:
             break
-    bench.state.queues.by_name[b"q"].log.groups[b"g"].position = (-1, b"")  # type: ignore[union-attr]
+    bench.state.queues.by_name[b"q"].stream.groups[b"g"].position = (-1, b"")  # type: ignore[union-attr]
     assert bench("QGET", "q", "g") is BLOCKED
     bench.advance(10)
     [[_, body]] = bench.answers["client"]

@@ -23,7 +23,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def heard(server: Server) -> list[tuple[Any, ...]]:
     """What those who listen on this node hear: (queue, type, content, the one client that it is for)."""
-    server.node.events.set_listening(listens=True)
+    server.node.notifications.set_listening(listens=True)
     return server.events
 
 

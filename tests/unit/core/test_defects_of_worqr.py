@@ -19,7 +19,7 @@ from tests.unit.core.workers.test_workers_life import dequeue, enqueue, info, st
 @pytest.fixture
 def server() -> Iterator[Server]:
     made = Server()
-    made.node.events.set_listening(listens=True)
+    made.node.notifications.set_listening(listens=True)
     yield made
     check(made)
 

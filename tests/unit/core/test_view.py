@@ -199,8 +199,8 @@ def test_consumers_of_a_group_wait_or_are_registered(server: Server, view: NodeV
     assert server("QGET", "log", "g")
     queue = view.queue(b"log")
     assert queue is not None
-    assert queue.log is not None
-    group = queue.log.groups[b"g"]
+    assert queue.stream is not None
+    group = queue.stream.groups[b"g"]
     assert view.consumers_of(group) == 0
     server("QGET", "log", "g", "BLOCK", 60, client="anna")
     server("QREGISTER", "GROUP", "g", "log", client="bert")
@@ -228,7 +228,7 @@ def test_the_cluster_is_shown_as_cluster_nodes_shows_it() -> None:
 
 def test_background_work_is_counted_apart(server: Server, view: NodeView) -> None:
     server.node.lists.background = 3
-    server.node.logs.background.running, server.node.logs.background.failed = 2, 1
+    server.node.streams.background.running, server.node.streams.background.failed = 2, 1
     assert (view.background_pushes, view.background_additions, view.background_additions_failed) == (3, 2, 1)
 
 

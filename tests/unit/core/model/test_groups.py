@@ -164,7 +164,7 @@ def test_what_a_log_takes_is_counted_and_given_back(log: Stream) -> None:
     group.finish(events[2])
     assert log.memory.used == log.cost == LOG_COST + GROUP_COST + 2 + UNIT_COST + MARK_COST + 3
     ended = [unit for event in events for unit in log.remove(event)]
-    assert [unit.event for unit in ended] == events[:1]
+    assert [unit.entry for unit in ended] == events[:1]
     assert log.memory.used == LOG_COST
     assert not log.groups
 
@@ -501,9 +501,9 @@ def test_an_event_comes_and_goes_with_the_facts_that_are_known_of_it(log: Stream
     log.add(event)
     assert (group.done, event.done) == (1, [b"0:g", b"0:h"])
     assert log.memory.used == LOG_COST + GROUP_COST + 2 + 2 * (MARK_COST + 3)
-    assert event.log is log
+    assert event.stream is log
     log.remove(event)
-    assert event.log is None
+    assert event.stream is None
     assert log.memory.used == LOG_COST
 
 

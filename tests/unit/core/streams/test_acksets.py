@@ -38,7 +38,7 @@ def ids_of(flight: Flight) -> list[bytes]:
 
 def event_ids(member: Member) -> list[bytes]:
     """The events of a log, in order."""
-    log = member.state.queues.by_name[b"q"].log
+    log = member.state.queues.by_name[b"q"].stream
     assert log is not None
     return [event.id for event in log]
 
@@ -68,7 +68,7 @@ def test_when_there_is_nothing_to_tell_a_node_hears_so_once(cluster: Cluster) ->
     assert [flight.message[2:] for flight in told(cluster)] == [((), True), ((), True)]
     assert len(cluster.sent(MISSING)) == 2
     for member in cluster:
-        assert not member.node.facts._rounds
+        assert not member.node.acksets._rounds
 
 
 def test_told_is_what_a_node_may_hold_and_of_which_there_is_something_to_tell() -> None:
@@ -127,7 +127,7 @@ def test_very_much_is_told_in_several_messages_each_after_an_answer(
     assert [len(flight.message[2]) for flight in told(cluster, a)] == sizes
     assert [flight.message[3] for flight in told(cluster, a)] == [False] * (len(sizes) - 1) + [True]
     assert [event_id for flight in told(cluster, a) for event_id in ids_of(flight)] == ids
-    assert not a.node.facts._rounds
+    assert not a.node.acksets._rounds
 
 
 @pytest.mark.reference
@@ -247,7 +247,7 @@ def test_very_many_events_are_looked_at_in_parts_also_when_links_open(
     cluster.cut(a, b)
     cluster.advance(1)
     assert not told(cluster, a)
-    assert not a.node.facts._rounds
+    assert not a.node.acksets._rounds
 
 
 @pytest.mark.reference
@@ -282,11 +282,11 @@ def test_events_are_placed_in_parts_and_only_by_the_last_look(
     add(a, body="alone")
     a.node.begin()
     monkeypatch.setattr(Streams, "place", noted)
-    a.node.facts.standing_changed()
+    a.node.acksets.standing_changed()
     a.tick()
     assert placed == ids[:2]
     # A node comes or goes meanwhile, and a queue.
-    a.node.facts.standing_changed()
+    a.node.acksets.standing_changed()
     a("QADD", "another", 60, "x", "REPLICATE", 1)
     assert ticks_until(a, lambda: len(placed) >= 2 + len(ids)) >= 4
     cluster.advance(1)
@@ -305,19 +305,19 @@ def test_what_comes_to_mind_in_one_step_is_asked_in_one_message_and_more_when_th
     cluster.flights.clear()
     b.node.begin()
     for event_id in ids[:2]:
-        b.node.facts.doubt(a.id, event_of(b, event_id))
+        b.node.acksets.doubt(a.id, event_of(b, event_id))
     b.settle()
     assert not told(cluster)
     cluster.hold(a, b)
     cluster.advance(1)
     assert [ids_of(flight) for flight in told(cluster)] == [ids[:2]]
     for event_id in ids[2:]:
-        b.node.facts.doubt(a.id, event_of(b, event_id))
+        b.node.acksets.doubt(a.id, event_of(b, event_id))
     cluster.advance(100)
     assert len(told(cluster)) == 1
     cluster.release(a, b)
     assert [ids_of(flight) for flight in told(cluster)] == [ids[:2], ids[2:]]
-    assert not b.node.facts._rounds
+    assert not b.node.acksets._rounds
 
 
 def test_a_doubt_that_is_not_answered_is_told_again_after_the_shortest_time(cluster: Cluster) -> None:
@@ -326,14 +326,14 @@ def test_a_doubt_that_is_not_answered_is_told_again_after_the_shortest_time(clus
     cluster.advance(ANSWER_MS)
     cluster.flights.clear()
     cluster.hold(a, b)
-    b.node.facts.doubt(a.id, event_of(b, event_id))
+    b.node.acksets.doubt(a.id, event_of(b, event_id))
     cluster.advance(ANSWER_MS + 10)
     assert [ids_of(flight) for flight in told(cluster)] == [[event_id]] * 2
     cluster.cut(a, b)
     # Nobody can be asked now.
-    b.node.facts.doubt(a.id, event_of(b, event_id))
+    b.node.acksets.doubt(a.id, event_of(b, event_id))
     cluster.advance(10)
-    assert not b.node.facts._rounds
+    assert not b.node.acksets._rounds
 
 
 def test_who_links_to_a_node_again_is_asked_after_what_it_hands_out_and_nothing_else(cluster: Cluster) -> None:
@@ -452,7 +452,7 @@ def test_a_doubt_while_it_is_still_found_out_what_is_to_be_told_waits_for_that(
     ids = all_done(a, 7)
     again(cluster, a, b)
     a.tick()
-    a.node.facts.doubt(b.id, event_of(a, ids[6]))
+    a.node.acksets.doubt(b.id, event_of(a, ids[6]))
     cluster.advance(1)
     assert [sorted(ids_of(flight)) for flight in told(cluster, a)] == [sorted([*ids, ids[6]])]
 
@@ -474,7 +474,7 @@ def test_who_keeps_a_copy_of_an_event_that_is_not_here_hears_so(cluster: Cluster
 def start(member: Member) -> None:
     """As after a start: nobody has been heard of yet."""
     member.node.begin()
-    member.node.facts.resume()
+    member.node.acksets.resume()
     member.tick()
 
 
@@ -484,7 +484,7 @@ def test_after_a_start_events_are_handed_out_when_the_last_other_holder_has_told
     event_id = add(a, copies=3)
     cluster.isolate(a)
     start(a)
-    assert a.node.logs.arbiters.unheard == {b.id, c.id}
+    assert a.node.streams.owners.unheard == {b.id, c.id}
     wait(a)
     cluster.hold(b, a)
     cluster.heal(a, b)
@@ -494,9 +494,9 @@ def test_after_a_start_events_are_handed_out_when_the_last_other_holder_has_told
     cluster.release(b, a, order=lambda flights: [])
     for words in ((0, (), True), (7, (), False), (0, (), False)):
         b.say(a, (FACTS, *words))
-        assert a.node.logs.arbiters.unheard == {b.id, c.id}
+        assert a.node.streams.owners.unheard == {b.id, c.id}
     b.say(a, (FACTS, 8, (), True))
-    assert a.node.logs.arbiters.unheard == {c.id}
+    assert a.node.streams.owners.unheard == {c.id}
     assert "waiting" not in a.answers
     cluster.heal(a, c)
     cluster.advance(1)
@@ -507,7 +507,7 @@ def test_after_a_start_nobody_is_waited_for_when_all_is_this_nodes(cluster: Clus
     a, _ = cluster
     event_id = add(a)
     start(a)
-    assert not a.node.facts.awake_at
+    assert not a.node.acksets.awake_at
     assert get(a) == [event_id, b"x"]
 
 
@@ -518,13 +518,13 @@ def test_after_a_flush_of_the_node_nobody_is_waited_for_and_a_start_waits_again(
     start(a)
     cluster.hold(b, a)
     cluster.heal(a, b)
-    assert a.node.facts._rounds
+    assert a.node.acksets._rounds
     a("DEBUG", "FLUSHALL")
-    assert not a.node.facts._rounds
-    assert not a.node.logs.arbiters.unheard
+    assert not a.node.acksets._rounds
+    assert not a.node.streams.owners.unheard
     add(a)
     a.state.unite_holders(event_of(a, event_ids(a)[0]), frozenset({b.id}))
     start(a)
-    assert a.node.logs.arbiters.unheard == {b.id}
+    assert a.node.streams.owners.unheard == {b.id}
     cluster.advance(HEARD_MS)
-    assert not a.node.logs.arbiters.unheard
+    assert not a.node.streams.owners.unheard

@@ -58,13 +58,13 @@ def test_additions_that_nobody_waits_for_are_bounded_and_those_that_fail_are_cou
     """Their producers hear BUSY when one more than the limit would wait for its copies."""
     cluster = Cluster(2)
     a = cluster.members[0]
-    a.node.logs.background.limit = 3
+    a.node.streams.background.limit = 3
     cluster.lose = lambda flight: flight.kind == REPLJOB
     for _ in range(3):
         assert a("QADD", "q", 60, "x", "NOBLOCK", "REPLICATE", 2) == b"OK"
     assert a.refusal("QADD", "q", 60, "x", "NOBLOCK").startswith("BUSY ")
     cluster.advance(5_000)
-    background = a.node.logs.background
+    background = a.node.streams.background
     assert (background.running, background.failed) == (0, 3)
     cluster.lose = lambda flight: False
     assert a("QADD", "q", 60, "x", "NOBLOCK", "REPLICATE", 2) == b"OK"

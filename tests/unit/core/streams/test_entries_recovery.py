@@ -144,7 +144,7 @@ def test_what_was_given_back_is_on_no_schedule_and_what_was_never_seen_was_never
     machine.settle()
     back(machine, comes_back)
     assert counts(machine) == (0, 1, 0, 1)
-    log = machine.state.queues.by_name[b"q"].log
+    log = machine.state.queues.by_name[b"q"].stream
     assert log is not None
     (unit,) = log.groups[b"g"].units.values()
     assert (unit.requeue_at, unit.awake_at, unit.deliveries) == (0, 0, 1)
@@ -283,7 +283,7 @@ def test_after_a_start_where_a_group_began_is_known_for_a_day_as_others_may_have
     machine("QGROUP", "START", "q", "g", "NOW")
     back(machine, comes_back, down_ms=120_000)
     machine.advance(86_000_000)
-    assert machine.state.log(b"q").groups[b"g"].epoch == 1
+    assert machine.state.stream(b"q").groups[b"g"].epoch == 1
     machine.advance(1_300_000)
     assert (GROUP, b"q", b"0:g", ()) in machine.journal
 

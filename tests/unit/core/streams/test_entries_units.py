@@ -35,8 +35,8 @@ def unit_of(server: Server, event_id: bytes, group: bytes = b"g") -> PendingEntr
     """What a group has of an event."""
     event = server.job(event_id)
     assert isinstance(event, Entry)
-    assert event.log is not None
-    return event.log.groups[group].units[event]
+    assert event.stream is not None
+    return event.stream.groups[group].units[event]
 
 
 def gone(server: Server, client: str, *handed: bytes) -> None:
@@ -482,7 +482,7 @@ def test_what_has_come_back_is_handed_out_once_however_often_nodes_come_and_go()
     get(a, "EX", 5)
     cluster.advance(5_001)
     for _ in range(3):
-        a.node.facts.standing_changed()
+        a.node.acksets.standing_changed()
         cluster.advance(1)
     check(cluster)
     isolated(cluster, a)
@@ -514,7 +514,7 @@ def test_the_maker_of_an_event_is_not_asked_whether_it_hands_it_out_whenever_nod
     a, b = cluster
     add(a, copies=2)
     cluster.flights.clear()
-    b.node.facts.standing_changed()
+    b.node.acksets.standing_changed()
     cluster.advance(10)
     assert not cluster.sent(FACTS)
 
@@ -603,8 +603,8 @@ def test_facts_and_leases_of_what_is_no_group_change_nothing(scope: bytes) -> No
     pair.say_done(pair.a, scope=scope)
     pair.say_lease(1_000, 1, scope)
     assert not pair.event.done
-    assert pair.event.log is not None
-    assert not pair.event.log.groups
+    assert pair.event.stream is not None
+    assert not pair.event.stream.groups
 
 
 def test_a_fact_of_an_event_whose_delay_is_not_over_holds_when_it_is_and_a_lease_is_nothing() -> None:

@@ -24,21 +24,21 @@ def event_of(member: Member, event_id: bytes) -> Entry:
 
 def arbiter(member: Member, event_id: bytes) -> bytes:
     """The node that hands out an event, as this one sees it."""
-    return member.node.logs.arbiters.of(event_of(member, event_id))
+    return member.node.streams.owners.of(event_of(member, event_id))
 
 
 def mark(member: Member, other: Member, flags: int) -> None:
     """Let a node see another one so."""
     member.state.peers.by_id[other.id].flags = flags
-    member.node.logs.arbiters.forget_candidates()
+    member.node.streams.owners.forget_candidates()
 
 
 def test_an_event_that_nobody_else_holds_is_handed_out_here(cluster: Cluster) -> None:
     a, b, *_ = cluster
     event_id = add(a)
-    a.node.logs.arbiters.unheard = frozenset({b.id})
+    a.node.streams.owners.unheard = frozenset({b.id})
     assert arbiter(a, event_id) == a.id
-    assert not a.node.logs.arbiters.is_elsewhere(event_of(a, event_id))
+    assert not a.node.streams.owners.is_elsewhere(event_of(a, event_id))
 
 
 @pytest.mark.parametrize("flag", [PFAIL, FAIL])
@@ -64,12 +64,12 @@ def test_one_that_leaves_hands_out_nothing_unless_all_leave(cluster: Cluster) ->
     for member in (a, other):
         if member is a:
             a.state.leaving = True
-            a.node.logs.arbiters.forget_candidates()
+            a.node.streams.owners.forget_candidates()
         else:
             mark(other, a, LEAVING)
         assert arbiter(member, event_id) == other.id
     other.state.leaving = True
-    other.node.logs.arbiters.forget_candidates()
+    other.node.streams.owners.forget_candidates()
     mark(a, other, LEAVING)
     assert arbiter(a, event_id) == arbiter(other, event_id) == a.id
 
@@ -79,7 +79,7 @@ def test_a_holder_that_is_not_known_any_more_does_not_count(cluster: Cluster) ->
     event_id = add(a, copies=2)
     (other,) = (member for member in cluster if member is not a and member.holds(event_id))
     del other.state.peers.by_id[a.id]
-    other.node.logs.arbiters.forget_candidates()
+    other.node.streams.owners.forget_candidates()
     assert arbiter(other, event_id) == other.id
 
 
@@ -88,9 +88,9 @@ def test_after_a_start_nobody_hands_out_what_those_hold_who_have_not_been_heard(
     event_id = add(a, copies=2)
     (other,) = (member for member in (b, c, d) if member.holds(event_id))
     strangers = frozenset(member.id for member in (b, c, d) if member is not other)
-    a.node.logs.arbiters.unheard = strangers
+    a.node.streams.owners.unheard = strangers
     assert arbiter(a, event_id) == a.id
-    a.node.logs.arbiters.unheard = strangers | {other.id}
+    a.node.streams.owners.unheard = strangers | {other.id}
     assert arbiter(a, event_id) == NOBODY
 
 
@@ -116,7 +116,7 @@ def test_as_many_sets_of_holders_are_kept_as_the_limit_says(cluster: Cluster, mo
     monkeypatch.setattr(owners, "SETS_KEPT", 3)
     a, b, c, d = cluster
     event = event_of(a, add(a, copies=4))
-    machine = a.node.logs.arbiters
+    machine = a.node.streams.owners
     machine.forget_candidates()
     kept: list[int] = []
     for absent in ({b.id}, {c.id}, {d.id}, {b.id, c.id}, {c.id, d.id}):

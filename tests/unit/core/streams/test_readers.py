@@ -68,8 +68,8 @@ def check(cluster: Cluster) -> None:
     """What each node counts and where it looks is what its facts say."""
     for member in cluster:
         queue = member.state.queues.by_name.get(b"q")
-        if queue is not None and queue.log is not None:
-            check_log(queue.log)
+        if queue is not None and queue.stream is not None:
+            check_log(queue.stream)
 
 
 def holders(cluster: Cluster, event_id: bytes) -> list[Member]:
@@ -445,7 +445,7 @@ def test_an_acknowledgement_that_nobody_can_decide_is_a_fact_by_itself() -> None
     assert get(b, "EX", 300) == [event_id, b"x"]
     isolated(cluster, a)
     assert b("QACK", "q", "g", event_id, client="settler") is BLOCKED
-    cluster.advance(b.node.settling.patience_ms)
+    cluster.advance(b.node.reconciliation.patience_ms)
     assert b.answers.pop("settler") == [1]
     assert figures(a)[b"inprogress"] == 1
     healed(cluster, a)
@@ -523,7 +523,7 @@ def test_what_cannot_be_given_back_now_is_left_to_its_deadline() -> None:
     get(b, "EX", 30)
     isolated(cluster, a)
     assert b("QGROUP", "RETURN", "q", "g", event_id, client="settler") is BLOCKED
-    cluster.advance(b.node.settling.patience_ms)
+    cluster.advance(b.node.reconciliation.patience_ms)
     assert b.answers.pop("settler") == [0]
     healed(cluster, a)
     cluster.advance(30_000)
@@ -787,7 +787,7 @@ def test_what_came_from_the_store_is_handed_out_when_others_have_told_what_they_
     cluster.isolate(a)
     # As after a start: nobody has been heard of yet.
     a.node.begin()
-    a.node.facts.resume()
+    a.node.acksets.resume()
     a.tick()
     assert a("QGET", "q", "g", client="reader") == [own, b"x"]
     assert get(a, client="again") is None
@@ -802,7 +802,7 @@ def test_others_that_do_not_come_are_waited_for_a_while_after_a_start() -> None:
     event_id = add(a, copies=2)
     cluster.cut(a, b)
     a.node.begin()
-    a.node.facts.resume()
+    a.node.acksets.resume()
     a.tick()
     wait(a)
     cluster.advance(HEARD_MS - 100)

@@ -267,7 +267,7 @@ def test_a_scope_that_is_none_does_no_harm_to_a_worker(cluster: Cluster) -> None
     a.say(b, (GIVE, b.state.numbers.questions, b"nonsense", ((event_id, b"x"),)))
     assert b.answers.pop("worker") == [[event_id, b"x"]]
     b("WORKER", "STOP", "w", client="operator")
-    assert not b.node.logs.given._bound
+    assert not b.node.streams.given._bound
 
 
 def test_events_of_others_are_counted_as_they_come(cluster: Cluster) -> None:
@@ -343,7 +343,7 @@ def test_what_comes_for_one_whose_connection_turns_out_to_be_broken_goes_back(
     assert figures(a)[b"available"] == 1
     if with_worker:
         assert not b.node.workers.by_id[b"w"].leases
-        assert not b.node.logs.given._bound
+        assert not b.node.streams.given._bound
     assert get(a) == [event_id, b"x"]
     check(cluster)
 
@@ -364,7 +364,7 @@ def test_what_a_worker_takes_of_other_nodes_and_does_is_counted_and_let_go_of(cl
     assert answer(b, "QGROUP", "RETURN", "q", "g", ids[1], client="worker") == 1
     cluster.advance(10_001)
     assert not worker.leases
-    assert not b.node.logs.given._bound
+    assert not b.node.streams.given._bound
     assert figures(a)[b"redo"] == 2
 
 
@@ -377,7 +377,7 @@ def test_what_a_worker_had_that_is_dead_is_not_looked_at_again(cluster: Cluster)
     assert unit.awake_at
     b("WORKER", "STOP", "w", client="operator")
     assert not unit.awake_at
-    assert not b.node.logs.given._bound
+    assert not b.node.streams.given._bound
 
 
 # Consumers of other nodes.
@@ -399,7 +399,7 @@ def test_no_group_is_made_by_one_that_takes_nothing(cluster: Cluster) -> None:
     a, b = cluster
     add(a, "DELAY", 60)
     b.say(a, (TAKE, b"q", b"g", 1, 1, 1_000, False))
-    log = a.state.queues.by_name[b"q"].log
+    log = a.state.queues.by_name[b"q"].stream
     assert log is not None
     assert not log.groups
 
@@ -535,7 +535,7 @@ def test_after_a_flush_of_the_node_consumers_that_wait_are_told_as_before(cluste
     b("DEBUG", "FLUSHALL")
     assert b.answers.pop("waiting") == [None]
     readers = b.node.readers
-    assert (readers._questions, b.node.logs.given._bound, readers._thirsts) == ({}, {}, {})
+    assert (readers._questions, b.node.streams.given._bound, readers._thirsts) == ({}, {}, {})
     cluster.lose = lambda flight: False
     a("QFLUSH", "q")
     wait(b)
@@ -553,7 +553,7 @@ def test_a_new_group_finds_an_event_behind_very_many_that_another_node_hands_out
     for _ in range(35):
         add(a, copies=2)
     own = add(b, copies=2)
-    log = b.state.queues.by_name[b"q"].log
+    log = b.state.queues.by_name[b"q"].stream
     assert log is not None
     assert b("QGET", "q", "g", client="anna") is BLOCKED
     cluster.advance(100)

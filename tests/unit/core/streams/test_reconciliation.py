@@ -117,7 +117,7 @@ def test_of_a_copy_whose_maker_has_failed_the_holder_is_asked_that_hands_it_out_
     assert sorted(get(b, *EX)[0] for _ in ids) == sorted(ids)
     for event_id in ids:
         cluster.flights.clear()
-        arbiter = b.node.logs.arbiters.of(event_of(b, event_id))
+        arbiter = b.node.streams.owners.of(event_of(b, event_id))
         assert ack(b, event_id) == 1
         assert [member.id for member in asked(cluster)] == [arbiter] * (arbiter != b.id)
     assert all(figures(member)[b"done"] == len(ids) for member in others)
@@ -218,7 +218,7 @@ def test_a_refusal_is_worth_nothing_when_an_answer_of_another_one_was_lost(verb:
     assert case.answer is None
     case.cluster.advance(AGAIN_MS)
     assert case.answer == outcome
-    assert len(case.b.node.settling.orphans) == outcome
+    assert len(case.b.node.reconciliation.orphans) == outcome
 
 
 def test_a_link_that_breaks_on_which_nothing_was_asked_raises_no_doubt() -> None:
@@ -281,7 +281,7 @@ def test_what_all_others_do_not_hold_is_refused_when_the_last_one_is_forgotten()
     case.b("CLUSTER", "FORGET", case.a.id, client="operator")
     case.cluster.advance(patience_ms(case.b))
     assert case.answer == 0
-    assert not case.b.node.settling.orphans
+    assert not case.b.node.reconciliation.orphans
 
 
 def test_a_node_that_does_not_answer_is_waited_for_until_it_would_have_failed() -> None:
@@ -364,7 +364,7 @@ def test_a_copy_whose_node_does_not_answer_is_done_here_and_told_to_the_other_ho
     begin(b, event_id)
     cluster.advance(patience_ms(b))
     assert ended(b) == 1
-    assert not b.node.settling.orphans
+    assert not b.node.reconciliation.orphans
     assert any(record[:3] == (UNIT_DONE, event_id, b"0:g") for record in b.journal)
     assert [figures(member)[b"done"] for member in cluster] == [1, 1, 1]
     check(cluster)
@@ -420,7 +420,7 @@ def test_an_acknowledgement_is_of_the_epoch_in_which_its_group_is_as_far_as_is_k
     if is_there == "an empty queue":
         job_id = c.run("ADDJOB", "q", "x", 0, "REPLICATE", 1)
         c("ACKJOB", job_id)
-        assert c.state.queues.by_name[b"q"].log is None
+        assert c.state.queues.by_name[b"q"].stream is None
     elif is_there == "a log":
         add(c)
     elif is_there == "a group":
@@ -432,7 +432,7 @@ def test_an_acknowledgement_is_of_the_epoch_in_which_its_group_is_as_far_as_is_k
     begin(c, event_id)
     cluster.advance(patience_ms(c))
     assert ended(c) == 1
-    assert list(c.node.settling.orphans) == [(event_id, scope)]
+    assert list(c.node.reconciliation.orphans) == [(event_id, scope)]
     healed(cluster, a)
     assert event_of(a, event_id).done == [scope]
 
@@ -450,15 +450,15 @@ def test_as_many_acknowledgements_are_kept_as_the_limit_says_each_as_long_as_its
         begin(b, event_id)
         cluster.advance(patience_ms(b))
         assert ended(b) == outcome
-    assert len(b.node.settling.orphans) == 2
+    assert len(b.node.reconciliation.orphans) == 2
     cluster.advance(700_000)
     begin(b, ids[3])
     cluster.advance(patience_ms(b))
     assert ended(b) == 1
-    assert [event_id for event_id, _ in b.node.settling.orphans] == [ids[3]]
+    assert [event_id for event_id, _ in b.node.reconciliation.orphans] == [ids[3]]
     cluster.advance(700_000)
     healed(cluster, a)
-    assert not b.node.settling.orphans
+    assert not b.node.reconciliation.orphans
 
 
 def test_after_a_flush_of_the_node_no_acknowledgement_is_left() -> None:
@@ -470,7 +470,7 @@ def test_after_a_flush_of_the_node_no_acknowledgement_is_left() -> None:
     cluster.advance(patience_ms(b))
     assert ended(b) == 1
     b("DEBUG", "FLUSHALL")
-    assert not b.node.settling.orphans
+    assert not b.node.reconciliation.orphans
 
 
 # Clients and other nodes.
@@ -503,7 +503,7 @@ def test_who_has_been_answered_is_not_looked_at_again(monkeypatch: pytest.Monkey
     b.gone("gone")
     cluster.advance(8 * AGAIN_MS)
     assert not seen
-    assert not b.node.settling._open
+    assert not b.node.reconciliation._open
 
 
 def test_what_nobody_has_cannot_be_given_back_from_another_node() -> None:

@@ -18,7 +18,7 @@ from tests.unit.core.streams.test_readers import ack, add, answer, figures, get,
 
 
 def log_of(member: Member, queue: bytes = b"q") -> Stream:
-    log = member.state.queues.by_name[queue].log
+    log = member.state.queues.by_name[queue].stream
     assert log is not None
     return log
 
@@ -50,7 +50,7 @@ def test_what_consumers_have_is_waited_for_no_more_when_their_group_begins_anew(
     for _ in range(2):
         bench.event()
         bench.take()
-    log = bench.state.queues.by_name[b"q"].log
+    log = bench.state.queues.by_name[b"q"].stream
     assert log is not None
     units = list(log.groups[b"g"].units.values())
     assert all(unit.awake_at for unit in units)
@@ -393,7 +393,7 @@ def test_a_flush_of_nothing_up_to_nowhere_makes_no_queue(asks: bool) -> None:
     assert b"q" not in b.state.queues.by_name
     b("QLPUSH", "work", "id", "x", "REPLICATE", 1)
     begin(a, b, WORK_SCOPE, {}, 0, asks, queue=b"work")
-    assert b.state.queues.by_name[b"work"].log is None
+    assert b.state.queues.by_name[b"work"].stream is None
     assert not told(cluster, a)
 
 

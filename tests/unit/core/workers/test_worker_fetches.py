@@ -404,7 +404,7 @@ def test_a_worker_that_dies_while_the_log_is_searched_gets_nothing(server: Lasti
     for _ in ids[:-1]:
         server("QGET", "log", "g", "EX", 0)
     # The position is found anew from the facts.
-    server.state.log(b"log").groups[b"g"].position = (-(1 << 64), b"")
+    server.state.stream(b"log").groups[b"g"].position = (-(1 << 64), b"")
     assert server("QGET", "log", "g", "WORKER", "w", client="hand") is BLOCKED
     server("WORKER", "FAIL", "w")
     server.advance(1_000)

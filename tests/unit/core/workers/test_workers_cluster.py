@@ -55,7 +55,7 @@ def dequeue(node: Member, name: str = "w", count: int = 1) -> list[bytes]:
 def listen(node: Member, *, listens: bool = True) -> None:
     """Let a client of a node begin, or end, to listen to events."""
     node.node.begin()
-    node.node.events.set_listening(listens=listens)
+    node.node.notifications.set_listening(listens=listens)
     node.settle()
     node.cluster.settle()
 
