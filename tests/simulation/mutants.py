@@ -752,11 +752,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what comes back is never given again", LOGS,
-        Group, "_first_of", "if event.expires_at > now", "if isinstance(unit, Entry) and event.expires_at > now",
+        Group, "_first_of", "if entry.expires_at > now", "if isinstance(unit, Entry) and entry.expires_at > now",
     ),
     _mutant(
         "events whose place a group has passed are skipped", LOGS,
-        Group, "arrived", "if _place(event) <= self.position and not self.is_done(event):", "if False:",
+        Group, "arrived", "if _place(entry) <= self.position and not self.is_done(entry):", "if False:",
     ),
     _mutant(
         "nobody is woken by what comes back", LOGS,
@@ -764,20 +764,20 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "nobody is woken by what is added", LOGS,
-        Streams, "publish", "self._make_ready(queue, log)", "pass",
+        Streams, "publish", "self._make_ready(queue, stream)", "pass",
     ),
     _mutant(
         "an event is given to two consumers of a group", LOGS,
-        Group, "take", "self.leased += 1", "self.leased += 1\n    self.position = START\n    self.units.pop(event)",
+        Group, "take", "self.leased += 1", "self.leased += 1\n    self.position = START\n    self.units.pop(entry)",
     ),
     _mutant(
         "what is given with EX 0 can be had again", LOGS,
-        Streams, "_deliver", "self.finish(group, event)", "self.lease(unit, 30_000)",
+        Streams, "_deliver", "self.finish(group, entry)", "self.lease(unit, 30_000)",
     ),
     _mutant(
         "what is given with EX 0 is not written down", LOGS_CRASH,
-        Streams, "_finish", "self._note_done(event, group.scope)",
-        "if unit is None or unit.lease_ms:\n        self._note_done(event, group.scope)",
+        Streams, "_finish", "self._note_done(entry, group.scope)",
+        "if unit is None or unit.lease_ms:\n        self._note_done(entry, group.scope)",
     ),
     _mutant(
         "what is given back stays with its consumer", LOGS,
@@ -785,7 +785,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "events that are done are counted as available", LOGS,
-        Group, "finish", "unit = self._drop(event)", "pass",
+        Group, "finish", "unit = self._drop(entry)", "pass",
     ),
     _mutant(
         "an event that is done for one group is gone for all", LOGS,
@@ -795,21 +795,21 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a group that begins late begins at the newest event", LOGS,
         Group, "_begin", "self.position: tuple[int, bytes] = START",
-        "self.position: tuple[int, bytes] = (self.log.seen and max(self.log.seen.values()) or 0, b\"\")",
+        "self.position: tuple[int, bytes] = (self.stream.seen and max(self.stream.seen.values()) or 0, b\"\")",
     ),
     # Logs in a cluster.
     _mutant(
         "the other holders do not hear that a group is done", LOGS_CLUSTER,
-        Streams, "finish", "state.tell(event, (SETACK, event.id, group.scope, False, event.holders))", "pass",
+        Streams, "finish", "state.tell(entry, (SETACK, entry.id, group.scope, False, entry.holders))", "pass",
     ),
     _mutant(
         "every holder hands out what it holds", LOGS_CLUSTER,
-        EntryOwners, "is_elsewhere", "return event.holders is not None and self.of(event) != self._state.node_id",
+        EntryOwners, "is_elsewhere", "return entry.holders is not None and self.of(entry) != self._state.node_id",
         "return False",
     ),
     _mutant(
         "other nodes take no note of where a group begins", LOGS_CLUSTER,
-        GroupStarts, "_hear_of_group", "self.merge_group(log, group, epoch, floor)", "pass",
+        GroupStarts, "_hear_of_group", "self.merge_group(stream, group, epoch, floor)", "pass",
     ),
     _mutant(
         "a group that begins now begins behind what its node knows, and nothing else", LOGS_CLUSTER,
@@ -832,15 +832,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a holder is not told what it missed when its link opens", LOGS_APART,
-        AckSets, "_collect", "this.events += [event for event in events if concerns(event, node_id)]", "pass",
+        AckSets, "_collect", "this.entries += [entry for entry in entries if concerns(entry, node_id)]", "pass",
     ),
     _mutant(
         "a node that was away does not hear where groups begin", LOGS_APART,
-        GroupStarts, "tell", "if group in log.begun:", "if False:",
+        GroupStarts, "tell", "if group in stream.begun:", "if False:",
     ),
     _mutant(
         "a node that was away does not hear of a flush", LOGS_APART,
-        GroupStarts, "tell", "if log.horizon:", "if False:",
+        GroupStarts, "tell", "if stream.horizon:", "if False:",
     ),
     _mutant(
         "with STRICT events come from any node that holds them", LOGS_APART,
