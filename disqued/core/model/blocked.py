@@ -14,11 +14,11 @@ class BlockedClients:
 
     def __init__(self) -> None:
         self.blocked: dict[Client, Waiter] = {}  #: consumers
-        #: What other clients wait for, such as copies or the answers of other nodes.
+        #: What other clients wait for, such as copies or answers of other nodes.
         self.waits: dict[Client, dict[Timed, None]] = {}
         #: Queues that begin with more expired jobs than one step drops; what is behind these is not known yet.
         self.behind: dict[Queue, None] = {}
-        self.abandons: Acts = {}  #: how each class of what is waited for ends when its client is gone
+        self.abandons: Acts = {}  #: how each class of wait ends when its client is gone
 
     def clear(self) -> None:
         """Forget who waits."""

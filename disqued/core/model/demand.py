@@ -1,4 +1,4 @@
-"""What other nodes want: which of them have consumers that wait for a queue, and for how many jobs.
+"""Demand of other nodes: which of them have consumers waiting for a queue, and for how many jobs.
 
 A want lives as long as its node may take to say so again, or until so many jobs have been brought.  Wants of one queue
 are kept in the order in which their nodes asked, those behind which consumers wait before those of consumers that come
@@ -29,7 +29,7 @@ class JobDemand:
 
     def __init__(self, count: int, until: int, *, waits: bool) -> None:
         self.count: int = count
-        self.waits: bool = waits  #: consumers wait for them; False: some may come again
+        self.waits: bool = waits  #: consumers are waiting; False: they polled, and may poll again
         self.until: int = until  #: when it is forgotten
 
 
@@ -53,7 +53,7 @@ class RemoteDemand:
         self.jobs: dict[bytes, dict[bytes, JobDemand]] = {}
         #: Streams that consumers of other nodes want entries of: {queue: {group: {node id: want}}}; kept by `readers`.
         self.entries: dict[bytes, dict[bytes, dict[bytes, EntryDemand]]] = {}
-        #: Ids of the nodes, this one too, on which somebody listens to events; kept by `notifications`.
+        #: Ids of the nodes with subscribers, this one included; kept by `notifications`.
         self.listeners: dict[bytes, None] = {}
         #: Queues that got jobs which other nodes want; served at the end of the step, after the own consumers.
         self.giving: dict[Queue, None] = {}

@@ -1,4 +1,4 @@
-"""A job, and what of it is delivered.
+"""Jobs, and the units of them that are delivered.
 
 A *job* is immutable: a body, a queue, and how it wants to be treated (`JobOptions`).  What is queued, leased, retried
 and acknowledged is a *unit*: (job id, scope).  A work job has the one scope ``b""`` and is its own only unit, so that
@@ -24,14 +24,14 @@ KIND_WORK: Final = 0  #: gone once it is acknowledged
 KIND_LOG: Final = 1  #: kept until its time is over, and given to every consumer group
 KIND_NAMES = {KIND_WORK: b"work", KIND_LOG: b"log"}
 
-#: Retry period of a job that no timer queues again, and that is delivered as often as somebody asks: longer than any
-#: job lives.  It is no at-most-once job, so that it may have many copies.
+#: Retry period of a job that no timer queues again: longer than any job lives.  Consumers may still ask for it again,
+#: so it is no at-most-once job and may have many copies.
 RETRY_NEVER_MS = (1 << 32) * 1_000
 ORPHAN_MS: Final = 60_000  #: after which a holder of such a job asks whether anybody still has it in a queue
 ALIAS_MAX: Final = 65_535  #: bytes of an alias
-#: Highest `ctime` of a job that is read, and order key, which may be as far below 0: the time at the end of 2261.
+#: Highest `ctime`, and highest absolute order key, of a job that is read: the end of the year 2261.
 STAMP_MAX: Final = (1 << 63) - (1 << 53)
-#: From where a node counts its stamps on at most, whatever it has read: what it makes next has to be readable, too.
+#: Highest stamp that a node continues from, whatever it has read, so that its own next stamps can be read, too.
 STAMP_LAST: Final = STAMP_MAX - (1 << 53)
 
 
@@ -57,7 +57,7 @@ ACTIVE: Final = 1
 QUEUED: Final = 2
 ACKED: Final = 3
 
-#: Which state may follow which, and what makes it so.  New units are active.  Forgetting a job is no transition.
+#: The allowed changes of state, and what causes each.  New units are active.  Forgetting a job is no transition.
 TRANSITIONS: Final[dict[tuple[int, int], str]] = {
     (ACTIVE, WAIT_REPL): "ADDJOB: its producer waits for copies",
     (WAIT_REPL, ACTIVE): "enough copies, or another node says that it is done",
@@ -87,19 +87,19 @@ TO_QUEUED: Final = Transition(QUEUED)
 TO_ACKED: Final = Transition(ACKED)
 
 FLAG_QUEUED_BEFORE: Final = 1  #: queued at least once: the next queueing is a redelivery, and is announced
-FLAG_DELIVERED: Final = 2  #: handed to a consumer at least once, by this node
-KEPT_FLAGS: Final = FLAG_QUEUED_BEFORE | FLAG_DELIVERED  #: those that are written down; the others are of the moment
+FLAG_DELIVERED: Final = 2  #: handed to a consumer by this node at least once
+KEPT_FLAGS: Final = FLAG_QUEUED_BEFORE | FLAG_DELIVERED  #: stored flags; the others hold for this process alone
 FLAG_LEASED: Final = 4  #: a consumer has it from this node, until `requeue_at`, as far as this node knows
-FLAG_CAME_BACK: Final = 32  #: loaded from a store: more nodes may hold it than it says, for moves are not written down
+FLAG_CAME_BACK: Final = 32  #: loaded from a store, which does not know of moves: more nodes may hold it than it says
 FLAG_ELSEWHERE: Final = 64  #: a consumer has it from another node, as far as this node knows; see `Queue.elsewhere`
-FLAG_GIVEN_UP: Final = 16  #: its producer heard NOREPL: a copy that has not left yet needs not leave
+FLAG_GIVEN_UP: Final = 16  #: its producer received NOREPL: a copy that has not been sent yet need not be sent
 FLAG_ASKING: Final = 8  #: the other holders are asked whether it may be queued, since `requeue_at`: `Custody.asking`
-FLAG_HELD_ELSEWHERE: Final = 256  #: a worker of another node has it, as far as this one was told: `Custody.elsewhere`
-FLAG_PROMISED: Final = 512  #: a producer was told its id, as that of its key: not forgotten though its maker gave it up
-FLAG_DROPPED: Final = 128  #: its queue was deleted while a consumer had it: it is done instead of being queued again
+FLAG_HELD_ELSEWHERE: Final = 256  #: a worker of another node has it, as far as this node knows: `Custody.elsewhere`
+FLAG_PROMISED: Final = 512  #: a producer received its id for a key: kept even if its first producer gave it up
+FLAG_DROPPED: Final = 128  #: its queue was deleted while a consumer had it: it ends instead of being queued again
 FLAG_GIVEN: Final = 2048  #: on its way to another node, which may not have it yet
-FLAG_COPY: Final = 1024  #: another node brought it, whose message may be said twice: its end is remembered
-FLAG_DOUBTED: Final = 4096  #: out of its queue until other holders say that they have not queued it: nothing new
+FLAG_COPY: Final = 1024  #: received from another node, whose message may come twice: its end is remembered
+FLAG_DOUBTED: Final = 4096  #: taken out of its queue until the other holders confirm that they have not queued it
 FLAG_WITH_CONSUMER: Final = FLAG_LEASED | FLAG_ELSEWHERE | FLAG_HELD_ELSEWHERE
 
 UNIQUE: Final = b"u"  #: first byte of the alias of a unique task
@@ -107,7 +107,7 @@ KEYED: Final = b"k"  #: first byte of the alias of a job with a key
 
 
 class JobOptions:
-    """How a job wants to be treated; one object is shared by all jobs that want the same.
+    """The options of a job; jobs with equal options share one object.
 
     The deadlines of a job depend on its options and on the millisecond in which it is added, so they are kept here
     for that millisecond (`stamp`): jobs added within it share the integers too.
@@ -120,12 +120,12 @@ class JobOptions:
 
     def __init__(self, *, ttl_ms: int, retry_ms: int, delay_ms: int, replicate: int, kind: int = KIND_WORK) -> None:
         self.ttl_ms: int = ttl_ms  #: span from creation to the end of the job's life
-        #: Span from delivery to requeue; 0 = deliver at most once, RETRY_NEVER_MS = again when somebody asks.
+        #: Span from delivery to requeue; 0 = deliver at most once, RETRY_NEVER_MS = only on request.
         self.retry_ms: int = retry_ms
         #: Span after which a holder asks about a job that another node has in its queue.
         self.probe_ms: int = ORPHAN_MS if retry_ms == RETRY_NEVER_MS else retry_ms
         self.delay_ms: int = delay_ms  #: span from creation to the first queueing
-        self.replicate: int = replicate  #: copies wanted before the producer is answered
+        self.replicate: int = replicate  #: copies required before the producer is answered
         self.kind: int = kind  #: KIND_...
         #: End of the id of such a job: its TTL in minutes, four hex digits, and "SQ".
         self.ttl_suffix: bytes = b"%04xSQ" % min(ttl_ms // 60_000, 0xFFFF)
@@ -167,7 +167,7 @@ class Unit(Timed):
     #: When this node queues the unit (again); 0 = never; may be over while it is queued.
     requeue_at: int
     flags: int  #: FLAG_... bits
-    nacks: int  #: times that a consumer gave it back; best effort
+    nacks: int  #: NACKs; best effort
     #: Times that it was queued again without a NACK; best effort.  One that is delivered at most once never is: of that
     #: it is how often it moved from node to node, by which a message that brings it again is told from a new move.
     additional_deliveries: int
@@ -239,7 +239,7 @@ class Job(Unit):
 
 @mypyc_attr(acyclic=True)
 class NamedJob(Job):
-    """A job that has a name within its queue beside its id, such as the id that its producer chose for it.
+    """A job with a name within its queue besides its id, such as an id chosen by its producer.
 
     The first byte of the alias says whose names these are, so that the names of one family of commands do not meet
     those of another.

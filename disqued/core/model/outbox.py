@@ -16,17 +16,17 @@ from typing import Any, Final, NamedTuple
 from disqued.core.model.job import WORK_SCOPE, Unit
 from disqued.core.model.messages import Message
 
-#: Who is to be answered; only ever compared and handed back.
+#: A client; only compared and passed back.
 Client = Hashable
 
 # Kinds of journal record: the first element of the tuple.
 JOB_ADDED: Final = 0  #: (JOB_ADDED, job)
-UNIT_DONE: Final = 1  #: (UNIT_DONE, job id, scope): acknowledged, or delivered when once is all
+UNIT_DONE: Final = 1  #: (UNIT_DONE, job id, scope): acknowledged, or an at-most-once job delivered
 JOB_GONE: Final = 2  #: (JOB_GONE, job id, reason)
 FLUSHED: Final = 3  #: (FLUSHED,): every job and every queue of this node
-QUEUE_PAUSED: Final = 4  #: (QUEUE_PAUSED, queue, PAUSE_... bits): 0 = not any more
-#: (UNIT_LEASED, job id, scope, deliveries, worker): a consumer has it, for the so-manieth time, and 0 = nobody has it
-#: any more; worker empty = none.  Since now, or since the unix milliseconds that are a sixth element.
+QUEUE_PAUSED: Final = 4  #: (QUEUE_PAUSED, queue, PAUSE_... bits); 0 = resumed
+#: (UNIT_LEASED, job id, scope, deliveries, worker): leased; 0 deliveries mean released,
+#: an empty worker none.  The lease began now, or at the unix milliseconds in a sixth element.
 UNIT_LEASED: Final = 5
 #: (GROUP, queue, scope, ((first 8 digits of the id of a node, stamp), ...)): a group began in this epoch, behind these
 #: events; with the empty scope all groups do, for the queue was flushed up to these.  The later epoch counts, and of
@@ -43,7 +43,7 @@ WITH_WHEN: Final = {UNIT_LEASED: 6, GROUP: 5}  #: elements of a record that says
 GONE_EXPIRED: Final = b"expired"
 GONE_DELETED: Final = b"deleted"
 GONE_EVICTED: Final = b"evicted"
-GONE_REFUSED: Final = b"refused"  #: its producer was told that it could not be made durable
+GONE_REFUSED: Final = b"refused"  #: its producer received an error, as it could not be made durable
 
 Record = tuple[Any, ...]
 
@@ -63,7 +63,7 @@ def promises(records: Iterable[Record]) -> set[bytes]:
     }
 
 
-# What is told to those who listen to a queue: the last part of the channel ``wq:<queue>:<type>``.
+# Types of notifications of a queue: the last part of the channel ``wq:<queue>:<type>``.
 WORK: Final = b"work"  #: tasks came into the queue; how many
 RETURNED: Final = b"returned"  #: of these: they came back; how many
 DONE: Final = b"done"  #: a process was finished; JSON
@@ -71,8 +71,8 @@ CANCEL: Final = b"cancel"  #: tasks were cancelled: their body; or a process is 
 DELETE: Final = b"delete"  #: the queue was deleted; nothing
 DEAD: Final = b"dead"  #: a worker of the queue died; JSON
 
-EVERYWHERE: Final = 0  #: for all who listen
-HERE_ALONE: Final = 1  #: for those who listen on this node
+EVERYWHERE: Final = 0  #: for all subscribers
+HERE_ALONE: Final = 1  #: for subscribers of this node
 
 
 class Notification(NamedTuple):
@@ -93,7 +93,7 @@ class Outbox:
         self.journal: list[Record] = []
         #: (id of the node that it is for, message).
         self.messages: list[tuple[bytes, Message]] = []
-        #: The nodes, their addresses or where links shall lead to are not what they were: links and file follow.
+        #: Nodes, their addresses or the targets of links have changed: the driver updates links and file.
         self.members_changed: bool = False
         self.events: list[Notification] = []
         #: (client, value, jobs): the value that its blocked command returns, and the jobs that leave with it.

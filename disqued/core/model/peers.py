@@ -1,4 +1,4 @@
-"""The other nodes, as this one knows them: data alone, changed by `membership`.
+"""The other nodes as this one knows them: data alone, changed by `membership`.
 
 Times are integer milliseconds of the monotonic clock, where they do not say otherwise.
 """
@@ -9,14 +9,14 @@ from typing import NamedTuple
 from disqued.core.model.vitals import LastVitals
 
 PFAIL = 1  #: no answer for too long, as far as this node can tell
-FAIL = 2  #: most nodes say so
+FAIL = 2  #: a majority of nodes agrees
 LEAVING = 4  #: it drains, and takes no new jobs
 FULL = 8  #: it takes no copies now
 
 TIMEOUT_MS = 15_000
-#: Node time-outs for which the word of a silent node is waited for that most nodes have not found to have failed.
+#: How many node time-outs a silent node is waited for that the majority has not declared failed.
 PATIENCE = 16
-PEERS_MAX = 1_000  #: others that a node knows, and addresses that it tries, at most
+PEERS_MAX = 1_000  #: most nodes that a node knows, and most addresses that it tries
 RUMOURS_MAX = PEERS_MAX // 10  #: in one message
 
 
@@ -28,12 +28,12 @@ class KnownNode(NamedTuple):
     port: int  #: for clients
     bus_port: int
     flags: int = 0  #: PFAIL, FAIL, LEAVING
-    ping_sent_at: int = 0  #: when the ping left that has no answer yet, unix milliseconds; 0 = none
-    pong_at: int = 0  #: when it answered last, unix milliseconds; 0 = never
+    ping_sent_at: int = 0  #: when the unanswered ping was sent, unix milliseconds; 0 = none
+    pong_at: int = 0  #: when it last answered, unix milliseconds; 0 = never
     connected: bool = False  #: our link to it is open
     myself: bool = False
-    met: bool = True  #: False: we try to reach it, and do not know it so far
-    account: LastVitals | None = None  #: what it told of itself; None = nothing yet, or this node
+    met: bool = True  #: False: an address that is tried, not yet a known node
+    account: LastVitals | None = None  #: its last vitals; None = none yet, or this node
 
 
 class Peer:
@@ -47,28 +47,28 @@ class Peer:
 
     def __init__(self, node_id: bytes, host: str, port: int, bus_port: int) -> None:
         self.id: bytes = node_id
-        self.host: str = host  #: empty = not known any more: another node answers there
-        #: Where its link to us came from last, if that is another address; empty = it is not.
+        self.host: str = host  #: empty = unknown, since another node answers there
+        #: The address that its link to us last came from, if it differs; empty = it does not.
         self.heard_host: str = ""
         self.port: int = port  #: for clients
         self.bus_port: int = bus_port
         self.flags: int = 0  #: PFAIL, FAIL, LEAVING, FULL
         self.linked: bool = False  #: our link to it is open: it can be written to
         self.linked_at: int = 0  #: when the link opened
-        self.told_at: int = 0  #: when it was told last how it is with us, because it seemed not to know
+        self.told_at: int = 0  #: when this node last told it its state, as it seemed not to know it
         self.asked_again: bool = False  #: it was, on this link, when its own link to us had come about
-        self.silent: bool = False  #: its link to us is new, and it has said nothing on it yet
-        #: True = our link to it is no good, though it seems open: the bus closes it and opens another one.
+        self.silent: bool = False  #: its link to us is new, and nothing has come on it yet
+        #: True = our link to it is broken although it seems open: the bus replaces it.
         self.stale: bool = False
-        #: When the ping left that has no answer yet, or was to leave and there was no link; 0 = none.
+        #: When the unanswered ping was sent, or should have been without a link; 0 = none.
         self.ping_sent_at: int = 0
-        self.pong_at: int = 0  #: when it answered last; 0 = never
-        self.heard_at: int = 0  #: when it said anything last, or became known
+        self.pong_at: int = 0  #: when it last answered; 0 = never
+        self.heard_at: int = 0  #: when its last message came, or it became known
         self.pong_wall: int = 0  #: the same, unix milliseconds
-        self.account: LastVitals | None = None  #: what it told of itself; None = nothing yet
-        self.given: int = 0  #: bytes of jobs that it was given and that are not in its account yet
-        self.given_lately: int = 0  #: of these: since the last ping left
-        #: Nodes that say that it fails, and when they said so last.
+        self.account: LastVitals | None = None  #: its last vitals; None = none yet
+        self.given: int = 0  #: bytes of jobs sent to it that its vitals do not include yet
+        self.given_lately: int = 0  #: of these: since the last ping
+        #: Nodes that suspect it, and when each last said so.
         self.reports: dict[bytes, int] = {}
 
 
@@ -79,16 +79,16 @@ class Peers:
 
     def __init__(self) -> None:
         self.by_id: dict[bytes, Peer] = {}
-        #: Ids of nodes that this one was told to forget: nobody waits for them.
+        #: Ids of nodes that CLUSTER FORGET removed: nothing waits for them.
         self.forgotten: set[bytes] = set()
-        #: Those that can be written to.
+        #: Peers with an open link.
         self.linked: dict[bytes, Peer] = {}
-        #: Ids, in order, of those that can take copies now: linked, heard of, not leaving, not suspected.
+        #: Sorted ids of the nodes that can take copies now: linked, heard from, not leaving, not suspected.
         self.reachable: tuple[bytes, ...] = ()
-        #: Most nodes, this one among them, have links from here and are not suspected; kept by `membership`.
+        #: A majority, this node included, is linked and not suspected; kept by `membership`.
         self.has_quorum: bool = True
         self.timeout_ms: int = TIMEOUT_MS  #: cluster-node-timeout: silence after which a node is suspected
-        self.refused: int = 0  #: messages of nodes that are not known, which changed nothing
+        self.refused: int = 0  #: messages of unknown nodes, which were ignored
 
     @property
     def expected(self) -> int:

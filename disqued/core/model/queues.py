@@ -18,7 +18,7 @@ from disqued.core.model.ordered import OrderedUnits
 from disqued.core.model.waiters import Awaited
 from disqued.errors import NameTooLong, WrongType
 
-NAME_MAX: Final = 65_000  #: bytes of the name of a queue that clients may bring into being
+NAME_MAX: Final = 65_000  #: bytes of a queue name that a client may create
 
 PAUSE_IN: Final = 1  #: takes no new jobs
 PAUSE_OUT: Final = 2  #: hands out no jobs
@@ -89,24 +89,24 @@ class Queue(Awaited):
 
     def __init__(self, name: bytes, serial: int, now: int, wall: int) -> None:
         super().__init__(name)
-        self.serial: int = serial  #: counts up over all queues of the node; the order of a scan
+        self.serial: int = serial  #: number in order of creation; the order of a scan
         self.created_at: int = now
         self.created_wall: int = wall  #: unix milliseconds
-        self.accessed_at: int = now  #: last time that a job was queued or fetched
+        self.accessed_at: int = now  #: when a job was last queued or fetched
         self.units: OrderedUnits = OrderedUnits()
-        #: Units that consumers have from this node and that may be given again, and since when; the last one is last.
+        #: Leased units that may be delivered again, by the start of the lease, oldest first.
         self.leased: dict[Unit, int] = {}
-        self.tangled: bool = False  #: `leased` is not in that order now
+        self.tangled: bool = False  #: `leased` is out of order
         #: Units of which this node has a copy and that consumers have from other nodes, as far as is known: since when,
         #: and from which node.  Only of those that no timer queues again.
         self.elsewhere: dict[Unit, tuple[int, bytes]] = {}
-        self.stream: Stream | None = None  #: its events, and the groups of consumers; None = it never had any
+        self.stream: Stream | None = None  #: its entries and consumer groups; None = it never had any
         self.pause: int = 0  #: PAUSE_... bits
         self.jobs_in: int = 0  #: times that a job was queued
-        self.requeued: int = 0  #: how many of these were not the first of their job
+        self.requeued: int = 0  #: how many of these were requeues
         self.jobs_out: int = 0  #: times that a job was fetched
         self.acked: int = 0  #: jobs of this queue that were acknowledged here
-        self.sources: dict[bytes, int] = {}  #: node id: when it last sent jobs for this queue
+        self.sources: dict[bytes, int] = {}  #: when each node last sent jobs for this queue, by node id
         self.import_rate: ImportRate = ImportRate(now)
 
     @property
@@ -164,7 +164,7 @@ class Queues:
     __slots__ = ("_order", "_serials", "by_name")
 
     def __init__(self) -> None:
-        self.by_name: dict[bytes, Queue] = {}  #: for look-ups; changed here alone
+        self.by_name: dict[bytes, Queue] = {}  #: for look-ups; only this class changes it
         self._order: list[Queue] = []
         self._serials = 0
 

@@ -1,4 +1,4 @@
-"""What one node knows: the data that its machines share, and the changes that keep it consistent.
+"""The data that the machines of a node share, and the changes that keep it consistent.
 
 Source: Disque, src/job.c (job registration), src/queue.c (queue creation and collection).
 """
@@ -48,12 +48,12 @@ from disqued.core.model.shared import Shared
 from disqued.core.model.trace import FLUSH, MISCONF, OF_REASON, EventTraces, GroupNote
 from disqued.core.model.unfinished import AT_ONCE, BackgroundWork, Parts, QuietParts
 
-ASKED_MS = 5_000  #: after which nobody needs what others were asked whether they do
-#: How long a queue stays without jobs, consumers and use, by memory level.
+ASKED_MS = 5_000  #: lifetime of a question to other nodes
+#: How long an empty, unused queue is kept, by memory level.
 QUEUE_IDLE_MS = (300_000, 10_000, 2_000, 2_000)
-FREED_LATER = 16 << 20  #: bytes of a body from which on it is not freed in the step that drops its job
-FREED_AT_ONCE = 1_500  #: entries of tables that a flush lets go of at a time, some milliseconds' work
-_BROUGHT: Final = FLAG_COPY | FLAG_CAME_BACK  #: jobs that another node may bring once more, though nobody holds them
+FREED_LATER = 16 << 20  #: bodies of at least this many bytes are freed after the step that drops the job
+FREED_AT_ONCE = 1_500  #: table entries that a flush frees at a time: some milliseconds of work
+_BROUGHT: Final = FLAG_COPY | FLAG_CAME_BACK  #: jobs that another node may send again although no holder is left
 _DONE = object()
 _NOBODY: frozenset[bytes] = frozenset()
 
@@ -75,7 +75,7 @@ class State:
         self.shared: Shared = Shared(node_id)
         self.outbox: Outbox = Outbox()
         self.counters: Counters = Counters()
-        self.journaling: bool = False  #: whether anybody takes the journal; set by the driver
+        self.journaling: bool = False  #: whether a store takes records; set by the driver
         self.durability: Durability = Durability()
         self.leaving: bool = False  #: True while this node drains and takes no new jobs
         self.now: int = 0  #: monotonic milliseconds, read once per step
@@ -107,7 +107,7 @@ class State:
         self.numbers.ids = JobIds(node_id, b"%040x" % self.numbers.rng.getrandbits(160))
 
     def flush(self) -> None:
-        """Forget every job, queue and blocked consumer; nobody is told.
+        """Forget every job, queue and blocked consumer, without telling anybody.
 
         It is done when this returns.  The tables that were in use are let go of afterwards, bit by bit.
         """
@@ -374,7 +374,7 @@ class State:
 
 
 def _released(jobs: Registry, queues: Queues, schedule: Schedule, evictable: dict[Job, None]) -> QuietParts:
-    """Let go of tables that nobody uses any more.
+    """Free tables that are no longer in use.
 
     The schedule is the last: it holds jobs by their age, as they lie in memory, so that memory goes back bit by bit.
     """

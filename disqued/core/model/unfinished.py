@@ -1,4 +1,4 @@
-"""Work that is too long for one step: done in parts, one part a tick, so that others have their turn in between.
+"""Background work: work too long for one step is done in parts, one part a tick.
 
     a command on a hundred thousand jobs    its client is blocked; the reply comes with the last part
     what a flush forgot                     given back to the system
@@ -20,9 +20,9 @@ from disqued.core.model.outbox import Client, Outbox
 from disqued.core.model.schedule import Timed
 from disqued.errors import CommandError, InternalError
 
-#: A piece of work; returns what its client is answered.
+#: Work in parts; returns the answer of its client.
 Parts = Generator[None, None, object]
-#: The same, where no client waits for an answer.
+#: The same without an answer.
 QuietParts = Generator[None, None, None]
 
 #: When unfinished work is due: before everything else, so that a backlog of deadlines does not keep it waiting.
@@ -35,7 +35,7 @@ class WorkSlice:
     __slots__ = ("client", "parts")
 
     def __init__(self, client: Client | None, parts: Parts) -> None:
-        self.client: Client | None = client  #: who is blocked until it is done; None = nobody
+        self.client: Client | None = client  #: the client that is blocked until it is done; None = none
         self.parts: Parts = parts
 
 
@@ -48,7 +48,7 @@ class BackgroundWork(Timed):
         self.awake_at = 0
         #: Work of this tick beyond one thing for each deadline, in units of about a tenth of a microsecond.
         self.effort: int = 0
-        self.freed: list[bytes] = []  #: large bodies that are let go of in ticks of their own
+        self.freed: list[bytes] = []  #: large bodies to be freed, each in a tick of its own
         self._pieces: deque[WorkSlice] = deque()
         self._awaited: dict[Client, WorkSlice] = {}  #: by the client that is blocked until it is done
 

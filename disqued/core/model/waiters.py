@@ -22,7 +22,7 @@ class Form(ABC):
     __slots__ = ("count", "worker")
 
     def __init__(self, count: int = 1, worker: Worker | None = None) -> None:
-        self.count: int = count  #: units that one who had to wait gets at most, all of one queue
+        self.count: int = count  #: most units that a waiting consumer receives, all of one queue
         #: Who takes them, and gives them back by its death; None = nobody in particular.
         self.worker: Worker | None = worker
 
@@ -45,7 +45,7 @@ class Awaited(Timed):
         self.awake_at = 0
         self.name: bytes = name
         self.waiters: dict[Waiter, None] = {}  #: first come first
-        self.watchers: dict[Waiter, None] = {}  #: those who only want to hear of units
+        self.watchers: dict[Waiter, None] = {}  #: clients that only want to know of units
 
     @property
     def is_awaited(self) -> bool:
@@ -63,7 +63,7 @@ class Waiter(Timed):
         self.client: Client = client
         self.queues: Sequence[Awaited] = queues  #: each once, in the order named
         self.form: Form = form
-        self.nohang: bool = nohang  #: waits only until it is known that there is no job
+        self.nohang: bool = nohang  #: waits only until it is certain that there is no job
 
     def enter(self) -> None:
         """Begin to wait."""

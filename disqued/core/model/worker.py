@@ -1,4 +1,4 @@
-"""A worker: somebody who takes tasks and must stay alive to keep them.  Data alone, changed by `workers` and `homes`.
+"""Workers: clients that must stay alive to keep their tasks.  Data alone, changed by `workers` and `homes`.
 
 Times are integer milliseconds of the monotonic clock.
 """
@@ -34,18 +34,18 @@ class Worker(Timed):
         self.epoch: int = epoch
         self.epoch_is_known: bool = True  #: False = it came back from the journal, and may have had a higher one
         self.ttl_ms: int = ttl_ms  #: span after the last sign of life; 0 = it lives until it is stopped
-        self.name: bytes = name  #: for people; empty = none
+        self.name: bytes = name  #: shown to people; empty = none
         self.alive_at: int = now  #: the last sign of life, but for commands of `clients`: see `last_sign`
         self.is_alive: bool = True
-        self.queues: dict[bytes, None] = {}  #: that it said that it works on, in that order; see `work_on`
+        self.queues: dict[bytes, None] = {}  #: queues that it works on, in the order given; see `work_on`
         self._size: int = 0  #: bytes of these
         self.counted: int = 0  #: bytes of it that memory counts, while it lives here
-        self.leases: dict[Unit, int] = {}  #: what it has, and since when; oldest first
-        self.clients: dict[Client, ConnectionWorkers] = {}  #: connections whose every command is a sign of life
-        self.waiters: dict[Client, None] = {}  #: connections that wait for something to be taken by it
-        self.bound_to: Client | None = None  #: the connection whose end is its death; None = there is none
+        self.leases: dict[Unit, int] = {}  #: units that it has, by the start of the lease, oldest first
+        self.clients: dict[Client, ConnectionWorkers] = {}  #: connections whose commands are signs of life
+        self.waiters: dict[Client, None] = {}  #: blocked connections that take units for it
+        self.bound_to: Client | None = None  #: the connection whose end is its death; None = none
         self.renew_at: int = 0  #: when its leases are renewed; 0 = nothing to renew
-        self.renew_ms: int = 0  #: a third of the shortest retry period among them, or of those that it has had since
+        self.renew_ms: int = 0  #: a third of the shortest retry period of its leases since then
         self.started: int = 0  #: tasks that it took
         self.done: int = 0  #: of these: that were done while it had them
         self.returned: int = 0  #: of these: that came back from it
@@ -91,6 +91,6 @@ class RemoteWorker(Timed):
         self.highest: int = epoch  #: of all that were heard of; a node that was started again knows less
         self.node_id: bytes = node_id
         self.ttl_ms: int = ttl_ms  #: 0 = it never dies by itself
-        self.jobs: dict[Job, None] = {}  #: that it has and of which this node holds copies
+        self.jobs: dict[Job, None] = {}  #: its jobs of which this node holds copies
         #: How far this node is with taking these back, after that node has failed; below 0: it is to be named again.
         self.stage: int = 0
