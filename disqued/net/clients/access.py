@@ -1,4 +1,4 @@
-"""Who is connected, and what they may do: users, passwords, and what was refused.
+"""Access of clients: users, passwords, permissions, and what was refused.
 
     a connection comes --> the default user needs no password? --yes--> it is `default`
                                    | no
@@ -79,7 +79,7 @@ class Access:
         self.denials = Denials(config.acllog_max_len)
         self._on_password = on_password
         self.attempts = Attempts()
-        self.slowed = 0  #: passwords that came too soon after wrong ones, and were not looked at
+        self.slowed = 0  #: passwords that came too soon after wrong ones, and were refused unread
         if config.aclfile is not None:
             users = aclfile.load(config.aclfile, self.book)
             self.users.replace(users)

@@ -1,4 +1,4 @@
-"""Callers: commands that come from elsewhere in the process, such as the admin side, and not on a client's connection.
+"""Callers: commands from other parts of the process, such as the admin side, without a client connection.
 
     Caller.run(words) --> the step of a command, with every check that a client's has
                               |

@@ -1,4 +1,4 @@
-"""The registry of client connections: what comes to a port, and what concerns all clients.
+"""The registry of client connections: accepting them, and what concerns all of them.
 
     port --buildProtocol--> ClientConnection --connected--> too many? --no--> Access.greet
                                   |               sessions: CLIENT LIST, CLIENT KILL, INFO
@@ -53,7 +53,7 @@ class ClientRegistry(Factory):
         self.recent = recent
         self.by_id: dict[int, ClientConnection] = {}  #: oldest first
         self.accepted = 0  #: connections, refused ones included
-        self.refused = 0  #: there were too many
+        self.refused = 0  #: connections refused because there were too many
         self._reactor = reactor
         self._access = access
         self._pubsub = pubsub

@@ -52,19 +52,19 @@ from disqued.wire.requests import SINGLE_SIZE, RequestParser, parse_single, weig
 
 log = Logger("disqued.net.clients.connection.ClientConnection")  # by its name, as it is compiled
 
-LARGE_REPLY = 16 * 1024  #: a reply from this size on is sent before the next command runs
-RESUMED = 1_000  #: commands that were put off and are taken up again at a time
-BUSY_S = 0.001  #: a client whose commands took so long waits for its turn among those like it
-CHUNKS_MAX = 64 * 1024  #: bytes that are read ahead of a client whose commands have to wait
+LARGE_REPLY = 16 * 1024  #: a reply of at least this size is sent before the next command runs
+RESUMED = 1_000  #: postponed commands that are resumed at a time
+BUSY_S = 0.001  #: a client whose commands took this long waits for its turn among the busy ones
+CHUNKS_MAX = 64 * 1024  #: bytes read ahead from a client whose commands have to wait
 CHUNK_COST = 64  #: bytes of memory that a chunk takes besides its text
 REPLY_COST = 48  #: bytes of memory that a reply takes besides its text
-FEW_WORDS = 16  #: a command of more words, which blocks, counts as long as it does
-MANY_REPLIES = 64  #: replies below `LARGE_REPLY` that wait for a commit and are not counted yet
-#: Bytes of replies that may wait for a commit before the client is read from no further.
+FEW_WORDS = 16  #: a blocking command of more words counts in memory while it blocks
+MANY_REPLIES = 64  #: replies below `LARGE_REPLY` that may wait for a commit uncounted
+#: Bytes of replies that may wait for a commit before reading from the client stops.
 REPLIES_MAX = 1 << 20
-UNREAD_MAX = 32 << 20  #: bytes of messages and replies that one who listens may leave unread
+UNREAD_MAX = 32 << 20  #: bytes of messages and replies that a subscriber may leave unread
 CLOSED = "the client has closed its side of the connection, so no job is handed out to it"
-#: What a client that listens may say under RESP2, which cannot tell a reply from a message.
+#: Commands of a subscriber under RESP2, which cannot distinguish replies from messages.
 _FOR_LISTENERS = frozenset({"SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "PING", "QUIT", "RESET"})
 _LISTENS = (
     "Can't execute '{name}': only (P)SUBSCRIBE / (P)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
@@ -103,12 +103,12 @@ class ClientConnection(Listener):
     def __init__(self, home: ClientHome, session_id: int) -> None:
         self.transport: Any = None
         self.id = session_id
-        self.address = ""  #: ``ip:port`` of the other end; it is told of after the connection is lost, too
+        self.address = ""  #: ``ip:port`` of the other end; kept after the connection is lost
         self.name = b""
         self.lib: dict[bytes, bytes] = {}
         self.authenticated = False
-        self.user: User | None = None  #: None for a stranger
-        self.limited = True  #: it is a stranger, or its user may not do everything
+        self.user: User | None = None  #: None while it is unauthenticated
+        self.limited = True  #: it is unauthenticated, or its user may not do everything
         self.monitors = False
         self.channels: dict[bytes, None] = {}  #: that it listens to
         self.patterns: dict[bytes, None] = {}
@@ -119,41 +119,41 @@ class ClientConnection(Listener):
         self._parser = home.make_parser()
         self._remember = home.recent.append
         self._out: list[Text] = []
-        #: Replies with jobs that are not sent yet, each behind what names its jobs: they go back when the connection is
-        #: lost first.
+        #: Unsent replies with jobs, each behind a function that returns the job ids: these jobs go back if the
+        #: connection is lost first.
         self._handed: list[tuple[Any, Any]] = []
-        #: Replies, and those with jobs, that wait for a commit which is under way; `_out` waits for the next.
+        #: Replies that wait for the commit under way; those in `_out` wait for the next one.
         self._held: list[Text] = []
         self._held_handed: list[tuple[Any, Any]] = []
-        #: Of replies that wait for a commit: the place in `_out` or `_held`, what names the jobs that it promises, and
-        #: what it was made of.
+        #: For each reply that waits for a commit: its index in `_out` or `_held`, a function that returns the job ids
+        #: that it promises, and its value.
         self._promised: list[tuple[int, Any, Any]] = []
         self._held_promised: list[tuple[int, Any, Any]] = []
-        #: Jobs that were sent since the client was last heard from: they go back if nobody could read them.
+        #: Jobs sent since the last command: they go back if the client could not read them.
         self._unseen: list[tuple[Any, Any]] = []
         self._backlog: deque[list[bytes]] = deque()
         self._backlog_size = 0
         self._chunks: deque[bytes] = deque()  #: input behind the backlog
         self._chunks_size = 0
-        self._read_on = True  #: False: no more is read, as enough of its input waits
-        self._is_queued = False  #: it waits for its turn among the busy ones
+        self._read_on = True  #: False: reading has stopped, as enough input waits
+        self._is_queued = False  #: it waits for its turn among the busy clients
         self._is_new = True  #: nothing has come yet
-        #: Its commands took long the last time, or nobody knows yet how long they take.
+        #: Its last commands took long, or it is not known yet how long they take.
         self._is_busy = True
-        #: What comes is run at once: it is not busy, waits for nothing, reads its replies, and nothing was put off.
+        #: Input is run at once: the client is not busy or blocked, reads its replies, and has nothing postponed.
         self._is_ready = False
         self._is_closed = False  #: it has closed its side of the connection
-        self._outcome = Outcome(2, checked=True)  #: of the last command; what speaks RESP3, or may do all, says so here
+        self._outcome = Outcome(2, checked=True)  #: of the last command; knows protocol and permissions
         self.is_blocked = False  #: the last command waits for its answer
         self._blocked_size = 0  #: bytes of the command that blocked it
-        self._owes = False  #: so many replies wait for a commit that its next commands have to wait
-        self._stalled = False  #: the transport has more than it wants
+        self._owes = False  #: too many replies wait for a commit: its next commands have to wait
+        self._stalled = False  #: the transport is full
         self._closing = False
         self._lost = False
         self._handle: Handle | None = None  #: of the transport, where it has one
         self._wire: Handle | None = None  #: the same, or that of the transport below TLS
         self._overfull_since = 0
-        self._reported = 0  #: bytes that the budget of all connections knows of
+        self._reported = 0  #: bytes reported to the budget of all connections
         self.listening_size = 0  #: bytes that its subscriptions take
         self._unlock_limits = False
 

@@ -1,4 +1,4 @@
-"""Subscriptions: which connection listens to what, and events on their way to it.
+"""Subscriptions: channels and patterns of each connection, and the messages on their way to it.
 
     node --- EVENT for this node ---> PubSub.publish ---> each connection that listens to the channel, or to a pattern
 
@@ -29,7 +29,7 @@ from disqued.errors import CommandError
 from disqued.net.clients.connection import ClientConnection, connection_of
 from disqued.wire.replies import encode_push
 
-#: Channels and patterns that one connection may listen to.
+#: Most channels and patterns of one connection.
 SUBSCRIPTIONS_MAX = 10_000
 CHANNEL_MAX = 65_536  #: bytes of a channel's name
 SUBSCRIPTION_BYTES_MAX = 1 << 20  #: bytes of all names and patterns of a connection together
@@ -48,7 +48,7 @@ class _Event(NamedTuple):
 
     channel: bytes
     content: bytes
-    only: object  #: the one client that it is for; None = all
+    only: object  #: the only recipient; None = all
 
     @property
     def size(self) -> int:
@@ -67,7 +67,7 @@ class PubSub:
         self._reactor = reactor
         self._waiting: deque[_Event] = deque()
         self._waiting_size = 0
-        self._left: Iterator[bytes] | None = None  #: patterns that the first one that waits was not tried with yet
+        self._left: Iterator[bytes] | None = None  #: patterns still to be matched with the first waiting message
         self._is_due = False  #: a turn for what waits will come
         self._has_ended_one = False  #: in this turn
         self._spent = 0  #: units of this turn

@@ -1,4 +1,4 @@
-"""What every request touches of the daemon, in one place that all its connections share.
+"""State that every request of the daemon touches, shared by all connections.
 
     ClientConnection --+
     ClientConnection --+--> Traffic: may commands run? whose runs now? how much came and went?
@@ -22,10 +22,10 @@ class Traffic:
         self.dispatch = dispatch
         self.node = dispatch.node
         self.turn = turn
-        self.buffers = buffers  #: what all connections hold outside maxmemory
-        self.busy = busy  #: clients that take long have their turns here
+        self.buffers = buffers  #: the budget of all connections outside maxmemory
+        self.busy = busy  #: turns of clients whose commands take long
         self.running = 0  #: id of the client whose commands run now; 0 = none
-        self.paused = False  #: nobody's commands run: CLIENT PAUSE, or the end
+        self.paused = False  #: no command runs: CLIENT PAUSE, or shutdown
         self.ending = False  #: the daemon stops
         self.bytes_in = 0
         self.bytes_out = 0

@@ -1,4 +1,4 @@
-"""Unauthenticated clients: how many of them a node accepts, and for how long.
+"""Limits on the number and the age of unauthenticated clients.
 
     restrict --> [oldest, ..., newest] --AUTH--> a user's connection
                      |
@@ -46,7 +46,7 @@ class UnauthenticatedClients:
         self._since: dict[UnauthenticatedClient, float] = {}  #: oldest first; reactor seconds
         self._timer: IDelayedCall | None = None
         self.news = LogRate(reactor.seconds)
-        self.ended = 0  #: strangers that were ended: too slow, or too many
+        self.ended = 0  #: connections that were closed: too slow, or too many
         config.subscribe("auth-timeout", lambda _: self._set_timer())
         config.subscribe("max-unauthenticated-clients", lambda _: self._end_some())
 

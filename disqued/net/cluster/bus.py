@@ -1,4 +1,4 @@
-"""The cluster bus: every node's own link to every other node, and what comes in on theirs to it.
+"""The cluster bus: a link from this node to every other node, and their links to it.
 
     membership.targets() --follow--> OutgoingLink ... --dials--> the others
     driver: messages, after their commit --send--> LinkQueue of each link --frames--> the others
@@ -39,11 +39,11 @@ from disqued.wire.frames import BadFrame, Dialect, OwnDialect, Reader
 if TYPE_CHECKING:
     from disqued.tls.context import Certificates
 
-STRANGERS_MAX: Final = 64  #: connections whose handshake is not done
+STRANGERS_MAX: Final = 64  #: most connections with an unfinished handshake
 INCOMING_MAX: Final = 1_000  #: links of other nodes to this one
 MESSAGE_SLACK: Final = 8 << 20  #: bytes of a message beside one job of the largest size: more jobs, holders
 
-#: Where a link leads to: address, bus port and id; the id is empty where somebody unknown shall be met.
+#: Target of a link: address, bus port and id; the id is empty for a node to be met.
 _Key = tuple[str, int, bytes]
 
 
@@ -75,7 +75,7 @@ class Bus(Factory):
         self._tls: Certificates | None = None
         self._heard_of: Any = self  #: makes what takes connections: of TLS, or this
         self.port = 0  #: that it listens on; 0 = none
-        self.busy = 0  #: incoming links that have more to say than one slice takes
+        self.busy = 0  #: incoming links with more input than one slice takes
         self.hearing = False  #: the node takes messages; False while it loads and when it ends
         self._started = False
         self._on_event = on_event
@@ -85,12 +85,12 @@ class Bus(Factory):
         self._open: dict[bytes, OutgoingConnection] = {}
         self._queues: dict[bytes, LinkQueue] = {}  #: of these
         self.buffers = buffers
-        self.texts = SharedTexts()  #: that several links are about to write
+        self.texts = SharedTexts()  #: texts that several links are about to write
         self._strangers: dict[IncomingConnection, None] = {}
         self._incoming: dict[bytes, IncomingConnection] = {}
         self._own_id = node.state.node_id
         self._follow_call: IDelayedCall | None = None
-        self.news = LogRate(reactor.seconds)  #: of strangers
+        self.news = LogRate(reactor.seconds)  #: log lines about unauthenticated connections
 
     # Start and stop.
 

@@ -1,4 +1,4 @@
-"""Who this node is, and whom it knows, kept across restarts.
+"""Identity: the id of this node and the nodes that it knows, kept across restarts.
 
 `nodes.conf` in the data folder holds one line per node, as CLUSTER NODES shows them (`wire.nodesconf`); on a lone node
 that is its own:
@@ -50,7 +50,7 @@ class Identity:
     node: Node | None = None  #: the node whose lines are written; None = those that were read
     #: The file does not say that the node is leaving: it does so only because it stops.
     hides_leaving: bool = attrs.field(default=False, init=False)
-    #: What is to be written, and not begun with; None = nothing.
+    #: Lines to be written that no thread has taken yet; None = none.
     _waiting: bytes | None = attrs.field(default=None, init=False)
     _writing: Lock = attrs.field(factory=Lock, init=False)
     _is_busy: bool = attrs.field(default=False, init=False)  #: a thread is writing, or about to

@@ -1,4 +1,4 @@
-"""What came on one link: frames become messages, and the node hears them one after the other.
+"""Input of one link: frames become messages, which the node receives one after the other.
 
     bytes --feed--> frames, proved --> messages, read --hear--> node     until nothing is complete, or time is up
 
@@ -16,7 +16,7 @@ from disqued.core.node import Node
 from disqued.wire import messages
 from disqued.wire.frames import FrameReader, MessageCodec, OwnCodec, Reader
 
-QUICK_ONES: Final = 8  #: messages of the quick kinds that are heard before anybody looks at the time
+QUICK_ONES: Final = 8  #: messages of the quick kinds handled between two looks at the clock
 
 
 class LinkInbox:
@@ -31,7 +31,7 @@ class LinkInbox:
         self._is_own = isinstance(codec, OwnCodec)
         self._frames = reader if isinstance(reader, FrameReader) else None
         self._node = listener if isinstance(listener, Node) else None
-        self.heard = 0  #: messages that the node was given
+        self.heard = 0  #: messages passed to the node
         self._codec = codec
         self._reader = reader
         self._sender = sender

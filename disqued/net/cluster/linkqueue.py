@@ -1,4 +1,4 @@
-"""What waits to leave on one link: in order, urgent things first, and never too much.
+"""Output queue of one link: in order, urgent messages first, bounded.
 
     PING, PONG, FAIL --> urgent ----------------+
                                                 +--> frames, when the transport wants more
@@ -37,11 +37,11 @@ from disqued.wire import messages as own
 from disqued.wire.frames import MESSAGES_PER_FRAME, PIECE_BYTES, MessageCodec, OwnCodec, Writer, pieces
 from disqued.wire.pieces import Text
 
-MESSAGE_COST: Final = 200  #: bytes that a message takes beside the bodies that it brings
+MESSAGE_COST: Final = 200  #: bytes that a message takes besides its bodies
 RUMOUR_COST: Final = 100
-UNIT_COST: Final = 250  #: bytes that what is said of a unit or a worker takes
+UNIT_COST: Final = 250  #: bytes that a message takes for each unit or worker
 URGENT_MAX: Final = 256  #: urgent messages that may wait
-TEXT_KEPT: Final = 4_096  #: bytes of a text that is kept for another link; a longer one is not worth the memory
+TEXT_KEPT: Final = 4_096  #: longest text, in bytes, that is kept for other links
 TEXTS_KEPT: Final = 4_096  #: such texts at the same time
 TAKEN_KEPT: Final = 1_024  #: places of what was taken out of a line, before the line is written anew
 
@@ -79,7 +79,7 @@ class QueuedMessage:
         self.weight: int = weigh(message)
         self.job: Job | None = message[1] if message[0] == REPLJOB else None  #: that it is a copy of
         self.links: int = 0  #: on which it waits
-        self.text: Text | None = None  #: as the other links are to write it, if they do so now
+        self.text: Text | None = None  #: its encoded text, for other links that write it now
 
 
 class SharedTexts:
@@ -158,16 +158,16 @@ class LinkQueue:
         `texts`: shared by the queues of a node; None = each message is written down for this link alone.
         """
         self.limit = limit
-        self.weight = 0  #: bytes that wait
-        self.sent = 0  #: messages that were written down
-        self.touched = False  #: `spread` has put something in here
+        self.weight = 0  #: bytes waiting
+        self.sent = 0  #: messages encoded
+        self.touched = False  #: `spread` has added something
         self._codec = codec
         self._is_own = isinstance(codec, OwnCodec)  # then it is called without a search for the method
         self._texts = texts
         self._writer = writer
         self._urgent = _Fifo()
         self._ordinary = _Fifo()
-        #: What is not written yet of a message that is written in pieces, its size and its weight.
+        #: The rest of a message that is written in pieces, its size and its weight.
         self._pieces: Iterator[bytes | memoryview] = iter(())
         self._left = 0
         self._size = 0

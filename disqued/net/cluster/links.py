@@ -38,7 +38,7 @@ from disqued.net.loop.transport import EagerConnector
 from disqued.wire.fields import BadMessage
 from disqued.wire.frames import NONCE_BYTES, BadFrame, Dialect, Dialed, Dialing, LinkRefused, Reader, RefusedByPeer
 
-HANDSHAKE_S = 5.0  #: for connecting, and then for the handshake
+HANDSHAKE_S = 5.0  #: limit for connecting, and again for the handshake
 REDIAL_MIN_S = 0.1
 REDIAL_MAX_S = 1.0
 SLICE_S = 0.01  #: work on messages, or on frames, before others have their turn
@@ -76,7 +76,7 @@ class Hub(Protocol):
     secret: bytes
     dialect: Dialect
     counters: BusCounters
-    buffers: Budget | None  #: what all connections hold outside maxmemory
+    buffers: Budget | None  #: the budget of all connections outside maxmemory
     texts: SharedTexts  #: that several links are about to write
     news: LogRate  #: of strangers
     buffer_limit: int  #: bytes that may wait for one peer
@@ -217,7 +217,7 @@ class OutgoingLink(ClientFactory):
         self._connector: EagerConnector | None = None
         self._call: IDelayedCall | None = None
         self._wait_s = REDIAL_MIN_S
-        self._told = ""  #: what the log was told last of why there is no link
+        self._told = ""  #: the last reason logged for having no link
 
     def dial(self) -> None:
         """Connect."""
@@ -412,10 +412,10 @@ class IncomingConnection(_Connection):
         super().__init__(bus)
         self.node_id = b""  #: of the other end, once the link is open
         self.bus_port = 0  #: of the other end, once the link is open
-        self.heard_at = bus.reactor.seconds()  #: when something came from there last
+        self.heard_at = bus.reactor.seconds()  #: when something last came from it
         self._opening: Dialed = bus.dialect.answer(bus.secret, bus.greeting(False), token_bytes(NONCE_BYTES))
         self._inbox: LinkInbox | None = None  #: once the link is open
-        self._working = False  #: messages are taken up, now or in a later turn
+        self._working = False  #: messages are being handled, now or in a later turn
         self._paused = False  #: in a later turn: nothing is read meanwhile
 
     def connectionMade(self) -> None:

@@ -1,4 +1,4 @@
-"""When the cluster changes, links and nodes.conf follow, and the log says so.
+"""Topology changes: updates links and nodes.conf, and logs what changed.
 
 The core says that something has changed, and not what; what the log has to tell is found by comparing with what it told
 last.  nodes.conf is written apart, at most every `SAVE_PAUSE_S`.  Only that a node is new is written down before this
@@ -18,7 +18,7 @@ from disqued.core.node import Node
 from disqued.net.cluster.bus import Bus
 from disqued.net.cluster.identity import Identity, IdentityError
 
-SAVE_PAUSE_S: Final = 0.1  #: between two times that what is known of the cluster is written
+SAVE_PAUSE_S: Final = 0.1  #: pause between two writes of nodes.conf
 
 
 class Topology:
@@ -33,8 +33,8 @@ class Topology:
         self._reactor = reactor
         self._save_call: IDelayedCall | None = None
         self._saved_at = -SAVE_PAUSE_S
-        self._known: frozenset[bytes] = frozenset()  #: ids of the nodes that were written down
-        self._told: dict[bytes, str] = {}  #: what the log said of each node last
+        self._known: frozenset[bytes] = frozenset()  #: ids of the nodes written last
+        self._told: dict[bytes, str] = {}  #: last state logged for each node
         self._leaving_told = ""
         self._twin_told = ""
 

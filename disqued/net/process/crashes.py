@@ -28,9 +28,9 @@ class CrashReports:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        #: (client, bytes), oldest first; whoever reads from a client adds to it.
+        #: (client, bytes), oldest first; connections append what they read.
         self.recent: deque[tuple[int, bytes]] = deque(maxlen=RECENT_INPUTS)
-        self.count = 0  #: bugs that were met
+        self.count = 0  #: reported bugs
         self._written = 0
 
     def reset(self) -> None:

@@ -1,4 +1,4 @@
-"""The driver: what a turn needs done, on the loop and with a store.
+"""The driver: carries out what a turn asks for, on the loop and with a store.
 
     a client's bytes --> step(s) of the node --> core/turn.py    what is committed when, who is answered when
                                                     |
@@ -69,14 +69,14 @@ class Driver:
         self.send = send
         self.on_members = on_members
         self.on_trail = on_trail
-        #: Takes the same records, and will replace the store.
+        #: Receives the same records, and will replace the store.
         self.successor: IStore | None = None
         self._on_crash = on_crash
         self._state = node.state
         self._timer: IDelayedCall | None = None
         self._halted = False
         self._soon = soon_of(reactor)
-        self._pending: Deferred[None] | None = None  #: a commit that has not answered yet
+        self._pending: Deferred[None] | None = None  #: the commit under way
         self._is_look_due = False
         self._retry_call: IDelayedCall | None = None
         self._secure_call: IDelayedCall | None = None

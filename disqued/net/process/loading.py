@@ -22,7 +22,7 @@ from disqued.core.recovery import AT_END, Recovery
 from disqued.persistence.interface import IStore, StoreError
 
 RECORDS_PER_SLICE = 2_000  #: records put into the node before clients get their turn
-TOLD_EVERY_S = 2.0  #: how often the log tells how far it is
+TOLD_EVERY_S = 2.0  #: how often progress is logged
 
 
 class Loader:

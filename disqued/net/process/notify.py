@@ -1,4 +1,4 @@
-"""Telling systemd how the daemon is: loading, ready, alive, reloading, stopping.
+"""Notifications to systemd: loading, ready, alive, reloading, stopping.
 
     while it loads   STATUS, EXTEND_TIMEOUT_USEC    whenever more was loaded: a load that is stuck is ended
     loaded           READY=1, STATUS                the ports have been open since before the load
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 LOOK_S: Final = 1.0  #: between two looks at how far a load has come
 EXTENSION_S: Final = 30  #: in which more has to be loaded, or the start has failed; also the limit of one slice
 STATUS_S: Final = 10.0  #: between two looks at whether there is another status to tell
-RETRY_S: Final = 0.1  #: after which a full socket is tried again
-WAITING_MAX: Final = 32  #: messages that wait for it: of more the oldest are given up
+RETRY_S: Final = 0.1  #: pause before a full socket is tried again
+WAITING_MAX: Final = 32  #: messages that may wait for it; the oldest are dropped first
 
 
 class Notifier:
@@ -125,7 +125,7 @@ class Supervision:
         self._is_ready = False
         self._is_stopping = False
         self._progress = -1  #: of the load, when it was looked at last
-        self._told = ""  #: the status that was told last
+        self._told = ""  #: the last status sent
         self._ping = _repeated(self._reactor, notifier.mention, "WATCHDOG=1")
         self._look = _repeated(self._reactor, self._look_at_load)
         self._tell = _repeated(self._reactor, self._tell_state)

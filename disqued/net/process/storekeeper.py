@@ -1,4 +1,4 @@
-"""The daemon's dealings with its store: which one it is, what it follows, and what INFO says of it.
+"""The store of a daemon: changing it, configuring it, and its fields in INFO.
 
     CONFIG SET persistence --change--> Switch --> another store
     CONFIG SET appendfsync --configure--> the store, and the one that is to take its place

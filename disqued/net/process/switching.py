@@ -1,4 +1,4 @@
-"""Another store, while the node runs: the new one is complete before the old one is left.
+"""Switching stores while the node runs: the new one is complete before the old one is left.
 
     CONFIG SET persistence NAME
         new store opened and emptied
@@ -32,10 +32,10 @@ from disqued.net.process.driver import Driver
 from disqued.persistence.interface import IStore, StoreError, StoreFailed
 
 STORE_FILE = "store.conf"
-RECORDS_PER_SLICE = 500  #: what is copied before clients get their turn: about 3 ms
-RETRY_S = 0.2  #: pause before a store that is full, or away, is asked again
-TRIES = 50  #: that often; then the change is given up
-REST = 3.0  #: the loop rests from copying for this many times what a slice took
+RECORDS_PER_SLICE = 500  #: records copied before clients get their turn: about 3 ms
+RETRY_S = 0.2  #: pause before a store that is full or away is tried again
+TRIES = 50  #: attempts before the switch is given up
+REST = 3.0  #: pause between two slices, as a multiple of what the slice took
 
 #: Opens a store by its name.  Raises StoreError.
 OpenStore = Callable[[str], IStore]
@@ -100,11 +100,11 @@ class StoreSwitch:
         self, driver: Driver, word: StoreMarker, name: str, *, opener: OpenStore, failed: Callable[[str], None]
     ) -> None:
         """Take the name of the store that is in use; `failed` is told the name that stays when a switch fails."""
-        self.name: str = name  #: the store that counts
+        self.name: str = name  #: the store in use
         self.target: str | None = None  #: the store that is being filled
-        self.last_failure: str | None = None  #: why the last change did not come about
-        self._filled: IStore | None = None  #: that store, from the moment when it is open
-        self._closing: set[str] = set()  #: stores that were left and are not closed yet
+        self.last_failure: str | None = None  #: why the last switch failed
+        self._filled: IStore | None = None  #: the store being filled, once it is open
+        self._closing: set[str] = set()  #: former stores that are still closing
         self._driver = driver
         self._word = word
         self._open = opener
