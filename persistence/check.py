@@ -79,7 +79,7 @@ class Loss:
     first: int  #: number of the first record that is lost; 0 = none is known to be
     last: int  #: number of the last
     what: str
-    torn: bool = False  #: it is what a crash leaves; a start goes on without it
+    torn: bool = False  #: a torn end as a crash leaves it; a start continues without it
     following: int = 0  #: whole records behind it in the same file
 
     def __str__(self) -> str:
@@ -102,8 +102,8 @@ class CheckReport:
     """What was found."""
 
     kinds: Counter[int] = attrs.field(factory=Counter)  #: records by kind
-    jobs: set[bytes] = attrs.field(factory=set)  #: ids of the jobs that are alive in the end
-    #: Scopes of the units that a consumer has, by the ids of their jobs.
+    jobs: set[bytes] = attrs.field(factory=set)  #: ids of the jobs alive at the end
+    #: Scopes of the leased units, by job id.
     leases: dict[bytes, set[bytes]] = attrs.field(factory=dict)
     pauses: dict[bytes, int] = attrs.field(factory=dict)  #: bits by name of the queue
     segments: list[tuple[Path, int, int]] = attrs.field(factory=list)  #: path, records, bytes
@@ -166,7 +166,7 @@ class Examiner:
         self._advance = advance
         self._sequence = 1  #: number of the next record
         self._is_numbered = False  #: the next segment goes on with it
-        self._tail: Loss | None = None  #: the end of a segment, while nothing tells what stood there
+        self._tail: Loss | None = None  #: the lost end of a segment whose record numbers are not known yet
         self._found = 0  #: records found in the segment at hand
 
     def examine(self) -> CheckReport:

@@ -96,7 +96,7 @@ class Disk:
 
 
 class FileWatch:
-    """The files of a store that runs: each must stay the file that it was, and no shorter than it was.
+    """Watches the files of a running store: none may be replaced or become shorter.
 
     What is written to a file that was removed or replaced is lost with the process, and no write says so.
     """

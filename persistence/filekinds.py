@@ -1,4 +1,4 @@
-"""What a file is, by how it begins: for those who give a tool the wrong one.
+"""Recognizes files by their first bytes, to explain that a tool was given the wrong one.
 
     "SQLite format 3\\0..."  a database of SQLite      *2\\r\\n$7\\r\\nLOADJOB..  an append-only file of Disque
     "REDIS0011..."          an RDB file of Redis      1f 8b                   compressed, by gzip
@@ -17,7 +17,7 @@ EMPTY: Final = "empty"
 SEGMENT: Final = "one of the files of a journal of disqued"
 MANIFEST: Final = "the manifest of a journal of disqued"
 
-#: How files begin, as regular expressions; the first that fits tells.
+#: First bytes of files as regular expressions; the first match counts.
 _KINDS: Final = [
     (rb"DISQUEDJ", SEGMENT),
     (rb"disqued journal ", MANIFEST),

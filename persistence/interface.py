@@ -1,4 +1,4 @@
-"""What a store promises: the plug point between a node and whatever outlives it.
+"""The interface of stores: the plug point between a node and what outlives it.
 
     start     store = factory.create(config, reactor, clock);  store.open()
               for record in store.load(): recovery.apply(record)          in slices, while clients hear -LOADING
@@ -41,7 +41,7 @@ class StoreFailed(StoreError):
 
     def __init__(self, why: str, *, final: bool = True) -> None:
         super().__init__(why)
-        #: False: all of it is kept, and a later commit may succeed.  True: only what is written anew is safe again.
+        #: False: everything is kept, and a later commit may succeed.  True: only a rewrite makes the store safe again.
         self.final = final
 
 
@@ -76,7 +76,7 @@ class IStore(Interface):
     )
 
     def open() -> None:
-        """Take possession of what is stored; once, before anything else.
+        """Take possession of the stored data; once, before anything else.
 
         Raises StoreLocked, StoreDamaged, StoreFailed.
         """
@@ -104,7 +104,7 @@ class IStore(Interface):
         """
 
     def look() -> None:
-        """See whether what is stored is still there; called every second.  Raises StoreFailed.
+        """Check that the stored data is still there; called every second.  Raises StoreFailed.
 
         What was taken away may have held everything that was acknowledged.
         """
@@ -116,7 +116,7 @@ class IStore(Interface):
         """
 
     def compact(records: Iterator[Record | None]) -> None:
-        """Begin to make what is stored smaller, in the background; `status` tells how it goes.
+        """Begin to compact the stored data in the background; `status` shows the progress.
 
         `records` walks over what the node knows (`recovery.walk`): it is drawn in slices, between the turns of the
         loop, while the node goes on, so that it need be drawn only as far as the store has a use for it.  None is no
@@ -127,7 +127,7 @@ class IStore(Interface):
         """
 
     def rewrite(records: Iterable[Record]) -> "Deferred[None] | None":
-        """Replace all that is stored by these records, durably; if that fails, everything stays as it was.
+        """Replace the stored data by these records, durably; a failure changes nothing.
 
         The last word of a controlled shutdown: the state of each job, its deadlines and its counters are kept for one
         start that restores them.  Works for a store that wants no journal, too.  Raises StoreFailed, or fails with it.
@@ -155,7 +155,7 @@ class IStoreFactory(IPlugin):
         """Tell whether there is a store of this kind already, jobs or no jobs; True where only opening it can tell."""
 
     def peek(config: Settings) -> "Iterator[Record | Deferred[None]]":
-        """Yield what is stored, as `IStore.load` does, beside a node that may be writing it; nothing is changed.
+        """Yield the stored data as `IStore.load` does, while a node may be writing it; changes nothing.
 
         A record that is being written ends it.  What a store keeps of finished jobs belongs to it.  Raises StoreError.
         """

@@ -17,7 +17,7 @@ class FileLock:
         self._what = what
         self._watch = FileWatch(disk)
         self._fd: int | None = None
-        self._is_new = False  #: there was no such file before
+        self._is_new = False  #: this object created the file
 
     def take(self) -> None:
         """Keep every other process off the files.  Raises StoreLocked, StoreFailed."""

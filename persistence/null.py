@@ -1,4 +1,4 @@
-"""No store: what the node knows lives in memory alone.
+"""No store: the data of the node lives in memory alone.
 
 It still takes part in a controlled restart: `rewrite` leaves a snapshot in the form of a journal, and the next start
 with aof-enqueue-jobs-once takes it over into memory and removes it.  A journal that something else left here is not

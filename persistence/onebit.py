@@ -1,4 +1,4 @@
-"""Which bit was flipped, told by a CRC-32: of a text that may be long, in one walk over its length.
+"""Finds the flipped bit of a text of any length by its CRC-32, in one pass.
 
 A CRC is linear: what it differs by depends on where the bit is, and not on the text.  A flipped bit of the last byte
 makes one of eight differences; each byte that follows shifts the difference on, so that shifting it back, byte by byte,

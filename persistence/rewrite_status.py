@@ -1,4 +1,4 @@
-"""Rewrites of a journal: whether one is under way, and how the last one ended, as INFO shows it for every store.
+"""Status of rewrites: whether one is under way and how the last one ended, as INFO shows it.
 
 Times are integer milliseconds of the monotonic clock, but for those that INFO shows, which are seconds.
 """

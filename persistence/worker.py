@@ -1,4 +1,4 @@
-"""A thread that does one thing after the other, and answers on the reactor's thread.
+"""A worker thread: runs calls in order and answers on the reactor's thread.
 
     reactor   call(f) --> Deferred            idle(step): what can wait
     thread    f, g, h ... in their order;     step, step ... whenever nothing else waits

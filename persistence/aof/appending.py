@@ -1,4 +1,4 @@
-"""The file that grows: written once per commit, and forced to the disk as `appendfsync` says.
+"""Appending to a segment: one write per commit, and syncs as `appendfsync` says.
 
     always     commit: write, fdatasync
     everysec   commit: write                a thread: fdatasync at once, then at most once a second while there is need
@@ -57,8 +57,8 @@ class Appender:
         The file is closed by `close` or `abandon`.
         """
         self.size: int = size  #: bytes of the file in use, up to the last record that is whole
-        self.failure: str | None = None  #: why nothing is written any more
-        self.trouble: str | None = None  #: why the last write failed, while what it should have written is kept
+        self.failure: str | None = None  #: why writing has stopped; final
+        self.trouble: str | None = None  #: why the last write failed; its chunks are kept
         self.late_syncs: int = 0  #: times that commits stopped waiting for a write beside a sync
         #: Number of the first record that was or will be written since the last `move`.
         self.first: int = first
@@ -71,20 +71,20 @@ class Appender:
         self._threads: list[Thread] = []
         # What follows is shared with the threads, and guarded by the lock.
         self._lock = Lock()
-        self._to_sync = Condition(self._lock)  #: told to the syncing thread
-        self._to_write = Condition(self._lock)  #: told to the writing thread
-        self._settled = Condition(self._lock)  #: told by both when they are done
+        self._to_sync = Condition(self._lock)  #: notifies the syncing thread
+        self._to_write = Condition(self._lock)  #: notifies the writing thread
+        self._settled = Condition(self._lock)  #: both threads notify it when they are done
         self._waiting: list[Chunk] = []  #: committed, not written; begins with a frame
         self._kept_bytes = 0  #: committed since the trouble began
         self._retry = False  #: the writing thread is to try again now
-        #: There may be something in the file that is not durable: who wrote it before us may have been killed.
+        #: The file may hold bytes that are not durable: its last writer may have been killed.
         self._unsynced = size > HEADER_SIZE
         self._written = first  #: number of the first record that is not written
         #: Every record before this number is durable; 0 = what the file holds may not be.
         self._durable = 0 if self._unsynced else first
-        self._wanted = 0  #: somebody waits for the records before this number to be durable
-        self._mark = 0  #: every record before this number is durable, and the file does not tell yet; 0 = it does
-        self._writing = False  #: the writing thread is at it
+        self._wanted = 0  #: a caller waits for the records before this number to be durable
+        self._mark = 0  #: every record before this number is durable, which the file does not say yet; 0 = it does
+        self._writing = False  #: the writing thread is writing
         self._syncs = 0  #: threads that wait for a sync
         self.moving_to: tuple[int, int] | None = (
             None  #: descriptor and size of the file that `move` named, until it is in use

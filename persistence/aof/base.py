@@ -1,4 +1,4 @@
-"""Writing all that is known at one moment: the snapshot of a controlled restart.
+"""Writing a whole journal at one moment: the snapshot of a controlled restart.
 
     file N.base written, synced --> manifest lists it alone, synced, renamed --> older segments removed
 

@@ -50,7 +50,7 @@ BYTES_PER_LOOK: Final = 128 << 10
 SLICE_RECORDS: Final = 1_024
 #: Bytes that may wait for the thread; more are drawn when the disk has caught up.
 BACKLOG_BYTES: Final = 8 << 20
-#: How often the thread is looked after.
+#: How often the thread is checked.
 POLL_S: Final = 0.01
 #: Bytes between two syncs: what the disk writes in a moment, and not so few that it does nothing else.
 SYNC_BYTES: Final = 32 << 20
@@ -60,7 +60,7 @@ class _CompactionThread:
     """A thread that does one thing after the other, and no more after one that fails."""
 
     def __init__(self) -> None:
-        self.error: str | None = None  #: why it does nothing any more
+        self.error: str | None = None  #: why it has stopped
         self._tasks: SimpleQueue[tuple[Callable[[], None], int] | None] = SimpleQueue()
         self._lock = Lock()
         self._pending = 0
@@ -149,7 +149,7 @@ class Compaction:
         """Begin it; `repairs`: the segments that there are cannot be trusted.  Raises OSError, StoreFailed."""
         self.manifest: Manifest = manifest  #: what the journal is made of now
         self.error: str | None = None  #: why it failed
-        self.is_given_up = False  #: nobody wanted it any more, and nothing else was wrong
+        self.is_given_up = False  #: it was abandoned, without an error
         self.succeeded: bool = False
         self.repairs = repairs
         self.incremental_fsync: bool = True

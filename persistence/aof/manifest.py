@@ -1,4 +1,4 @@
-"""Which files make up a journal: a manifest, the segments that it lists, and a lock.
+"""The files of a journal: a manifest, the segments that it lists, and a lock.
 
     disque.aof.manifest    text; replaced as a whole, so that a journal always is what it was or what it is to be
     disque.aof.5.base      all that was known once; absent until a journal is rewritten for the first time
@@ -69,7 +69,7 @@ class Manifest:
 
     base: Base | None = None
     increments: tuple[Increment, ...] = ()
-    #: Whether the base says the truth about queues.
+    #: Whether the base holds the state of the queues.
     has_queues: bool = False
 
     @property

@@ -1,4 +1,4 @@
-"""Reading a journal from its first record to its last: by who owns it, or beside a node that goes on writing it.
+"""Reading a journal from start to end: by its owner, or while another node writes it.
 
 A torn end is accepted where a crash may leave one: in the last segment that holds records.  Increments without any may
 stand behind it: a compaction lists the one that it begins before the one that it ends is synced.
@@ -129,7 +129,7 @@ class JournalReader:
 
 
 class JournalPeek:
-    """A journal beside the node that may be writing and compacting it; it may be read more than once.
+    """A journal that a node may be writing and compacting meanwhile; it may be read more than once.
 
     Files that are open stay what they are, whatever happens to their names.
     """

@@ -1,4 +1,4 @@
-"""A segment: one file of the journal, and how a reader tells a torn end from damage.
+"""Segments, the files of a journal: frames, and how a reader distinguishes a torn end from damage.
 
     header   24 bytes   "DISQUEDJ", version 4, number of the first record 8 (0: the one behind the last
                         of the segment before), CRC-32 of these 20 bytes 4

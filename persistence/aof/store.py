@@ -1,4 +1,4 @@
-"""The append-only file: every record in the order in which it happened.
+"""The append-only file (AOF): every record in order.
 
     append --> frames in memory --commit--> last increment (appending.py) --> disk
     load   <-- base, increments in turn (reading.py), the torn end of the last one cut off
@@ -40,10 +40,10 @@ from disqued.persistence.disk import Disk, FileWatch, reason
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed
 from disqued.wire.jobdump import encode_event, job_text
 
-#: How long a journal that could not be compacted is not compacted by itself again; twice as long after each failure.
+#: Pause after a failed automatic compaction; doubled after each failure.
 RETRY_MS: Final = 60_000
 RETRY_MAX_MS: Final = 3_600_000
-#: How often a sync that somebody waits for is looked after.
+#: How often a sync that a caller waits for is checked.
 POLL_S: Final = 0.005
 
 #: Bytes that the reactor's thread writes itself, at most, of what has come while a thread was writing.
@@ -73,12 +73,12 @@ class AofStore:
         self._in_use_paths: tuple[Path, ...] = ()  #: its file and the manifest
         self._watch = FileWatch(self._disk)
         self._frames: list[Chunk] = []  #: appended since the last commit
-        self._is_large = False  #: what the next commit writes is too much for the reactor's thread
+        self._is_large = False  #: the next commit is too large for the reactor's thread
         self._look_call: IDelayedCall | None = None  #: after a thread that writes
         self._sequence = 1  #: number of the next record to be appended
         self._committed = 1  #: number of the next record to be committed
-        self._failure: str | None = None  #: why nothing that is committed counts
-        self._trouble: str | None = None  #: why no increment could be begun; what should be in there is kept
+        self._failure: str | None = None  #: why commits are refused; final until a rewrite
+        self._trouble: str | None = None  #: why no increment could be begun; its records are kept
         self._is_loaded = False
         self._compaction: Compaction | None = None
         self._size_before = 0  #: bytes in the segments before the one in use

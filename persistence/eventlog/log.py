@@ -1,4 +1,4 @@
-"""The event log of a node: from the trail of the core to files, beside everything else that it does.
+"""The event log of a node: from the event trace of the core to files.
 
     steps --> state.trace.full: lines -----------------------------------------------------------> a thread --> files
                                      when there are HANDED_OVER bytes of them, or FLUSH_S after the first
@@ -33,7 +33,7 @@ from disqued.persistence.interface import IEventLog
 from disqued.persistence.worker import WorkerThread
 from disqued.wire.eventlines import EventLines, address
 
-FLUSH_S = 0.2  #: how long a line waits at most before it is on its way to the file
+FLUSH_S = 0.2  #: longest time before a line is handed to the writer
 HANDED_OVER = 1 << 20  #: bytes of lines that are handed over at once: each time costs two changes of threads
 BACKLOG_MAX = 64 << 20  #: bytes of lines that wait for the disk; more are lost
 UNREADY_MAX = 100_000  #: notes that wait for the folder; more are lost
@@ -65,10 +65,10 @@ class EventLog:
         self._facts = Facts()
         self._beginning: Deferred[Any] | None = None  #: fires when the folder is ready, or turned out not to be
         self._noted: list[Notes] = []  #: boots before the folder is ready, of which the last one may go on
-        self._unnumbered = 0  #: lines that are lost, and that are missing in the boot that comes next
+        self._unnumbered = 0  #: lost lines that the next boot has to report as missing
         self._waiting = 0  #: bytes on their way to the disk
         self._lost = 0  #: lines that were lost on the way there
-        self._told = ""  #: the last error that the log was told of
+        self._told = ""  #: the last error logged
         self._call: IDelayedCall | None = None
         self._publish_call: IDelayedCall | None = None
         self._is_on = False  #: the node has begun, and has not stopped

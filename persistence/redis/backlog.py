@@ -1,4 +1,4 @@
-"""Records on their way to the server: in batches, numbered, kept until the server has said that it applied them.
+"""The backlog: numbered batches of records, kept until the server confirms them.
 
     append --> open batch --seal--> waiting --send--> on the way --answered--> gone
                                        ^                  |
@@ -40,7 +40,7 @@ from disqued.wire.jobdump import encode_event, encode_job
 
 RECORDS_PER_BATCH: Final = 500  #: what a server applies in about a millisecond, and its scripts can take at once
 BYTES_PER_BATCH: Final = 256 << 10
-RECORD_COST: Final = 100  #: bytes that a record takes beside its own
+RECORD_COST: Final = 100  #: bytes of overhead of a record
 
 
 class BatchBuilder:

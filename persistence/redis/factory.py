@@ -1,4 +1,4 @@
-"""The store `redis`, as the settings ask for it; what it is made of is loaded only when it is wanted.
+"""The store `redis`, as a plugin; its modules are imported only when they are needed.
 
 factory.py ---> store.py ---> server.py ---> link.py    txredisapi's connection, made again and again
 |             +-- whose data these are

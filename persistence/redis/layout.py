@@ -1,4 +1,4 @@
-"""What stands where in the Redis server, and the scripts that change it.
+"""The keys in the Redis server, and the scripts that change them.
 
     {prefix}:jobs        hash    id -> the job, as `wire.jobdump` writes it
     {prefix}:units       hash    id of a job that is there -> the last word on each of its units, see below
@@ -46,7 +46,7 @@ from typing import Final
 
 import attrs
 
-#: Of the keys as a whole; a greater number is refused.  1 knew nothing of units, 2 nothing of groups.
+#: Version of the layout; a greater number is refused.  1 knew nothing of units, 2 nothing of groups.
 FORMAT: Final = 3
 HISTORY: Final = 100_000  #: entries that each stream keeps, about
 

@@ -60,7 +60,7 @@ class RedisConnection(txredisapi.RedisProtocol):  # type: ignore[misc]
 
     def __init__(self, lost: Callable[["RedisConnection"], None]) -> None:
         super().__init__(charset=None, convertNumbers=False, replyTimeout=PATIENCE_S)
-        self.is_foreign: bool = False  #: what answers there is no Redis server
+        self.is_foreign: bool = False  #: the server at this address is no Redis server
         self.why: str = ""  #: why it was lost, or dropped
         self._told_lost = lost
 
@@ -164,7 +164,7 @@ class Link:
         self._next_attempt: IDelayedCall | None = None
         self._failures = 0
         self._is_stopped = False
-        self._missed = False  #: the log has told that the server is away
+        self._missed = False  #: it has been logged that the server is away
         self.is_hopeful: bool = False  #: the connection was lost just now, and nothing is known of the next attempt
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""Reading the keys of a node beside the node: for an export, and for whoever wants to know.
+"""Reading the keys of a node while it runs, for exports and checks.
 
     what is over so far --> pauses --> groups --> jobs --> their units --> what was over since
 
