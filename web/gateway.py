@@ -52,7 +52,7 @@ class Users(Protocol):
 
     attempts: Attempts  #: what each address has tried, of passwords on the port for clients, too
 
-    def strangers_are_limited(self) -> bool:
+    def limits_unauthenticated(self) -> bool:
         """True when a client that says nothing of who it is may not do everything."""
 
     def admin_digest(self) -> bytes:

@@ -53,7 +53,7 @@ class AdminServer:
         self._turns = gateway.turns
         try:
             users = gateway.access
-            access = Access(config, gateway.reactor, users.strangers_are_limited, users.admin_digest, users.attempts)
+            access = Access(config, gateway.reactor, users.limits_unauthenticated, users.admin_digest, users.attempts)
         except TokenError as error:
             raise AdminError(f"http-token-file {error}") from None
         except ValueError as error:

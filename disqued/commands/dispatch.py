@@ -31,7 +31,7 @@ from typing import Any, Protocol
 
 from disqued.commands.latency import LatencyMonitor
 from disqued.commands.monitor import monitored
-from disqued.commands.permission import FOR_STRANGERS
+from disqued.commands.permission import FOR_UNAUTHENTICATED
 from disqued.commands.runnable import BLOCKED, Runnable
 from disqued.commands.slowlog import SlowLog
 from disqued.commands.table import PLAIN, Command, Flag, find, parse
@@ -242,7 +242,7 @@ class Dispatch:
             raise OutOfMemory
         if entry.needs_journal and self._state.durability.read_only:
             raise JournalFailed(f"{JournalFailed.__doc__}: {self._failure()}")
-        if self.loading and Flag.LOADING not in entry.flags and entry.name not in FOR_STRANGERS:
+        if self.loading and Flag.LOADING not in entry.flags and entry.name not in FOR_UNAUTHENTICATED:
             raise Loading
 
     def _note_slow(self, session: Issuer, entry: Command | None, args: list[bytes], seconds: float) -> None:

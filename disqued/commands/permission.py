@@ -26,14 +26,14 @@ from disqued.core.node import Call, Node
 from disqued.errors import NoPermission, UnknownJob
 
 #: They are always possible: who may not even do these could not say who they are.
-FOR_STRANGERS = frozenset({"AUTH", "HELLO", "QUIT", "RESET"})
+FOR_UNAUTHENTICATED = frozenset({"AUTH", "HELLO", "QUIT", "RESET"})
 #: Listening no more is for everybody.
 _ENDS_LISTENING = frozenset({"UNSUBSCRIBE", "PUNSUBSCRIBE"})
 
 
 def check_command(user: User, entry: Command) -> None:
     """Refuse a command that is not granted.  Raises NoPermission (NOPERM)."""
-    if entry.name not in FOR_STRANGERS and not user.may_run(entry.name):
+    if entry.name not in FOR_UNAUTHENTICATED and not user.may_run(entry.name):
         name = bar_name(entry.name)
         raise NoPermission(
             COMMAND, name.encode(), f"User {_text(user.name)} has no permissions to run the '{name}' command"

@@ -479,7 +479,7 @@ async def test_who_gives_a_wrong_password_is_a_stranger_again_where_there_are_an
     client = await administrator(running)
     assert said(await client.call("AUTH", "guess")) == "ERR invalid password"
     assert said(await client.call("PING")).startswith("NOAUTH")
-    assert len(running.daemon.strangers) == 1
+    assert len(running.daemon.unauthenticated) == 1
     await running.stop()
     open_to_all = await launch().connect()
     assert said(await open_to_all.call("AUTH", "ann", "guess")).startswith("WRONGPASS")
@@ -574,12 +574,12 @@ async def test_a_stranger_who_says_nothing_is_ended(launch: Launch) -> None:
     half.transport.write(b"*2\r\n$4\r\nAUTH\r\n$6\r\nsec")
     await guesser.call("AUTH", "guess")
     await member.call("AUTH", "secret")
-    assert len(running.daemon.strangers) == 3
+    assert len(running.daemon.unauthenticated) == 3
     await member.call("CONFIG", "SET", "auth-timeout", 1)
     for client in (silent, half, guesser):
         await client.closed()
     assert await member.call("PING") == b"PONG"
-    assert len(running.daemon.strangers) == 0
+    assert len(running.daemon.unauthenticated) == 0
     assert "unauthenticated_clients_ended:3" in (await member.call("INFO", "stats")).decode()
 
 
@@ -639,7 +639,7 @@ async def test_of_too_many_strangers_the_oldest_is_ended(launch: Launch) -> None
     for _ in range(5):
         strangers.append(await running.connect())
         count = min(3, len(strangers))
-        await wait_until(lambda count=count: len(running.daemon.strangers) == count)
+        await wait_until(lambda count=count: len(running.daemon.unauthenticated) == count)
     await strangers[0].closed()
     await wait_until(lambda: len(running.daemon.clients.by_id) == 4)
     for client in strangers[2:]:
@@ -653,7 +653,7 @@ async def test_strangers_do_not_fill_a_node(launch: Launch) -> None:
     running = launch(settings=f"{PASSWORD}\nmaxclients 3")
     member = await administrator(running)
     strangers = [await running.connect() for _ in range(2)]
-    await wait_until(lambda: len(running.daemon.strangers) == 2)
+    await wait_until(lambda: len(running.daemon.unauthenticated) == 2)
     late = await running.connect()
     assert await late.call("AUTH", "secret") == b"OK"
     await strangers[0].closed()
@@ -670,7 +670,7 @@ async def test_counts_begin_anew_with_resetstat(launch: Launch) -> None:
     running = launch(settings=PASSWORD)
     member, guesser = await administrator(running), await running.connect()
     await guesser.call("AUTH", "guess")
-    running.daemon.strangers.make_room()
+    running.daemon.unauthenticated.make_room()
     await guesser.closed()
     stats = (await member.call("INFO", "stats")).decode()
     assert "acl_access_denied_auth:1" in stats
@@ -686,12 +686,12 @@ async def test_who_is_let_in_is_no_stranger_any_more(launch: Launch) -> None:
     running = launch(settings=PASSWORD)
     client = await running.connect()
     await client.call("AUTH", "secret")
-    assert len(running.daemon.strangers) == 0
+    assert len(running.daemon.unauthenticated) == 0
     await client.call("RESET")
-    assert len(running.daemon.strangers) == 1
+    assert len(running.daemon.unauthenticated) == 1
     client.transport.loseConnection()
     await client.closed()
-    await wait_until(lambda: len(running.daemon.strangers) == 0)
+    await wait_until(lambda: len(running.daemon.unauthenticated) == 0)
 
 
 @async_test

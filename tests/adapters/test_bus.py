@@ -406,7 +406,7 @@ async def test_garbage_is_refused_and_changes_nothing(begin: Begin, data: bytes)
     peer.transport.write(data)
     await peer.closed()
     assert counters(one).handshakes_refused == 1
-    assert not one.daemon.bus._strangers
+    assert not one.daemon.bus._handshakes
     assert b"disqued" in peer.received
 
 
@@ -432,7 +432,7 @@ async def test_a_handshake_that_is_never_finished_is_ended(begin: Begin, monkeyp
     await silent.closed()
     await half.closed()
     assert b"took longer" in half.received
-    assert not one.daemon.bus._strangers
+    assert not one.daemon.bus._handshakes
 
 
 @async_test
@@ -449,13 +449,13 @@ async def test_somebody_who_answers_and_then_says_nothing_is_given_up(
 
 @async_test
 async def test_too_many_strangers_push_out_the_first_of_them(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bus_module, "STRANGERS_MAX", 3)
+    monkeypatch.setattr(bus_module, "HANDSHAKES_MAX", 3)
     one = begin()
     strangers = [await connect(one) for _ in range(3)]
-    await wait_until(lambda: len(one.daemon.bus._strangers) == 3)
+    await wait_until(lambda: len(one.daemon.bus._handshakes) == 3)
     await (await connect(one, meets=True)).shake_hands()
     await strangers[0].closed()
-    assert counters(one).strangers_pushed_out == 1
+    assert counters(one).handshakes_pushed_out == 1
     assert not strangers[1].lost
 
 

@@ -445,7 +445,7 @@ def test_an_access_without_tokens_is_for_loopback_alone(launch: Launch) -> None:
     running = launch()
     daemon = running.daemon
     assert Access(
-        daemon.config, daemon.reactor, daemon.access.strangers_are_limited, daemon.access.admin_digest
+        daemon.config, daemon.reactor, daemon.access.limits_unauthenticated, daemon.access.admin_digest
     ).is_open
 
 

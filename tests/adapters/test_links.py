@@ -19,7 +19,7 @@ from disqued.core.model.messages import DELJOB, EVENT, NEEDJOBS, NODE_FULL, REPL
 from disqued.core.node import Node
 from disqued.net.cluster import bus as bus_module
 from disqued.net.cluster import links
-from disqued.net.cluster.bus import INCOMING_MAX, MESSAGE_SLACK, STRANGERS_MAX, Bus
+from disqued.net.cluster.bus import HANDSHAKES_MAX, INCOMING_MAX, MESSAGE_SLACK, Bus
 from disqued.net.cluster.linkqueue import MESSAGE_COST
 from disqued.net.cluster.links import HANDSHAKE_S, SLICE_S, IncomingConnection, OutgoingConnection, plain_host
 from disqued.net.loop.buffers import STEP
@@ -820,14 +820,14 @@ def test_a_bus_dials_at_its_start_whom_the_node_knows(bench: Bench) -> None:
 
 
 def test_one_more_unauthenticated_connection_than_allowed_pushes_out_the_first(bench: Bench) -> None:
-    connections = [bench.knock() for _ in range(STRANGERS_MAX)]
+    connections = [bench.knock() for _ in range(HANDSHAKES_MAX)]
     assert not any(connection.closed for connection in connections)
-    assert bench.bus.facts()["cluster_links_in_handshake"] == STRANGERS_MAX
+    assert bench.bus.facts()["cluster_links_in_handshake"] == HANDSHAKES_MAX
     bench.knock()
-    assert [connection.closed for connection in connections] == [True] + [False] * (STRANGERS_MAX - 1)
+    assert [connection.closed for connection in connections] == [True] + [False] * (HANDSHAKES_MAX - 1)
     assert b"too many others want to open a link" in wire_of(connections[0]).written
     facts = bench.bus.facts()
-    assert (facts["cluster_links_in_handshake"], facts["cluster_handshakes_pushed_out"]) == (STRANGERS_MAX, 1)
+    assert (facts["cluster_links_in_handshake"], facts["cluster_handshakes_pushed_out"]) == (HANDSHAKES_MAX, 1)
 
 
 def test_nodes_beyond_the_limit_are_refused_and_those_that_are_known_may_come_again(
@@ -1137,7 +1137,7 @@ def test_the_facts_of_the_bus_are_its_counters(bench: Bench) -> None:
         "bytes_in": "cluster_net_input_bytes", "bytes_out": "cluster_net_output_bytes",
         "handshakes_refused": "cluster_handshakes_refused",
         "refused_by_others": "cluster_handshakes_refused_by_others",
-        "strangers_pushed_out": "cluster_handshakes_pushed_out", "forged": "cluster_frames_forged",
+        "handshakes_pushed_out": "cluster_handshakes_pushed_out", "forged": "cluster_frames_forged",
         "replayed": "cluster_frames_replayed", "oversized": "cluster_frames_oversized",
         "malformed": "cluster_frames_malformed", "bad_messages": "cluster_bad_messages",
     }  # fmt: skip

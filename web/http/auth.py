@@ -39,19 +39,19 @@ class Access:
         self,
         config: Config,
         clock: Any,
-        strangers_are_limited: Callable[[], bool],
+        limits_unauthenticated: Callable[[], bool],
         admin_digest: Callable[[], bytes],
         attempts: Attempts | None = None,
     ) -> None:
         """`clock` has `seconds()`; `attempts` is what to share, if it is not for the tokens alone.
 
-        `strangers_are_limited` tells whether a client that says nothing of who it is may do less than everything,
+        `limits_unauthenticated` tells whether a client that says nothing of who it is may do less than everything,
         `admin_digest` is the SHA-256 of the password that lets clients do everything, or b"".
 
         Raises TokenError, ValueError.
         """
         self._config = config
-        self._strangers_are_limited = strangers_are_limited
+        self._strangers_are_limited = limits_unauthenticated
         self._admin_digest = admin_digest
         self._clock = clock
         path = config.http_token_file

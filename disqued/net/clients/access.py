@@ -3,7 +3,7 @@
     a connection comes --> the default user needs no password? --yes--> it is `default`
                                    | no
                                    v
-                           a stranger: small limits, little time (`unauthenticated`)
+                           unauthenticated: small limits, little time (`unauthenticated`)
                                    |  AUTH, HELLO AUTH
                                    v
                            its user; `limited` unless that one may do everything
@@ -32,7 +32,7 @@ from disqued.acl.users import Users, first_default, with_password
 from disqued.commands.categories import CommandBook
 from disqued.commands.clients import describe_client
 from disqued.commands.host import Session
-from disqued.commands.permission import FOR_STRANGERS, check_command, check_names
+from disqued.commands.permission import FOR_UNAUTHENTICATED, check_command, check_names
 from disqued.commands.table import Command
 from disqued.config import Config
 from disqued.core.node import Call, Node
@@ -93,7 +93,7 @@ class Access:
         """True when nobody has to say who they are."""
         return self.users.default.is_open
 
-    def strangers_are_limited(self) -> bool:
+    def limits_unauthenticated(self) -> bool:
         """True when a client that says nothing of who it is may not do everything."""
         default = self.users.default
         return not (default.is_open and default.may_do_everything)
@@ -121,7 +121,7 @@ class Access:
     # At the door.
 
     def greet(self, client: ClientConnection) -> None:
-        """Take a client in as the default user, or as a stranger, or not at all."""
+        """Take a client in as the default user, or as an unauthenticated one, or not at all."""
         if not self.is_open:
             client.restrict()
         elif self._needs_protection and not client.is_unix and not is_loopback(client.host_address):
@@ -183,7 +183,7 @@ class Access:
     def admit(self, client: Any, entry: Command) -> None:
         """Refuse a command that the client may not run at all.  Raises NotAuthenticated (NOAUTH), NoPermission."""
         if not client.authenticated:
-            if entry.name not in FOR_STRANGERS:
+            if entry.name not in FOR_UNAUTHENTICATED:
                 raise NotAuthenticated
             return
         try:

@@ -43,13 +43,13 @@ class ClientRegistry(Factory):
 
     def __init__(
         self, config: Config, reactor: Any, host: Host, traffic: Traffic, *,
-        access: Access, pubsub: PubSub, strangers: UnauthenticatedClients, recent: deque[tuple[int, bytes]],
+        access: Access, pubsub: PubSub, unauthenticated: UnauthenticatedClients, recent: deque[tuple[int, bytes]],
     ) -> None:  # fmt: skip
         """`host` is what commands ask; `recent` takes the last inputs, for crash reports."""
         self.config = config
         self.host = host
         self.traffic = traffic
-        self.strangers = strangers
+        self.unauthenticated = unauthenticated
         self.recent = recent
         self.by_id: dict[int, ClientConnection] = {}  #: oldest first
         self.accepted = 0  #: connections, refused ones included
@@ -71,7 +71,7 @@ class ClientRegistry(Factory):
         """Look for them no more."""
         if self._idle_check.running:
             self._idle_check.stop()
-        self.strangers.stop()
+        self.unauthenticated.stop()
 
     async def part(self) -> None:
         """End all connections, each once its client has read its replies, or after a while."""
@@ -80,7 +80,7 @@ class ClientRegistry(Factory):
     def reset(self) -> None:
         """Zero the counters."""
         self.accepted = self.refused = 0
-        self.strangers.reset()
+        self.unauthenticated.reset()
 
     # Connections.
 
@@ -115,7 +115,7 @@ class ClientRegistry(Factory):
                 transport.setTcpKeepAlive(True)
                 transport.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, self.config.tcp_keepalive)
         self.by_id[client.id] = client
-        if len(self.by_id) > self.config.maxclients and not self.strangers.make_room():
+        if len(self.by_id) > self.config.maxclients and not self.unauthenticated.make_room():
             self.refused += 1
             client.refuse(b"ERR max number of clients reached")
         else:
@@ -124,7 +124,7 @@ class ClientRegistry(Factory):
     def disconnected(self, client: ClientConnection, handed: list[bytes]) -> None:
         """Forget a client, and return the jobs `handed` that it did not read."""
         self.by_id.pop(client.id, None)
-        self.strangers.remove(client)
+        self.unauthenticated.remove(client)
         traffic = self.traffic
         if client.monitors:
             traffic.dispatch.unwatch(client)
@@ -198,5 +198,5 @@ class ClientRegistry(Factory):
             "client_longest_output_list": max((client.output_buffered for client in clients), default=0),
             "client_biggest_input_buf": max((client.input_buffered for client in clients), default=0),
             "blocked_clients": sum(client.is_blocked for client in clients),
-            "unauthenticated_clients": len(self.strangers),
+            "unauthenticated_clients": len(self.unauthenticated),
         }

@@ -84,7 +84,7 @@ class ClientHome(Protocol):
     config: Config
     host: Host  #: what their commands ask
     traffic: Traffic
-    strangers: UnauthenticatedClients
+    unauthenticated: UnauthenticatedClients
     recent: deque[tuple[int, bytes]]  #: the last inputs, for crash reports: ids and bytes
 
     def make_parser(self) -> RequestParser:
@@ -318,20 +318,20 @@ class ClientConnection(Listener):
         self._home.disconnected(self, handed)
 
     def restrict(self) -> None:
-        """Hold a stranger to small requests, and to little time, until it has authenticated."""
+        """Limit the size of requests, and the time, until the client has authenticated."""
         self.authenticated, self.user, self.limited = False, None, True
         self.note_checks()
         self._parser.restrict()
-        self._home.strangers.add(self)
+        self._home.unauthenticated.add(self)
 
     def become(self, user: User) -> None:
         """Be a user's connection from now on, with what that one may do."""
-        was_stranger = not self.authenticated
+        was_unauthenticated = not self.authenticated
         self.authenticated, self.user, self.limited = True, user, not user.may_do_everything
         self.note_checks()
-        if not was_stranger:
+        if not was_unauthenticated:
             return
-        self._home.strangers.remove(self)
+        self._home.unauthenticated.remove(self)
         if self._traffic.running == self.id:
             self._unlock_limits = True
         else:
@@ -480,7 +480,7 @@ class ClientConnection(Listener):
     def end_for_buffers(self, size: int) -> None:
         """End the connection: it holds most while all hold too much."""
         self._reported = 0
-        if self._home.strangers.news.is_new(f"{self.host_address}: holds most"):
+        if self._home.unauthenticated.news.is_new(f"{self.host_address}: holds most"):
             log.warn(
                 "Client {client} holds {size} bytes of requests and replies, the most while all connections hold too"
                 " much: closed",
@@ -492,7 +492,7 @@ class ClientConnection(Listener):
 
     def _protocol_error(self) -> None:
         error = self._parser.error
-        if self._parser.http_attempt and self._home.strangers.news.is_new(f"{self.host_address}: HTTP"):
+        if self._parser.http_attempt and self._home.unauthenticated.news.is_new(f"{self.host_address}: HTTP"):
             log.warn("HTTP on the RESP port from {client}: closed", client=self.address)
         if error:
             self._out.append(encode_error(error))
@@ -604,7 +604,7 @@ class ClientConnection(Listener):
             self.report()
 
     def _lift_limits(self) -> None:
-        """Run what only the limits for strangers had kept back."""
+        """Run the input that only the limits for unauthenticated clients had held back."""
         commands = self._parser.lift()
         self._backlog.extend(commands)
         self._backlog_size += sum(map(weight, commands))

@@ -4,9 +4,9 @@
                      |
                      +-- its time is over, or there are too many: ended, the oldest first
 
-Whoever knows a password says it within a moment, so that it is never among the oldest of many: a flood of strangers
-ends strangers, and keeps nobody out.  What each of them may send is bounded elsewhere (`RequestParser.restrict`): all
-that a node keeps for strangers is `max-unauthenticated-clients` times that.  Instants are monotonic milliseconds.
+A client that knows a password sends it at once, so it is never among the oldest of many: a flood of unauthenticated
+clients pushes out none but these.  `RequestParser.restrict` bounds what each may send, so all of them together take at
+most `max-unauthenticated-clients` times that.  Instants are monotonic milliseconds.
 """
 
 from typing import Any, Protocol
@@ -35,7 +35,7 @@ class UnauthenticatedClient(Protocol):
 
 
 class UnauthenticatedClients:
-    """Those that are there."""
+    """The unauthenticated connections of a daemon."""
 
     log = Logger()
 

@@ -7,7 +7,7 @@
 
 All that a node says to another leaves on its own link to it; where there is none, or the other one does not read, it
 is dropped and counted: whoever needs an answer asks again.  A peer costs bounded memory, and clients have their turn
-between two slices of what peers say.  Whoever has not proved to know the secret of the cluster is a stranger; there
+between two slices of what peers say.  A connection that has not proved the cluster secret is in its handshake; there
 are few of them at a time, and the one that has been one for longest makes room for the next.
 
 Source: Disque, src/cluster.c (links); the frames are our own (`disqued.wire.frames`).
@@ -39,7 +39,7 @@ from disqued.wire.frames import BadFrame, Dialect, OwnDialect, Reader
 if TYPE_CHECKING:
     from disqued.tls.context import Certificates
 
-STRANGERS_MAX: Final = 64  #: most connections with an unfinished handshake
+HANDSHAKES_MAX: Final = 64  #: most connections with an unfinished handshake
 INCOMING_MAX: Final = 1_000  #: links of other nodes to this one
 MESSAGE_SLACK: Final = 8 << 20  #: bytes of a message beside one job of the largest size: more jobs, holders
 
@@ -86,7 +86,7 @@ class Bus(Factory):
         self._queues: dict[bytes, LinkQueue] = {}  #: of these
         self.buffers = buffers
         self.texts = SharedTexts()  #: texts that several links are about to write
-        self._strangers: dict[IncomingConnection, None] = {}
+        self._handshakes: dict[IncomingConnection, None] = {}
         self._incoming: dict[bytes, IncomingConnection] = {}
         self._own_id = node.state.node_id
         self._follow_call: IDelayedCall | None = None
@@ -157,7 +157,7 @@ class Bus(Factory):
         for link in list(self._links.values()):
             link.drop(flush=True)
         self._links.clear()
-        for connection in [*self._strangers, *self._incoming.values()]:
+        for connection in [*self._handshakes, *self._incoming.values()]:
             connection.end()
         ports, self._ports = self._ports, []
         return gatherResults([maybeDeferred(port.stopListening) for port in ports])
@@ -313,18 +313,18 @@ class Bus(Factory):
     # Links of others.
 
     def buildProtocol(self, addr: Any) -> IncomingConnection | None:
-        """Take a stranger in; not before the node has loaded: it would have to wait for an answer."""
+        """Accept a connection; not before the node has loaded, since it would have to wait for an answer."""
         return IncomingConnection(self) if self._started else None
 
-    def stranger_came(self, connection: IncomingConnection) -> None:
-        """Note a stranger; when there are too many, the first of them has had its chance."""
-        self._strangers[connection] = None
-        if len(self._strangers) > STRANGERS_MAX:
-            self.counters.strangers_pushed_out += 1
-            next(iter(self._strangers)).refuse("too many others want to open a link")
+    def handshake_began(self, connection: IncomingConnection) -> None:
+        """Note a connection in its handshake; when there are too many, the oldest is refused."""
+        self._handshakes[connection] = None
+        if len(self._handshakes) > HANDSHAKES_MAX:
+            self.counters.handshakes_pushed_out += 1
+            next(iter(self._handshakes)).refuse("too many others want to open a link")
 
     def objection(self, connection: IncomingConnection, greeting: Greeting) -> str:
-        """Tell why a stranger that has proved to be a node is not taken; empty when it is.
+        """Return why a link whose handshake is done is refused; empty when it is accepted.
 
         A node that comes back has another connection.  One with the same id that is elsewhere while the first still
         speaks is another node: both would push each other out for ever.
@@ -343,8 +343,8 @@ class Bus(Factory):
         return ""
 
     def greeted(self, connection: IncomingConnection, greeting: Greeting) -> None:
-        """A stranger has proved to be a node; the link that it had before is over."""
-        del self._strangers[connection]
+        """Accept a link whose handshake is done, in place of the link that its node had before."""
+        del self._handshakes[connection]
         before = self._incoming.pop(greeting.id, None)
         if before is not None:
             before.end()
@@ -357,7 +357,7 @@ class Bus(Factory):
 
     def incoming_ended(self, connection: IncomingConnection) -> None:
         """Forget a connection of somebody else."""
-        self._strangers.pop(connection, None)
+        self._handshakes.pop(connection, None)
         if self._incoming.get(connection.node_id) is connection:
             del self._incoming[connection.node_id]
 
@@ -385,7 +385,7 @@ class Bus(Factory):
             "cluster_bus_port": self.port,
             "cluster_links_out": len(self._open),
             "cluster_links_in": len(self._incoming),
-            "cluster_links_in_handshake": len(self._strangers),
+            "cluster_links_in_handshake": len(self._handshakes),
             "cluster_stats_messages_sent": counters.messages_sent,
             "cluster_stats_messages_received": counters.messages_received,
             "cluster_dropped_without_link": counters.dropped_without_link,
@@ -400,7 +400,7 @@ class Bus(Factory):
             "cluster_bad_messages": counters.bad_messages,
             "cluster_handshakes_refused": counters.handshakes_refused,
             "cluster_handshakes_refused_by_others": counters.refused_by_others,
-            "cluster_handshakes_pushed_out": counters.strangers_pushed_out,
+            "cluster_handshakes_pushed_out": counters.handshakes_pushed_out,
         }
 
 

@@ -4,7 +4,7 @@
         +-- OutgoingConnection     handshake, then LinkQueue --> frames, as fast as the transport takes them
     IncomingConnection             handshake, then frames --> LinkInbox --> the node, in slices of 10 ms at most
 
-A connection belongs to the bus only once its handshake is done; until then it is a stranger who has `HANDSHAKE_S`.
+A connection belongs to the bus only once its handshake is done; until then it has `HANDSHAKE_S`.
 Of a link that is open the dialing end only writes and the other one only reads.
 
 Times are seconds, as the reactor counts them.
@@ -60,7 +60,7 @@ class BusCounters:
     bytes_out: int = 0
     handshakes_refused: int = 0  #: by this node
     refused_by_others: int = 0
-    strangers_pushed_out: int = 0
+    handshakes_pushed_out: int = 0
     forged: int = 0  #: frames, as the three that follow
     replayed: int = 0
     oversized: int = 0
@@ -78,7 +78,7 @@ class Hub(Protocol):
     counters: BusCounters
     buffers: Budget | None  #: the budget of all connections outside maxmemory
     texts: SharedTexts  #: that several links are about to write
-    news: LogRate  #: of strangers
+    news: LogRate  #: log lines about unauthenticated connections
     buffer_limit: int  #: bytes that may wait for one peer
     largest_message: int  #: bytes
     hearing: bool  #: the node takes messages
@@ -110,14 +110,14 @@ class Hub(Protocol):
 
     # Links of others.
 
-    def stranger_came(self, connection: "IncomingConnection") -> None:
+    def handshake_began(self, connection: "IncomingConnection") -> None:
         """Note a connection whose handshake begins."""
 
     def objection(self, connection: "IncomingConnection", greeting: Greeting) -> str:
         """Return why a proven node is not taken; empty when it is."""
 
     def greeted(self, connection: "IncomingConnection", greeting: Greeting) -> None:
-        """A stranger has proved to be a node."""
+        """The handshake of a connection is done."""
 
     def inbox(self, sender: bytes, reader: Reader) -> LinkInbox:
         """Make what hears a link that is open now."""
@@ -406,7 +406,7 @@ class OutgoingConnection(_Connection):
 
 
 class IncomingConnection(_Connection):
-    """A connection from somebody: a stranger first, then a node that is listened to."""
+    """A connection from another node, whose messages are read once its handshake is done."""
 
     def __init__(self, bus: Hub) -> None:
         super().__init__(bus)
@@ -421,7 +421,7 @@ class IncomingConnection(_Connection):
     def connectionMade(self) -> None:
         """Wait for the other end to begin."""
         super().connectionMade()
-        self.bus.stranger_came(self)
+        self.bus.handshake_began(self)
 
     def dataReceived(self, data: bytes) -> None:
         """Go on with the handshake, or take messages."""
@@ -474,7 +474,7 @@ class IncomingConnection(_Connection):
             self.end(flush=True)
 
     def _tell(self, reason: str) -> None:
-        """Let the log hear why there is no link; once, for strangers come again and again."""
+        """Log why there is no link; once, as unauthenticated connections come again and again."""
         host = plain_host(self.transport.getPeer().host)
         if self.bus.news.is_new(f"from {host}: {reason}"):
             log.info("A link from {peer} is not taken: {reason}", peer=self.peer, reason=reason)

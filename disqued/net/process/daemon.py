@@ -114,10 +114,10 @@ class Daemon:
         )  # fmt: skip
         self.dispatch.set_loading(loading=True)
         self.traffic = Traffic(self.dispatch, self.turn, self.buffers, BusyClients(reactor))
-        self.strangers = UnauthenticatedClients(config, reactor)
+        self.unauthenticated = UnauthenticatedClients(config, reactor)
         self.clients = ClientRegistry(
-            config, reactor, self, self.traffic, access=self.access, pubsub=self.pubsub, strangers=self.strangers,
-            recent=self.crashes.recent,
+            config, reactor, self, self.traffic, access=self.access, pubsub=self.pubsub,
+            unauthenticated=self.unauthenticated, recent=self.crashes.recent,
         )  # fmt: skip
         self.settings = LiveSettings(config)
         follow_node(config, node)

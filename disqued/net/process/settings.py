@@ -1,7 +1,7 @@
 """Settings of a daemon while it runs: what the node reads of them, and CONFIG SET and REWRITE with their errors.
 
     CONFIG SET name value --change--> Config --follow_...--> node.membership, streams, tasks, bus, event log ...
-                                             --subscribe--> Access, Clients, Strangers, StoreKeeper themselves
+                                             --subscribe--> Access, ClientRegistry, StoreKeeper
 
 Source: Disque 1.0-rc1, src/config.c, whose error texts these are.
 """

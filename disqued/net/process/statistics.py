@@ -170,7 +170,7 @@ class Statistics:
             "rejected_connections": daemon.clients.refused,
             "latest_fork_usec": 0,
             "internal_errors": daemon.crashes.count,
-            "unauthenticated_clients_ended": daemon.clients.strangers.ended,
+            "unauthenticated_clients_ended": daemon.clients.unauthenticated.ended,
             **daemon.access.facts(),
         }
 

@@ -6,7 +6,7 @@ from disqued.acl.rules import apply
 from disqued.acl.user import User
 from disqued.commands import catalogue, table
 from disqued.commands.categories import CATEGORIES, CommandBook, categories_of, writes
-from disqued.commands.permission import FOR_STRANGERS, check_command, check_names, rights_needed
+from disqued.commands.permission import FOR_UNAUTHENTICATED, check_command, check_names, rights_needed
 from disqued.commands.table import LONG, Flag, every_command
 from disqued.commands.touched import channels_of, job_ids_of, queues_of
 from disqued.commands.values import TAKER
@@ -157,13 +157,13 @@ def test_a_producer_may_write_and_not_read():
 
 
 def test_a_client_that_has_not_logged_in_may_do_that_and_leave():
-    assert set(FOR_STRANGERS) == {"AUTH", "HELLO", "QUIT", "RESET"}
+    assert set(FOR_UNAUTHENTICATED) == {"AUTH", "HELLO", "QUIT", "RESET"}
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_may_be_withheld_but_for_those_that_let_a_client_in(name):
     nobody = user("on")
-    if name in FOR_STRANGERS:
+    if name in FOR_UNAUTHENTICATED:
         check_command(nobody, COMMANDS[name])
         return
     with pytest.raises(NoPermission, match="has no permissions to run the"):
