@@ -1,41 +1,41 @@
-"""The events of a queue, and what each group of consumers made of them: data alone, changed by `entries`.
+"""The entries of a queue, and what each group of consumers made of them: data alone, changed by `entries`.
 
-An event is kept until its time is over, and every group gets it.  What a group gets is a unit, (event, scope); the
+An entry is kept until its time is over, and every group gets it.  What a group gets is a unit, (entry, scope); the
 scope is the name of the group behind its epoch: ``0:mailers``.  A unit that nobody touched is no object.
 
-    Log.events   a  b  c  d  e  f  g  h  i       in order of (order key, id)
+    Stream.entries  a  b  c  d  e  f  g  h  i       in order of (order key, id)
     group            .  .     .  |               position: what is up to here was looked at
-      done        a  b     d                     a fact, kept in each event (`Entry.marks`)
+      done        a  b     d                     a fact, kept in each entry (`Entry.marks`)
       units             c  .  e                  with a consumer until its deadline, or waiting again (redo)
-      exceptions        c                        up to the position and to be had: units that came back, and events
+      exceptions        c                        up to the position and to be had: units that came back, and entries
                                                  that came when the group was past their place
 
-    next of a group = the smaller of its first exception, and the first event behind its position that is neither
+    next of a group = the smaller of its first exception, and the first entry behind its position that is neither
                       done nor a unit of it
 
-There is no pointer that says how far a group has come: an event that was made on the other side of a partition comes
+There is no pointer that says how far a group has come: an entry that was made on the other side of a partition comes
 late, with a place in front of others that are done.  Position and exceptions are an index, made anew from the facts
 whenever that is easier, and no other node ever hears of them.
 
-An event that another node hands out (`Entry.elsewhere`) is counted as all others are, and is no exception: the position
+An entry that another node hands out (`Entry.elsewhere`) is counted as all others are, and is no exception: the position
 goes past it.  Should it become this node's to hand out it is found among the exceptions.  Those that other nodes made
 have exceptions of their own, as some consumers want none of them (STRICT).
 
-For each group the events of the log are one of four, counted as they change:
+For each group the entries of the stream are one of four, counted as they change:
 
     in progress   with a consumer, whose time is not over
     redo          was with one, and waits again
     done          a consumer said so, or the group began behind it
     available     none of these; total = in progress + redo + done + available
 
-However many groups a log has, an event that comes or goes costs what groups have of it, and no more: `Entry.touched`
-are its units, `Entry.late` the groups that have it among their exceptions, `Entry.marks` the facts, by the numbers that
-the log gives to scopes (`Mark`).  What is done is counted from the marks of a scope and from the place where the group
-began, when somebody asks.
+The cost of an entry that comes or goes depends on what groups have of it, not on how many groups the stream has:
+`Entry.touched` are its units, `Entry.late` the groups that have it among their exceptions, `Entry.marks` the facts, by
+the numbers that the stream gives to scopes (`Mark`).  On request, done entries are counted from the marks of a scope
+and from the place where the group began.
 
-Where a group began is its floor: for each node that made events the stamp of the last one that the group does not
+Where a group began is its floor: for each node that made entries the stamp of the last one that the group does not
 want.  FORGET raises the epoch, so that what was done by the group of the old one is nothing to the new one.  Both
-merge by maximum, and so does the horizon of a flush, which is a floor of the whole log.
+merge by maximum, and so does the horizon of a flush, which is a floor of the whole stream.
 
 Times are integer milliseconds of the monotonic clock, but for stamps (`Job.ctime`).
 """
@@ -57,15 +57,15 @@ from disqued.core.model.waiters import Awaited, Form, Waiter
 from disqued.core.model.worker import Worker
 
 START: Final = (-(1 << 64), b"")  #: a place in front of every other
-SKIPPED_AT_ONCE = 5_000  #: events passed over in one go, some milliseconds' work
+SKIPPED_AT_ONCE = 5_000  #: entries passed over in one go, some milliseconds' work
 
 # Bytes, as memory is counted.
 LOG_COST = 1_600
 GROUP_COST = 950  #: without its name and its scope
 UNIT_COST = 260
-LATE_COST = 400  #: an event that nobody has had among the exceptions of a group
+LATE_COST = 400  #: an entry that nobody has had among the exceptions of a group
 MARK_COST = 240  #: a scope that is done with something, beside its text
-EARLY_COST = 280  #: a fact of an event that is not in its log yet, beside the scope
+EARLY_COST = 280  #: a fact of an entry that is not in its stream yet, beside the scope
 
 #: {first 8 hex digits of the id of a node: stamp}.
 Floor = dict[bytes, int]
@@ -75,7 +75,7 @@ _NOBODY: frozenset[bytes] = frozenset()
 
 
 class Behind(Exception):
-    """So many events had to be passed over that others have to have their turn first."""
+    """So many entries had to be passed over that others have to have their turn first."""
 
 
 def cost_of_group(name: bytes) -> int:
@@ -97,7 +97,7 @@ def read_scope(scope: bytes) -> tuple[bytes, int] | None:
 
 
 def raise_floor(floor: Floor, other: Floor) -> bool:
-    """Merge one floor into another, by maximum; say whether it rose."""
+    """Merge one floor into another, by maximum; returns whether it rose."""
     rose = False
     for origin, ctime in other.items():
         if ctime > floor.get(origin, -1):
@@ -107,22 +107,22 @@ def raise_floor(floor: Floor, other: Floor) -> bool:
 
 
 class Entry(Job):
-    """A job of a log: every group of consumers gets it, and it stays until its time is over (see `groups`).
+    """A job of a stream: every group of consumers gets it, and it stays until its time is over (see `groups`).
 
-    It is QUEUED while it is in its log, and ACTIVE while its delay lasts; what groups make of it changes neither.
+    It is QUEUED while it is in its stream, and ACTIVE while its delay lasts; what groups make of it changes neither.
     """
 
     __slots__ = ("absent", "early", "elsewhere", "late", "marks", "stream", "touched")
 
     def __init__(self, job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions) -> None:
         super().__init__(job_id, queue, body, ctime, options)
-        self.marks: bytes = b""  #: the groups that are done with it, by their numbers in its log: see `marks`
-        self.early: frozenset[bytes] = _NOBODY  #: scopes of those that are done with it before it is in its log
+        self.marks: bytes = b""  #: the groups that are done with it, by their numbers in its stream: see `marks`
+        self.early: frozenset[bytes] = _NOBODY  #: scopes of those that are done with it before it is in its stream
         self.touched: PendingEntry | None = None  #: the first of the units that groups have of it
         self.late: dict[Group, None] | None = None  #: groups that have it among their exceptions; None = there is none
         self.elsewhere: bool = False  #: another node hands it out, if any does now; this one only keeps it
         self.absent: frozenset[bytes] = frozenset()  #: nodes among those that may hold it which said that they do not
-        self.stream: Stream | None = None  #: the log that it is in
+        self.stream: Stream | None = None  #: the stream that it is in
 
     @property
     def origin(self) -> bytes:
@@ -145,7 +145,7 @@ class Entry(Job):
 
 
 def new_job(job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOptions, *, alias: bytes) -> Job:
-    """Make a job, of the kind that has an alias if it has one, or that belongs into a log; events have no alias."""
+    """Make a job, of the kind that has an alias if it has one, or that belongs into a stream; entries have no alias."""
     if options.kind:
         return Entry(job_id, queue, body, ctime, options)
     if alias:
@@ -154,7 +154,7 @@ def new_job(job_id: bytes, queue: bytes, body: bytes, ctime: int, options: JobOp
 
 
 class EntryUnit(Unit):
-    """An event that somebody has, or had."""
+    """An entry that somebody has, or had."""
 
     __slots__ = ("body", "granter", "id", "options", "queue", "worker")
 
@@ -177,7 +177,7 @@ class EntryUnit(Unit):
 
 
 class PendingEntry(EntryUnit):
-    """An event as one group has it: ACTIVE with a consumer, until `requeue_at`, or QUEUED, waiting again."""
+    """An entry as one group has it: ACTIVE with a consumer, until `requeue_at`, or QUEUED, waiting again."""
 
     __slots__ = ("deliveries", "entry", "following", "group", "lease_ms", "previous")
 
@@ -197,12 +197,12 @@ class PendingEntry(EntryUnit):
         self.additional_deliveries = 0
         self.deliveries: int = 0  #: times that a consumer got it, as far as this node knows
         self.lease_ms: int = 0  #: how long the consumer has it
-        #: Its neighbors among the units of its event; see `Entry.touched`.
+        #: Its neighbors among the units of its entry; see `Entry.touched`.
         self.previous: PendingEntry | None = None
         self.following: PendingEntry | None = None
 
     def link(self) -> None:
-        """Enter it among the units of its event."""
+        """Enter it among the units of its entry."""
         entry = self.entry
         first = entry.touched
         self.following = first
@@ -211,7 +211,7 @@ class PendingEntry(EntryUnit):
         entry.touched = self
 
     def unlink(self) -> None:
-        """Take it out of the units of its event."""
+        """Take it out of the units of its entry."""
         previous, following = self.previous, self.following
         if previous is not None:
             previous.following = following
@@ -223,7 +223,7 @@ class PendingEntry(EntryUnit):
 
     @property
     def job(self) -> Job:
-        """The event."""
+        """The entry."""
         return self.entry
 
     @property
@@ -239,7 +239,7 @@ class PendingEntry(EntryUnit):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class EntryForm(Form):
-    """How a consumer of a group takes events; a form that is no such one only wants to know that there are some."""
+    """How a consumer of a group takes entries; a form that is no such one only wants to know that there are some."""
 
     __slots__ = ("lease_ms", "strict")
 
@@ -254,7 +254,7 @@ class EntryForm(Form):
 
 
 class GroupWaiter(Waiter):
-    """A consumer of a group that waits, in the logs of some queues."""
+    """A consumer of a group that waits, in the streams of some queues."""
 
     __slots__ = ("asked", "groups")
 
@@ -267,7 +267,7 @@ class GroupWaiter(Waiter):
 
     @property
     def is_owed(self) -> bool:
-        """Tell whether its group may be done with something that is on its way to it from another node."""
+        """Return whether its group may be done with something that is on its way to it from another node."""
         form = self.form
         return self.asked > 0 and isinstance(form, EntryForm) and not form.lease_ms
 
@@ -285,12 +285,12 @@ class GroupWaiter(Waiter):
             group.stream.let_go(group)
 
     def move(self, group: "Group", other: "Group") -> None:
-        """Wait for another log in the place of one."""
+        """Wait for another stream in the place of one."""
         self.groups = [other if one is group else one for one in self.groups]
 
 
 class Group:
-    """A group of consumers of one log."""
+    """A group of consumers of one stream."""
 
     __slots__ = (
         "_late",
@@ -318,30 +318,30 @@ class Group:
         self.name: bytes = name
         self.epoch: int = 0  #: counts how often the group was forgotten
         self.scope: bytes = scope_of(name, 0)
-        self.floor: Floor = {}  #: where it began; empty = at the first event
+        self.floor: Floor = {}  #: where it began; empty = at the first entry
         self.since: int = 0  #: when it began, as far as floor and epoch say
         self.until: int = 0  #: when other nodes need not know of that any more, as they said
         self.is_asked: bool = False  #: others were asked whether they need to know it, as this node does not any more
         self.waiters: dict[GroupWaiter, None] = {}  #: first come first
-        self._left: list[Entry] = []  #: exceptions of epochs that are over, which the events still name
+        self._left: list[Entry] = []  #: exceptions of epochs that are over, which the entries still name
         self._begin()
 
     def _begin(self) -> None:
-        #: Events that it has, or gave back, and is not done with.
+        #: Entries that it has, or gave back, and is not done with.
         self.units: dict[Entry, PendingEntry] = {}
-        self.position: tuple[int, bytes] = START  #: of the last event that was looked at
-        #: Exceptions, of events that this node made, and of others that it hands out.
+        self.position: tuple[int, bytes] = START  #: of the last entry that was looked at
+        #: Exceptions, of entries that this node made, and of others that it hands out.
         self.own: OrderedUnits = OrderedUnits()
         self.foreign: OrderedUnits = OrderedUnits()
-        #: Events among the exceptions: those that nobody has had.
+        #: Entries among the exceptions: those that nobody has had.
         self._late: dict[Entry, None] = {}
         self.leased: int = 0
         self.redo: int = 0
-        self.overlap: int = 0  #: events that it is done with, and that it began behind besides
+        self.overlap: int = 0  #: entries that it is done with, and that it began behind besides
 
     @property
     def done(self) -> int:
-        """Events that it is done with, or began behind."""
+        """Entries that it is done with, or began behind."""
         stream = self.stream
         mark = stream.marks.get(self.scope)
         done = 0 if mark is None else mark.uses
@@ -351,17 +351,17 @@ class Group:
 
     @property
     def available(self) -> int:
-        """Events that it has yet to be given."""
+        """Entries that it has yet to be given."""
         return len(self.stream) - self.leased - self.redo - self.done
 
     @property
     def is_known(self) -> bool:
-        """Tell whether there is anything to say of the group."""
+        """Return whether there is anything to say of the group."""
         return bool(self.units or self.waiters or self.floor or self.scope in self.stream.marks)
 
     @property
     def is_used(self) -> bool:
-        """Tell whether there is something that means nothing in another epoch."""
+        """Return whether there is something that means nothing in another epoch."""
         return bool(self.units or self.scope in self.stream.marks) or any(
             map(self.stream.begins_until, self.floor.items())
         )
@@ -380,11 +380,11 @@ class Group:
         )
 
     def is_behind(self, entry: Entry) -> bool:
-        """Tell whether the group began behind an event."""
+        """Return whether the group began behind an entry."""
         return len(self.floor) > 0 and entry.ctime <= self.floor.get(entry.origin, -1)
 
     def is_done(self, entry: Entry) -> bool:
-        """Tell whether the group is done with an event, or began behind it."""
+        """Return whether the group is done with an entry, or began behind it."""
         if entry.marks:
             mark = self.stream.marks.get(self.scope)
             if mark is not None and marks.has(entry.marks, mark.number):
@@ -393,22 +393,22 @@ class Group:
 
     @property
     def late_events(self) -> dict[Entry, None]:
-        """Events that nobody has had among its exceptions."""
+        """Entries that nobody has had among its exceptions."""
         return self._late
 
-    # Events come and go.
+    # Entries come and go.
 
     def arrived(self, entry: Entry) -> None:
-        """An event has come into the log whose place some group is past."""
+        """An entry has come into the stream whose place some group is past."""
         if _place(entry) <= self.position and not self.is_done(entry):
             self._except(entry)
 
     def _exceptions_of(self, entry: Entry) -> OrderedUnits:
-        """The exceptions among which an event is, or its unit, when it is one."""
+        """The exceptions among which an entry is, or its unit, when it is one."""
         return self.own if entry.origin == self.stream.origin else self.foreign
 
     def _except(self, entry: Entry) -> None:
-        """Note an event in front of the position that nobody has had."""
+        """Note an entry in front of the position that nobody has had."""
         if not entry.elsewhere and entry not in self._late:
             self._late[entry] = None
             if entry.late is None:
@@ -418,7 +418,7 @@ class Group:
             self._exceptions_of(entry).push(entry)
 
     def except_no_more(self, entry: Entry) -> None:
-        """Note that an event that nobody has had is no exception, if it was."""
+        """Note that an entry that nobody has had is no exception, if it was."""
         if entry in self._late:
             del self._late[entry]
             if entry.late is not None:
@@ -429,7 +429,7 @@ class Group:
             self._exceptions_of(entry).remove(entry)
 
     def came_here(self, entry: Entry) -> None:
-        """An event is handed out by this node from now on, and was by another one, or by none."""
+        """An entry is handed out by this node from now on, and was by another one, or by none."""
         unit = self.units.get(entry)
         if unit is None:
             if not self.is_done(entry) and _place(entry) <= self.position:
@@ -438,7 +438,7 @@ class Group:
             self._exceptions_of(entry).push(unit)
 
     def went_away(self, entry: Entry) -> None:
-        """An event that this node handed out is handed out by another one from now on, or by none."""
+        """An entry that this node handed out is handed out by another one from now on, or by none."""
         unit = self.units.get(entry)
         if unit is None:
             self.except_no_more(entry)
@@ -446,7 +446,7 @@ class Group:
             self._exceptions_of(entry).remove(unit)
 
     def end(self, unit: PendingEntry) -> bool:
-        """An event is gone of which the group has a unit; say whether that was so, and not of an epoch before."""
+        """An entry is gone of which the group has a unit; returns whether that was so, and not of an epoch before."""
         entry = unit.entry
         unit.unlink()
         if self.units.get(entry) is not unit:
@@ -457,7 +457,7 @@ class Group:
         return True
 
     def _drop(self, entry: Entry) -> PendingEntry | None:
-        """Forget what the group has of an event that it is not done with."""
+        """Forget what the group has of an entry that it is not done with."""
         unit = self.units.get(entry)
         if unit is None:
             self.except_no_more(entry)
@@ -477,9 +477,9 @@ class Group:
     # Units.
 
     def next(self, now: int, *, strict: bool = False) -> Entry | None:
-        """The next event for a consumer; raises Behind when it takes longer to find it.
+        """The next entry for a consumer; raises Behind when it takes longer to find it.
 
-        `strict`: only events that this node made.
+        `strict`: only entries that this node made.
         """
         searching = self.stream.searching
         try:
@@ -492,7 +492,7 @@ class Group:
         return entry
 
     def _next(self, now: int, *, strict: bool) -> Entry | None:
-        # This may make exceptions of events, so it comes first.
+        # This may make exceptions of entries, so it comes first.
         entry = self._next_event(now, strict=strict)
         piles = (self.own,) if strict else (self.own, self.foreign)
         found: list[Unit] = [unit for pile in piles if (unit := self._first_of(pile, now)) is not None]
@@ -519,7 +519,7 @@ class Group:
         return None
 
     def _next_event(self, now: int, *, strict: bool) -> Entry | None:
-        """The first event behind the position that the group can have, or could if it were handed out here."""
+        """The first entry behind the position that the group can have, or could if it were handed out here."""
         stream = self.stream
         for skipped, entry in enumerate(stream.entries.after(self.position)):
             assert isinstance(entry, Entry)
@@ -536,7 +536,7 @@ class Group:
         return None
 
     def take(self, entry: Entry) -> PendingEntry:
-        """Let somebody have an event that is to be had; returns its unit, ACTIVE, whose deadline is yet to be set."""
+        """Let somebody have an entry that is to be had; returns its unit, ACTIVE, whose deadline is yet to be set."""
         unit = self.units.get(entry)
         if unit is None:
             self.except_no_more(entry)
@@ -552,7 +552,7 @@ class Group:
         return unit
 
     def _pass(self, entry: Entry) -> None:
-        """Go on behind an event, if that is the next one."""
+        """Go on behind an entry, if that is the next one."""
         place = _place(entry)
         if place > self.position:
             for first in self.stream.entries.after(self.position):
@@ -577,14 +577,14 @@ class Group:
             self._exceptions_of(unit.entry).push(unit)
 
     def never_had(self, unit: PendingEntry) -> None:
-        """Forget that somebody had an event: nobody has ever heard of it."""
+        """Forget that somebody had an entry: nobody has ever heard of it."""
         entry = unit.entry
         self._drop(entry)
         if _place(entry) <= self.position:
             self._except(entry)
 
     def finish(self, entry: Entry) -> PendingEntry | None:
-        """Note that the group is done with an event; returns the unit that ends with it."""
+        """Note that the group is done with an entry; returns the unit that ends with it."""
         unit = None
         if not self.is_done(entry):
             unit = self._drop(entry)
@@ -594,7 +594,7 @@ class Group:
     # The whole group.
 
     def move_to(self, other: "Group") -> None:
-        """Hand over to a group of another log all but its events."""
+        """Hand over to a group of another stream all but its entries."""
         other.epoch, other.scope, other.floor = self.epoch, self.scope, dict(self.floor)
         other.since, other.until = self.since, self.until
         other.waiters, self.waiters = self.waiters, {}
@@ -620,7 +620,7 @@ class Group:
     def merge(self, epoch: int, floor: Floor) -> list[PendingEntry] | None:
         """Hear that the group began at a place, in an epoch; returns the units that end, None if that is no news.
 
-        Those of an epoch that is over are still linked to their events and bound to their workers, and exceptions are
+        Those of an epoch that is over are still linked to their entries and bound to their workers, and exceptions are
         left to be forgotten (`forget_left`): whoever has them ends them, some at a time.
         """
         if epoch > self.epoch:
@@ -655,7 +655,7 @@ class Group:
         return ended
 
     def forget_left(self, limit: int) -> bool:
-        """Let go of some exceptions of epochs that are over; say whether there are more."""
+        """Let go of some exceptions of epochs that are over; returns whether there are more."""
         for entry in self._left[-limit:]:
             if entry.late is not None and entry not in self._late:
                 entry.late.pop(self, None)
@@ -663,7 +663,7 @@ class Group:
         return len(self._left) > 0
 
     def _count_overlap(self) -> None:
-        """Count again the events that it is done with and that it began behind."""
+        """Count again the entries that it is done with and that it began behind."""
         self.overlap = 0
         mark = self.stream.marks.get(self.scope)
         if mark is not None:
@@ -674,19 +674,19 @@ class Group:
 
 
 class Mark:
-    """The number by which a log knows a scope that is done with events."""
+    """The number by which a stream knows a scope that is done with entries."""
 
     __slots__ = ("group", "number", "scope", "uses")
 
     def __init__(self, scope: bytes, number: int) -> None:
         self.scope: bytes = scope
         self.number: int = number
-        self.uses: int = 0  #: events that are marked with it
+        self.uses: int = 0  #: entries that are marked with it
         self.group: Group | None = None  #: the group whose scope this is, or was
 
 
 class Stream:
-    """The events of one queue on this node, and its groups."""
+    """The entries of one queue on this node, and its groups."""
 
     __slots__ = (
         "_by_number", "_free", "_of_origin", "begun", "cost", "delayed", "entries", "furthest", "groups", "horizon",
@@ -698,22 +698,22 @@ class Stream:
         self.queue: bytes = queue
         self.memory: Memory = memory
         self.origin: bytes = origin  #: `Entry.origin` of what this node makes
-        self.cost: int = 0  #: bytes that it takes beside its events, as memory is counted
+        self.cost: int = 0  #: bytes that it takes beside its entries, as memory is counted
         self.count(LOG_COST)
         self.entries: OrderedUnits = OrderedUnits()
-        self.owned: int = 0  #: events that this node hands out; of each event one node does, whoever has copies
+        self.owned: int = 0  #: entries that this node hands out; of each entry one node does, whoever has copies
         self._of_origin: dict[bytes, OrderedUnits] = {}  #: the same by who made them
-        self.delayed: dict[Entry, None] = {}  #: events whose delay is not over
+        self.delayed: dict[Entry, None] = {}  #: entries whose delay is not over
         self.groups: dict[bytes, Group] = {}  #: by name
         self.waiting: dict[Group, None] = {}  #: groups for which somebody waits
-        self.searching: dict[Group, None] = {}  #: groups whose next event has yet to be found
+        self.searching: dict[Group, None] = {}  #: groups whose next entry has yet to be found
         self.begun: dict[Group, None] = {}  #: groups with an epoch, or that began somewhere
         self.furthest: tuple[int, bytes] = START  #: no group is or was past this place
         self.horizon: Floor = {}  #: what is up to here was flushed
         self.since: int = 0  #: when the horizon was heard of
         self.until: int = 0  #: when other nodes need not know of it any more, as they said
-        self.seen: Floor = {}  #: the last stamp of each node's events that this one has seen
-        self.longest_ms: int = 0  #: the longest life that an event was given
+        self.seen: Floor = {}  #: the last stamp of each node's entries that this one has seen
+        self.longest_ms: int = 0  #: the longest life that an entry was given
         self.marks: dict[bytes, Mark] = {}  #: scopes that are done with something
         self._by_number: list[Mark | None] = []  #: the same by number; None = it is free
         self._free: list[int] = []  #: free numbers, as a heap
@@ -733,7 +733,7 @@ class Stream:
 
     @property
     def has_content(self) -> bool:
-        """Tell whether there are events in it, or will be."""
+        """Return whether there are entries in it, or will be."""
         return len(self.entries) > 0 or len(self.delayed) > 0
 
     def group(self, name: bytes) -> Group:
@@ -746,7 +746,7 @@ class Stream:
         return group
 
     def count(self, size: int) -> None:
-        """Count bytes that the log takes, or gives back."""
+        """Count bytes that the stream takes, or gives back."""
         self.cost += size
         self.memory.used += size
 
@@ -759,7 +759,7 @@ class Stream:
             self.count(-cost_of_group(group.name))
 
     def successor(self) -> "Stream":
-        """Make the empty log that takes the place of this one, with its consumers and what merges with other nodes."""
+        """Make the empty stream that replaces this one, with its consumers and what merges with other nodes."""
         stream = Stream(self.queue, self.memory, self.origin)
         stream.horizon, stream.since, stream.until = self.horizon, self.since, self.until
         stream.seen, stream.longest_ms = self.seen, self.longest_ms
@@ -769,21 +769,21 @@ class Stream:
         return stream
 
     def see(self, entry: Entry) -> None:
-        """Note that an event was made."""
+        """Note that an entry was made."""
         if entry.ctime > self.seen.get(entry.origin, -1):
             self.seen[entry.origin] = entry.ctime
         self.longest_ms = max(self.longest_ms, entry.options.ttl_ms)
 
     def is_flushed(self, entry: Entry) -> bool:
-        """Tell whether an event was flushed."""
+        """Return whether an entry was flushed."""
         return len(self.horizon) > 0 and entry.ctime <= self.horizon.get(entry.origin, -1)
 
     def expect(self, entry: Entry) -> None:
-        """Note an event whose delay is not over."""
+        """Note an entry whose delay is not over."""
         self.delayed[entry] = None
 
     def add(self, entry: Entry) -> None:
-        """Put an event in its place."""
+        """Put an entry in its place."""
         self.delayed.pop(entry, None)
         entry.stream = self
         self.entries.push(entry)
@@ -802,7 +802,7 @@ class Stream:
                 group.arrived(entry)
 
     def came_here(self, entry: Entry) -> None:
-        """An event is handed out by this node from now on, and was by another one, or by none."""
+        """An entry is handed out by this node from now on, and was by another one, or by none."""
         self.owned += 1
         if _place(entry) <= self.furthest:
             for group in self.groups.values():
@@ -812,7 +812,7 @@ class Stream:
                 unit.group.came_here(entry)
 
     def went_away(self, entry: Entry) -> None:
-        """An event that this node handed out is handed out by another one from now on, or by none."""
+        """An entry that this node handed out is handed out by another one from now on, or by none."""
         self.owned -= 1
         for unit in list(units_of(entry)):
             unit.group.went_away(entry)
@@ -820,7 +820,7 @@ class Stream:
             group.went_away(entry)
 
     def remove(self, entry: Entry) -> list[PendingEntry]:
-        """Take an event out; returns the units that end with it."""
+        """Take an entry out; returns the units that end with it."""
         self.entries.remove(entry)
         self.owned -= not entry.elsewhere
         units = self._of_origin[entry.origin]
@@ -839,12 +839,12 @@ class Stream:
         return ended
 
     def count_until(self, origin: bytes, ctime: int) -> int:
-        """Count the events that a node made up to a stamp."""
+        """Count the entries that a node made up to a stamp."""
         units = self._of_origin.get(origin)
         return 0 if units is None else units.count_before((ctime + 1, b""))
 
     def made_until(self, origin: bytes, ctime: int) -> Iterator[Entry]:
-        """The events that a node made up to a stamp."""
+        """The entries that a node made up to a stamp."""
         for entry in self._of_origin.get(origin, ()):
             assert isinstance(entry, Entry)
             if entry.ctime > ctime:
@@ -852,28 +852,28 @@ class Stream:
             yield entry
 
     def begins_until(self, place: tuple[bytes, int]) -> bool:
-        """Tell whether there is an event that a node made up to a stamp."""
+        """Return whether there is an entry that a node made up to a stamp."""
         origin, ctime = place
         units = self._of_origin.get(origin)
         return units is not None and units.first.order_key <= ctime
 
     def over_at(self, said: "Group | Stream") -> int:
-        """When it need not be known any more where a group began, or up to where the log was flushed."""
+        """When it need not be known any more where a group began, or up to where the stream was flushed."""
         return max(said.until, said.since + self.longest_ms)
 
     def needs(self, group: Group, now: int) -> bool:
-        """Tell whether it matters to this node in which epoch a group is, and where it began."""
+        """Return whether it matters to this node in which epoch a group is, and where it began."""
         return group.is_used or self.over_at(group) > now
 
     def forget_horizon(self, now: int) -> bool:
-        """Forget up to where the log was flushed when all that is over; say whether there was such a place."""
+        """Forget up to where the stream was flushed when all that is over; returns whether there was such a place."""
         if not self.horizon or self.over_at(self) > now:
             return False
         self.horizon = {}
         return True
 
     def forget_searches(self) -> None:
-        """Let go of groups whose search for an event nobody went on with."""
+        """Let go of groups whose search for an entry nobody went on with."""
         searching, self.searching = self.searching, {}
         for group in searching:
             self.let_go(group)
@@ -887,22 +887,22 @@ class Stream:
 
     @property
     def asks(self) -> bool:
-        """Tell whether others have been asked whether they need to know where some group began."""
+        """Return whether others have been asked whether they need to know where some group began."""
         return any(group.is_asked for group in self.begun)
 
     # Facts.
 
     def is_marked(self, entry: Entry, scope: bytes) -> bool:
-        """Return whether a group is certainly done with an event of this log."""
+        """Return whether a group is certainly done with an entry of this stream."""
         mark = self.marks.get(scope)
         return mark is not None and marks.has(entry.marks, mark.number)
 
     def scopes_of(self, entry: Entry) -> list[bytes]:
-        """The scopes that are done with an event, in order."""
+        """The scopes that are done with an entry, in order."""
         return sorted([mark.scope for number in marks.numbers(entry.marks) if (mark := self._by_number[number])])
 
     def done_with(self, entry: Entry) -> list[Group]:
-        """The groups that are done with an event, or began behind it."""
+        """The groups that are done with an entry, or began behind it."""
         found: dict[Group, None] = {}
         for number in marks.numbers(entry.marks):
             mark = self._by_number[number]
@@ -915,7 +915,7 @@ class Stream:
         return list(found)
 
     def note_done(self, entry: Entry, scope: bytes) -> bool:
-        """Enter the fact that a group is done with an event; say whether it is news."""
+        """Enter the fact that a group is done with an entry; returns whether it is news."""
         mark = self.marks.get(scope)
         if mark is None:
             mark = self._new_mark(scope)
@@ -950,7 +950,7 @@ class Stream:
             mark.group = group
 
     def _unmark(self, entry: Entry) -> None:
-        """Forget all facts of an event that goes."""
+        """Forget all facts of an entry that goes."""
         self.count(-marks.cost(entry.marks))
         for number in marks.numbers(entry.marks):
             mark = self._by_number[number]
@@ -976,7 +976,7 @@ class Stream:
 
 
 def units_of(entry: Entry) -> Iterator[PendingEntry]:
-    """What groups have of an event, each once; the unit that was drawn last may be unlinked."""
+    """What groups have of an entry, each once; the unit that was drawn last may be unlinked."""
     unit = entry.touched
     while unit is not None:
         following = unit.following
@@ -986,13 +986,13 @@ def units_of(entry: Entry) -> Iterator[PendingEntry]:
 
 
 def note_early(memory: Memory, entry: Entry, scope: bytes) -> None:
-    """Enter the fact that a group is done with an event which is not in its log yet."""
+    """Enter the fact that a group is done with an entry which is not in its stream yet."""
     if scope not in entry.early:
         entry.early |= {scope}
         memory.used += EARLY_COST + len(scope)
 
 
 def forget_early(memory: Memory, entry: Entry) -> None:
-    """Forget what was known of an event before it came into its log, or ended."""
+    """Forget what was known of an entry before it came into its stream, or ended."""
     memory.used -= sum(EARLY_COST + len(scope) for scope in entry.early)
     entry.early = _NOBODY

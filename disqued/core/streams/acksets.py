@@ -1,19 +1,19 @@
-"""Acknowledgement sets: the facts that holders of events share, so that any of them can take over.
+"""Acknowledgement sets: the facts that holders of entries share, so that any of them can take over.
 
-Who hands an event out tells the other holders of each delivery (DELIVERED) and each end (SETACK) when it happens, and
-all nodes where groups begin (BEGIN).  What cannot be told, for there is no link, is told when the link opens:
+The owner of an entry sends each delivery (DELIVERED) and each end (SETACK) to the other holders when it happens, and
+group starts (BEGIN) to all nodes.  What cannot be sent without a link is sent when the link opens:
 
-    us    --BEGIN--> them              where the groups of each log began, and up to where it was flushed
-          --FACTS(some events)--> them     who is done with them, and who has them
-    them  --MISSING(number, ids)--> us     of these I hold none; the next ones, please
+    us    --BEGIN--> them                   where the groups of each stream began, and up to where it was flushed
+          --FACTS(some entries)--> them     who is done with them, and who has them
+    them  --MISSING(number, ids)--> us      of these I hold none; the next ones, please
           --FACTS(the rest, last)--> them
 
-Told are events that they may hold, if there is anything to tell or if they are the ones that hand them out: then
-MISSING says that somebody else has to.  What is said may come late, twice or never: facts unite, beginnings and
-horizons merge by maximum, and of leases the word of the node that hands out the event counts.
+FACTS covers the entries that the other node may hold and that there is something to say of, and those that it owns:
+MISSING then says that another node has to own them.  Messages may come late, twice or never: facts unite, group starts
+and horizons merge by maximum, and of leases the word of the owner counts.
 
-When nodes come, go or fail all events are looked at again, in parts: some are this node's to hand out now, and some are
-not any more.
+When nodes come, go or fail, all entries are examined again, in parts: this node owns some of them now, and others no
+longer.
 
 Times are integer milliseconds.
 """
@@ -31,8 +31,8 @@ from disqued.core.model.unfinished import QuietParts
 from disqued.core.streams.entries import Streams
 from disqued.core.streams.owners import HEARD_MS, NOBODY
 
-LOOKED_AT_PER_PART: Final = 1_000  #: events, some milliseconds' work
-GROUPS_PER_EVENT: Final = 16  #: that cost as much as an event by itself
+LOOKED_AT_PER_PART: Final = 1_000  #: entries, some milliseconds' work
+GROUPS_PER_EVENT: Final = 16  #: that cost as much as an entry by itself
 QUEUES_PER_PART: Final = 500
 ANSWER_MS: Final = 2_000  #: how long an answer is waited for before the same is said again; then twice as long
 ANSWER_MAX_MS: Final = 60_000
@@ -56,7 +56,7 @@ class AckSetRound(Timed):
 
 
 class AckSets(Timed, Machine):
-    """The machine that keeps holders of events at one; it is due when others have been waited for, after a start."""
+    """The machine that keeps holders of entries at one; it is due when others have been waited for, after a start."""
 
     __slots__ = ("_looks", "_rounds", "_state", "_streams")
 
@@ -65,7 +65,7 @@ class AckSets(Timed, Machine):
         self._state = state
         self._streams = streams
         self._rounds: dict[bytes, AckSetRound] = {}
-        self._looks = 0  #: how often all events were to be looked at again
+        self._looks = 0  #: how often all entries were to be looked at again
 
     def hears(self) -> dict[int, Hear]:
         return {FACTS: self.on_facts, MISSING: self.on_missing}
@@ -119,7 +119,7 @@ class AckSets(Timed, Machine):
                 yield queue.stream
 
     def _look(self, look: int) -> QuietParts:
-        """Look at all events, until there is a reason to begin anew."""
+        """Look at all entries, until there is a reason to begin anew."""
         for stream in list(self._all_logs()):
             for entries in _pieces(stream):
                 if look != self._looks:
@@ -151,7 +151,7 @@ class AckSets(Timed, Machine):
             self._state.schedule.cancel(this)
 
     def _collect(self, this: AckSetRound, *, others: bool = True) -> QuietParts:
-        """Tell a node of all beginnings, and find the events that it is to be told of, or those that it hands out."""
+        """Tell a node of all beginnings, and find the entries that it is to be told of, or those that it hands out."""
         state = self._state
         node_id = this.node_id
         for count, stream in enumerate(list(self._all_logs()), 1):
@@ -170,11 +170,11 @@ class AckSets(Timed, Machine):
             self._go_on(this)
 
     def _is_left_to(self, entry: Entry, node_id: bytes) -> bool:
-        """Tell whether a node hands out an event, as far as is known."""
+        """Return whether a node hands out an entry, as far as is known."""
         return entry.holders is not None and self._streams.owners.of(entry) == node_id
 
     def _concerns(self, entry: Entry, node_id: bytes) -> bool:
-        """Tell whether a node is to be told of an event: it may hold it, and there is something to say or to ask."""
+        """Return whether a node is to be told of an entry: it may hold it, and there is something to say or to ask."""
         if not entry.holders or node_id not in entry.holders:
             return False
         # After a start it is not known yet who hands out what.
@@ -187,7 +187,7 @@ class AckSets(Timed, Machine):
     # Telling.
 
     def doubt(self, node_id: bytes, entry: Entry) -> None:
-        """Ask a node whether it has an event that it would be the one to hand out."""
+        """Ask a node whether it has an entry that it would be the one to hand out."""
         this = self._rounds.get(node_id)
         if this is None:
             this = self._rounds[node_id] = AckSetRound(node_id)
@@ -198,7 +198,7 @@ class AckSets(Timed, Machine):
             self._await(this, 0)
 
     def tell(self, node_id: bytes, entry: Entry) -> None:
-        """Tell a node what is known of an event, of which it has just got a copy."""
+        """Tell a node what is known of an entry, of which it has just got a copy."""
         self.note_holder(node_id, entry)
         if entry.has_facts or any(self._streams.leases_of(entry)):
             self._state.send(node_id, (FACTS, 0, (self._streams.fact_of(entry),), False))
@@ -241,7 +241,7 @@ class AckSets(Timed, Machine):
         self._state.schedule.cancel(this)
 
     def _place(self, entry: Entry) -> None:
-        """See again which node hands out an event; ask a node that neither made it nor told this one of it."""
+        """See again which node hands out an entry; ask a node that neither made it nor told this one of it."""
         self._streams.place(entry)
         if entry.stream is not None and entry.elsewhere:
             arbiter = self._streams.owners.of(entry)
@@ -251,7 +251,7 @@ class AckSets(Timed, Machine):
     # Hearing.
 
     def on_facts(self, sender: bytes, message: Message) -> None:
-        """Hear what another node knows of some events."""
+        """Hear what another node knows of some entries."""
         _, number, facts, last = message
         state = self._state
         missing: list[bytes] = []
@@ -276,7 +276,7 @@ class AckSets(Timed, Machine):
             self._streams.on_delivered(sender, entry, lease)
 
     def note_holder(self, node_id: bytes, entry: Entry) -> None:
-        """Note that a node holds an event."""
+        """Note that a node holds an entry."""
         state = self._state
         is_new = state.unite_holders(entry, frozenset((node_id, state.node_id)))
         if node_id in entry.absent:
@@ -286,7 +286,7 @@ class AckSets(Timed, Machine):
             self._place(entry)
 
     def on_missing(self, sender: bytes, message: Message) -> None:
-        """Hear which events a node does not hold, and tell it the next ones."""
+        """Hear which entries a node does not hold, and tell it the next ones."""
         _, number, ids = message
         for job_id in ids:
             entry = self._state.jobs.get(job_id)
@@ -303,7 +303,7 @@ class AckSets(Timed, Machine):
             self._go_on(this)
 
     def on_gotjob(self, sender: bytes, message: Message) -> None:
-        """Hear that a node holds a copy; of an event that is not here, as a start has taken it, it is to know that."""
+        """Hear that a node holds a copy; of an entry that is not here, as a start has taken it, it is to know that."""
         job_id = message[1]
         if self._state.jobs.get(job_id) is None and job_id not in self._state.custody.ended:
             self._state.send(sender, (MISSING, 0, (job_id,)))
@@ -316,7 +316,7 @@ class AckSets(Timed, Machine):
 
 
 def _pieces(stream: Stream) -> Iterator[list[Entry]]:
-    """The events of a log, some at a time; between two of them events may come and go."""
+    """The entries of a stream, some at a time; between two of them entries may come and go."""
     place = START
     while True:
         entries: list[Entry] = []

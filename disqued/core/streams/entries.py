@@ -1,26 +1,26 @@
-"""Entries of streams: events that every consumer group gets, and that stay until their time is over.
+"""Entries of streams: entries that every consumer group gets, and that stay until their time is over.
 
-    QADD --> event --delay, copies--> log --QGET g--> unit (event, g): in progress --QACK--> done, for g
+    QADD --> entry --delay, copies--> stream --QGET g--> unit (entry, g): in progress --QACK--> done, for g
                                        ^                 |
                                        +-- redo <--------+ the deadline passes; QGROUP RETURN; the consumer vanished
 
-An event is a job of the kind log, which no timer queues again (its retry period is RETRY_NEVER_MS), so that it may
+An entry is a job of the kind stream, which no timer queues again (its retry period is RETRY_NEVER_MS), so that it may
 have copies and is at-least-once.  Nothing but the end of its time, DELJOB or a flush removes it.  What groups made of
 it is in `groups`; here is what consumers and time do to that.
 
 A deadline is counted from the delivery, also of one who had to wait.  An acknowledgement at the deadline is accepted, a
-millisecond later it is not, whether or not anything has happened to the unit by then.  It names the event and not the
-consumer: who comes late, after another one of the group got the event, has done what that one is doing.  A refused
+millisecond later it is not, whether or not anything has happened to the unit by then.  It names the entry and not the
+consumer: who comes late, after another one of the group got the entry, has done what that one is doing.  A refused
 acknowledgement leaves no trace: who hears so may undo what it did.
 
-Who waits for a group is served when an event comes into the log and when a unit comes back, those that want an event
+Who waits for a group is served when an entry comes into the stream and when a unit comes back, those that want an entry
 first come first served.  Those that want to be told (QNOTIFY) are all told, as nothing is reserved for them.
 
-Of several nodes that hold an event one hands it out (`owners`).  The others hear of each delivery, each fact and
+Of several nodes that hold an entry one hands it out (`owners`).  The others hear of each delivery, each fact and
 each beginning, and keep them for the day on which it is theirs to hand out (`acksets`).  Consumers on nodes that do not
 hold it get it from there (`readers`), and say there that they are done with it (`reconciliation`).
 
-The journal hears of an event (JOB_ADDED), of each fact that a group is done (UNIT_DONE with its scope), of leases
+The journal hears of an entry (JOB_ADDED), of each fact that a group is done (UNIT_DONE with its scope), of leases
 (UNIT_LEASED, whose word for the holder is the end of the lease on the wall clock, in milliseconds, and the id of the
 worker if it is with one) and of where groups begin and flushes end (GROUP).  After a crash leases whose end is ahead
 are as they were; others wait again.
@@ -74,7 +74,7 @@ class QueueNameForm(Form):
     __slots__ = ()
 
     def row(self, unit: Unit) -> bytes:
-        """The queue of an event."""
+        """The queue of an entry."""
         return unit.queue
 
 
@@ -82,7 +82,7 @@ QUEUE_NAME = QueueNameForm()
 
 
 class Streams(Machine):
-    """The machine between the logs and the groups of consumers of one node."""
+    """The machine between the streams and the groups of consumers of one node."""
 
     __slots__ = (
         "_blocking",
@@ -109,7 +109,7 @@ class Streams(Machine):
         self.members = GroupMembers()
         self.add_timeout_ms: int = ADD_TIMEOUT_MS  #: how long a producer waits for copies; 0 = for ever
         self.served: int = 0  #: consumers served, and groups looked at, in this part
-        #: Logs whose consumers are served bit by bit: did something come meanwhile?
+        #: Streams whose consumers are served bit by bit: did something come meanwhile?
         self._serving: dict[Queue, bool] = {}
         self._state = state
         self._queueing = queueing
@@ -126,10 +126,10 @@ class Streams(Machine):
         """Count the consumers of a group: waiting ones and registered ones."""
         return len(group.waiters) + self.members.count(group.stream.queue, group.name)
 
-    # Events come.
+    # Entries come.
 
     def publish(self, job: Job) -> None:
-        """Put an event into its log, where groups can have it: its delay is over, and so is the wait for copies."""
+        """Put an entry into its stream, where groups can have it: its delay is over, and so is the wait for copies."""
         assert isinstance(job, Entry)
         state = self._state
         queue = state.queue(job.queue)
@@ -153,7 +153,7 @@ class Streams(Machine):
         self._make_ready(queue, stream)
 
     def keep(self, job: Job) -> None:
-        """Keep a copy of an event, which is handed out by another node unless it turns out to be this one's."""
+        """Keep a copy of an entry, which is handed out by another node unless it turns out to be this one's."""
         assert isinstance(job, Entry)
         if job.requeue_at:
             self.expect(job)
@@ -164,7 +164,7 @@ class Streams(Machine):
             self._state.tell(job, (FACTS, 0, (self.fact_of(job),), False))
 
     def place(self, entry: Entry) -> None:
-        """See again who hands out an event."""
+        """See again who hands out an entry."""
         stream = entry.stream
         if stream is None:
             return
@@ -179,7 +179,7 @@ class Streams(Machine):
             self._make_ready(self._state.queue(entry.queue), stream)
 
     def expect(self, job: Job) -> None:
-        """Note an event whose delay is not over: a flush ends it, too."""
+        """Note an entry whose delay is not over: a flush ends it, too."""
         assert isinstance(job, Entry)
         stream = self._state.stream(job.queue)
         stream.see(job)
@@ -196,13 +196,13 @@ class Streams(Machine):
         if stream.waiting or queue.name in state.demand.entries:
             state.ready[queue] = None
 
-    # Events go to consumers.
+    # Entries go to consumers.
 
     def fetch(
         self, queue: Queue, group: Group, lease_ms: int, count: int = 1, *, strict: bool = False,
         worker: Worker | None = None,
     ) -> list[Unit]:  # fmt: skip
-        """Take up to `count` events for a consumer of a group that has them for so long; fewer of large ones.
+        """Take up to `count` entries for a consumer of a group that has them for so long; fewer of large ones.
 
         With `lease_ms` 0 the group is done with them at once; `strict`: only of those that this node made.
         Raises Behind when others have to have their turn before it is known whether there is one, JournalFailed
@@ -229,7 +229,7 @@ class Streams(Machine):
         return taken
 
     def _deliver(self, queue: Queue, group: Group, entry: Entry, lease_ms: int, worker: Worker | None) -> Unit:
-        """Let a consumer have an event; of a worker it comes back with the death of that."""
+        """Let a consumer have an entry; of a worker it comes back with the death of that."""
         state = self._state
         queue.jobs_out += 1
         queue.accessed_at = state.now
@@ -279,16 +279,16 @@ class Streams(Machine):
         return EntryLease(unit.scope, left_ms, max(0, unit.lease_ms - left_ms) if left_ms else 0, unit.deliveries)
 
     def leases_of(self, entry: Entry) -> Iterator[EntryLease]:
-        """Yield what another node is told of the groups that have an event."""
+        """Yield what another node is told of the groups that have an entry."""
         for unit in units_of(entry):
             yield self.lease_of(unit)
 
     def fact_of(self, entry: Entry) -> EntryStatus:
-        """What another node is told of an event."""
+        """What another node is told of an entry."""
         return EntryStatus(entry.id, tuple(entry.done), tuple(self.leases_of(entry)))
 
     def has_event(self, queue: Queue, group_name: bytes) -> bool:
-        """Tell whether a group can have an event now; True where that takes longer to find out."""
+        """Return whether a group can have an entry now; True where that takes longer to find out."""
         if queue.stream is None or queue.pause & PAUSE_OUT:
             return False
         group = queue.stream.group(group_name)
@@ -313,7 +313,7 @@ class Streams(Machine):
         return waiter
 
     def serve(self, queue: Queue) -> None:
-        """Serve those who wait for a log; very many bit by bit."""
+        """Serve those who wait for a stream; very many bit by bit."""
         stream = queue.stream
         if stream is None or queue.pause & PAUSE_OUT:
             return
@@ -363,7 +363,7 @@ class Streams(Machine):
                     break
 
     def _serve_group(self, queue: Queue, group: Group) -> bool:
-        """Give events to the consumers that wait, the longest first, once those were told who want to be told.
+        """Give entries to the consumers that wait, the longest first, once those were told who want to be told.
 
         Returns whether there may be more to do.
         """
@@ -406,7 +406,7 @@ class Streams(Machine):
         self._blocking.stop_waiting(waiter.client)
         self._state.outbox.replies.append((waiter.client, form.answer(units), units))
 
-    # Events come back.
+    # Entries come back.
 
     def due(self, unit: PendingEntry) -> None:
         """The time of the consumer that has a unit is over: the group can have it again."""
@@ -453,7 +453,7 @@ class Streams(Machine):
     def returned(self, unit: EntryUnit) -> bool:
         """The worker that has a unit is dead, or gives back what it has: its group can have it before all others.
 
-        Returns whether that is so: not when its log was flushed.
+        Returns whether that is so: not when its stream was flushed.
         """
         if not isinstance(unit, PendingEntry):
             return isinstance(unit, GivenUnit) and self.given.returned(unit)
@@ -482,10 +482,10 @@ class Streams(Machine):
         queue.accessed_at = state.now
         self._make_ready(queue, unit.group.stream)
 
-    # Events are done.
+    # Entries are done.
 
     def unit(self, queue_name: bytes, group_name: bytes, job_id: bytes) -> PendingEntry | None:
-        """What a group has of an event; None when it has nothing of it, or all of them do not know of each other."""
+        """What a group has of an entry; None when it has nothing of it, or all of them do not know of each other."""
         entry = self._state.jobs.get(job_id)
         queue = self._state.queues.by_name.get(queue_name)
         if not isinstance(entry, Entry) or queue is None or queue.stream is None or entry.stream is not queue.stream:
@@ -494,7 +494,7 @@ class Streams(Machine):
         return None if group is None else group.units.get(entry)
 
     def handed(self, entry: Entry, scope: bytes) -> bool:
-        """An event was handed to a consumer of a group that turned out to be gone before it heard of it.
+        """An entry was handed to a consumer of a group that turned out to be gone before it heard of it.
 
         Returns whether it was this node that handed it out.
         """
@@ -507,12 +507,12 @@ class Streams(Machine):
         return True
 
     def is_held(self, unit: PendingEntry) -> bool:
-        """Tell whether a consumer has a unit, and its time is not over."""
+        """Return whether a consumer has a unit, and its time is not over."""
         now = self._state.now
         return unit.state == ACTIVE and now <= unit.requeue_at and unit.entry.expires_at > now
 
     def acknowledge(self, queue_name: bytes, group_name: bytes, job_id: bytes) -> bool:
-        """Note that a group is done with an event that a consumer of it has; say whether that was so."""
+        """Note that a group is done with an entry that a consumer of it has; returns whether that was so."""
         unit = self.unit(queue_name, group_name, job_id)
         if unit is None or not self.is_held(unit):
             return False
@@ -530,14 +530,14 @@ class Streams(Machine):
         return True
 
     def finish(self, group: Group, entry: Entry) -> None:
-        """Note the fact that a group is done with an event."""
+        """Note the fact that a group is done with an entry."""
         state = self._state
         self._finish(group, entry)
         if entry.holders:
             state.tell(entry, (SETACK, entry.id, group.scope, False, entry.holders))
 
     def adopt(self, entry: Entry, scope: bytes) -> bool:
-        """Note that a group is done with an event whose arbiter cannot be asked; say whether that is news."""
+        """Note that a group is done with an entry whose owner cannot be asked; returns whether that is news."""
         if entry.stream is None or entry.is_done_for(scope):
             return False
         group = self._know(entry.stream, scope)
@@ -553,7 +553,7 @@ class Streams(Machine):
         self._note_done(entry, group.scope)
 
     def note_done(self, entry: Entry, scope: bytes) -> bool:
-        """Hear that a group is done with an event; say whether that is news."""
+        """Hear that a group is done with an entry; returns whether that is news."""
         if entry.is_done_for(scope):
             return False
         stream = entry.stream
@@ -571,7 +571,7 @@ class Streams(Machine):
         return True
 
     def on_setack(self, sender: bytes, entry: Entry, scope: bytes, holders: frozenset[bytes]) -> None:
-        """Hear from another node that a group is done with an event; holders that it does not know hear it from us."""
+        """Hear from another node that a group is done with an entry; holders that it does not know hear it from us."""
         state = self._state
         if read_scope(scope) is None or not self.note_done(entry, scope):
             return
@@ -581,7 +581,7 @@ class Streams(Machine):
                 state.send(node_id, (SETACK, entry.id, scope, False, entry.holders))
 
     def on_delivered(self, sender: bytes, entry: Entry, lease: EntryLease) -> None:
-        """Hear from another node that a consumer of a group has an event, or has it no more: the maximum counts."""
+        """Hear from another node that a consumer of a group has an entry, or has it no more: the maximum counts."""
         stream = entry.stream
         if stream is None or read_scope(lease.scope) is None:
             return
@@ -631,7 +631,7 @@ class Streams(Machine):
             self._state.outbox.journal.append((UNIT_DONE, entry.id, scope))
 
     def resume(self, group: Group, entry: Entry, deliveries: int, until: int, since: int) -> None:
-        """Let a group have an event as the journal says: since then and until then, unix milliseconds."""
+        """Let a group have an entry as the journal says: since then and until then, unix milliseconds."""
         state = self._state
         if not deliveries:
             self._never_had(group, entry)
@@ -649,7 +649,7 @@ class Streams(Machine):
             state.schedule.move(unit, unit.requeue_at + 1)
 
     def _never_had(self, group: Group, entry: Entry) -> None:
-        """Undo what the journal said before of who has an event: it was given back unseen."""
+        """Undo what the journal said before of who has an entry: it was given back unseen."""
         unit = group.units.get(entry)
         if unit is not None:
             self._state.schedule.cancel(unit)

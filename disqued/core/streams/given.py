@@ -1,4 +1,4 @@
-"""Given: events of other nodes that workers of this node hold.
+"""Given: entries of other nodes that workers of this node hold.
 
 the worker dies, or returns it   --SETTLE(RETURN)--> the node that gave it
 the consumer never saw it        --SETTLE(UNSEEN)--> the same
@@ -12,7 +12,7 @@ from disqued.core.model.worker import Worker
 
 
 class GivenEntries:
-    """The events that other nodes gave to workers of this one."""
+    """The entries that other nodes gave to workers of this one."""
 
     __slots__ = ("_bound", "_state")
 
@@ -21,7 +21,7 @@ class GivenEntries:
         self._bound: dict[tuple[bytes, bytes], GivenUnit] = {}  #: by job id and group
 
     def bind(self, worker: Worker, units: list[GivenUnit], lease_ms: int) -> None:
-        """Return events to the node that gave them, should their worker die within the lease."""
+        """Return entries to the node that gave them, should their worker die within the lease."""
         now = self._state.now
         for unit in units:
             worker.started += 1
@@ -30,11 +30,11 @@ class GivenEntries:
             self._state.schedule.add(unit, now + lease_ms)
 
     def lapsed(self, unit: GivenUnit) -> None:
-        """The lease is over: the node that gave the event hands it out again."""
+        """The lease is over: the node that gave the entry hands it out again."""
         self._let_go(unit)
 
     def settled(self, job_id: bytes, group_name: bytes) -> None:
-        """An event was acknowledged or returned: no worker has it any more."""
+        """An entry was acknowledged or returned: no worker has it any more."""
         unit = self._bound.get((job_id, group_name))
         if unit is not None:
             if unit.worker is not None:
@@ -47,12 +47,12 @@ class GivenEntries:
         unit.unbind()
 
     def returned(self, unit: GivenUnit) -> bool:
-        """Return an event of a dead worker to the node that gave it; says whether that node can be reached."""
+        """Return an entry of a dead worker to the node that gave it; says whether that node can be reached."""
         self._let_go(unit)
         return self._state.send(unit.granter, (SETTLE, unit.queue, _group_of(unit), 0, RETURN, (unit.id,)))
 
     def give_back(self, unit: GivenUnit) -> None:
-        """Return an event that its consumer never saw to the node that gave it."""
+        """Return an entry that its consumer never saw to the node that gave it."""
         self._let_go(unit)
         self._state.send(unit.granter, (SETTLE, unit.queue, unit.scope, 0, UNSEEN, (unit.id,)))
 

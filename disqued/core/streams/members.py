@@ -71,7 +71,7 @@ class GroupMembers:
         return list(self._counts.get(queue, ()))
 
     def has(self, queue: bytes) -> bool:
-        """Tell whether any connection consumes a queue."""
+        """Return whether any connection consumes a queue."""
         return queue in self._counts
 
     def queues(self) -> list[bytes]:

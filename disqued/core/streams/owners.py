@@ -1,18 +1,18 @@
-"""Group owners: which of the holders of an event hands it out, its arbiter.
+"""Group owners: which of the holders of an entry hands it out, its owner.
 
-All holders come to the same answer without asking each other, from who holds the event and who can be reached:
+All holders come to the same answer without asking each other, from who holds the entry and who can be reached:
 
     the node that made it, if it can be reached and holds it
-    else, of the holders that can be reached, the one that comes first for this event (`ids.comes_first`)
+    else, of the holders that can be reached, the one that comes first for this entry (`ids.comes_first`)
     one that is leaving only if all of them are
 
-On the two sides of a partition the answers differ, and each side goes on with what it holds; a group may get an event
+On the two sides of a partition the answers differ, and each side goes on with what it holds; a group may get an entry
 once on each.  When the sides meet again the node that made it hands it out, as before, and hears what the others know.
 
 A node may be among the holders and hold nothing: it took no copy, or it lost its memory.  It says so when it is told
-something of the event (`acksets`), and counts no more until it tells something of the event itself (`Entry.absent`).
+something of the entry (`acksets`), and counts no more until it tells something of the entry itself (`Entry.absent`).
 
-What a node finds in its store when it starts may be old, for others went on without it.  Events that others may hold
+What a node finds in its store when it starts may be old, for others went on without it.  Entries that others may hold
 too are handed out by nobody here until these have told what they know, or for `HEARD_MS`.
 
 Times are integer milliseconds.
@@ -34,7 +34,7 @@ _NO_NODES: frozenset[bytes] = frozenset()
 
 
 class EntryOwners:
-    """Decides who hands out an event."""
+    """Decides who hands out an entry."""
 
     __slots__ = ("_candidates", "_state", "unheard")
 
@@ -50,7 +50,7 @@ class EntryOwners:
         self._candidates.clear()
 
     def of(self, entry: Entry) -> bytes:
-        """The node that hands out an event which this one holds; NOBODY = that is not known yet."""
+        """The node that hands out an entry which this one holds; NOBODY = that is not known yet."""
         own = self._state.node_id
         holders = entry.holders
         if not holders:
@@ -70,7 +70,7 @@ class EntryOwners:
         return arbiter
 
     def is_elsewhere(self, entry: Entry) -> bool:
-        """Tell whether this node does not hand out an event that it holds."""
+        """Return whether this node does not hand out an entry that it holds."""
         return entry.holders is not None and self.of(entry) != self._state.node_id
 
     def _those_there(self, holders: frozenset[bytes], absent: frozenset[bytes]) -> tuple[bytes, ...]:

@@ -1,15 +1,15 @@
-"""Readers: consumers of groups get events from the nodes that hand them out, whatever node they are connected to.
+"""Readers: consumers of groups get entries from the nodes that hand them out, whatever node they are connected to.
 
     a consumer finds nothing here   --WANT(queue, group, yes)--> all
                                     <--HAVE(queue, group, yes or no)--     at once, and when one comes later
     there are some                  --TAKE(n, lease)--> one that has some
-                                    <--GIVE(events)--                      leased there, for n is this consumer's
+                                    <--GIVE(entries)--                      leased there, for n is this consumer's
                                                                            none: somebody else was faster
     the consumer is gone meanwhile  --SETTLE(UNSEEN)-->                    it never had them
     nobody waits any more           --WANT(queue, group, no)--> all
 
-An event is leased by the node that hands it out (`owners`), for a consumer that asked, so that no two nodes give one
-group the same event while they can hear each other, and nothing is fetched ahead.  A consumer waits for one answer at a
+An entry is leased by the node that hands it out (`owners`), for a consumer that asked, so that no two nodes give one
+group the same entry while they can hear each other, and nothing is fetched ahead.  A consumer waits for one answer at a
 time.  Who had some is asked first by the next one.  Consumers of the node that hands out come before others.
 
 With EX 0 the group is done with what is given when it leaves, so that it must not arrive in vain: a consumer that has
@@ -50,7 +50,7 @@ WANTS_OF_NODE: Final = 10_000  #: that are remembered
 
 
 class GroupDemand(Timed):
-    """Consumers of this node want events for a group which this node does not hand out."""
+    """Consumers of this node want entries for a group which this node does not hand out."""
 
     __slots__ = ("again_at", "awaited", "group", "lingers_until", "queue", "sources", "told")
 
@@ -77,7 +77,7 @@ class PendingTake:
 
 
 class Readers(Machine):
-    """The machine between consumers of one node and the logs of another."""
+    """The machine between consumers of one node and the streams of another."""
 
     __slots__ = ("_blocking", "_given", "_of_node", "_questions", "_state", "_streams", "_thirsts")
 
@@ -89,7 +89,7 @@ class Readers(Machine):
         self._questions: dict[int, PendingTake] = {}
         #: What each node wants: {node: {(queue, group): None}}, renewed longest ago first.
         self._of_node: dict[bytes, dict[tuple[bytes, bytes], None]] = {}
-        self._given = 0  #: events that others have given to this node
+        self._given = 0  #: entries that others have given to this node
 
     def hears(self) -> dict[int, Hear]:
         return {WANT: self.on_want, HAVE: self.on_have, TAKE: self.on_take, GIVE: self.on_give}
@@ -101,7 +101,7 @@ class Readers(Machine):
 
     @property
     def can_ask(self) -> bool:
-        """Tell whether there are other nodes to be asked."""
+        """Return whether there are other nodes to be asked."""
         return bool(self._state.peers.linked) and not self._state.leaving
 
     def wait(self, client: Client, queues: list[Queue], group: bytes, timeout_ms: int, form: Form) -> None:
@@ -205,7 +205,7 @@ class Readers(Machine):
                 self._blocking.timed_out(waiter)
 
     def _is_in_vain(self, waiter: GroupWaiter) -> bool:
-        """Tell whether no node has something, or may yet say that it has, for one who does not wait."""
+        """Return whether no node has something, or may yet say that it has, for one who does not wait."""
         for group in waiter.groups:
             thirst = self._thirsts.get((group.stream.queue, group.name))
             if thirst is not None and (thirst.sources or thirst.awaited):
@@ -279,7 +279,7 @@ class Readers(Machine):
             self._state.ready[queue] = None
 
     def puts_off(self, waiter: Waiter) -> bool:
-        """Tell whether a consumer whose time is up waits on for what may be on its way to it alone."""
+        """Return whether a consumer whose time is up waits on for what may be on its way to it alone."""
         if not isinstance(waiter, GroupWaiter) or not waiter.is_owed or waiter.nohang:
             return False
         waiter.nohang = True
@@ -342,7 +342,7 @@ class Readers(Machine):
             del self._state.demand.entries[name]
 
     def offer(self) -> None:
-        """Tell the nodes that want events that there are some."""
+        """Tell the nodes that want entries that there are some."""
         offered = self._streams.offered
         while offered:
             queue = next(iter(offered))
@@ -363,7 +363,7 @@ class Readers(Machine):
                     want.is_told = True
 
     def on_take(self, sender: bytes, message: Message) -> None:
-        """Let a consumer of another node have events."""
+        """Let a consumer of another node have entries."""
         _, name, group_name, number, _, _, _ = message
         want = self._state.demand.entries.get(name, {}).get(group_name, {}).get(sender)
         if want is None:

@@ -1,4 +1,4 @@
-"""Group reconciliation: what a consumer says of an event reaches the node that hands it out.
+"""Group reconciliation: what a consumer says of an entry reaches the node that hands it out.
 
     this node hands it out          decided here, at once
     it is a copy here               --SETTLE(ids)--> the node that hands it out
@@ -8,9 +8,9 @@
     neither done nor refused        everybody else is asked, and who knows of it is asked again
     no node holds it                0, if all nodes were asked
 
-A node that hands an event out can be silent, or nobody who knows it can be reached.  Then, when it has had the time to
+A node that hands an entry out can be silent, or nobody who knows it can be reached.  Then, when it has had the time to
 be found to fail (`MARGIN_MS` more than `cluster-node-timeout`), an acknowledgement is taken as a fact by itself: it is
-1, it is kept (`orphans`) as long as the event may live, and told to each node with which a link opens.  What was given
+1, it is kept (`orphans`) as long as the entry may live, and told to each node with which a link opens.  What was given
 back is 0 then: its time will be over by itself.
 
 A 0 leaves no trace: who hears it may undo what it did.  So it is answered only when nobody who was asked may have done
@@ -52,7 +52,7 @@ _UNDECIDED: Final = (OUTCOME_UNKNOWN, OUTCOME_LATER)
 
 
 class PendingAck(Timed):
-    """A consumer waits to hear what became of some events."""
+    """A consumer waits to hear what became of some entries."""
 
     __slots__ = (
         "asked", "client", "count", "deadline_at", "doubted", "group", "known", "number", "open", "queue", "refused",
@@ -68,7 +68,7 @@ class PendingAck(Timed):
         self.group: bytes = group
         self.deadline_at: int = deadline_at
         self.scope: bytes = scope_of(group, 0)  #: of the group when this began
-        self.count: int = 0  #: events that something was done for
+        self.count: int = 0  #: entries that something was done for
         #: Those that are undecided, and who was asked and has yet to answer.
         self.open: dict[bytes, set[bytes]] = {}
         self.asked: dict[bytes, set[bytes]] = {}  #: who was asked on the link that is open
@@ -88,7 +88,7 @@ class Reconciliation(Machine):
         self._facts = facts
         self._membership = membership
         self._open: dict[int, PendingAck] = {}
-        #: Acknowledgements of events that nobody knew who could be reached: {(id, scope): until when they are kept}.
+        #: Acknowledgements of entries that nobody knew who could be reached: {(id, scope): until when they are kept}.
         self.orphans: dict[tuple[bytes, bytes], int] = {}
 
     def hears(self) -> dict[int, Hear]:
@@ -103,7 +103,7 @@ class Reconciliation(Machine):
     # Consumers of this node.
 
     def settle(self, client: Client, verb: int, queue: bytes, group: bytes, *, ids: list[bytes]) -> int | None:
-        """Acknowledge events, or give them back; returns of how many that was so, None if the client is to wait."""
+        """Acknowledge entries, or give them back; returns of how many that was so, None if the client is to wait."""
         state = self._state
         count = 0
         elsewhere: list[bytes] = []
@@ -150,7 +150,7 @@ class Reconciliation(Machine):
         return OUTCOME_DONE
 
     def _is_own(self, unit: PendingEntry | None) -> bool:
-        """Tell whether this node has handed out a unit that somebody has."""
+        """Return whether this node has handed out a unit that somebody has."""
         return unit is not None and unit.state == ACTIVE and not unit.granter
 
     def _ask(self, this: PendingAck, ids: list[bytes]) -> None:
@@ -169,7 +169,7 @@ class Reconciliation(Machine):
         self._state.schedule.move(this, min(self._state.now + AGAIN_MS, this.deadline_at))
 
     def _deciders(self, job_id: bytes, asked: set[bytes]) -> list[bytes]:
-        """The nodes that can be asked of an event: one that should know, or all when it does not."""
+        """The nodes that can be asked of an entry: one that should know, or all when it does not."""
         linked = self._state.peers.linked
         entry = self._state.jobs.get(job_id)
         if isinstance(entry, Entry):
@@ -227,7 +227,7 @@ class Reconciliation(Machine):
             self._close(this, job_id, OUTCOME_DONE if is_done else OUTCOME_REFUSED)
 
     def _give_up(self, this: PendingAck, job_id: bytes) -> int:
-        """Decide of an event about which nobody can be asked."""
+        """Decide of an entry about which nobody can be asked."""
         if this.open[job_id]:
             this.doubted.add(job_id)
         if self._is_known_to_nobody(this, job_id):
@@ -235,13 +235,13 @@ class Reconciliation(Machine):
         return OUTCOME_DONE if self._adopt(this, job_id) else OUTCOME_REFUSED
 
     def _is_known_to_nobody(self, this: PendingAck, job_id: bytes) -> bool:
-        """Tell whether all nodes have said that they do not hold an event, which is not here either."""
+        """Return whether all nodes have said that they do not hold an entry, which is not here either."""
         if job_id in this.known or self._state.jobs.get(job_id) is not None:
             return False
         return this.asked[job_id] - this.open[job_id] >= self._state.peers.by_id.keys()
 
     def _adopt(self, this: PendingAck, job_id: bytes) -> bool:
-        """Take an acknowledgement as a fact; say whether there is room for it, and it is not somebody else's.
+        """Take an acknowledgement as a fact; returns whether there is room for it, and it is not somebody else's.
 
         Not if the group began anew meanwhile: what its consumers had then means nothing any more.
         """
@@ -285,7 +285,7 @@ class Reconciliation(Machine):
         self._go_on(this)
 
     def _hear(self, this: PendingAck, sender: bytes, job_id: bytes, outcome: int) -> None:
-        """Hear what another node says of one of the events that it was asked of."""
+        """Hear what another node says of one of the entries that it was asked of."""
         this.open[job_id].discard(sender)
         if outcome not in _UNDECIDED:
             self._conclude(this, job_id, outcome)
@@ -325,12 +325,12 @@ class Reconciliation(Machine):
         self._state.send(sender, (SETTLED, number, outcomes))
 
     def unseen(self, job_id: bytes, scope: bytes) -> None:
-        """A consumer of this node was handed an event of another one, and is gone before it heard of it."""
+        """A consumer of this node was handed an entry of another one, and is gone before it heard of it."""
         for node_id in self._deciders(job_id, set()):
             self._state.send(node_id, (SETTLE, b"", scope, 0, UNSEEN, (job_id,)))
 
     def _take_back(self, scope: bytes, ids: tuple[bytes, ...]) -> None:
-        """Let events be had again that a consumer of another node never saw."""
+        """Let entries be had again that a consumer of another node never saw."""
         for job_id in ids:
             entry = self._state.jobs.get(job_id)
             if isinstance(entry, Entry):

@@ -6,10 +6,10 @@
     us  --BEGIN(floor, asks)--> all          merged there; asks: and behind all that you know of, too
         <--BEGIN(floor)-- all                each adds what it has seen, and tells all
 
-A floor is the last stamp that is not wanted, for each node that makes events; floors and epochs merge by maximum.  So
-events that are made on the other side of a partition, which nobody here could know of, are behind no floor.
+A floor is the last stamp that is not wanted, for each node that makes entries; floors and epochs merge by maximum.  So
+entries that are made on the other side of a partition, which nobody here could know of, are behind no floor.
 
-That is remembered as long as events may live that were made before.  An epoch must not be forgotten by one node alone:
+That is remembered as long as entries may live that were made before.  An epoch must not be forgotten by one node alone:
 what its groups are done with then would mean nothing where it is known.
 
     it matters no more   --BEGIN(for no time, asks)--> all      does it to you?
@@ -35,7 +35,7 @@ from disqued.core.model.unfinished import Parts, QuietParts
 
 KEPT_MS = 300_000  #: how long a beginning is to be known, at least, that matters to the node that tells of it
 TOLD_PER_PART = 500  #: groups whose beginning a node is told of in one go
-FORGOTTEN_PER_PART = 500  #: events of a flush that are let go of in one go, some milliseconds' work
+FORGOTTEN_PER_PART = 500  #: entries of a flush that are let go of in one go, some milliseconds' work
 BEGINNINGS_AT_ONCE = 200  #: groups that are forgotten where they began
 ENDED_AT_ONCE = 500  #: units of a group that has begun anew, some milliseconds' work
 FORGOTTEN_EFFORT = 20_000  #: or fewer, of which groups have much: see `Unfinished.effort`
@@ -43,12 +43,12 @@ _DONE = object()
 
 
 class GroupStarts:
-    """The machine behind QGROUP START and FORGET, and QFLUSH of a log."""
+    """The machine behind QGROUP START and FORGET, and QFLUSH of a stream."""
 
     __slots__ = ("_make_ready", "_state")
 
     def __init__(self, state: State, make_ready: Callable[[Queue, Stream], None]) -> None:
-        """Take what serves those who wait, when a group begins before events that it was done with."""
+        """Take what serves those who wait, when a group begins before entries that it was done with."""
         self._state = state
         self._make_ready = make_ready
 
@@ -64,7 +64,7 @@ class GroupStarts:
         self._tell_all(self.of_group(stream, group, asks=now))
 
     def merge_group(self, stream: Stream, group: Group, epoch: int, floor: Floor) -> bool:
-        """Note where a group began in an epoch; say whether that is news."""
+        """Note where a group began in an epoch; returns whether that is news."""
         state = self._state
         ended = group.merge(epoch, floor)
         if ended is None:
@@ -84,7 +84,7 @@ class GroupStarts:
             stream.let_go(group)
 
     def floor_now(self, stream: Stream) -> Floor:
-        """All events that this node knows of, and could know of, at this moment."""
+        """All entries that this node knows of, and could know of, at this moment."""
         floor = dict(stream.seen)
         floor[self._state.node_id[:8]] = self._state.numbers.last_ctime
         return floor
@@ -146,7 +146,7 @@ class GroupStarts:
     # Flushes.
 
     def flush(self, name: bytes) -> None:
-        """Let all events of a queue end that this node could know of, and others that can be reached.
+        """Let all entries of a queue end that this node could know of, and others that can be reached.
 
         Nobody can have any of them from now on, nor are they counted any more; they are let go of bit by bit.
         """
@@ -162,7 +162,7 @@ class GroupStarts:
         state.work(self._let_go(stream, state.jobs))
 
     def merge_horizon(self, stream: Stream, horizon: Floor) -> Parts | None:
-        """Hear up to where a log was flushed; returns how its events are let go of, None if that is no news."""
+        """Hear up to where a stream was flushed; returns how its entries are let go of, None if that is no news."""
         return self._let_go_flushed(stream, self._state.jobs) if self._note_horizon(stream, horizon) else None
 
     def _note_horizon(self, stream: Stream, horizon: Floor) -> bool:
@@ -175,7 +175,7 @@ class GroupStarts:
         return True
 
     def _let_go(self, stream: Stream, jobs: Registry) -> QuietParts:
-        """Forget a log that is nobody's any more, and its events."""
+        """Forget a stream that is nobody's any more, and its entries."""
         yield from self._let_go_flushed(stream, jobs)
         # After a flush of the whole node nothing of it is counted.
         if self._state.jobs is jobs:
@@ -204,7 +204,7 @@ class GroupStarts:
         return (BEGIN, stream.queue, group.scope, dict(group.floor), left_ms, asks)
 
     def of_log(self, stream: Stream, *, asks: bool = False) -> Message:
-        """What other nodes are told of up to where a log was flushed."""
+        """What other nodes are told of up to where a stream was flushed."""
         left_ms = max(0, stream.over_at(stream) - self._state.now)
         return (BEGIN, stream.queue, WORK_SCOPE, dict(stream.horizon), left_ms, asks)
 
@@ -213,7 +213,7 @@ class GroupStarts:
             self._state.send(node_id, message)
 
     def tell(self, node_id: bytes, stream: Stream) -> QuietParts:
-        """Tell a node of all beginnings of a log, bit by bit."""
+        """Tell a node of all beginnings of a stream, bit by bit."""
         if stream.horizon:
             self._state.send(node_id, self.of_log(stream))
         for count, group in enumerate(list(stream.begun), 1):
@@ -223,7 +223,7 @@ class GroupStarts:
                 yield
 
     def on_begin(self, sender: bytes, message: Message) -> None:
-        """Hear where a group began, or up to where a log was flushed."""
+        """Hear where a group began, or up to where a stream was flushed."""
         _, name, scope, floor, left_ms, asks = message
         state = self._state
         known = read_scope(scope)
