@@ -3,7 +3,7 @@
 An entry is kept until its time is over, and every group gets it.  What a group gets is a unit, (entry, scope); the
 scope is the name of the group behind its epoch: ``0:mailers``.  A unit that nobody touched is no object.
 
-    Stream.entries  a  b  c  d  e  f  g  h  i       in order of (order key, id)
+    entries       a  b  c  d  e  f  g  h  i       in order of (order key, id)
     group            .  .     .  |               position: what is up to here was looked at
       done        a  b     d                     a fact, kept in each entry (`Entry.marks`)
       units             c  .  e                  with a consumer until its deadline, or waiting again (redo)
