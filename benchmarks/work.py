@@ -160,7 +160,7 @@ def _make_one(way: Way, place: Path, steady: SimpleNamespace, stack: ExitStack) 
     """Make a node, and what makes its turns."""
     if way.events:
         aside = Aside()
-        stack.enter_context(mock.patch.object(eventlog, "Worker", return_value=aside))
+        stack.enter_context(mock.patch.object(eventlog, "WorkerThread", return_value=aside))
     bed = Bed.make(place, way.store, settings="events all" if way.events else "")
     stack.callback(bed.daemon.driver.store.close)
     if way.events:

@@ -362,22 +362,15 @@ class Group:
     @property
     def is_used(self) -> bool:
         """Return whether there is something that means nothing in another epoch."""
-        return bool(self.units or self.scope in self.stream.marks) or any(
-            map(self.stream.begins_until, self.floor.items())
-        )
+        stream = self.stream
+        return bool(self.units or self.scope in stream.marks) or any(map(stream.begins_until, self.floor.items()))
 
     @property
     def is_blank(self) -> bool:
         """True when a new group of this name would be no other."""
         stream = self.stream
-        return not (
-            self.units
-            or self.waiters
-            or self.epoch
-            or self.floor
-            or self.scope in stream.marks
-            or self in stream.searching
-        )
+        has_any = self.units or self.waiters or self.epoch or self.floor
+        return not has_any and self.scope not in stream.marks and self not in stream.searching
 
     def is_behind(self, entry: Entry) -> bool:
         """Return whether the group began behind an entry."""
