@@ -289,7 +289,7 @@ def given(*ids: str) -> list[list[Any]]:
 def nodes_that_tell(monkeypatch: pytest.MonkeyPatch, *links: Told) -> list[NodeAt]:
     places = {("node", number): link for number, link in enumerate(links)}
     for module in (connector_nodes, connector_stream):
-        monkeypatch.setattr(module, "Link", lambda address, _: places[address])
+        monkeypatch.setattr(module, "NodeLink", lambda address, _: places[address])
     return [NodeAt(str(number) * 40, address) for number, address in enumerate(places)]
 
 
