@@ -213,7 +213,7 @@ def note(self, record):
     mark()
     import time
     time.sleep(600)
-module.Report.note = note
+module.CheckReport.note = note
 """
     program = endless("disqued.persistence.check", tmp_path / "begun", patch)
     complained = interrupted([*program, "check-aof", "--dir", folder, *options], tmp_path / "begun")

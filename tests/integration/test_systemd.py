@@ -479,7 +479,7 @@ def test_where_nobody_takes_jobs_a_node_stops_at_once(start: Start) -> None:
 
 
 def test_a_bug_in_leaving_keeps_no_node_from_its_end(tmp_path: Path) -> None:
-    bug = "async def say(self): 1 / 0\nfrom disqued import tap\ntap.Farewell.say = say\ntap.main()"
+    bug = "async def say(self): 1 / 0\nfrom disqued import tap\ntap.Drain.say = say\ntap.main()"
     daemon = launch(tmp_path / "data", AOF, program=(sys.executable, "-c", bug))
     try:
         daemon.call("ADDJOB", "q", "body", 0)
