@@ -674,7 +674,7 @@ def test_an_export_follows_a_node_that_has_changed_its_store(start: Start, data:
     plain = run("export", "--config", config)
     assert (ids_of(plain.stdout), plain.stderr) == ({first}, "")
     node.call("CONFIG", "SET", "persistence", "sqlite")
-    wait_until(lambda: StoreMarker(data).read() == "sqlite", "another store")
+    wait_until(lambda: "persistence_changing_to" not in node.call("INFO", "persistence"), "another store")
     second = node.call("ADDJOB", "mail", "second", 0)
     followed = run("export", "--config", config)
     assert (followed.returncode, ids_of(followed.stdout)) == (0, {first, second})
