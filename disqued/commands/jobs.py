@@ -147,7 +147,7 @@ class AddJob:
         options = self.cached_options()
         if self.key is None:
             return Addition(self.queue, self.body, options, self.timeout).run(node, client)
-        options.options(node.replication, node.state)  # wrong options are refused, though there is a job already
+        options.options(node.placement, node.state)  # wrong options are refused, though there is a job already
         alias = KEYED + self.key
 
         def add(producer: Client) -> bytes | None:

@@ -146,7 +146,7 @@ ONE = ElementForm()
 def list_options(node: Node, *, ttl_ms: int = 0, retry_ms: int = RETRY_NEVER_MS, replicate: int = 0) -> JobOptions:
     """How elements want to be treated whose producer says no more than this; 0 = it does not say."""
     lists = node.lists
-    copies = replicate or lists.replicate or node.replication.default_copies
+    copies = replicate or lists.replicate or node.placement.default_copies
     return node.state.shared.options(ttl_ms or lists.ttl_s * 1_000, retry_ms, 0, copies)
 
 
@@ -182,7 +182,7 @@ def push(
 ) -> Any:  # fmt: skip
     """Add elements; returns their ids, or BLOCKED."""
     batch = Batch(client)
-    jobs = node.replication.add_together(
+    jobs = node.additions.add_together(
         batch, key, elements, options, element_names(node),
         maxlen=maxlen, timeout_ms=PUSH_MS, asynchronous=asynchronous, by_default=by_default,
     )  # fmt: skip
@@ -229,7 +229,7 @@ class RqPushX:
         ttl_s = self.ttl or lists.ttl_s
         if self.delay >= ttl_s:
             raise CommandError(_DELAY)
-        copies = self.replicate or lists.replicate or node.replication.default_copies
+        copies = self.replicate or lists.replicate or node.placement.default_copies
         if self.retry == 0 and copies > 1:
             raise CommandError(_ONCE)
         retry_ms = RETRY_NEVER_MS if self.retry is None else self.retry

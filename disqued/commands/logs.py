@@ -112,8 +112,8 @@ class QAdd:
             raise CommandError(_DELAY)
         if self.noblock and background.is_full:
             raise Busy
-        replicate = self.replicate or node.replication.default_copies
-        event_id = node.replication.add(
+        replicate = self.replicate or node.placement.default_copies
+        event_id = node.additions.add(
             background if self.noblock else client, self.queue, self.contents,
             state.shared.options(ttl_ms, RETRY_NEVER_MS, delay_ms, replicate, KIND_LOG),
             maxlen=self.maxlen, timeout_ms=logs.add_timeout_ms, asynchronous=False, by_default=self.replicate is None,

@@ -157,7 +157,7 @@ class _Push:
         self._check_free(node)
         if found:
             raise self._duplicate
-        [job] = node.replication.add_together(
+        [job] = node.additions.add_together(
             batch, self.queue, [self.contents], list_options(node, replicate=self.replicate), lambda _: alias,
             maxlen=0, timeout_ms=PUSH_MS, asynchronous=False,
             by_default=not self.replicate and not node.lists.replicate, front=front,

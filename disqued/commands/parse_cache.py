@@ -28,8 +28,9 @@ from disqued.core.model.state import State
 from disqued.core.model.waiters import Form
 from disqued.core.model.worker import Worker
 from disqued.core.node import CompiledCall, Node
+from disqued.core.work.additions import AliasOf
 from disqued.core.work.delivery import COUNTED, PLAIN
-from disqued.core.work.replication import AliasOf, Replication
+from disqued.core.work.placement import Placement
 from disqued.core.workers.workers import WorkerForm
 from disqued.errors import CommandError
 
@@ -77,25 +78,25 @@ class CachedOptions:
         self._options: JobOptions | None = None
         self._epoch: int = -1  #: of the node and the nodes that it can reach, when the options were made
 
-    def options(self, replication: Replication, state: State) -> JobOptions:
+    def options(self, placement: Placement, state: State) -> JobOptions:
         """Return the options of a job that is added now.  Raises CommandError."""
         options, memory = self._options, state.memory
         if (
             options is None
-            or self._epoch != replication.epoch
+            or self._epoch != placement.epoch
             or (self.by_default and (memory.used > memory.low_mark or state.leaving))
         ):
-            options = self._made(replication, state)
+            options = self._made(placement, state)
             # How many copies can be made is another number as soon as this node takes one again.
-            self._options = None if replication.takes_no_copy else options
-            self._epoch = replication.epoch
+            self._options = None if placement.takes_no_copy else options
+            self._epoch = placement.epoch
         return options
 
-    def _made(self, replication: Replication, state: State) -> JobOptions:
+    def _made(self, placement: Placement, state: State) -> JobOptions:
         """Check the options against each other, and complete them."""
         retry, ttl, replicate = self._retry, self._ttl, self._replicate
         if replicate is None:
-            replicate = replication.default_copies
+            replicate = placement.default_copies
         if retry is None:
             retry = min(RETRY_CAP_S, ttl // 10) or 1
         elif not retry and replicate > 1:
@@ -121,10 +122,10 @@ class Addition(CompiledCall):
         self._alias_of: AliasOf | None = alias_of
 
     def run(self, node: Node, client: Client) -> Any:
-        """Add the job; returns its id, or BLOCKED.  Raises what `CachedOptions.options` and `Replication.add` raise."""
-        cached, replication = self.options, node.replication
-        job_id = replication.add(
-            client, self.queue, self.body, cached.options(replication, node.state),
+        """Add the job; returns its id, or BLOCKED.  Raises what `CachedOptions.options` and `Additions.add` raise."""
+        cached = self.options
+        job_id = node.additions.add(
+            client, self.queue, self.body, cached.options(node.placement, node.state),
             maxlen=cached.maxlen, timeout_ms=self._timeout_ms, asynchronous=cached.asynchronous,
             by_default=cached.by_default, alias_of=self._alias_of,
         )  # fmt: skip

@@ -147,7 +147,7 @@ class WqEnqueue:
     def _add(self, node: Node, client: Client, options: JobOptions, names: list[bytes]) -> Any:
         aliases = iter(names)
         batch = Batch(client)
-        jobs = node.replication.add_together(
+        jobs = node.additions.add_together(
             batch, self.queue, self.tasks, options, lambda _: next(aliases, b""),
             maxlen=0, timeout_ms=ADDED_TIMEOUT_MS, asynchronous=self.asynchronous, by_default=self.replicate is None,
         )  # fmt: skip
@@ -158,7 +158,7 @@ class WqEnqueue:
         """Check the wishes against each other, and fill in what was not wished.  Raises CommandError."""
         retry, replicate = self.retry, self.replicate
         if replicate is None:
-            replicate = node.replication.default_copies
+            replicate = node.placement.default_copies
         if retry is None:
             retry = node.tasks.retry_s
         if not retry and replicate > 1:

@@ -1,7 +1,7 @@
 """One node: which input goes to which machine.
 
     command --+                         +--> streams       entries and groups: QADD, QGET, QACK
-              |                         +--> replication   ADDJOB, copies
+              |                         +--> additions     ADDJOB; replication: copies; placement: on which nodes
     message --+                         |    keys          ADDJOB KEY: one job for each
               |                         +--> delivery      GETJOB; blocking: blocked consumers
               |                         |    requeueing    retries, NACK; queueing: queues, timers, leases
@@ -50,12 +50,15 @@ from disqued.core.streams.entries import Streams
 from disqued.core.streams.readers import Readers
 from disqued.core.streams.reconciliation import Reconciliation
 from disqued.core.work.acks import Acks
+from disqued.core.work.additions import Additions
 from disqued.core.work.blocking import Blocking
 from disqued.core.work.consumers import Consumers
 from disqued.core.work.delivery import Delivery
 from disqued.core.work.inquiries import Inquiries
 from disqued.core.work.keys import Keys
+from disqued.core.work.placement import Placement
 from disqued.core.work.queueing import Queueing
+from disqued.core.work.replicas import Replicas
 from disqued.core.work.replication import Replication
 from disqued.core.work.requeueing import Requeueing
 from disqued.core.work.sharing import Sharing
@@ -109,7 +112,10 @@ class Node:
         self.streams = Streams(self.state, self.queueing, self.blocking)
         self.acksets = AckSets(self.state, self.streams)
         self.readers = Readers(self.state, self.blocking, self.streams)
-        self.replication = Replication(self.state, self.queueing, self.streams)
+        self.placement = Placement(self.state)
+        self.replication = Replication(self.state, self.queueing, self.streams, self.placement)
+        self.replicas = Replicas(self.state, self.queueing, self.streams, self.placement)
+        self.additions = Additions(self.state, self.queueing, self.placement, self.replication)
         self.acks = Acks(self.state, self.replication)
         self.requeueing = Requeueing(self.state, self.queueing, self.acks, self.streams)
         self.sharing = Sharing(self.state, self.requeueing, self.replication)
@@ -127,12 +133,13 @@ class Node:
         self.lists = Lists(self.state, self.queueing, self.acks, self.workers, self.homes)
         self.tasks = Tasks(self.state, self.requeueing, self.acks, self.workers, self.notifications)
         self.inquiries = Inquiries(self.state, self.acks)
-        self.keys = Keys(self.state, self.replication, self.inquiries)
+        self.keys = Keys(self.state, self.inquiries)
         self._of_client = self.workers.of_client
         self.machines += [
-            self.membership, self.blocking, self.queueing, self.requeueing, self.keys, self.replication, self.sharing,
-            self.acks, self.lists, self.consumers, self.federation, self.leaving, self.workers, self.homes,
-            self.notifications, self.streams, self.acksets, self.readers, self.reconciliation, self.inquiries,
+            self.membership, self.blocking, self.queueing, self.requeueing, self.keys, self.placement,
+            self.replication, self.replicas, self.sharing, self.acks, self.lists, self.consumers, self.federation,
+            self.leaving, self.workers, self.homes, self.notifications, self.streams, self.acksets, self.readers,
+            self.reconciliation, self.inquiries,
         ]  # fmt: skip
         #: Messages that concern several machines, then those that one machine takes.
         self._hears = {

@@ -65,7 +65,7 @@ class Bed:
         self.node.begin()
         options = self.node.state.shared.options(3_600_000, 600_000, 0, 1)
         for _ in range(count):
-            self.node.replication.add("test", name, b"", options, maxlen=0, timeout_ms=0, asynchronous=False)
+            self.node.additions.add("test", name, b"", options, maxlen=0, timeout_ms=0, asynchronous=False)
 
     def take(self, name: bytes, count: int = 1) -> list[bytes]:
         """Take jobs; returns their ids."""

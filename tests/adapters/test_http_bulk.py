@@ -448,7 +448,7 @@ async def add_with(client: AdminClient, **options: Any) -> str:
     wishes = {"ttl_ms": 60_000, "retry_ms": 10_000, "delay_ms": 0, "replicate": 1, **options}
     node.begin()
     batch = Batch("test")
-    [job] = node.replication.add_together(
+    [job] = node.additions.add_together(
         batch, b"mail", [b"x"], node.state.shared.options(**wishes), lambda _: b"", maxlen=0, timeout_ms=0,
         asynchronous=False, by_default=False,
     )  # fmt: skip

@@ -43,7 +43,7 @@ def _add(running: Running, *names: bytes, count: int = 1) -> None:
     options = node.state.shared.options(60_000, 10_000, 0, 1)
     for name in names:
         for _ in range(count):
-            node.replication.add("test", name, b"body", options, maxlen=0, timeout_ms=0, asynchronous=False)
+            node.additions.add("test", name, b"body", options, maxlen=0, timeout_ms=0, asynchronous=False)
     running.daemon.turn.finish_step(None)
 
 

@@ -24,7 +24,7 @@ from benchmarks import work
 from benchmarks.profile import SUBJECTS
 from benchmarks.work import WAYS, Work, compiled_modules, measure
 from disqued.core.node import Node
-from disqued.core.work.replication import Replication
+from disqued.core.work.replicas import Replicas
 from disqued.net.cluster.linkqueue import LinkQueue, SharedTexts
 from disqued.net.loop.handles import Handle
 from disqued.persistence.aof.store import AofStore
@@ -183,7 +183,7 @@ def test_a_loop_in_each_command_is_noticed_though_it_calls_nothing(
         (AofStore, "append", "journal"),
         (EventLines, "add", "events"),
         (LinkQueue, "_write", "copies"),
-        (Replication, "on_repljob", "copies"),
+        (Replicas, "on_repljob", "copies"),
     ],
 )
 def test_one_more_call_behind_the_commands_is_noticed(

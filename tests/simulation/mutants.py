@@ -37,11 +37,13 @@ from disqued.core.streams.reconciliation import Reconciliation
 from disqued.core.streams.starts import GroupStarts
 from disqued.core.turn import Turn
 from disqued.core.work.acks import Acks
+from disqued.core.work.additions import Additions
 from disqued.core.work.copies import Copies
 from disqued.core.work.delivery import Delivery
 from disqued.core.work.inquiries import Inquiries
 from disqued.core.work.keys import Keys
 from disqued.core.work.queueing import Queueing
+from disqued.core.work.replicas import Replicas
 from disqued.core.work.replication import Replication
 from disqued.core.work.requeueing import Requeueing
 from disqued.core.work.sharing import Sharing
@@ -428,7 +430,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # Copies.
     _mutant(
         "the producer is answered before there are copies", FRAGILE,
-        Replication, "_add_several", "if asynchronous:", "if True:",
+        Additions, "_add_several", "if asynchronous:", "if True:",
     ),
     _mutant(
         "one copy less than asked for is enough", FRAGILE_TWICE,
@@ -441,13 +443,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a node that keeps no copy says that it has one", FULL,
-        Replication, "on_repljob",
+        Replicas, "on_repljob",
         "tell_flags(state, sender)\n        return",
         "tell_flags(state, sender)\n        state.send(sender, (GOTJOB, stored.id))\n        return",
     ),
     _mutant(
         "a copy knows of no other holder", SLOW,
-        Replication, "on_repljob", "job_id, holders = stored.id, stored.holders or frozenset()",
+        Replicas, "on_repljob", "job_id, holders = stored.id, stored.holders or frozenset()",
         "job_id, holders = stored.id, frozenset()",
     ),
     _mutant(

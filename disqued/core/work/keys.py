@@ -32,7 +32,7 @@ from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.work.background import BackgroundClient
 from disqued.core.work.inquiries import UNKNOWN, AliasFindings, Inquiries, better
-from disqued.core.work.replication import TIMED_OUT, Replication
+from disqued.core.work.replication import TIMED_OUT
 from disqued.errors import CommandError, NotReplicated
 
 #: Pause before a node is asked again that is about to add the job and does not say more; twice as long each time.
@@ -100,11 +100,10 @@ class PendingKey(Timed, BackgroundClient):
 class Keys(Machine):
     """The machine behind ADDJOB with a KEY."""
 
-    __slots__ = ("_inquiries", "_replication", "_state", "adding")
+    __slots__ = ("_inquiries", "_state", "adding")
 
-    def __init__(self, state: State, replication: Replication, inquiries: Inquiries) -> None:
+    def __init__(self, state: State, inquiries: Inquiries) -> None:
         self._state = state
-        self._replication = replication
         self._inquiries = inquiries
         self.adding: dict[tuple[bytes, bytes], PendingKey] = {}  #: by queue and alias
 

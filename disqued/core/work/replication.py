@@ -1,8 +1,6 @@
-"""Adding a job: admission, and the copies that are wanted before the producer is answered.
+"""Replication: the copies that are wanted before the producer is answered.
 
-    ADDJOB --> refused, or
-               one copy, this node's: registered, queued (or scheduled, when delayed); the id is returned
-               more copies:           registered as WAIT_REPL; the producer is blocked
+    a job of which more copies are wanted is registered as WAIT_REPL; its producer is blocked
 
     us    --REPLJOB--> as many nodes as there are copies wanted, drawn among those that can be reached
     them  --GOTJOB---> us                       durable there; job.confirmed
@@ -15,15 +13,11 @@
     the producer leaves the same, without an answer
     SETACK, ACKJOB      somebody has done the job: that is as good as enough copies
 
-A copy on this node counts, unless the node takes none: because memory is low, or because it is leaving.  Then all
-copies are external: one of the nodes that confirmed is told to queue the job (ENQUEUE), and it is forgotten here.
+While this node takes no copy, all copies are external: one of the nodes that confirmed is told to queue the job
+(ENQUEUE), and it is forgotten here.
 
 With ASYNC nobody waits: the job is journalled and queued at once, with the nodes that it is sent to as its holders, so
 that its ack reaches them whatever happens here.
-
-A known node without a link counts until it is suspected (PFAIL): an addition waits for it, and it gets its copy as soon
-as it is back.  So a restart that is shorter than the producer's time-out refuses nothing.  ASYNC cannot wait: for that,
-and for the default number of copies, the nodes count that can be reached now.
 
 A node takes a copy unless one of these speaks against it; the sender finds others, and if there are none:
 
@@ -41,55 +35,29 @@ Times are integer milliseconds.  Source: Disque, src/job.c; the Disque README, "
 """
 
 from collections.abc import Callable
-from itertools import count
 
-from disqued.core.model.groups import new_job
-from disqued.core.model.job import (
-    ACKED,
-    FLAG_GIVEN_UP,
-    FLAG_QUEUED_BEFORE,
-    TO_ACTIVE,
-    TO_WAIT_REPL,
-    WAIT_REPL,
-    WORK_SCOPE,
-    Job,
-    JobOptions,
-    StoredJob,
-)
-from disqued.core.model.machine import Acts, Hear, Machine, on
-from disqued.core.model.memory import JOB_COST, NAME_COST, PENDING_COST
-from disqued.core.model.messages import DELJOB, ENQUEUE, GOTJOB, HOLDERS, REPLJOB, Message
+from disqued.core.model.job import ACKED, FLAG_GIVEN_UP, TO_ACTIVE, TO_WAIT_REPL, WORK_SCOPE, Job
+from disqued.core.model.machine import Acts, Machine, on
+from disqued.core.model.memory import PENDING_COST
+from disqued.core.model.messages import DELJOB, ENQUEUE, HOLDERS, REPLJOB, Message
 from disqued.core.model.outbox import JOB_ADDED, Client
-from disqued.core.model.own_flags import tell_flags
-from disqued.core.model.peers import FULL, LEAVING
-from disqued.core.model.queues import NAME_MAX, PAUSE_IN, Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
-from disqued.core.model.trace import ADD, ELSEWHERE, NOREPL, REFUSE, REPLICATE
+from disqued.core.model.trace import ADD, ELSEWHERE, NOREPL, REFUSE
 from disqued.core.work.background import BackgroundClient
 from disqued.core.work.kinds import StreamMachine
+from disqued.core.work.placement import Placement, Places
 from disqued.core.work.queueing import Queueing
-from disqued.errors import CommandError, NameTooLong, NotReplicated, OutOfMemory, QueuePaused, QueueTooLong
+from disqued.errors import CommandError, NotReplicated, QueuePaused
 
-DEFAULT_COPIES = 3  #: copies wanted when the producer does not say, as far as there are nodes
 MORE_NODES_MS = 50  #: pause before one more node is asked for a copy
 TRANSFERRED_PER_MS = 5_000  #: bytes of a body for which a millisecond more is waited: sending it again makes it slower
 RESEND_MAX_MS = 1_000  #: the longest pause between two requests to a node that does not answer, beside that
-#: Makes the alias of a job from its stamp.
-AliasOf = Callable[[int], bytes]
-
-_EPOCHS = count()
-JOINED_KEPT = 64  #: sets of nodes of which it is remembered what they are with one node more, for each such node
-JOINED_SIZE = 16  #: nodes of such a set, at most
-REFUSALS_SHOWN = 5  #: nodes that take no copies, in an error
 REFUSED_KEPT = 10_000  #: ids of jobs that were given up, which may still turn up elsewhere
 
 TIMED_OUT = "Timeout reached before replicating to the requested number of nodes"
-_NOBODY: frozenset[bytes] = frozenset()
-_LEAVES = "is leaving the cluster"
-_IS_FULL = "takes no copies now: its memory is low, or it cannot write its journal"
-
 REMOVED = "job removed (expired?) before the requested replication level was achieved"
+_NOBODY: frozenset[bytes] = frozenset()
 
 
 class Batch:
@@ -133,46 +101,20 @@ class PendingAddition(Timed):
         self.resend_at: int = self.more_at
 
 
-class _Placement:
-    """Where jobs with copies go while there is nothing to draw: to each node that can be reached."""
-
-    __slots__ = ("chosen", "confirmed", "holders", "node_id", "own", "reachable")
-
-    def __init__(
-        self, node_id: bytes, reachable: tuple[bytes, ...], confirmed: frozenset[bytes], holders: frozenset[bytes], *,
-        own: bool,
-    ) -> None:  # fmt: skip
-        self.node_id: bytes = node_id  #: of this node
-        self.reachable: tuple[bytes, ...] = reachable
-        self.own: bool = own  #: this node has one of the copies
-        self.chosen: list[bytes] = list(reachable)  #: never changed
-        self.confirmed: frozenset[bytes] = confirmed  #: before anybody has answered
-        self.holders: frozenset[bytes] = holders
-
-
 class Replication(Machine):
-    """The machine behind ADDJOB, and behind the copies for other nodes."""
+    """The machine that gets copies of jobs made on other nodes, and answers the producers that wait for them."""
 
-    __slots__ = (
-        "_joined", "_places", "_queueing", "_reached", "_refused", "_state", "_streams", "epoch", "pending",
-    )  # fmt: skip
+    __slots__ = ("_placement", "_queueing", "_reached", "_refused", "_state", "_streams", "pending")
 
-    def __init__(self, state: State, queueing: Queueing, streams: StreamMachine) -> None:
+    def __init__(self, state: State, queueing: Queueing, streams: StreamMachine, placement: Placement) -> None:
         self._state = state
         self._queueing = queueing
         self._streams = streams
-        #: Another number on each node, and whenever other nodes can be reached: what depends on that is made anew.
-        self.epoch: int = next(_EPOCHS)
+        self._placement = placement
         self.pending: dict[bytes, PendingAddition] = {}  #: by the ids of jobs whose producers wait for copies
         #: Jobs that were given up, oldest first, and who may keep them all the same: a node id, or nobody.
         self._refused: dict[bytes, bytes] = {}
-        self._places: _Placement | None = None  #: of the last job that went to all nodes
         self._reached: frozenset[bytes] = _NOBODY  #: nodes that could be reached when that changed last
-        #: Sets of nodes with one node more, by that one and by the set without it.
-        self._joined: dict[bytes, dict[frozenset[bytes], frozenset[bytes]]] = {}
-
-    def hears(self) -> dict[int, Hear]:
-        return {REPLJOB: self.on_repljob}
 
     def due_table(self) -> Acts:
         return on(PendingAddition, self.due)
@@ -182,8 +124,6 @@ class Replication(Machine):
 
     def reachable_changed(self) -> None:
         """The nodes that can be reached are others now: wishes come to something else, and some may be fulfilled."""
-        self.epoch = next(_EPOCHS)
-        self._joined.clear()
         state = self._state
         reachable = frozenset(state.peers.reachable)
         back, self._reached = reachable - self._reached, reachable
@@ -198,7 +138,7 @@ class Replication(Machine):
         if pending.by_default and self._has_enough(pending):
             self._achieve(pending)
         elif not self._is_possible(pending):
-            self._give_up(pending, self._shortage(pending))
+            self._give_up(pending, QueuePaused() if pending.refused_by else self._placement.not_replicated())
         elif back:
             holders = job.holders or _NOBODY
             again = back & holders - (job.confirmed or _NOBODY) - pending.refused_by
@@ -209,204 +149,22 @@ class Replication(Machine):
 
     def _is_possible(self, pending: PendingAddition) -> bool:
         """Tell whether there may be copies enough yet: nodes that do not answer may, those that refuse will not."""
-        peers = self._state.peers.by_id
-        willing = {node_id for node_id, peer in peers.items() if not peer.flags & (FULL | LEAVING)}
-        possible = willing - pending.refused_by | (pending.job.confirmed or _NOBODY)
+        possible = self._placement.willing - pending.refused_by | (pending.job.confirmed or _NOBODY)
         return len(possible) >= pending.job.options.replicate
 
-    def _shortage(self, pending: PendingAddition) -> CommandError:
-        """Say why there will never be copies enough."""
-        return QueuePaused() if pending.refused_by else self._not_replicated()
+    # Making copies.
 
-    def _not_replicated(self) -> NotReplicated:
-        peers = self._state.peers.by_id.values()
-        refusals = [
-            f"node {peer.id[:8].decode('ascii')} {_LEAVES if peer.flags & LEAVING else _IS_FULL}"
-            for peer in peers
-            if peer.flags & (LEAVING | FULL)
-        ]
-        return NotReplicated("; ".join((f"{NotReplicated.__doc__}", *refusals[:REFUSALS_SHOWN])))
-
-    @property
-    def takes_no_copy(self) -> bool:
-        """True while jobs are kept by other nodes alone: memory is low, or this node is leaving."""
-        state = self._state
-        return state.leaving or state.memory.used > state.memory.low_mark
-
-    @property
-    def default_copies(self) -> int:
-        """Copies when the producer does not say how many: as many as can be made, three at most."""
-        return max(1, min(DEFAULT_COPIES, (not self.takes_no_copy) + len(self._state.peers.reachable)))
-
-    # Adding.
-
-    def add_together(
-        self, batch: Batch, queue_name: bytes, bodies: list[bytes], options: JobOptions, alias_of: AliasOf, *,
-        maxlen: int, timeout_ms: int, asynchronous: bool, by_default: bool, front: bool = False,
-    ) -> list[Job]:  # fmt: skip
-        """Create jobs that have aliases, all of them or none; `batch.is_over` says whether that is done.
-
-        `alias_of` is told the stamp of a job; `front`: before all that wait.  Times and errors as in `add`.
-        Raises NotReplicated (NOREPL), QueueTooLong (MAXLEN), QueuePaused (PAUSED), WrongType (WRONGTYPE),
-        OutOfMemory (OOM).
-        """
-        state = self._state
-        self._check_room(sum(map(len, bodies)) + len(bodies) * (JOB_COST + NAME_COST))
-        queue = self._admit(queue_name, options, len(bodies), maxlen=maxlen, waits=not asynchronous)
-        several = options.replicate > 1 or self.takes_no_copy
-        jobs: list[Job] = []
-        for body in bodies:
-            job = self._make(queue_name, queue, body, options, alias_of)
-            if front:
-                job.order_key = state.numbers.next_front(state.wall)
-            jobs.append(job)
-        if not several:
-            for job in jobs:
-                state.note(ADD, job, who=batch.client)
-                state.enter(job)
-                self._begin(job)
-            return jobs
-        own = not self.takes_no_copy
-        places = self._places_for(options.replicate, own=own)
-        chosen = places.chosen
-        deadline_at = state.now + timeout_ms if timeout_ms else 0
-        for job in jobs:
-            job.holders = places.holders
-            if asynchronous:
-                self._add_quietly(job, chosen, own=own)
-            else:
-                pending = PendingAddition(job, batch.client, deadline_at, state.now, by_default=by_default, batch=batch)
-                batch.pendings.append(pending)
-                batch.missing[job.id] = None
-                self._await_copies(pending, places)
-        batch.is_over = asynchronous
-        return jobs
-
-    def _check_room(self, size: int) -> None:
-        """Refuse jobs for which there is no room, all of them together."""
-        memory = self._state.memory
-        if memory.used + size > memory.limit:
-            raise OutOfMemory
-
-    def add(
-        self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, *,
-        maxlen: int, timeout_ms: int, asynchronous: bool, by_default: bool = False, alias_of: AliasOf | None = None,
-    ) -> bytes | None:  # fmt: skip
-        """Create a job, or an event of a log that takes it, and return its id; None when `client` waits for copies.
-
-        `maxlen` 0 = no limit, `timeout_ms` 0 = for ever.  `by_default`: the producer did not say how many copies, so
-        that fewer are enough when nodes turn out to take none.  `alias_of` as in `add_together`; None = no alias.
-        Raises what `_admit` raises.
-        """
-        state = self._state
-        queue = self._admit(queue_name, options, 1, maxlen=maxlen, waits=not asynchronous)
-        if options.replicate > 1 or state.memory.used > state.memory.low_mark or state.leaving:
-            return self._add_several(
-                client, queue_name, body, options, timeout_ms,
-                asynchronous=asynchronous, by_default=by_default, alias_of=alias_of,
-            )  # fmt: skip
-        if queue is None and not options.delay_ms and not options.kind:
-            queue = state.queue(queue_name)
-        job = self._make(queue_name, queue, body, options, alias_of)
-        if options.kind:
-            state.note(ADD, job, who=client)
-            state.enter(job)
-            self._begin(job)
-            return job.id
-        state.register(job)
-        state.schedule.add(job, options.first_at)
-        if queue is not None and not options.delay_ms:
-            self._queueing.enqueue_new(job, queue)
-        if state.trace.full is not None:
-            state.trace.full.add(job)
-        return job.id
-
-    def _admit(self, queue_name: bytes, options: JobOptions, added: int, *, maxlen: int, waits: bool) -> Queue | None:
-        """Refuse jobs, so many, that may not be added now; returns their queue, None when there is none yet.
-
-        `waits`: their producer waits for the copies.
-        Raises NotReplicated (NOREPL), WrongType (WRONGTYPE), QueueTooLong (MAXLEN), QueuePaused (PAUSED), NameTooLong
-        (ERR).
-        """
-        state = self._state
-        if options.replicate > 1 or state.memory.used > state.memory.low_mark or state.leaving:
-            self._check_copies(options.replicate, waits=waits)
-        queue = state.queues.by_name.get(queue_name)
-        if queue is not None:
-            if options.kind or queue.stream is not None:
-                queue.check_kind(options.kind)
-            if maxlen and (len(queue.units) if queue.stream is None else len(queue.stream)) + added > maxlen:
-                raise QueueTooLong
-            if queue.pause & PAUSE_IN:
-                raise QueuePaused
-        elif queue_name[NAME_MAX:]:
-            raise NameTooLong
-        return queue
-
-    def _make(
-        self, queue_name: bytes, queue: Queue | None, body: bytes, options: JobOptions, alias_of: AliasOf | None = None
-    ) -> Job:
-        state = self._state
-        job_id = state.numbers.ids.next(options.ttl_suffix)
-        ctime = state.numbers.next_ctime(state.wall)
-        state.counters.added += 1
-        name = queue_name if queue is None else queue.name
-        if options.stamped_at != state.now:
-            options.stamp(state.now)
-        if alias_of is None and not options.kind:
-            return Job(job_id, name, body, ctime, options)
-        return new_job(job_id, name, body, ctime, options, alias=b"" if alias_of is None else alias_of(ctime))
-
-    def _check_copies(self, replicate: int, *, waits: bool) -> None:
-        """Refuse a job for which there are too few nodes.
-
-        A node whose link is broken counts until it is suspected, where somebody waits: it may only be restarted.
-        """
-        state = self._state
-        external = self.takes_no_copy
-        missing = replicate - (0 if external else 1) - len(state.peers.reachable)
-        if missing > 0 and waits:
-            missing = replicate - (0 if external else 1) - state.peers.expected
-        if missing <= 0:
-            return
-        state.counters.refused += 1
-        if external and missing == 1:
-            reason = "I'm leaving the cluster" if state.leaving else "I'm out of memory"
-            raise NotReplicated(
-                f"{NotReplicated.__doc__}, "
-                f"since I'm unable to hold a copy of the message for the following reason: {reason}"
-            )
-        raise self._not_replicated()
-
-    def _add_several(
-        self, client: Client, queue_name: bytes, body: bytes, options: JobOptions, timeout_ms: int, *,
-        asynchronous: bool, by_default: bool, alias_of: AliasOf | None = None,
-    ) -> bytes | None:  # fmt: skip
-        """Create a job with copies on other nodes."""
-        state = self._state
-        own = not self.takes_no_copy
-        job = self._make(queue_name, state.queues.by_name.get(queue_name), body, options, alias_of)
-        places = self._places_for(options.replicate, own=own)
-        job.holders = places.holders
-        if asynchronous:
-            self._add_quietly(job, places.chosen, own=own)
-            return job.id
-        deadline_at = state.now + timeout_ms if timeout_ms else 0
-        pending = PendingAddition(job, client, deadline_at, state.now, by_default=by_default)
-        self._await_copies(pending, places)
-        return None
-
-    def _add_quietly(self, job: Job, chosen: list[bytes], *, own: bool) -> None:
+    def add_quietly(self, job: Job, chosen: list[bytes], *, own: bool) -> None:
         """Add a job whose copies nobody waits for; `own`: one of them is ours."""
         self._state.note(ADD, job, who=self._state.trace.actor, word=b"" if own else ELSEWHERE)
         self._send_copies(job, chosen, quiet=True)
         if own:
             self._state.enter(job)
-            self._begin(job)
+            self.begin(job)
         else:
             self._hand_over(job, chosen[0])
 
-    def _await_copies(self, pending: PendingAddition, places: _Placement) -> None:
+    def await_copies(self, pending: PendingAddition, places: Places) -> None:
         """Ask nodes for copies of a job, and wait for their answers."""
         state, job = self._state, pending.job
         job.state = TO_WAIT_REPL[job.state]
@@ -419,34 +177,6 @@ class Replication(Machine):
         self._send_copies(job, places.chosen, quiet=False)
         self._wake(pending)
 
-    def _places_for(self, copies: int, *, own: bool) -> _Placement:
-        """Find places for so many copies; the same object again where that is every node."""
-        state = self._state
-        node_id, reachable = state.node_id, state.peers.reachable
-        everywhere = len(reachable) <= copies - own
-        known = self._places
-        if (
-            everywhere and known is not None
-            and known.reachable is reachable and known.own == own and known.node_id is node_id
-        ):  # fmt: skip
-            return known
-        chosen = reachable if everywhere else tuple(self._draw(copies - own, frozenset()))
-        ours = (node_id,) if own else ()
-        confirmed, holders = state.shared.holders(frozenset(ours)), state.shared.holders(frozenset((*chosen, *ours)))
-        places = _Placement(node_id, chosen, confirmed, holders, own=own)
-        if everywhere:
-            self._places = places
-        return places
-
-    def _draw(self, count: int, holders: frozenset[bytes]) -> list[bytes]:
-        """Draw nodes that can be reached and are not among the holders; all of them when there are fewer."""
-        others = [node_id for node_id in self._state.peers.reachable if node_id not in holders]
-        if len(others) <= count:
-            return others
-        # As `sample` does, which takes 3 microseconds for two: it is made for other counts.
-        random = self._state.numbers.rng.random
-        return [others.pop(int(random() * len(others))) for _ in range(count)]
-
     def _send_copies(self, job: Job, node_ids: list[bytes], *, quiet: bool) -> None:
         message = (REPLJOB, job, quiet)
         for node_id in node_ids:
@@ -458,7 +188,7 @@ class Replication(Machine):
         self._state.aliases.note_departed(job, self._state.now)
         self._state.send(node_id, (ENQUEUE, job.id, WORK_SCOPE, delay_ms))
 
-    def _begin(self, job: Job) -> None:
+    def begin(self, job: Job) -> None:
         """Let the journal have a job that is entered, and queue it or let its delay begin."""
         state, options = self._state, job.options
         if state.journaling:
@@ -473,6 +203,16 @@ class Replication(Machine):
         elif options.kind:
             self._streams.expect(job)
         self._queueing.reschedule(job)
+
+    def copy_to(self, job: Job, node_ids: list[bytes]) -> None:
+        """Give copies of a job that this node has to more nodes; `job.confirmed` tells which have them."""
+        state = self._state
+        state.unite_holders(job, frozenset((*node_ids, state.node_id)))
+        if job.confirmed is None:
+            job.confirmed = state.shared.holders(frozenset((state.node_id,)))
+        if state.journaling:
+            state.outbox.journal.append((JOB_ADDED, job))
+        self._send_copies(job, node_ids, quiet=False)
 
     # While a producer waits.
 
@@ -502,7 +242,7 @@ class Replication(Machine):
             self._achieve(pending)
             return
         before = state.shared.others(job.holders or frozenset())
-        more = self._draw(1, job.holders or frozenset()) if state.now >= pending.more_at else []
+        more = self._placement.draw(1, job.holders or frozenset()) if state.now >= pending.more_at else []
         if more:
             pending.more_at = state.now + pending.patience_ms
             state.add_holders(job, frozenset(more))
@@ -529,24 +269,10 @@ class Replication(Machine):
             if keeper is not None and keeper != sender:
                 state.send(sender, (DELJOB, job_id))
         elif job.state != ACKED and job.confirmed is not None:
-            job.confirmed = self._join(job.confirmed, sender)
+            job.confirmed = self._placement.join(job.confirmed, sender)
             if pending is not None and self._has_enough(pending):
                 self._achieve(pending)
         return job
-
-    def _join(self, node_ids: frozenset[bytes], node_id: bytes) -> frozenset[bytes]:
-        """A set of nodes with one more; there are few such sets, and every copy asks for one."""
-        if len(node_ids) > JOINED_SIZE:
-            return self._state.shared.holders(node_ids | {node_id})
-        of_node = self._joined.get(node_id)
-        if of_node is None or len(of_node) >= JOINED_KEPT:
-            if len(self._joined) >= JOINED_KEPT:
-                self._joined.clear()
-            of_node = self._joined[node_id] = {}
-        joined = of_node.get(node_ids)
-        if joined is None:
-            joined = of_node[node_ids] = self._state.shared.holders(node_ids | {node_id})
-        return joined
 
     def _has_enough(self, pending: PendingAddition) -> bool:
         """Tell whether there are enough copies: as many as were wanted, or as can be made when nobody said."""
@@ -554,12 +280,8 @@ class Replication(Machine):
         confirmed = job.confirmed or frozenset()
         if len(confirmed) >= job.options.replicate:
             return True
-        return pending.by_default and bool(confirmed) and not pending.refused_by and self._is_nobody_left(confirmed)
-
-    def _is_nobody_left(self, confirmed: frozenset[bytes]) -> bool:
-        """Tell whether all nodes that could confirm have done so: the rest take no copies, or cannot be reached."""
-        others = {node_id for node_id, peer in self._state.peers.linked.items() if not peer.flags}
-        return others <= confirmed
+        fewer_will_do = pending.by_default and bool(confirmed) and not pending.refused_by
+        return fewer_will_do and self._placement.is_exhausted(confirmed)
 
     def _achieve(self, pending: PendingAddition) -> None:
         """There are copies enough: the job is there, and its producer hears so; jobs of a batch wait for each other."""
@@ -595,7 +317,7 @@ class Replication(Machine):
         confirmed = job.confirmed or frozenset()
         job.confirmed = None
         if own:
-            self._begin(job)
+            self.begin(job)
         else:
             chosen = state.numbers.rng.choice(state.shared.others(confirmed))
             self._hand_over(job, chosen)
@@ -698,69 +420,3 @@ class Replication(Machine):
         """Everything is flushed: producers that wait hear that their jobs are gone."""
         for pending in list(self.pending.values()):
             self._give_up(pending, NotReplicated(REMOVED))
-
-    # Copies for others.
-
-    def copy_to(self, job: Job, node_ids: list[bytes]) -> None:
-        """Give copies of a job that this node has to more nodes; `job.confirmed` tells which have them."""
-        state = self._state
-        state.unite_holders(job, frozenset((*node_ids, state.node_id)))
-        if job.confirmed is None:
-            job.confirmed = state.shared.holders(frozenset((state.node_id,)))
-        if state.journaling:
-            state.outbox.journal.append((JOB_ADDED, job))
-        self._send_copies(job, node_ids, quiet=False)
-
-    def on_repljob(self, sender: bytes, message: Message) -> None:
-        """Keep a copy, if this node can."""
-        stored: StoredJob = message[1]
-        quiet: bool = message[2]
-        state = self._state
-        job_id, holders = stored.id, stored.holders or frozenset()
-        job = state.jobs.get(job_id)
-        if job is not None:
-            self._refresh(job, sender, holders, quiet=quiet)
-            return
-        if self.takes_no_copy or state.durability.read_only:
-            tell_flags(state, sender)
-            return
-        if self._queueing.is_paused_in(stored.queue):
-            if not quiet:
-                state.send(sender, (HOLDERS, job_id, _NOBODY))
-            return
-        job = self._queueing.copies.make(stored)
-        if job is None:
-            state.say_ended(sender, job_id)
-            return
-        if job.options.retry_ms and not job.options.kind:
-            # Its first queueing by this node is a redelivery: its origin has queued it before.
-            job.flags |= FLAG_QUEUED_BEFORE
-        # Nearly always its sender counts this node among the holders; a job that nobody else has, has none.
-        if state.node_id not in holders:
-            holders = self._join(holders, state.node_id)
-        if len(holders) > 1:
-            job.holders = state.shared.holders(holders)
-        state.counters.copies += 1
-        state.note(REPLICATE, job, who=sender)
-        state.register(job)
-        if job.options.kind:
-            state.schedule.add(job, job.expires_at)
-            self._streams.keep(job)
-        self._queueing.reschedule(job)
-        if not quiet:
-            state.send(sender, (GOTJOB, job_id))
-
-    def _refresh(self, job: Job, sender: bytes, holders: frozenset[bytes], *, quiet: bool) -> None:
-        """Hear again of a job that is known here."""
-        state = self._state
-        if job.state == ACKED:
-            if not job.holders:
-                # Who holds the job is known now, so that its ack can be collected.
-                job.holders = state.shared.holders(holders | {state.node_id})
-                state.schedule.move(job, state.now + 1)
-            state.say_done(sender, job)
-            return
-        if job.state != WAIT_REPL and state.unite_holders(job, holders) and state.journaling:
-            state.outbox.journal.append((JOB_ADDED, job))
-        if not quiet:
-            state.send(sender, (GOTJOB, job.id))

@@ -170,7 +170,7 @@ def test_who_waited_longest_is_served_first_from_one_list_alone(server: Server) 
     for client in ("anna", "bob"):
         server("RQ.POP", "COUNT", 2, "BLOCK", -1, "one", "two", client=client)
     server.node.begin()
-    server.node.replication.takes_no_copy  # noqa: B018 - one step, two pushes
+    server.node.placement.takes_no_copy  # noqa: B018 - one step, two pushes
     server("RQ.PUSH", "one", "a", "b", "c")
     assert {client: [row[2] for row in rows] for client, [rows] in server.answers.items()} == {
         "anna": [b"a", b"b"],

@@ -94,7 +94,7 @@ class Machine:
             self.has_delays = True
             self.begin_watermark()
         options = self.node.state.shared.options(TTL_MS, retry_ms, delay_ms, 1)
-        job_id = self.node.replication.add("producer", queue, body, options, maxlen=0, timeout_ms=0, asynchronous=False)
+        job_id = self.node.additions.add("producer", queue, body, options, maxlen=0, timeout_ms=0, asynchronous=False)
         assert job_id is not None
         return job_id
 
@@ -321,7 +321,7 @@ def test_a_copy_waits_for_the_delay_and_then_for_those_who_queue_it_first(machin
     job_id = there.add(retry_ms=retry_ms, delay_ms=DELAY_MS)
     stored = decode_copy(encode_copy(there.job(job_id), there.clock.now()))
     machine.node.begin()
-    machine.node.replication.on_repljob(b"f" * 40, (REPLJOB, stored, True))
+    machine.node.replicas.on_repljob(b"f" * 40, (REPLJOB, stored, True))
     machine.crash(down_ms=down_ms)
     machine.wait(DELAY_MS + retry_ms - down_ms - 1)
     assert machine.get() == []

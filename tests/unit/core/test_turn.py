@@ -107,7 +107,7 @@ class Bench:
     def add(self, client: Client) -> bytes:
         """A step in which a client adds a job."""
         options = self.node.state.shared.options(60_000, RETRY_NEVER_MS, 0, 1)
-        job_id = self.node.replication.add(client, b"q", b"body", options, maxlen=0, timeout_ms=0, asynchronous=False)
+        job_id = self.node.additions.add(client, b"q", b"body", options, maxlen=0, timeout_ms=0, asynchronous=False)
         assert isinstance(job_id, bytes)
         client.due.append(job_id)
         self.turn.finish_step(client)

@@ -495,9 +495,9 @@ def test_a_leaving_node_says_so_when_a_link_opens() -> None:
 
 def test_whoever_counts_copies_hears_when_the_reachable_nodes_change() -> None:
     a = acquainted(2)
-    before = a.node.replication.epoch
+    before = a.node.placement.epoch
     a.node.link_closed(b"%040x" % 2)
-    assert a.node.replication.epoch != before
+    assert a.node.placement.epoch != before
 
 
 # Silence.

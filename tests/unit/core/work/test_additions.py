@@ -5,19 +5,10 @@ import pytest
 from disqued.core.model.outbox import JOB_ADDED
 from tests.core_fixtures import Server
 
-TOO_FEW = "NOREPL Not enough reachable nodes for the requested replication level"
-UNABLE = f"{TOO_FEW}, since I'm unable to hold a copy of the message for the following reason: "
-
 
 @pytest.fixture
 def server() -> Server:
     return Server()
-
-
-def reach(server: Server, nodes: tuple[bytes, ...]) -> None:
-    """Let a node believe that it can reach others."""
-    server.state.peers.reachable = nodes
-    server.node.replication.reachable_changed()
 
 
 def test_a_job_gets_the_defaults_of_disque(server: Server) -> None:
@@ -38,14 +29,6 @@ def test_the_default_retry_is_a_tenth_of_the_ttl_at_least_1_and_at_most_300(
     assert shown["retry"] == retry
 
 
-@pytest.mark.parametrize(("others", "copies"), [(0, 1), (1, 2), (2, 3), (3, 3), (9, 3)])
-def test_the_default_copies_are_those_that_can_be_made_as_defect_6_of_the_c_version_was_not(
-    server: Server, others: int, copies: int
-) -> None:
-    reach(server, tuple(b"%040x" % number for number in range(others)))
-    assert server.node.replication.default_copies == copies
-
-
 def test_every_job_is_journalled_once_and_before_its_producer_hears_of_it(server: Server) -> None:
     job_id = server.add("q", "x", "DELAY", 5)
     assert server.journal == [(JOB_ADDED, server.job(job_id))]
@@ -56,34 +39,6 @@ def test_a_refused_job_leaves_nothing_behind(server: Server) -> None:
     server.refusal("ADDJOB", "q", "x", 0, "DELAY", 5, "TTL", 5)
     assert (len(server.state.jobs), len(server.state.queues), server.journal) == (0, 0, [])
     assert server.node.deadline() is None
-
-
-# Copies.
-
-
-def test_more_copies_than_nodes_are_refused(server: Server) -> None:
-    for options in ((), ("ASYNC",), ("DELAY", 5)):
-        assert server.refusal("ADDJOB", "q", "x", 100, "REPLICATE", 2, *options) == TOO_FEW
-
-
-def test_as_many_nodes_as_copies_are_enough(server: Server) -> None:
-    reach(server, (b"f" * 40,))
-    server("ADDJOB", "q", "x", 0, "REPLICATE", 2)
-    assert server.refusal("ADDJOB", "q", "x", 0, "REPLICATE", 3) == TOO_FEW
-
-
-def test_a_leaving_node_says_that_it_takes_no_copy(server: Server) -> None:
-    server.node.delivery.set_leaving(leaving=True)
-    assert server.refusal("ADDJOB", "q", "x", 0) == f"{UNABLE}I'm leaving the cluster"
-    assert server.refusal("ADDJOB", "q", "x", 0, "REPLICATE", 2) == TOO_FEW
-
-
-def test_a_node_that_is_short_of_memory_says_that_it_takes_no_copy() -> None:
-    server = Server(maxmemory=10_000)
-    while not server.state.memory.is_low:
-        server.add("q", b"x" * 500)
-    assert server.refusal("ADDJOB", "q", "x", 0) == f"{UNABLE}I'm out of memory"
-    assert server.refusal("ADDJOB", "q", "x", 0, "REPLICATE", 2) == TOO_FEW
 
 
 # MAXLEN.
