@@ -26,7 +26,6 @@ from disqued.core.model.queues import Queue
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.waiters import Form
 from disqued.core.node import Node
-from disqued.core.streams.entries import QUEUE_NAME
 from disqued.errors import (
     BadJobId,
     Busy,
@@ -288,7 +287,9 @@ def _fetch(node: Node, queue: Queue, group_name: bytes, form: EntryForm) -> list
     check_new_group(node, queue.name, group_name)
     group = queue.stream.group(group_name)
     try:
-        return node.streams.fetch(queue, group, form.lease_ms, form.count, strict=form.strict, worker=form.worker)
+        return node.entry_delivery.fetch(
+            queue, group, form.lease_ms, form.count, strict=form.strict, worker=form.worker
+        )
     finally:
         queue.stream.let_go(group)
 
@@ -384,15 +385,28 @@ class QNotify:
         return _notify(node, client, group, names, timeout.left_ms(node.state.wall))
 
 
+class QueueNameForm(Form):
+    """QNOTIFY: the name of the queue that has something."""
+
+    __slots__ = ()
+
+    def row(self, unit: Unit) -> bytes:
+        """The queue of an entry."""
+        return unit.queue
+
+
+_QUEUE_NAME = QueueNameForm()
+
+
 def _notify(node: Node, client: Client, group: bytes, names: list[bytes], timeout_ms: int) -> Any:
     """Name one of these logs that has something for a group, or wait for one; returns a name, None, or BLOCKED."""
     shuffled = list(names)
     node.state.numbers.rng.shuffle(shuffled)
     for name in shuffled:
         queue = queue_of_log(node, name)
-        if queue is not None and node.streams.has_event(queue, group):
+        if queue is not None and node.entry_delivery.has_event(queue, group):
             return name
-    return _wait(node, client, names, group, QUEUE_NAME, timeout_ms=timeout_ms)
+    return _wait(node, client, names, group, _QUEUE_NAME, timeout_ms=timeout_ms)
 
 
 def _registered(node: Node, client: Client, group: bytes) -> Iterable[bytes]:
@@ -451,7 +465,7 @@ class QFlush:
 
     def run(self, node: Node, client: Client) -> Any:
         """Flush it; returns OK when there is little to do, else BLOCKED."""
-        node.streams.starts.flush(self.queue)
+        node.starts.flush(self.queue)
         parts = okq.flushed(node, self.queue)
         node.lists.tell_flush(self.queue)
         try:

@@ -1,6 +1,6 @@
 """One node: which input goes to which machine.
 
-    command --+                         +--> streams       entries and groups: QADD, QGET, QACK
+    command --+                         +--> streams       entries: QADD; entry_delivery: QGET; pending: QACK
               |                         +--> additions     ADDJOB; replication: copies; placement: on which nodes
     message --+                         |    keys          ADDJOB KEY: one job for each
               |                         +--> delivery      GETJOB; blocking: blocked consumers
@@ -47,8 +47,11 @@ from disqued.core.model.waiters import Waiter
 from disqued.core.model.worker import Worker
 from disqued.core.streams.acksets import AckSets
 from disqued.core.streams.entries import Streams
+from disqued.core.streams.entrydelivery import EntryDelivery
+from disqued.core.streams.pending import PendingEntries
 from disqued.core.streams.readers import Readers
 from disqued.core.streams.reconciliation import Reconciliation
+from disqued.core.streams.starts import GroupStarts
 from disqued.core.work.acks import Acks
 from disqued.core.work.additions import Additions
 from disqued.core.work.blocking import Blocking
@@ -109,9 +112,12 @@ class Node:
         self.outbox = self.state.outbox
         self.queueing = Queueing(self.state)
         self.blocking = Blocking(self.state)
-        self.streams = Streams(self.state, self.queueing, self.blocking)
-        self.acksets = AckSets(self.state, self.streams)
-        self.readers = Readers(self.state, self.blocking, self.streams)
+        self.starts = GroupStarts(self.state)
+        self.pending = PendingEntries(self.state, self.starts)
+        self.streams = Streams(self.state, self.queueing, self.starts, self.pending)
+        self.entry_delivery = EntryDelivery(self.state, self.blocking, self.pending)
+        self.acksets = AckSets(self.state, self.streams, self.starts, self.pending)
+        self.readers = Readers(self.state, self.blocking, self.entry_delivery)
         self.placement = Placement(self.state)
         self.replication = Replication(self.state, self.queueing, self.streams, self.placement)
         self.replicas = Replicas(self.state, self.queueing, self.streams, self.placement)
@@ -119,16 +125,21 @@ class Node:
         self.acks = Acks(self.state, self.replication)
         self.requeueing = Requeueing(self.state, self.queueing, self.acks, self.streams)
         self.sharing = Sharing(self.state, self.requeueing, self.replication)
-        self.delivery = Delivery(self.state, self.queueing, self.blocking, self.streams)
+        self.delivery = Delivery(self.state, self.queueing, self.blocking, self.entry_delivery)
         #: Every machine, in the order in which each event reaches them.
         self.machines: list[Machine] = []
         self.federation = Federation(self.state, self.delivery, self.machines)
         self.consumers = Consumers()
         self.membership = Membership(self.state, self.machines)
-        self.reconciliation = Reconciliation(self.state, self.streams, self.acksets, self.membership)
+        self.reconciliation = Reconciliation(
+            self.state, self.streams.owners, self.pending, self.entry_delivery, facts=self.acksets,
+            membership=self.membership,
+        )  # fmt: skip
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
         self.notifications = Notifications(self.state)
-        self.workers = Workers(self.state, self.requeueing, self.blocking, self.notifications, self.streams.returned)
+        self.workers = Workers(
+            self.state, self.requeueing, self.blocking, self.notifications, self.entry_delivery.returned
+        )
         self.homes = Homes(self.state, self.queueing, self.sharing, self.workers, self.notifications)
         self.lists = Lists(self.state, self.queueing, self.acks, self.workers, self.homes)
         self.tasks = Tasks(self.state, self.requeueing, self.acks, self.workers, self.notifications)
@@ -138,8 +149,8 @@ class Node:
         self.machines += [
             self.membership, self.blocking, self.queueing, self.requeueing, self.keys, self.placement,
             self.replication, self.replicas, self.sharing, self.acks, self.lists, self.consumers, self.federation,
-            self.leaving, self.workers, self.homes, self.notifications, self.streams, self.acksets, self.readers,
-            self.reconciliation, self.inquiries,
+            self.leaving, self.workers, self.homes, self.notifications, self.starts, self.streams, self.acksets,
+            self.readers, self.reconciliation, self.inquiries,
         ]  # fmt: skip
         #: Messages that concern several machines, then those that one machine takes.
         self._hears = {
@@ -248,7 +259,7 @@ class Node:
 
     def serve(self) -> None:
         """Hand out the jobs that consumers wait for: those of this node first, then those of others."""
-        while self.state.ready or self.state.demand.giving or self.streams.offered:
+        while self.state.ready or self.state.demand.giving or self.entry_delivery.offered:
             self.delivery.serve()
             self.federation.give()
             self.readers.offer()
@@ -279,7 +290,7 @@ class Node:
             job_id, _, scope = name.partition(b":")
             job = self.state.jobs.get(job_id)
             if isinstance(job, Entry):
-                if not self.streams.handed(job, scope):
+                if not self.entry_delivery.handed(job, scope):
                     self.reconciliation.unseen(job_id, scope)
             elif job is not None:
                 jobs.append(job)
@@ -331,7 +342,7 @@ class Node:
         if isinstance(item, Job):
             self._job_due(item)
         elif isinstance(item, PendingEntry):
-            self.streams.due(item)
+            self.pending.due(item)
         elif isinstance(item, Waiter):
             if not self.readers.puts_off(item):
                 self.blocking.timed_out(item)
@@ -353,7 +364,7 @@ class Node:
     def collect_queue(self, queue: Queue) -> bool:
         """Forget what a queue does not need any more, and the queue if it is idle; say whether it was."""
         if queue.stream is not None:
-            self.streams.starts.forget_unneeded(queue.stream)
+            self.starts.forget_unneeded(queue.stream)
         return self.state.collect_queue(queue)
 
     def _job_due(self, job: Job) -> None:
@@ -386,12 +397,12 @@ class Node:
         event = self.state.jobs.get(message[1])
         # That a group is done with an event that is not here does not end the event.
         if isinstance(event, Entry):
-            self.streams.on_setack(sender, event, message[2], message[4])
+            self.pending.on_setack(sender, event, message[2], message[4])
 
     def _on_delivered(self, sender: bytes, message: Message) -> None:
         event = self.state.jobs.get(message[1])
         if isinstance(event, Entry):
-            self.streams.on_delivered(sender, event, EntryLease(*message[2:]))
+            self.pending.on_delivered(sender, event, EntryLease(*message[2:]))
         else:
             self.sharing.on_delivered(sender, message)
 

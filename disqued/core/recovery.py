@@ -70,8 +70,9 @@ from disqued.core.model.outbox import (
 )
 from disqued.core.model.registry import TABLES
 from disqued.core.model.state import State
-from disqued.core.streams.entries import Streams, group_lease, read_holder
-from disqued.core.work.blocking import Blocking
+from disqued.core.streams.entries import Streams
+from disqued.core.streams.pending import PendingEntries, group_lease, read_holder
+from disqued.core.streams.starts import GroupStarts
 from disqued.core.work.copies import delay_left
 from disqued.core.work.leases import lease_record
 from disqued.core.work.queueing import Queueing
@@ -214,9 +215,11 @@ class Recovery:
         "_is_sure",
         "_names",
         "_options",
+        "_pending",
         "_queueing",
         "_restores_queues",
         "_spans",
+        "_starts",
         "_state",
         "_streams",
         "_until",
@@ -229,7 +232,9 @@ class Recovery:
         self._state = state
         self._restores_queues = restores_queues
         self._queueing = Queueing(state)
-        self._streams = Streams(state, self._queueing, Blocking(state))
+        self._starts = GroupStarts(state)
+        self._pending = PendingEntries(state, self._starts)
+        self._streams = Streams(state, self._queueing, self._starts, self._pending)
         #: What was left of the deadlines of jobs that no timer queues: those that are leased until then.
         self._spans: dict[bytes, int] = {}
         #: Names of queues, one object each.
@@ -535,7 +540,7 @@ class Recovery:
         """Note that a group is done with an event."""
         event, name = self._state.jobs.get(job_id), read_scope(scope)
         if isinstance(event, Entry) and name is not None:
-            self._streams.note_done(event, scope)
+            self._pending.note_done(event, scope)
 
     def _lease_in_group(self, job_id: bytes, scope: bytes, deliveries: int, worker: bytes, when: int) -> None:
         """Let a group have an event as it had it, or have had it."""
@@ -546,7 +551,7 @@ class Recovery:
         if group.scope != scope or group.is_done(event):
             event.stream.let_go(group)
             return
-        self._streams.resume(group, event, deliveries, holder[0], when)
+        self._pending.resume(group, event, deliveries, holder[0], when)
         self._note_worker(job_id, scope, holder[1])
 
     def _begin_group(self, queue: bytes, scope: bytes, floor: tuple[tuple[bytes, int], ...], when: int) -> None:
@@ -560,10 +565,10 @@ class Recovery:
         # A clock that went back says nothing of how long it was.
         since = state.now - max(0, state.wall - when)
         if name is None:
-            for _ in self._streams.starts.merge_horizon(log, began) or ():
+            for _ in self._starts.merge_horizon(log, began) or ():
                 pass
             log.since = since
-        elif self._streams.starts.merge_group(log, log.group(name[0]), name[1], began):
+        elif self._starts.merge_group(log, log.group(name[0]), name[1], began):
             log.group(name[0]).since = since
         log.longest_ms = max(log.longest_ms, UNHEARD_MS)
 
@@ -575,7 +580,7 @@ class Recovery:
         if name is None:
             queue.stream.horizon = {}
         else:
-            self._streams.starts.forget_group(queue.stream, name[0])
+            self._starts.forget_group(queue.stream, name[0])
 
     def _keep_done(self, job: Job) -> None:
         """Go on with a job that is done and that other nodes may hold: it is to be collected."""

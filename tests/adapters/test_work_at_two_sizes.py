@@ -73,7 +73,7 @@ def _small_slices() -> Iterator[None]:
     with mock.patch.multiple(sys.modules[__name__], SLACK=SLACK):
         patches = [mock.patch.object(module, name, max(1, getattr(module, name) // 10)) for module, name in SLICES]
         # What another module has taken over by name.
-        patches.append(mock.patch("disqued.core.streams.entries.SERVED_AT_ONCE", delivery.SERVED_AT_ONCE // 10))
+        patches.append(mock.patch("disqued.core.streams.entrydelivery.SERVED_AT_ONCE", delivery.SERVED_AT_ONCE // 10))
         for patch in patches:
             patch.start()
         yield

@@ -30,8 +30,10 @@ from disqued.core.node import Node
 from disqued.core.recovery import Recovery
 from disqued.core.streams.acksets import AckSets
 from disqued.core.streams.entries import Streams
+from disqued.core.streams.entrydelivery import EntryDelivery
 from disqued.core.streams.given import GivenEntries
 from disqued.core.streams.owners import EntryOwners
+from disqued.core.streams.pending import PendingEntries
 from disqued.core.streams.readers import Readers
 from disqued.core.streams.reconciliation import Reconciliation
 from disqued.core.streams.starts import GroupStarts
@@ -716,7 +718,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # Logs.
     _mutant(
         "that a group is done is not written down", LOGS_CRASH,
-        Streams, "_note_done", "if self._state.journaling:", "if False:",
+        PendingEntries, "_note_done", "if self._state.journaling:", "if False:",
     ),
     _mutant(
         "a compaction leaves out who is done", LOGS_CRASH,
@@ -735,19 +737,20 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a deadline passes and nothing happens", LOGS,
-        Streams, "due", "self._return(unit)", "pass",
+        PendingEntries, "due", "self._return(unit)", "pass",
     ),
     _mutant(
         "half of a deadline is given", LOGS,
-        Streams, "lease", "unit.requeue_at = state.now + lease_ms", "unit.requeue_at = state.now + lease_ms // 2",
+        PendingEntries, "lease", "unit.requeue_at = state.now + lease_ms",
+        "unit.requeue_at = state.now + lease_ms // 2",
     ),
     _mutant(
         "a late acknowledgement is accepted although nobody has the event", LOGS,
-        Streams, "is_held", "unit.state == ACTIVE and now <= unit.requeue_at and", "",
+        PendingEntries, "is_held", "unit.state == ACTIVE and now <= unit.requeue_at and", "",
     ),
     _mutant(
         "a refused acknowledgement leaves a trace", LOGS,
-        Streams, "acknowledge", "if unit is None or not self.is_held(unit):",
+        PendingEntries, "acknowledge", "if unit is None or not self.is_held(unit):",
         "if unit is not None and not self.is_held(unit):\n"
         "        self.finish(unit.group, unit.entry)\n"
         "    if unit is None or unit.entry.stream is None or unit.group.is_done(unit.entry):",
@@ -762,11 +765,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "nobody is woken by what comes back", LOGS,
-        Streams, "_back", "self._make_ready(queue, unit.group.stream)", "pass",
+        PendingEntries, "_back", "make_ready(state, queue, unit.group.stream)", "pass",
     ),
     _mutant(
         "nobody is woken by what is added", LOGS,
-        Streams, "publish", "self._make_ready(queue, stream)", "pass",
+        Streams, "publish", "make_ready(state, queue, stream)", "pass",
     ),
     _mutant(
         "an event is given to two consumers of a group", LOGS,
@@ -774,16 +777,16 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what is given with EX 0 can be had again", LOGS,
-        Streams, "_deliver", "self.finish(group, entry)", "self.lease(unit, 30_000)",
+        EntryDelivery, "_deliver", "self._pending.finish(group, entry)", "self._pending.lease(unit, 30_000)",
     ),
     _mutant(
         "what is given with EX 0 is not written down", LOGS_CRASH,
-        Streams, "_finish", "self._note_done(entry, group.scope)",
+        PendingEntries, "_finish", "self._note_done(entry, group.scope)",
         "if unit is None or unit.lease_ms:\n        self._note_done(entry, group.scope)",
     ),
     _mutant(
         "what is given back stays with its consumer", LOGS,
-        Streams, "give_back", "self._back(unit, self._state.numbers.next_front(self._state.wall))", "pass",
+        PendingEntries, "give_back", "self._back(unit, self._state.numbers.next_front(self._state.wall))", "pass",
     ),
     _mutant(
         "events that are done are counted as available", LOGS,
@@ -791,8 +794,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an event that is done for one group is gone for all", LOGS,
-        Streams, "acknowledge", "self.finish(unit.group, unit.entry)",
-        "self.finish(unit.group, unit.entry)\n    state.forget(unit.entry, GONE_DELETED)",
+        PendingEntries, "acknowledge", "self.finish(unit.group, unit.entry)",
+        "self.finish(unit.group, unit.entry)\n    state.forget(unit.entry, b'deleted')",
     ),
     _mutant(
         "a group that begins late begins at the newest event", LOGS,
@@ -802,7 +805,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # Logs in a cluster.
     _mutant(
         "the other holders do not hear that a group is done", LOGS_CLUSTER,
-        Streams, "finish", "state.tell(entry, (SETACK, entry.id, group.scope, False, entry.holders))", "pass",
+        PendingEntries, "finish", "state.tell(entry, (SETACK, entry.id, group.scope, False, entry.holders))", "pass",
     ),
     _mutant(
         "every holder hands out what it holds", LOGS_CLUSTER,

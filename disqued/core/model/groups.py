@@ -1,4 +1,4 @@
-"""The entries of a queue, and what each group of consumers made of them: data alone, changed by `entries`.
+"""The entries of a queue, and what each group of consumers made of them: data alone, changed by `core.streams`.
 
 An entry is kept until its time is over, and every group gets it.  What a group gets is a unit, (entry, scope); the
 scope is the name of the group behind its epoch: ``0:mailers``.  A unit that nobody touched is no object.
@@ -230,6 +230,11 @@ class PendingEntry(EntryUnit):
     def scope(self) -> bytes:
         """The group that it is for, in its epoch."""
         return self.group.scope
+
+    @property
+    def is_leased(self) -> bool:
+        """Return whether a consumer has it, and its group has not begun anew since then."""
+        return self.state == ACTIVE and self.group.units.get(self.entry) is self
 
     @property
     def progress(self) -> tuple[int, bool, int]:

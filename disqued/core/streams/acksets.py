@@ -30,6 +30,8 @@ from disqued.core.model.state import State
 from disqued.core.model.unfinished import QuietParts
 from disqued.core.streams.entries import Streams
 from disqued.core.streams.owners import HEARD_MS, NOBODY
+from disqued.core.streams.pending import PendingEntries
+from disqued.core.streams.starts import GroupStarts
 
 LOOKED_AT_PER_PART: Final = 1_000  #: entries, some milliseconds' work
 GROUPS_PER_EVENT: Final = 16  #: that cost as much as an entry by itself
@@ -58,12 +60,14 @@ class AckSetRound(Timed):
 class AckSets(Timed, Machine):
     """The machine that keeps holders of entries at one; it is due when others have been waited for, after a start."""
 
-    __slots__ = ("_looks", "_rounds", "_state", "_streams")
+    __slots__ = ("_looks", "_pending", "_rounds", "_starts", "_state", "_streams")
 
-    def __init__(self, state: State, streams: Streams) -> None:
+    def __init__(self, state: State, streams: Streams, starts: GroupStarts, pending: PendingEntries) -> None:
         self.awake_at = 0
         self._state = state
         self._streams = streams
+        self._starts = starts
+        self._pending = pending
         self._rounds: dict[bytes, AckSetRound] = {}
         self._looks = 0  #: how often all entries were to be looked at again
 
@@ -156,7 +160,7 @@ class AckSets(Timed, Machine):
         node_id = this.node_id
         for count, stream in enumerate(list(self._all_logs()), 1):
             if others:
-                yield from self._streams.starts.tell(node_id, stream)
+                yield from self._starts.tell(node_id, stream)
             for entries in _pieces(stream):
                 if self._rounds.get(node_id) is not this:
                     return
@@ -181,7 +185,7 @@ class AckSets(Timed, Machine):
         return (
             entry.has_facts
             or self._streams.owners.of(entry) in (node_id, NOBODY)
-            or any(self._streams.leases_of(entry))
+            or any(self._pending.leases_of(entry))
         )
 
     # Telling.
@@ -200,8 +204,8 @@ class AckSets(Timed, Machine):
     def tell(self, node_id: bytes, entry: Entry) -> None:
         """Tell a node what is known of an entry, of which it has just got a copy."""
         self.note_holder(node_id, entry)
-        if entry.has_facts or any(self._streams.leases_of(entry)):
-            self._state.send(node_id, (FACTS, 0, (self._streams.fact_of(entry),), False))
+        if entry.has_facts or any(self._pending.leases_of(entry)):
+            self._state.send(node_id, (FACTS, 0, (self._pending.fact_of(entry),), False))
 
     def round_due(self, this: AckSetRound) -> None:
         """Say once more what was not answered, or begin."""
@@ -226,7 +230,7 @@ class AckSets(Timed, Machine):
             entry = this.entries[this.at]
             this.at += 1
             if state.jobs.get(entry.id) is entry:
-                fact = self._streams.fact_of(entry)
+                fact = self._pending.fact_of(entry)
                 facts.append(fact)
                 size += sum(map(len, fact.done)) + sum(len(lease.scope) for lease in fact.leases)
         last = this.at == len(this.entries)
@@ -271,9 +275,9 @@ class AckSets(Timed, Machine):
     def _hear(self, sender: bytes, entry: Entry, fact: EntryStatus) -> None:
         self.note_holder(sender, entry)
         for scope in fact.done:
-            self._streams.on_setack(sender, entry, scope, entry.holders or frozenset())
+            self._pending.on_setack(sender, entry, scope, entry.holders or frozenset())
         for lease in fact.leases:
-            self._streams.on_delivered(sender, entry, lease)
+            self._pending.on_delivered(sender, entry, lease)
 
     def note_holder(self, node_id: bytes, entry: Entry) -> None:
         """Note that a node holds an entry."""

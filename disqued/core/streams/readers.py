@@ -38,7 +38,7 @@ from disqued.core.model.state import State
 from disqued.core.model.unfinished import QuietParts
 from disqued.core.model.units import GivenUnit
 from disqued.core.model.waiters import Form, Waiter
-from disqued.core.streams.entries import Streams
+from disqued.core.streams.entrydelivery import EntryDelivery
 from disqued.core.work.blocking import Blocking
 from disqued.errors import JournalFailed
 
@@ -79,12 +79,12 @@ class PendingTake:
 class Readers(Machine):
     """The machine between consumers of one node and the streams of another."""
 
-    __slots__ = ("_blocking", "_given", "_of_node", "_questions", "_state", "_streams", "_thirsts")
+    __slots__ = ("_blocking", "_delivery", "_given", "_of_node", "_questions", "_state", "_thirsts")
 
-    def __init__(self, state: State, blocking: Blocking, streams: Streams) -> None:
+    def __init__(self, state: State, blocking: Blocking, delivery: EntryDelivery) -> None:
         self._state = state
         self._blocking = blocking
-        self._streams = streams
+        self._delivery = delivery
         self._thirsts: dict[tuple[bytes, bytes], GroupDemand] = {}
         self._questions: dict[int, PendingTake] = {}
         #: What each node wants: {node: {(queue, group): None}}, renewed longest ago first.
@@ -95,7 +95,7 @@ class Readers(Machine):
         return {WANT: self.on_want, HAVE: self.on_have, TAKE: self.on_take, GIVE: self.on_give}
 
     def due_table(self) -> Acts:
-        return on(GroupDemand, self.due) | on(GivenUnit, self._streams.given.lapsed)
+        return on(GroupDemand, self.due) | on(GivenUnit, self._delivery.given.lapsed)
 
     # Consumers of this node.
 
@@ -109,7 +109,7 @@ class Readers(Machine):
 
         Only to be called with a timeout where nobody `can_ask`.
         """
-        waiter = self._streams.wait(client, queues, group, timeout_ms or LOOK_MS, form, nohang=not timeout_ms)
+        waiter = self._delivery.wait(client, queues, group, timeout_ms or LOOK_MS, form, nohang=not timeout_ms)
         if self.can_ask:
             for queue in queues:
                 self._look(self._thirst(queue.name, group), waiter)
@@ -266,8 +266,8 @@ class Readers(Machine):
             units = self._units(thirst.queue, sender, scope, entries)
             state.counters.imported += len(units)
             if form.worker is not None:
-                self._streams.given.bind(form.worker, units, form.lease_ms)
-            self._streams.hand(waiter, form, list(units))
+                self._delivery.given.bind(form.worker, units, form.lease_ms)
+            self._delivery.hand(waiter, form, list(units))
         else:
             self._refuse(sender, thirst.queue, scope, entries)
         self._ask(thirst)
@@ -312,7 +312,7 @@ class Readers(Machine):
         if not whether:
             return
         queue = state.queues.by_name.get(name)
-        has_some = queue is not None and self._streams.has_event(queue, group_name)
+        has_some = queue is not None and self._delivery.has_event(queue, group_name)
         want = self._note(sender, name, group_name)
         want.is_told = has_some
         state.send(sender, (HAVE, name, group_name, has_some))
@@ -343,7 +343,7 @@ class Readers(Machine):
 
     def offer(self) -> None:
         """Tell the nodes that want entries that there are some."""
-        offered = self._streams.offered
+        offered = self._delivery.offered
         while offered:
             queue = next(iter(offered))
             del offered[queue]
@@ -354,7 +354,7 @@ class Readers(Machine):
         state = self._state
         for group_name, wants in list(state.demand.entries[queue.name].items()):
             eager = [(node_id, want) for node_id, want in wants.items() if not want.is_told]
-            if not eager or not self._streams.has_event(queue, group_name):
+            if not eager or not self._delivery.has_event(queue, group_name):
                 continue
             for node_id, want in eager:
                 if want.until <= state.now:
@@ -383,7 +383,7 @@ class Readers(Machine):
             return []
         group = queue.stream.group(group_name)
         try:
-            return self._streams.fetch(queue, group, lease_ms, max(1, count), strict=strict)
+            return self._delivery.fetch(queue, group, lease_ms, max(1, count), strict=strict)
         except JournalFailed:
             return []
         finally:
@@ -405,7 +405,7 @@ class Readers(Machine):
         entries = tuple((unit.id, unit.body) for unit in units)
         if not self._state.send(node_id, (GIVE, number, scope, entries)):
             for unit in units:
-                self._streams.vanished(unit)
+                self._delivery.vanished(unit)
 
     # Links.
 
@@ -439,5 +439,5 @@ class Readers(Machine):
         """Everything is gone, and the schedule with it."""
         self._thirsts.clear()
         self._questions.clear()
-        self._streams.given.clear()
-        self._streams.offered.clear()
+        self._delivery.given.clear()
+        self._delivery.offered.clear()

@@ -41,7 +41,9 @@ from disqued.core.model.outbox import Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.streams.acksets import AckSets
-from disqued.core.streams.entries import Streams
+from disqued.core.streams.entrydelivery import EntryDelivery
+from disqued.core.streams.owners import EntryOwners
+from disqued.core.streams.pending import PendingEntries
 from disqued.core.work.acks import ttl_of
 
 MARGIN_MS: Final = 2_000  #: how much longer an answer is waited for than a node takes to fail
@@ -80,11 +82,16 @@ class PendingAck(Timed):
 class Reconciliation(Machine):
     """The machine behind QACK and QGROUP RETURN."""
 
-    __slots__ = ("_facts", "_membership", "_open", "_state", "_streams", "orphans")
+    __slots__ = ("_delivery", "_facts", "_membership", "_open", "_owners", "_pending", "_state", "orphans")
 
-    def __init__(self, state: State, streams: Streams, facts: AckSets, membership: Membership) -> None:
+    def __init__(
+        self, state: State, owners: EntryOwners, pending: PendingEntries, delivery: EntryDelivery, *,
+        facts: AckSets, membership: Membership,
+    ) -> None:  # fmt: skip
         self._state = state
-        self._streams = streams
+        self._owners = owners
+        self._pending = pending
+        self._delivery = delivery
         self._facts = facts
         self._membership = membership
         self._open: dict[int, PendingAck] = {}
@@ -139,14 +146,14 @@ class Reconciliation(Machine):
         entry = state.jobs.get(job_id)
         if not isinstance(entry, Entry):
             return OUTCOME_REFUSED if entry is not None or job_id in state.custody.ended else OUTCOME_UNKNOWN
-        unit = self._streams.unit(queue, group, job_id)
+        unit = self._pending.unit(queue, group, job_id)
         if entry.elsewhere and not self._is_own(unit):
             return OUTCOME_LATER
         if verb == ACK:
-            return OUTCOME_DONE if self._streams.acknowledge(queue, group, job_id) else OUTCOME_REFUSED
-        if unit is None or not self._streams.is_held(unit):
+            return OUTCOME_DONE if self._pending.acknowledge(queue, group, job_id) else OUTCOME_REFUSED
+        if unit is None or not self._pending.is_held(unit):
             return OUTCOME_REFUSED
-        self._streams.give_back(unit)
+        self._pending.give_back(unit)
         return OUTCOME_DONE
 
     def _is_own(self, unit: PendingEntry | None) -> bool:
@@ -173,7 +180,7 @@ class Reconciliation(Machine):
         linked = self._state.peers.linked
         entry = self._state.jobs.get(job_id)
         if isinstance(entry, Entry):
-            arbiter = self._streams.owners.of(entry)
+            arbiter = self._owners.of(entry)
             return [arbiter] if arbiter in linked else []
         makers = [node_id for node_id in linked if node_id[:8] == job_id[2:10]]
         if makers and not asked.issuperset(makers):
@@ -210,7 +217,7 @@ class Reconciliation(Machine):
         del this.open[job_id], this.asked[job_id]
         if outcome == OUTCOME_DONE:
             this.count += 1
-            self._streams.given.settled(job_id, this.group)
+            self._delivery.given.settled(job_id, this.group)
 
     def _conclude(self, this: PendingAck, job_id: bytes, outcome: int) -> None:
         """Hear from one who decides."""
@@ -253,7 +260,7 @@ class Reconciliation(Machine):
             return False
         entry = state.jobs.get(job_id)
         if isinstance(entry, Entry):
-            return (entry.is_done_for(scope) and job_id in this.doubted) or self._streams.adopt(entry, scope)
+            return (entry.is_done_for(scope) and job_id in this.doubted) or self._pending.adopt(entry, scope)
         self._forget_old()
         if len(self.orphans) >= ORPHANS_KEPT:
             return False
@@ -334,7 +341,7 @@ class Reconciliation(Machine):
         for job_id in ids:
             entry = self._state.jobs.get(job_id)
             if isinstance(entry, Entry):
-                self._streams.handed(entry, scope)
+                self._delivery.handed(entry, scope)
 
     # Links.
 

@@ -22,16 +22,16 @@ While some node cannot be reached, which may know it, no epoch is forgotten.
 Times are integer milliseconds; stamps are those of `Job.ctime`.
 """
 
-from collections.abc import Callable
-
 from disqued.core.model.groups import Entry, Floor, Group, PendingEntry, Stream, raise_floor, read_scope
 from disqued.core.model.job import WORK_SCOPE, Unit
+from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import BEGIN, Message
 from disqued.core.model.outbox import GONE_DELETED, GROUP
 from disqued.core.model.queues import Queue
 from disqued.core.model.registry import Registry
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts, QuietParts
+from disqued.core.streams.ready import make_ready
 
 KEPT_MS = 300_000  #: how long a beginning is to be known, at least, that matters to the node that tells of it
 TOLD_PER_PART = 500  #: groups whose beginning a node is told of in one go
@@ -42,15 +42,16 @@ FORGOTTEN_EFFORT = 20_000  #: or fewer, of which groups have much: see `Unfinish
 _DONE = object()
 
 
-class GroupStarts:
+class GroupStarts(Machine):
     """The machine behind QGROUP START and FORGET, and QFLUSH of a stream."""
 
-    __slots__ = ("_make_ready", "_state")
+    __slots__ = ("_state",)
 
-    def __init__(self, state: State, make_ready: Callable[[Queue, Stream], None]) -> None:
-        """Take what serves those who wait, when a group begins before entries that it was done with."""
+    def __init__(self, state: State) -> None:
         self._state = state
-        self._make_ready = make_ready
+
+    def hears(self) -> dict[int, Hear]:
+        return {BEGIN: self.on_begin}
 
     # Groups.
 
@@ -73,8 +74,17 @@ class GroupStarts:
         group.since = state.now
         if state.journaling:
             state.outbox.journal.append((GROUP, stream.queue, group.scope, tuple(sorted(group.floor.items()))))
-        self._make_ready(state.queue(stream.queue), stream)
+        # It may begin before entries that it was done with.
+        make_ready(state, state.queue(stream.queue), stream)
         return True
+
+    def group_of(self, stream: Stream, scope: bytes) -> Group:
+        """The group of a scope, which is in that epoch or a later one."""
+        name, epoch = read_scope(scope) or (b"", 0)
+        group = stream.group(name)
+        if epoch > group.epoch:
+            self.merge_group(stream, group, epoch, {})
+        return group
 
     def forget_group(self, stream: Stream, name: bytes) -> None:
         """Hear that it means nothing any more where a group began."""

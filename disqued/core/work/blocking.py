@@ -1,7 +1,7 @@
 """Blocking: consumers that wait, of work queues and of streams.
 
-A consumer that finds nothing is blocked until a queue of its has something (`delivery`, `streams.entries`), its time
-is up, its connection ends, or the node refuses all that wait.  Very many are answered bit by bit.
+A consumer that finds nothing is blocked until a queue of its has something (`delivery`, `streams.entrydelivery`), its
+time is up, its connection ends, or the node refuses all that wait.  Very many are answered bit by bit.
 """
 
 from typing import Final

@@ -37,7 +37,7 @@ from disqued.core.model.trace import DELIVER, ONCE, REQUEUE, UNSEEN
 from disqued.core.model.unfinished import QuietParts
 from disqued.core.model.waiters import Awaited, Form, Waiter, Watcher
 from disqued.core.work.blocking import SERVED_AT_ONCE, Blocking
-from disqued.core.work.kinds import StreamMachine
+from disqued.core.work.kinds import StreamDelivery
 from disqued.core.work.queueing import Queueing
 from disqued.errors import NodeLeaving
 
@@ -92,7 +92,7 @@ class Delivery:
 
     __slots__ = ("_over", "_over_at", "_rest", "_served", "_state", "_streams", "blocking", "queueing")
 
-    def __init__(self, state: State, queueing: Queueing, blocking: Blocking, streams: StreamMachine) -> None:
+    def __init__(self, state: State, queueing: Queueing, blocking: Blocking, streams: StreamDelivery) -> None:
         self._state = state
         self.queueing = queueing
         self.blocking = blocking

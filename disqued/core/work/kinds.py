@@ -1,4 +1,4 @@
-"""Kinds of units: what the machines of work jobs ask of the machine of streams, which is above them."""
+"""Kinds of units: what the machines of work jobs ask of the machines of streams, which are above them."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from disqued.core.model.queues import Queue
 
 
 class StreamMachine(Protocol):
-    """The machine that has the entries of streams; `streams.entries` has the theory."""
+    """The machine that puts entries into streams; `streams.entries` has the theory."""
 
     def publish(self, job: Job) -> None:
         """Put an entry into its stream, where groups can have it."""
@@ -17,6 +17,10 @@ class StreamMachine(Protocol):
 
     def keep(self, job: Job) -> None:
         """Keep a copy of another node's entry."""
+
+
+class StreamDelivery(Protocol):
+    """What delivers the entries of streams; `streams.entrydelivery` has the theory."""
 
     def serve(self, queue: Queue) -> None:
         """Serve the consumers that wait for a stream."""

@@ -347,7 +347,7 @@ class Workers(Machine):
                 raise NotWorking(queue)
 
     def bind(self, worker: Worker, units: Iterable[Unit]) -> None:
-        """Let jobs come back when a worker dies that has just taken them; events of logs are bound by `entries`."""
+        """Let jobs come back when a worker dies that has just taken them; `entrydelivery` binds entries."""
         taken: list[Job] = []
         for unit in units:
             worker.started += 1

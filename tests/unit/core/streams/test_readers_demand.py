@@ -267,7 +267,7 @@ def test_a_scope_that_is_none_does_no_harm_to_a_worker(cluster: Cluster) -> None
     a.say(b, (GIVE, b.state.numbers.questions, b"nonsense", ((event_id, b"x"),)))
     assert b.answers.pop("worker") == [[event_id, b"x"]]
     b("WORKER", "STOP", "w", client="operator")
-    assert not b.node.streams.given._bound
+    assert not b.node.entry_delivery.given._bound
 
 
 def test_events_of_others_are_counted_as_they_come(cluster: Cluster) -> None:
@@ -343,7 +343,7 @@ def test_what_comes_for_one_whose_connection_turns_out_to_be_broken_goes_back(
     assert figures(a)[b"available"] == 1
     if with_worker:
         assert not b.node.workers.by_id[b"w"].leases
-        assert not b.node.streams.given._bound
+        assert not b.node.entry_delivery.given._bound
     assert get(a) == [event_id, b"x"]
     check(cluster)
 
@@ -364,7 +364,7 @@ def test_what_a_worker_takes_of_other_nodes_and_does_is_counted_and_let_go_of(cl
     assert answer(b, "QGROUP", "RETURN", "q", "g", ids[1], client="worker") == 1
     cluster.advance(10_001)
     assert not worker.leases
-    assert not b.node.streams.given._bound
+    assert not b.node.entry_delivery.given._bound
     assert figures(a)[b"redo"] == 2
 
 
@@ -377,7 +377,7 @@ def test_what_a_worker_had_that_is_dead_is_not_looked_at_again(cluster: Cluster)
     assert unit.awake_at
     b("WORKER", "STOP", "w", client="operator")
     assert not unit.awake_at
-    assert not b.node.streams.given._bound
+    assert not b.node.entry_delivery.given._bound
 
 
 # Consumers of other nodes.
@@ -535,7 +535,7 @@ def test_after_a_flush_of_the_node_consumers_that_wait_are_told_as_before(cluste
     b("DEBUG", "FLUSHALL")
     assert b.answers.pop("waiting") == [None]
     readers = b.node.readers
-    assert (readers._questions, b.node.streams.given._bound, readers._thirsts) == ({}, {}, {})
+    assert (readers._questions, b.node.entry_delivery.given._bound, readers._thirsts) == ({}, {}, {})
     cluster.lose = lambda flight: False
     a("QFLUSH", "q")
     wait(b)

@@ -6,18 +6,17 @@ from typing import Any
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.model import groups
 from disqued.core.model.groups import Entry, PendingEntry
-from disqued.core.model.job import ACTIVE, QUEUED
-from disqued.core.model.messages import DELIVERED, FACTS, REPLJOB, SETACK, SETTLE, TAKE, UNSEEN
+from disqued.core.model.job import ACTIVE
+from disqued.core.model.messages import DELIVERED, FACTS, SETACK
 from disqued.core.model.outbox import UNIT_DONE, UNIT_LEASED
 from disqued.core.model.queues import Queue
-from disqued.core.streams import entries
+from disqued.core.streams import pending
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import Server
 from tests.core_fixtures import check as check_node
 from tests.unit.commands.test_logs import Bench, counts
-from tests.unit.core.streams.test_readers import ack, add, answer, check, figures, get, healed, isolated
+from tests.unit.core.streams.test_readers import add, answer, check, figures, get
 
 
 @pytest.fixture
@@ -96,24 +95,6 @@ def test_a_queue_is_in_use_when_events_come_go_and_come_back(bench: Bench) -> No
     assert queue.accessed_at == bench.state.now
 
 
-def test_copies_are_counted_where_they_are_handed_out() -> None:
-    cluster = Cluster(2)
-    a, b = cluster
-    event_id = add(a, copies=2)
-    assert [(queue_of(member).jobs_in, member.state.counters.queued) for member in cluster] == [(1, 1), (0, 0)]
-    get(a, "EX", 5)
-    cluster.advance(5_001)
-    assert [figures(member)[b"redo"] for member in cluster] == [1, 1]
-    assert [member.state.counters.requeued for member in cluster] == [1, 0]
-    assert unit_of(b, event_id).state == QUEUED
-
-
-def test_an_event_whose_delay_is_over_is_not_to_be_queued_again(bench: Bench) -> None:
-    event_id = bench.event("x", "q", 60, "DELAY", 1)
-    bench.advance(1_000)
-    assert bench.job(event_id).requeue_at == 0
-
-
 # What is written down, and told.
 
 
@@ -143,7 +124,7 @@ def test_the_journal_hears_that_nobody_has_an_event_any_more(bench: Bench) -> No
     ],
 )  # fmt: skip
 def test_who_has_a_unit_is_read_as_it_is_written(holder: bytes, read: tuple[int, bytes] | None) -> None:
-    assert entries.read_holder(holder) == read
+    assert pending.read_holder(holder) == read
 
 
 def test_an_event_that_was_never_seen_is_written_down_as_that(bench: Bench) -> None:
@@ -221,227 +202,7 @@ def test_what_a_worker_gives_back_by_its_end_is_told_to_the_other_holders() -> N
     check(cluster)
 
 
-# Who gets what.
-
-
-def test_one_group_that_waits_is_served_beside_one_that_does_not(bench: Bench) -> None:
-    bench.event("old")
-    bench.take("h")
-    assert bench("QGET", "q", "g", "EX", 0) is not None
-    assert bench("QGET", "q", "g", "BLOCK", 60, client="anna") is BLOCKED
-    event_id = bench.event("new")
-    assert bench.answers["anna"] == [[event_id, b"new"]]
-
-
-@pytest.mark.reference
-def test_several_large_events_are_fewer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entries, "FETCHED_BYTES", 10)
-    for _ in range(5):
-        bench.event("12345")
-    assert len(bench("QGET", "q", "g", "COUNT", 5)) == 2
-    assert len(bench("QGET", "q", "g", "COUNT", 5)) == 2
-    assert len(bench("QGET", "q", "g", "COUNT", 5)) == 1
-    bench.event("123456789")
-    bench.event("1")
-    assert len(bench("QGET", "q", "g", "COUNT", 5)) == 2
-
-
-def test_what_was_found_is_given_though_what_comes_next_takes_longer_to_find(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(groups, "SKIPPED_AT_ONCE", 10)
-    first = bench.event("first")
-    for _ in range(30):
-        bench.event("over", "q", 1)
-    last = bench.event("last")
-    # Their time is over, and nobody has looked yet.
-    bench.clock.advance(1_000)
-    assert bench("QGET", "q", "g", "COUNT", 2) == [[first, b"first"]]
-    assert bench("QGET", "q", "g", "COUNT", 2, client="anna") is BLOCKED
-    bench.advance(10)
-    assert bench.answers["anna"] == [[[last, b"last"]]]
-
-
-def test_a_paused_log_says_to_others_that_it_has_none() -> None:
-    cluster = Cluster(2)
-    a, b = cluster
-    add(a)
-    a("PAUSE", "q", "out")
-    assert answer(b, "QGET", "q", "g", "COUNT", 2) is None
-    assert not cluster.sent(TAKE)
-
-
-def test_who_waits_is_served_though_it_takes_several_parts_to_find_something(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(groups, "SKIPPED_AT_ONCE", 10)
-    bench("PAUSE", "q", "out")
-    for _ in range(30):
-        bench.event("over", "q", 1)
-    last = bench.event("last")
-    assert bench("QGET", "q", "g", "BLOCK", 60, client="anna") is BLOCKED
-    bench.clock.advance(1_000)
-    bench("PAUSE", "q", "none")
-    assert not bench.answers
-    bench.advance(10)
-    assert bench.answers["anna"] == [[last, b"last"]]
-
-
-def test_who_wanted_to_be_told_is_told_once(bench: Bench) -> None:
-    assert bench("QNOTIFY", "g", 60, "q", client="anna") is BLOCKED
-    bench.event()
-    bench.event()
-    assert bench.answers["anna"] == [b"q"]
-    assert "anna" not in bench.state.waiting.blocked
-
-
-def test_who_waits_to_be_done_at_once_hears_that_this_cannot_be_kept_and_the_next_one_is_served(bench: Bench) -> None:
-    event_id = bench.event()
-    bench.take()
-    assert bench("QGET", "q", "g", "EX", 0, "BLOCK", 60, client="anna") is BLOCKED
-    assert bench("QGET", "q", "g", "BLOCK", 60, client="ben") is BLOCKED
-    bench.state.durability.read_only = True
-    bench("QGROUP", "RETURN", "q", "g", event_id)
-    (error,) = bench.answers["anna"]
-    assert error.line.startswith(b"MISCONF ")
-    assert "anna" not in bench.state.waiting.blocked
-    assert bench.answers["ben"] == [[event_id, b"x"]]
-    assert counts(bench) == (1, 0, 0, 0)
-
-
-def test_who_wants_to_be_told_is_not_told_of_what_its_group_cannot_have(bench: Bench) -> None:
-    bench.event()
-    bench.take("g", "EX", 0)
-    assert bench("QNOTIFY", "g", 60, "q", client="anna") is BLOCKED
-    bench("PAUSE", "q", "out")
-    bench("PAUSE", "q", "none")
-    assert not bench.answers
-
-
-def test_one_who_waits_for_events_of_this_node_alone_does_not_keep_others_from_having_some() -> None:
-    cluster = Cluster(2)
-    a, b = cluster
-    event_id = add(a, copies=2)
-    cluster.isolate(a)
-    assert b("QGET", "q", "g", "EX", 0, "STRICT", "BLOCK", 600, client="strict") is BLOCKED
-    assert b("QGET", "q", "g", "BLOCK", 600, client="lax") is BLOCKED
-    isolated(cluster, a)
-    assert b.answers == {"lax": [[event_id, b"x"]]}
-    own = add(b, body="own")
-    assert b.answers["strict"] == [[own, b"own"]]
-
-
-def test_a_log_of_a_queue_that_had_work_has_a_length_limit_too(bench: Bench) -> None:
-    bench("ACKJOB", bench.add("q"))
-    bench.event("x", "q", 60, "MAXLEN", 1)
-    assert bench.refusal("QADD", "q", 60, "x", "MAXLEN", 1).startswith("MAXLEN ")
-
-
-def test_an_event_whose_copies_come_when_its_queue_was_flushed_is_gone() -> None:
-    cluster = Cluster(2)
-    a, b = cluster
-    add(a)
-    cluster.lose = lambda flight: flight.kind == REPLJOB
-    assert a("QADD", "q", 600, "x", "REPLICATE", 2, client="producer") is BLOCKED
-    a("QFLUSH", "q")
-    cluster.lose = lambda flight: False
-    cluster.advance(5_000)
-    assert len(a.answers["producer"]) == 1
-    assert [len(member.state.jobs) for member in cluster] == [0, 0]
-    assert get(a) is get(b) is None
-    check(cluster)
-
-
-def test_events_whose_delay_is_not_over_are_flushed_with_the_others(bench: Bench) -> None:
-    bench.event("x", "q", 60, "DELAY", 5)
-    assert bench.refusal("ADDJOB", "q", "x", 0).startswith("WRONGTYPE ")
-    bench("QFLUSH", "q")
-    bench.advance(10)
-    assert not len(bench.state.jobs)
-
-
-def test_a_copy_whose_delay_is_not_over_is_no_event_yet_and_is_flushed_without_its_maker() -> None:
-    cluster = Cluster(2)
-    a, b = cluster
-    add(a, "DELAY", 5, copies=2)
-    event_id = add(a, "DELAY", 60, copies=2)
-    assert [figures(member)[b"total"] for member in cluster] == [0, 0]
-    cluster.advance(5_000)
-    assert [figures(member)[b"total"] for member in cluster] == [1, 1]
-    isolated(cluster, a)
-    b("QFLUSH", "q")
-    cluster.advance(10)
-    assert not b.holds(event_id)
-
-
-# What comes back.
-
-
-def test_who_gets_what_another_one_never_saw_gets_it_at_once(bench: Bench) -> None:
-    event_id = bench.event()
-    bench("QGET", "q", "g", client="anna")
-    assert bench("QGET", "q", "g", "BLOCK", 60, client="ben") is BLOCKED
-    gone(bench, "anna", event_id + b":0:g")
-    assert bench.answers["ben"] == [[event_id, b"x"]]
-
-
-def test_what_was_had_before_is_to_be_had_again_though_the_last_one_never_saw_it(bench: Bench) -> None:
-    event_id = bench.event()
-    bench.take("g", "EX", 1)
-    bench.advance(1_001)
-    bench("QGET", "q", "g", client="anna")
-    gone(bench, "anna", event_id + b":0:g")
-    assert counts(bench) == (0, 1, 0, 0)
-    assert unit_of(bench, event_id).deliveries == 1
-    # Nobody has it: that somebody else is gone, too, changes nothing.
-    gone(bench, "client", event_id + b":0:g")
-    assert counts(bench) == (0, 1, 0, 0)
-    assert unit_of(bench, event_id).deliveries == 1
-
-
-def test_what_other_nodes_were_told_was_had_is_to_be_had_again_on_all() -> None:
-    """That merges by maximum, so that it cannot be taken back."""
-    cluster = Cluster(2)
-    a, _ = cluster
-    event_id = add(a, copies=2)
-    get(a)
-    gone(a, "reader", event_id + b":0:g")
-    cluster.settle()
-    assert [figures(member)[b"redo"] for member in cluster] == [1, 1]
-    check(cluster)
-
-
-def test_what_was_done_when_it_was_handed_out_stays_done(bench: Bench) -> None:
-    bench.vanished.add("anna")
-    assert bench("QGET", "q", "g", "EX", 0, "BLOCK", 60, client="anna") is BLOCKED
-    bench.event()
-    assert counts(bench) == (0, 0, 1, 0)
-
-
-@pytest.mark.parametrize("scope", [b"0:h", b"1:g", b"g", b"", b"nonsense"])
-def test_what_was_handed_to_no_group_of_now_changes_nothing_when_it_was_not_seen(bench: Bench, scope: bytes) -> None:
-    event_id = bench.event()
-    delayed = bench.event("y", "q", 60, "DELAY", 5)
-    bench.take()
-    gone(bench, "client", event_id + b":" + scope, delayed + b":" + scope)
-    assert counts(bench) == (1, 0, 0, 0)
-
-
-@pytest.mark.parametrize("is_known", [False, True])
-def test_what_another_node_handed_out_goes_back_to_it_though_a_copy_is_here(is_known: bool) -> None:
-    cluster = Cluster(2)
-    a, b = cluster
-    event_id = add(a, copies=2)
-    if not is_known:
-        cluster.lose = lambda flight: flight.kind == DELIVERED
-    get(b)
-    assert figures(b)[b"inprogress"] == is_known
-    cluster.lose = lambda flight: False
-    gone(b, "reader", event_id + b":0:g")
-    cluster.settle()
-    assert [flight.message[4:] for flight in cluster.sent(SETTLE)] == [(UNSEEN, (event_id,))]
-    assert figures(a)[b"redo"] == 1
-    assert get(b) == [event_id, b"x"]
+# What ends.
 
 
 def test_of_a_flushed_log_a_worker_gives_nothing_back(bench: Bench) -> None:
@@ -469,65 +230,6 @@ def test_an_event_of_another_queue_is_not_acknowledged_on_one_that_had_work_alon
     bench.take()
     assert bench.ack(event_id, queue="work") == 0
     assert bench.ack(event_id) == 1
-
-
-# Who hands out.
-
-
-def test_what_has_come_back_is_handed_out_once_however_often_nodes_come_and_go() -> None:
-    cluster = Cluster(2)
-    a, b = cluster
-    event_id = add(a, copies=2)
-    other = add(b, copies=2)
-    get(a, "EX", 5)
-    cluster.advance(5_001)
-    for _ in range(3):
-        a.node.acksets.standing_changed()
-        cluster.advance(1)
-    check(cluster)
-    isolated(cluster, a)
-    assert get(b, "EX", 5) is not None
-    cluster.advance(5_001)
-    healed(cluster, a)
-    check(cluster)
-    rows = [get(a, "EX", 600), get(a, "EX", 600)]
-    assert {row[0] for row in rows} == {event_id, other}
-    assert get(a) is get(b) is None
-
-
-def test_who_hands_an_event_out_again_is_the_one_to_decide_of_it() -> None:
-    cluster = Cluster(2)
-    a, b = cluster
-    event_id = add(a, copies=2)
-    isolated(cluster, a)
-    get(b, "EX", 30)
-    healed(cluster, a)
-    assert unit_of(a, event_id).granter == b.id
-    cluster.advance(30_001)
-    assert get(a) == [event_id, b"x"]
-    assert unit_of(a, event_id).granter == b""
-    assert ack(a, event_id) == 1
-
-
-def test_the_maker_of_an_event_is_not_asked_whether_it_hands_it_out_whenever_nodes_come_and_go() -> None:
-    cluster = Cluster(2)
-    a, b = cluster
-    add(a, copies=2)
-    cluster.flights.clear()
-    b.node.acksets.standing_changed()
-    cluster.advance(10)
-    assert not cluster.sent(FACTS)
-
-
-def test_a_holder_that_is_only_supposed_to_hand_out_is_asked_and_the_next_one_does_if_it_has_nothing() -> None:
-    cluster = Cluster(3)
-    a, b, c = cluster
-    ids = [add(a, copies=3) for _ in range(8)]
-    for event_id in ids:
-        b.state.drop(b.job(event_id))
-    isolated(cluster, a)
-    cluster.advance(10)
-    assert [get(c, "EX", 600)[0] for _ in ids] == ids
 
 
 # What other nodes say, in whatever order.
