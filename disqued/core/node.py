@@ -48,6 +48,7 @@ from disqued.core.model.worker import Worker
 from disqued.core.streams.acksets import AckSets
 from disqued.core.streams.entries import Streams
 from disqued.core.streams.entrydelivery import EntryDelivery
+from disqued.core.streams.offers import EntryOffers
 from disqued.core.streams.pending import PendingEntries
 from disqued.core.streams.readers import Readers
 from disqued.core.streams.reconciliation import Reconciliation
@@ -117,6 +118,7 @@ class Node:
         self.streams = Streams(self.state, self.queueing, self.starts, self.pending)
         self.entry_delivery = EntryDelivery(self.state, self.blocking, self.pending)
         self.acksets = AckSets(self.state, self.streams, self.starts, self.pending)
+        self.offers = EntryOffers(self.state, self.entry_delivery)
         self.readers = Readers(self.state, self.blocking, self.entry_delivery)
         self.placement = Placement(self.state)
         self.replication = Replication(self.state, self.queueing, self.streams, self.placement)
@@ -150,7 +152,7 @@ class Node:
             self.membership, self.blocking, self.queueing, self.requeueing, self.keys, self.placement,
             self.replication, self.replicas, self.sharing, self.acks, self.lists, self.consumers, self.federation,
             self.leaving, self.workers, self.homes, self.notifications, self.starts, self.streams, self.acksets,
-            self.readers, self.reconciliation, self.inquiries,
+            self.offers, self.readers, self.reconciliation, self.inquiries,
         ]  # fmt: skip
         #: Messages that concern several machines, then those that one machine takes.
         self._hears = {
@@ -262,7 +264,7 @@ class Node:
         while self.state.ready or self.state.demand.giving or self.entry_delivery.offered:
             self.delivery.serve()
             self.federation.give()
-            self.readers.offer()
+            self.offers.offer()
 
     def in_parts(self, client: Client, parts: Parts) -> None:
         """Carry out a command that is too long for one step; the client is blocked and hears when it is done."""

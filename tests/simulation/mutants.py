@@ -32,9 +32,9 @@ from disqued.core.streams.acksets import AckSets
 from disqued.core.streams.entries import Streams
 from disqued.core.streams.entrydelivery import EntryDelivery
 from disqued.core.streams.given import GivenEntries
+from disqued.core.streams.offers import EntryOffers
 from disqued.core.streams.owners import EntryOwners
 from disqued.core.streams.pending import PendingEntries
-from disqued.core.streams.readers import Readers
 from disqued.core.streams.reconciliation import Reconciliation
 from disqued.core.streams.starts import GroupStarts
 from disqued.core.turn import Turn
@@ -833,7 +833,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "who wants events of another node is not told when some come", LOGS_CLUSTER,
-        Readers, "on_want", "want.is_told = has_some", "want.is_told = True",
+        EntryOffers, "on_want", "want.is_told = has_some", "want.is_told = True",
     ),
     _mutant(
         "a holder is not told what it missed when its link opens", LOGS_APART,

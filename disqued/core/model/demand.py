@@ -51,7 +51,7 @@ class RemoteDemand:
     def __init__(self) -> None:
         #: Queues that consumers of other nodes want jobs of: {name: {node id: want}}; kept by `federation`.
         self.jobs: dict[bytes, dict[bytes, JobDemand]] = {}
-        #: Streams that consumers of other nodes want entries of: {queue: {group: {node id: want}}}; kept by `readers`.
+        #: Streams that consumers of other nodes want entries of: {queue: {group: {node id: want}}}; kept by `offers`.
         self.entries: dict[bytes, dict[bytes, dict[bytes, EntryDemand]]] = {}
         #: Ids of the nodes with subscribers, this one included; kept by `notifications`.
         self.listeners: dict[bytes, None] = {}

@@ -40,7 +40,7 @@ class EntryDelivery:
 
     def __init__(self, state: State, blocking: Blocking, pending: PendingEntries) -> None:
         self.given = GivenEntries(state)
-        #: Queues that have entries for consumers of other nodes; `readers` tells these at the end of the step.
+        #: Queues that have entries for consumers of other nodes; `offers` tells these at the end of the step.
         self.offered: dict[Queue, None] = {}
         self._served = 0  #: consumers served, and groups looked at, in this part
         #: Streams whose consumers are served bit by bit: did something come meanwhile?

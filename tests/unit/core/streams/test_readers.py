@@ -21,7 +21,7 @@ from disqued.core.model.messages import (
 )
 from disqued.core.model.outbox import UNIT_DONE
 from disqued.core.streams.owners import HEARD_MS
-from disqued.core.streams.readers import LINGER_MS, LOOK_MS, WANTS_OF_NODE
+from disqued.core.streams.readers import LINGER_MS, LOOK_MS
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import Word, check_log
 
@@ -247,30 +247,6 @@ def test_a_consumer_that_waits_gets_what_comes_on_a_node_that_was_away() -> None
     assert b.answers.pop("waiting") == [[event_id, b"x"]]
 
 
-def test_a_long_log_is_searched_in_parts_for_a_consumer_of_another_node() -> None:
-    cluster = Cluster(2)
-    a, b = cluster
-    for _ in range(12_000):
-        a.node.begin()
-        a.run("QADD", "q", 600, "x", "REPLICATE", 1)
-    answer(a, "QGROUP", "START", "q", "g", "NOW")
-    last = add(a, body="last")
-    assert b("QGET", "q", "g", client="reader") is BLOCKED
-    cluster.advance(50)
-    assert b.answers.pop("reader") == [[last, b"last"]]
-
-
-def test_what_a_node_wants_is_bounded_and_who_is_forgotten_is_told_of_nothing() -> None:
-    cluster = Cluster(2)
-    a, b = cluster
-    for number in range(WANTS_OF_NODE + 5):
-        b.say(a, (WANT, b"queue %d" % number, b"g", True))
-    assert len(a.state.demand.entries) == WANTS_OF_NODE
-    assert b"queue 4" not in a.state.demand.entries
-    cluster.cut(a, b)
-    assert not a.state.demand.entries
-
-
 def test_who_is_told_of_something_that_nobody_wants_any_more_says_so() -> None:
     cluster = Cluster(2)
     a, b = cluster
@@ -291,17 +267,6 @@ def test_a_flush_of_the_node_answers_those_who_wait_for_other_nodes() -> None:
     assert b.answers.pop("settler") == [0]
     cluster.release(b, a)
     assert figures(a)[b"done"] == 1
-
-
-def test_a_paused_log_gives_nothing_to_other_nodes() -> None:
-    cluster = Cluster(2)
-    a, b = cluster
-    event_id = add(a)
-    a("PAUSE", "q", "out")
-    assert get(b) is None
-    wait(b)
-    a("PAUSE", "q", "none")
-    assert b.answers.pop("waiting") == [[event_id, b"x"]]
 
 
 # Workers.

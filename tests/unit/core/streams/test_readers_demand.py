@@ -5,10 +5,11 @@ import pytest
 from disqued.commands.table import BLOCKED
 from disqued.core.model import groups
 from disqued.core.model.messages import GIVE, HAVE, SETTLE, TAKE, UNSEEN, WANT
-from disqued.core.streams.readers import AGAIN_MS, LINGER_MS, LIVES_MS, LOOK_MS
+from disqued.core.streams.offers import LIVES_MS
+from disqued.core.streams.readers import AGAIN_MS, LINGER_MS, LOOK_MS
 from tests.cluster_fixtures import Cluster, Member
 from tests.unit.commands.test_logs import Bench
-from tests.unit.core.streams.test_readers import ack, add, answer, check, figures, get, isolated, wait
+from tests.unit.core.streams.test_readers import ack, add, answer, check, figures, get, wait
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def is_wanted(member: Member) -> bool:
 def test_one_who_waits_on_a_node_alone_is_nothing_to_others() -> None:
     bench = Bench()
     assert bench("QGET", "q", "g", "BLOCK", 60) is BLOCKED
-    assert not bench.node.readers._thirsts
+    assert not bench.node.readers._demands
 
 
 def test_a_node_that_leaves_asks_others_for_nothing(cluster: Cluster) -> None:
@@ -168,7 +169,7 @@ def test_others_are_told_when_nobody_has_waited_for_a_while(cluster: Cluster) ->
     assert is_wanted(a)
     cluster.advance(LINGER_MS)
     assert not is_wanted(a)
-    assert not b.node.readers._thirsts
+    assert not b.node.readers._demands
 
 
 def test_who_comes_when_others_have_just_been_told_that_nobody_waits_asks_again(cluster: Cluster) -> None:
@@ -380,67 +381,6 @@ def test_what_a_worker_had_that_is_dead_is_not_looked_at_again(cluster: Cluster)
     assert not b.node.entry_delivery.given._bound
 
 
-# Consumers of other nodes.
-
-
-def test_who_takes_without_having_said_that_it_wants_some_gets_some_too(cluster: Cluster) -> None:
-    a, b = cluster
-    event_id = add(a)
-    a("QLPUSH", "work", "id", "x", "REPLICATE", 1)
-    for number, name in enumerate((b"q", b"nowhere", b"work"), 1):
-        b.say(a, (TAKE, name, b"g", number, 1, 1_000, False))
-    given = [flight.message for flight in cluster.sent(GIVE)]
-    assert given == [
-        (GIVE, 1, b"0:g", ((event_id, b"x"),)), (GIVE, 2, b"", ()), (GIVE, 3, b"", ()),
-    ]  # fmt: skip
-
-
-def test_no_group_is_made_by_one_that_takes_nothing(cluster: Cluster) -> None:
-    a, b = cluster
-    add(a, "DELAY", 60)
-    b.say(a, (TAKE, b"q", b"g", 1, 1, 1_000, False))
-    log = a.state.queues.by_name[b"q"].stream
-    assert log is not None
-    assert not log.groups
-
-
-def test_with_ex_zero_a_node_that_cannot_write_its_journal_gives_nothing_away(cluster: Cluster) -> None:
-    a, b = cluster
-    event_id = add(a)
-    a.state.durability.read_only = True
-    assert get(b, "EX", 0) is None
-    assert get(b) == [event_id, b"x"]
-
-
-def test_strict_is_asked_of_other_nodes_too() -> None:
-    """One has a copy of an event whose maker cannot be reached."""
-    cluster = Cluster(3)
-    a, b, c = cluster
-    cluster.cut(b, c)
-    event_id = add(c, copies=2)
-    isolated(cluster, c)
-    assert a.holds(event_id)
-    assert get(b, "EX", 0, "STRICT") is None
-    assert get(b, "EX", 0) == [event_id, b"x"]
-
-
-def test_a_long_log_is_searched_for_other_nodes_a_part_a_tick(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(groups, "SKIPPED_AT_ONCE", 10)
-    a, b = cluster
-    for _ in range(50):
-        add(a)
-    a("QGROUP", "START", "q", "g", "NOW")
-    last = add(a)
-    b.say(a, (TAKE, b"q", b"g", 1, 1, 1_000, False))
-    for _ in range(3):
-        assert not cluster.sent(GIVE)
-        a.tick()
-    cluster.advance(1)
-    assert [flight.message for flight in cluster.sent(GIVE)] == [(GIVE, 1, b"1:g", ((last, b"x"),))]
-
-
 # Links.
 
 
@@ -471,7 +411,7 @@ def test_who_waits_for_an_answer_asks_another_node_when_the_link_breaks() -> Non
     assert "waiting" not in c.answers
     cluster.cut(a, c)
     assert c.answers.pop("waiting") == [[other, b"x"]]
-    assert not c.node.readers._questions
+    assert not c.node.readers._takes
 
 
 def test_who_waits_for_an_answer_goes_on_waiting_when_the_link_to_another_node_breaks() -> None:
@@ -535,7 +475,7 @@ def test_after_a_flush_of_the_node_consumers_that_wait_are_told_as_before(cluste
     b("DEBUG", "FLUSHALL")
     assert b.answers.pop("waiting") == [None]
     readers = b.node.readers
-    assert (readers._questions, b.node.entry_delivery.given._bound, readers._thirsts) == ({}, {}, {})
+    assert (readers._takes, b.node.entry_delivery.given._bound, readers._demands) == ({}, {}, {})
     cluster.lose = lambda flight: False
     a("QFLUSH", "q")
     wait(b)
