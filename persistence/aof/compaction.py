@@ -23,7 +23,7 @@ Times are seconds.  Source: Redis and Disque, src/aof.c (rewriteAppendOnlyFileBa
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -31,7 +31,8 @@ from twisted.logger import Logger
 
 from disqued.core.model.clock import Clock
 from disqued.core.model.outbox import JOB_ADDED, Record
-from disqued.persistence.aof.manifest import Base, Increment, JournalFiles, Manifest
+from disqued.persistence.aof.journal import Journal
+from disqued.persistence.aof.manifest import Base, Increment, Manifest
 from disqued.persistence.aof.segments import Chunk, chunks_of, written
 from disqued.persistence.disk import reason, write_all
 from disqued.persistence.interface import StoreFailed
@@ -114,22 +115,6 @@ class _CompactionThread:
             raise
 
 
-class Journal(Protocol):
-    """What a compaction needs of the one that appends to the journal."""
-
-    def sync_ahead(self) -> None:
-        """Sync the increment in use; on the thread.  Raises StoreFailed."""
-
-    def move(self, manifest: Manifest, increment: Increment, fd: int) -> None:
-        """Go on in this increment, whose file is yours; the manifest is what it is now.  Raises StoreFailed."""
-
-    def moved_at(self) -> int | None:
-        """Number of the first record that goes there; None while the one before is not synced.  Raises StoreFailed."""
-
-    def compacted(self, compaction: "Compaction") -> None:
-        """Hear that it is over."""
-
-
 class Compaction:
     """One compaction, from its beginning to its end."""
 
@@ -137,34 +122,36 @@ class Compaction:
 
     def __init__(
         self,
-        files: JournalFiles,
-        manifest: Manifest,
-        records: Iterator[Record | None],
         journal: Journal,
+        records: Iterator[Record | None],
+        done: Callable[["Compaction"], None],
         *,
         clock: Clock,
         reactor: IReactorTime,
         repairs: bool,
     ) -> None:
-        """Begin it; `repairs`: the segments that there are cannot be trusted.  Raises OSError, StoreFailed."""
-        self.manifest: Manifest = manifest  #: what the journal is made of now
+        """Begin it; `done` is called at its end.  Raises OSError, StoreFailed.
+
+        `repairs`: the segments that there are cannot be trusted.
+        """
+        self.manifest: Manifest = journal.manifest  #: what the journal is made of now
         self.error: str | None = None  #: why it failed
         self.is_given_up = False  #: it was abandoned, without an error
         self.succeeded: bool = False
         self.repairs = repairs
         self.incremental_fsync: bool = True
-        self.began_at: int = clock.now()
         self.count: int = 0  #: records drawn
-        self._files = files
-        self._disk = files.disk
+        self._files = journal.files
+        self._disk = journal.files.disk
         self._records = records
         self._journal = journal
+        self._done = done
         self._clock = clock
         self._reactor = reactor
-        number = files.free_number()
+        number = self._files.free_number()
         self._increment = Increment(number, 0)
         self._base = Base(number + 1, 1, 0)
-        self._increment_fd: int | None = files.begin(self._increment)
+        self._increment_fd: int | None = self._files.begin(self._increment)
         self._base_fd: int | None = None
         self._unsynced = 0
         self._moved_at = 0
@@ -268,7 +255,7 @@ class Compaction:
             self.error = self._worker.error or why
             self.is_given_up = is_wish and self._worker.error is None
             self._remove_traces()
-        self._journal.compacted(self)
+        self._done(self)
 
     def _remove_traces(self) -> None:
         """Leave the journal as the manifest has it."""
@@ -289,7 +276,8 @@ class Compaction:
         self._disk.fdatasync(self._increment_fd)
         if not self.repairs:
             # The rest of it is synced when the increment is taken into use, and commits may have to wait for that.
-            self._journal.sync_ahead()
+            assert self._journal.appender is not None
+            self._journal.appender.sync_ahead()
             increments = (*self.manifest.increments, self._increment)
             self._list(attrs.evolve(self.manifest, increments=increments, has_queues=False))
         self._base_fd = self._files.begin(self._base)

@@ -1,8 +1,8 @@
 """The append-only file (AOF): every record in order.
 
-    append --> frames in memory --commit--> last increment (appending.py) --> disk
+    append --> frames in memory --commit--> last increment of the journal (journal.py, appending.py) --> disk
     load   <-- base, increments in turn (reading.py), the torn end of the last one cut off
-    compact --> a new base, written while the node goes on (compaction.py)
+    compact --> a new base, written while the node goes on (compaction.py), when it is due (schedule.py)
     rewrite --> a new base alone (base.py)
 
 Until the first commit after a rewrite with queues nothing follows the base, and it tells where each job was.  The
@@ -15,12 +15,9 @@ happens then, no queue is restored twice.
 Source: Redis and Disque, src/aof.c, for the settings and their effect.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Final
 
-import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import deferLater
@@ -31,18 +28,17 @@ from disqued.config.settings import Settings
 from disqued.core.model.clock import Clock
 from disqued.core.model.outbox import JOB_ADDED, Record
 from disqued.persistence.aof.appending import ALWAYS, KEPT_BYTES, Appender
-from disqued.persistence.aof.base import replace_journal
 from disqued.persistence.aof.compaction import Compaction
-from disqued.persistence.aof.manifest import Increment, JournalFiles, Manifest, journal_path
+from disqued.persistence.aof.journal import Journal
+from disqued.persistence.aof.manifest import JournalFiles, journal_path
 from disqued.persistence.aof.reading import JournalPeek, JournalReader
-from disqued.persistence.aof.segments import HEADER_SIZE, Chunk, chunks_of
-from disqued.persistence.disk import Disk, FileWatch, reason
+from disqued.persistence.aof.schedule import CompactionSchedule
+from disqued.persistence.aof.segments import Chunk, chunks_of
+from disqued.persistence.disk import Disk, reason
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed
+from disqued.persistence.rewrite_status import Rewrites
 from disqued.wire.jobdump import encode_event, job_text
 
-#: Pause after a failed automatic compaction; doubled after each failure.
-RETRY_MS: Final = 60_000
-RETRY_MAX_MS: Final = 3_600_000
 #: How often a sync that a caller waits for is checked.
 POLL_S: Final = 0.005
 
@@ -64,14 +60,8 @@ class AofStore:
         self._is_always = config.appendfsync == ALWAYS  #: asked for each command; settings are slow to read
         self._clock = clock
         self._reactor = reactor
-        self._disk = disk or Disk()
-        self._files = JournalFiles(journal_path(config), self._disk)
-        self._manifest = Manifest()
+        self._journal = Journal(journal_path(config), disk or Disk(), config.appendfsync, reactor)
         self._reader: JournalReader | None = None
-        self._appender: Appender | None = None
-        self._in_use: Increment | None = None  #: where the appender appends, or will when it has moved
-        self._in_use_paths: tuple[Path, ...] = ()  #: its file and the manifest
-        self._watch = FileWatch(self._disk)
         self._frames: list[Chunk] = []  #: appended since the last commit
         self._is_large = False  #: the next commit is too large for the reactor's thread
         self._look_call: IDelayedCall | None = None  #: after a thread that writes
@@ -81,13 +71,8 @@ class AofStore:
         self._trouble: str | None = None  #: why no increment could be begun; its records are kept
         self._is_loaded = False
         self._compaction: Compaction | None = None
-        self._size_before = 0  #: bytes in the segments before the one in use
-        self._base_size = 0  #: bytes in the journal when it was loaded or last made smaller
-        self._threshold = sys.maxsize  #: bytes in the journal from which on it is to be made smaller
-        self._not_before = 0  #: when a compaction may be wanted again
-        self._failures = 0  #: compactions that failed since the last that did not
-        self._last_rewrite = "ok"
-        self._rewrite_s = -1
+        self._schedule = CompactionSchedule(config, clock)
+        self._rewrites = Rewrites(clock)
 
     # Coming back.
 
@@ -102,21 +87,14 @@ class AofStore:
         return self._reader.bytes_loaded if self._reader else 0
 
     def open(self) -> None:
-        self._files.lock.take()
-        try:
-            self._manifest = self._files.read_manifest()
-            self._reader = JournalReader(
-                self._files, self._manifest, cut_torn=self._config.aof_load_truncated, pause=self._next_turn
-            )
-        except StoreError:
-            self._files.lock.release()
-            raise
+        self._reader = self._journal.open(cut_torn=self._config.aof_load_truncated, pause=self._next_turn)
+        has_queues = self._journal.manifest.has_queues
         enqueue_once = self._config.aof_enqueue_jobs_once
-        self.restores_queues = enqueue_once and self._manifest.has_queues
-        if enqueue_once and not self._manifest.has_queues:
+        self.restores_queues = enqueue_once and has_queues
+        if enqueue_once and not has_queues:
             self.log.warn(
                 "aof-enqueue-jobs-once: {path} was not written by SHUTDOWN REWRITE-AOF; queues are not restored",
-                path=str(self._files.path),
+                path=str(self._journal.files.path),
             )
 
     def _next_turn(self) -> "Deferred[None]":
@@ -130,115 +108,34 @@ class AofStore:
         yield from reader
         self._sequence = self._committed = reader.sequence
         try:
-            self._resume(reader)
+            self._journal.resume(reader)
         except OSError as error:
             raise StoreFailed(reason(error)) from error
         self._begin_to_serve()
 
     def renew(self) -> None:
         try:
-            self._manifest = Manifest()
-            self._begin_increment()
+            self._journal.renew()
         except OSError as error:
             raise StoreFailed(reason(error)) from error
         self._begin_to_serve()
 
     def _begin_to_serve(self) -> None:
-        self._files.remove_leftovers(self._manifest)
-        self._measure()
+        journal = self._journal
+        journal.files.remove_leftovers(journal.manifest)
+        journal.measure()
+        self._schedule.begin_at(journal.size)
         self._is_loaded = True
-
-    def _resume(self, reader: JournalReader) -> None:
-        """Go on behind the last record.  Raises OSError."""
-        if not self._manifest.increments:
-            self._begin_increment()
-            return
-        if reader.torn is not None:
-            path = self._files.segment(reader.torn)
-            self._disk.truncate(path, reader.good_size)
-            self.log.warn(
-                "{path}: {why}; cut off at byte {size}", path=str(path), why=reader.torn_why, size=reader.good_size
-            )
-        *before, increment = self._manifest.increments
-        for other in before:
-            self._sync_again(other)
-        fd = self._disk.append_to(self._files.segment(increment))
-        size = reader.last_size
-        if not size:
-            size = HEADER_SIZE
-            self._files.write_header(fd, increment.first)
-            self._disk.fdatasync(fd)
-        self._use(increment, fd, size)
-
-    def _sync_again(self, increment: Increment) -> None:
-        """Make durable what a killed process has written, before anything is written behind it.  Raises OSError."""
-        fd = self._disk.append_to(self._files.segment(increment))
-        try:
-            self._disk.fdatasync(fd)
-        finally:
-            self._disk.close(fd)
-
-    def _begin_increment(self) -> None:
-        """Begin a new segment behind those that there are.  Raises OSError."""
-        increment = Increment(self._files.free_number(), self._committed)
-        fd = self._files.begin(increment)
-        increments = (*self._manifest.increments, increment)
-        manifest = attrs.evolve(self._manifest, increments=increments, has_queues=False)
-        try:
-            self._disk.fdatasync(fd)
-            self._files.write_manifest(manifest)
-        except BaseException:
-            self._disk.close(fd)
-            if not self._files.lists(manifest):
-                self._files.remove(self._files.segment(increment))
-            raise
-        self._manifest = manifest
-        self._use(increment, fd, HEADER_SIZE)
-        self._trouble = None
-
-    def _use(self, increment: Increment, fd: int, size: int) -> None:
-        if self._appender is None:
-            self._appender = Appender(
-                self._disk, fd, size, self._config.appendfsync, self._reactor, first=self._committed
-            )
-        else:
-            self._appender.move(fd, size)
-        self._in_use = increment
-        self._in_use_paths = (self._files.segment(increment), self._files.manifest_path)
-        self._keep_files()
-
-    # Sizes.
-
-    def _measure(self) -> None:
-        """Find out how large the journal is, and from which size on it is to be made smaller."""
-        self._measure_before()
-        self._base_size = self._size
-        self._set_threshold()
-
-    def _measure_before(self) -> None:
-        in_use = self._in_use and self._in_use.number
-        self._size_before = self._files.size_of(
-            segment for segment in self._manifest.segments if segment.number != in_use
-        )
-
-    @property
-    def _size(self) -> int:
-        return self._size_before + (self._appender.size if self._appender else 0)
-
-    def _set_threshold(self) -> None:
-        percent = self._config.auto_aof_rewrite_percentage
-        grown = self._base_size + self._base_size * percent // 100
-        self._threshold = max(self._config.auto_aof_rewrite_min_size, grown) if percent else sys.maxsize
 
     @property
     def wants_compaction(self) -> bool:
         """Whether the journal has grown as much as the settings allow."""
         return (
-            self._size > self._threshold
+            self._journal.size > self._schedule.threshold
             and self._compaction is None
-            and self._appender is not None
+            and self._journal.appender is not None
             and self._failure is None
-            and self._clock.now() >= self._not_before
+            and self._schedule.may_begin
         )
 
     # Going on.
@@ -260,19 +157,18 @@ class AofStore:
     def commit(self) -> "Deferred[None] | None":
         if self._failure is not None and self._compaction is None:
             raise StoreFailed(self._failure)
-        if self._appender is None:
-            self._find_increment()
-        if self._appender is not None:
+        appender = self._journal.appender or self._find_increment()
+        if appender is not None:
             frames, self._frames = self._frames, []
             try:
                 if self._is_large:
-                    self._appender.commit_beside(frames, self._sequence)
+                    appender.commit_beside(frames, self._sequence)
                     answer: Deferred[None] = Deferred()
                     self._await_written(self._sequence, answer)
                     return answer
-                self._appender.commit(frames, self._sequence)
+                appender.commit(frames, self._sequence)
                 if self._is_always:
-                    self._look_for(self._in_use_paths)
+                    self._journal.look(in_use_only=True)
             except StoreFailed as error:
                 if error.final:
                     self._fail(str(error))
@@ -288,14 +184,14 @@ class AofStore:
     def _await_written(self, number: int, answer: "Deferred[None]") -> None:
         """Look again and again whether a thread has committed every record before this number."""
         self._look_call = None
-        appender = self._appender
+        appender = self._journal.appender
         try:
             if appender is not None and not appender.has(number):
                 self._look_call = self._reactor.callLater(POLL_S, self._await_written, number, answer)
                 return
             if appender is not None:
                 if self._is_always:
-                    self._look_for(self._in_use_paths)
+                    self._journal.look(in_use_only=True)
                 self._committed = number
                 # What came meanwhile may be much as well, however short each record is.
                 self._is_large = sum(map(len, self._frames)) > AT_ONCE_BYTES
@@ -337,9 +233,10 @@ class AofStore:
     def _open_appender(self) -> Appender:
         """The appender of a journal that can be written.  Raises StoreFailed."""
         self._check()
-        if self._appender is None or not self._is_loaded:
+        appender = self._journal.appender
+        if appender is None or not self._is_loaded:
             raise StoreFailed("the journal is closing, or being rewritten", final=False)
-        return self._appender
+        return appender
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -350,10 +247,10 @@ class AofStore:
         self._frames = []
         self._committed = self._sequence
 
-    def _find_increment(self) -> None:
+    def _find_increment(self) -> Appender | None:
         """Have somewhere to append to, when there is something and no compaction is about to bring it."""
         if not self._frames or self._compaction is not None:
-            return
+            return None
         try:
             self._begin_increment()
         except OSError as error:
@@ -364,56 +261,40 @@ class AofStore:
         except StoreFailed as error:
             self._fail(str(error))
             raise
+        return self._journal.appender
 
-    def _keep_files(self) -> None:
-        """Watch the files that make up the journal now.  Raises OSError.
+    def _begin_increment(self) -> None:
+        self._journal.begin_increment()
+        self._trouble = None
 
-        A compaction replaces the manifest and the segments before the one in use: meanwhile these are not watched.
-        """
-        watch, in_use = self._watch, self._in_use
-        watch.forget()
-        watch.keep(self._files.lock.path)
-        if in_use is not None:
-            watch.keep(self._files.segment(in_use))
-        if self._compaction is None and self._failure is None:
-            watch.keep(self._files.manifest_path)
-            for segment in self._manifest.segments:
-                if segment != in_use:
-                    path = self._files.segment(segment)
-                    watch.keep(path, self._disk.size(path))
-
-    def _keep_files_that_are_there(self) -> None:
-        """The same; what is missing is a failure with the next look."""
+    def _watch_files(self) -> None:
+        """Watch what the journal is made of now; what is missing is a failure with the next look."""
+        journal = self._journal
         try:
-            self._keep_files()
+            journal.watch_files(before_in_use=self._compaction is None and self._failure is None)
         except OSError as error:
-            self._fail(f"{self._files.path}: a file of the journal was taken away while it was in use: {reason(error)}")
+            path = journal.files.path
+            self._fail(f"{path}: a file of the journal was taken away while it was in use: {reason(error)}")
 
     def look(self) -> None:
         if not self._is_loaded:
             return
         self._check()
         try:
-            self._look_for(None)
+            self._journal.look(in_use_only=False)
         except StoreFailed as error:
             self._fail(str(error))
             raise
 
-    def _look_for(self, paths: Iterable[Path] | None) -> None:
-        """Fail when one of these files, or of all, was taken away: what is written then ends with this process."""
-        if self._in_use_paths and self._appender is not None and self._appender.moving_to is None:
-            self._watch.keep_size(self._in_use_paths[0], self._appender.size)
-        self._watch.look(paths)
-
     def configure(self, config: Settings) -> None:
         self._config = config
         self._is_always = config.appendfsync == ALWAYS
-        self._set_threshold()
-        if self._appender is not None:
-            self._appender.set_fsync(self._config.appendfsync)
-            self._appender.hold_syncs(self._config.no_appendfsync_on_rewrite and self._compaction is not None)
+        self._schedule.configure(config)
+        self._journal.set_fsync(config.appendfsync)
+        if self._journal.appender is not None:
+            self._journal.appender.hold_syncs(config.no_appendfsync_on_rewrite and self._compaction is not None)
         if self._compaction is not None:
-            self._compaction.incremental_fsync = self._config.aof_rewrite_incremental_fsync
+            self._compaction.incremental_fsync = config.aof_rewrite_incremental_fsync
 
     # Getting smaller.
 
@@ -423,90 +304,62 @@ class AofStore:
         if self._compaction is not None:
             raise StoreError("a compaction of the journal is in progress already")
         repairs = self._failure is not None
+        journal = self._journal
         try:
             if repairs:
-                self._drop_appender()
-                self._files.lock.take_again()
-            elif self._appender is None:
+                self._is_large = False
+                journal.drop_appender(self._committed)
+                journal.files.lock.take_again()
+            elif journal.appender is None:
                 self._begin_increment()
             self._compaction = Compaction(
-                self._files, self._manifest, records, self, clock=self._clock, reactor=self._reactor, repairs=repairs
+                journal, records, self._compacted, clock=self._clock, reactor=self._reactor, repairs=repairs
             )
         except (OSError, StoreError) as error:
-            self._note_failure()
+            self._rewrite_failed()
             why = reason(error) if isinstance(error, OSError) else str(error)
             raise StoreError(f"no new part of the journal can be begun: {why}") from error
+        self._rewrites.begin()
         self._compaction.incremental_fsync = self._config.aof_rewrite_incremental_fsync
-        if self._appender is not None:
-            self._appender.hold_syncs(self._config.no_appendfsync_on_rewrite)
-        self._keep_files_that_are_there()
-        self.log.info("Compaction begun of {size} bytes", size=self._size)
+        if journal.appender is not None:
+            journal.appender.hold_syncs(self._config.no_appendfsync_on_rewrite)
+        self._watch_files()
+        self.log.info("Compaction begun of {size} bytes", size=journal.size)
 
-    def _drop_appender(self) -> None:
-        """Be done with a file that cannot be trusted."""
-        self._is_large = False
-        if self._appender is not None:
-            self._appender.abandon()
-            self._appender = None
-
-    # What a compaction asks for (compaction.Journal).
-
-    def sync_ahead(self) -> None:
-        """Sync the increment in use; on the thread.  Raises StoreFailed."""
-        assert self._appender is not None
-        self._appender.sync_ahead()
-
-    def move(self, manifest: Manifest, increment: Increment, fd: int) -> None:
-        """Go on in this increment.  Raises StoreFailed."""
-        self._manifest = manifest
-        self._use(increment, fd, HEADER_SIZE)
-        self._measure_before()
-
-    def moved_at(self) -> int | None:
-        """Number of the first record that goes there; None while the one before is not synced.  Raises StoreFailed."""
-        appender = self._appender
-        assert appender is not None
-        if appender.failure is not None:
-            raise StoreFailed(appender.failure)
-        return None if appender.moving_to else appender.first
-
-    def compacted(self, compaction: Compaction) -> None:
+    def _compacted(self, compaction: Compaction) -> None:
         """Take over what a compaction has left."""
         self._compaction = None
-        self._manifest = compaction.manifest
-        if self._appender is not None:
-            self._appender.hold_syncs(False)
+        self._journal.compacted(compaction.manifest)
         if compaction.succeeded:
             if compaction.repairs:
                 self._failure = None
-            self._note_success(compaction.began_at)
+            self._rewrite_succeeded()
             self.log.info(
-                "Compaction ended: {count} records, {size} bytes in all", count=compaction.count, size=self._size
-            )
+                "Compaction ended: {count} records, {size} bytes in all",
+                count=compaction.count, size=self._journal.size,
+            )  # fmt: skip
         else:
             if self._failure is not None:
                 self._fail(self._failure)
-            self._measure_before()
+            self._journal.measure()
         if self._failure is None:
-            self._keep_files_that_are_there()
-        if not compaction.succeeded:
-            if compaction.is_given_up:
-                self.log.info("Compaction given up, the journal is as it was")
-            else:
-                self._note_failure()
-                self.log.error("Compaction failed, the journal is as it was: {why}", why=compaction.error)
+            self._watch_files()
+        if compaction.is_given_up:
+            self._rewrites.give_up()
+            self.log.info("Compaction given up, the journal is as it was")
+        elif not compaction.succeeded:
+            self._rewrite_failed()
+            self.log.error("Compaction failed, the journal is as it was: {why}", why=compaction.error)
 
-    def _note_success(self, began_at: int) -> None:
-        self._last_rewrite = "ok"
-        self._rewrite_s = (self._clock.now() - began_at) // 1_000
-        self._failures = 0
-        self._not_before = 0
-        self._measure()
+    def _rewrite_succeeded(self) -> None:
+        self._rewrites.end(succeeded=True)
+        self._journal.measure()
+        self._schedule.succeeded(self._journal.size)
 
-    def _note_failure(self) -> None:
-        self._last_rewrite = "err"
-        self._not_before = self._clock.now() + min(RETRY_MS << self._failures, RETRY_MAX_MS)
-        self._failures = min(self._failures + 1, 10)
+    def _rewrite_failed(self) -> None:
+        self._rewrites.give_up()  # the time that INFO shows is of one that succeeded
+        self._rewrites.end(succeeded=False)
+        self._schedule.failed()
 
     def _give_up_compaction(self) -> None:
         if self._compaction is not None:
@@ -518,39 +371,32 @@ class AofStore:
         if not self._is_loaded:
             raise StoreError("a journal is rewritten after it is loaded, not before")
         self._give_up_compaction()
-        began = self._clock.now()
+        self._rewrites.begin()
         try:
-            self._manifest = replace_journal(self._files, records, self._sequence, self._clock)
+            self._sequence = self._journal.replace(records, self._sequence, self._clock)
         except StoreFailed as error:
-            self._note_failure()
-            if not self._files.lists(self._manifest):
+            self._rewrite_failed()
+            if not self._journal.files.lists(self._journal.manifest):
                 self._fail(str(error))
             raise
-        assert self._manifest.base is not None
+        except BaseException:
+            self._rewrites.give_up()
+            raise
         # What was appended and not committed is part of what the jobs are now.
         self._frames = []
-        self._sequence += self._manifest.base.count
+        self._is_large = False
         self._committed = self._sequence
         self._failure = self._trouble = None
-        self._drop_appender()
-        self._in_use, self._in_use_paths = None, ()
-        self._note_success(began)
-        self._keep_files_that_are_there()
+        self._rewrite_succeeded()
+        self._watch_files()
 
     def status(self) -> dict[str, int | str]:
-        appender, compaction = self._appender, self._compaction
+        appender, compaction = self._journal.appender, self._compaction
         failed = self._failure or self._trouble or (appender and (appender.failure or appender.trouble))
         return {
-            "aof_enabled": 1,
-            "aof_state": "on",
-            "aof_rewrite_in_progress": int(compaction is not None),
-            "aof_rewrite_scheduled": 0,
-            "aof_last_rewrite_time_sec": self._rewrite_s,
-            "aof_current_rewrite_time_sec": (self._clock.now() - compaction.began_at) // 1_000 if compaction else -1,
-            "aof_last_bgrewrite_status": self._last_rewrite,
-            "aof_last_write_status": "err" if failed else "ok",
-            "aof_current_size": self._size,
-            "aof_base_size": self._base_size,
+            **self._rewrites.status(writes=not failed),
+            "aof_current_size": self._journal.size,
+            "aof_base_size": self._schedule.base_size,
             "aof_pending_rewrite": 0,
             "aof_buffer_length": sum(map(len, self._frames)) + (appender.waiting_bytes if appender else 0),
             "aof_rewrite_buffer_length": compaction.waiting_bytes if compaction else 0,
@@ -561,16 +407,8 @@ class AofStore:
     def discard(self) -> None:
         self._stop_looking()
         self._give_up_compaction()
-        self._drop_appender()
-        self._in_use, self._in_use_paths = None, ()
         self._frames = []
-        try:
-            self._manifest = Manifest()
-            self._files.write_manifest(self._manifest)
-            self._files.remove_leftovers(self._manifest)
-        except OSError as error:
-            self.log.warn("{path} cannot be emptied: {why}", path=str(self._files.path), why=reason(error))
-        self._files.lock.release()
+        self._journal.discard()
 
     def close(self) -> None:
         self._give_up_compaction()
@@ -579,18 +417,7 @@ class AofStore:
                 self.commit()
         finally:
             self._stop_looking()
-            appender, self._appender = self._appender, None
-            try:
-                if appender is not None:
-                    self._end(appender)
-            finally:
-                self._files.lock.release()
-
-    def _end(self, appender: Appender) -> None:
-        if self._failure is None:
-            appender.close()
-        else:
-            appender.abandon()
+            self._journal.close(is_sound=self._failure is None)
 
 
 @implementer(IStoreFactory)

@@ -109,8 +109,8 @@ def test_only_the_last_segment_may_be_torn(tmp_path: Path) -> None:
     small_journal(tmp_path)
     (increment,) = tmp_path.glob("*.incr")
     store, _ = opened(tmp_path)
-    store._drop_appender()
-    store._begin_increment()
+    store._journal.drop_appender(store._committed)
+    store._journal.begin_increment()
     put(store, b"second")
     store.close()
     assert len(loaded(tmp_path)) == 7
@@ -390,7 +390,7 @@ def test_a_rewrite_that_fails_anywhere_loses_nothing(tmp_path: Path) -> None:
         acknowledged = [b"old"]
         store, _ = opened(place)
         put(store, b"old")
-        store._disk = store._files.disk = disk
+        store._journal.files.disk = disk
         try:
             store.rewrite([added(0, b"old")])
         except StoreFailed:
@@ -554,7 +554,7 @@ def test_a_change_to_always_waits_for_the_sync_that_runs_and_hears_its_error(
 ) -> None:
     store, disk, _ = gated
     disk.sync_error = OSError(errno.EIO, os.strerror(errno.EIO))
-    store._appender.set_fsync("always")  # type: ignore[union-attr]
+    store._journal.appender.set_fsync("always")  # type: ignore[union-attr]
     threading.Timer(0.05, disk.sync_gate.open.set).start()  # type: ignore[union-attr]
     with pytest.raises(StoreFailed, match="Input/output error"):
         put(store, b"second")
@@ -567,7 +567,7 @@ def test_what_is_committed_while_the_next_increment_waits_for_a_sync_is_written_
     old, gate = files(tmp_path)["incr"], disk.sync_gate
     disk.sync_gate = None  # but for the sync that has begun
     store.compact(iter([added(0, b"first")]))
-    while store._appender.moving_to is None:  # type: ignore[union-attr]
+    while store._journal.appender.moving_to is None:  # type: ignore[union-attr]
         reactor.advance(POLL_S)
     put(store, b"second")
     assert b"second" not in old.read_bytes()

@@ -17,7 +17,8 @@ from twisted.python.failure import Failure
 
 from disqued.core.model.outbox import UNIT_DONE, Record
 from disqued.persistence.aof import appending, compaction
-from disqued.persistence.aof.store import POLL_S, RETRY_MS, AofFactory, AofStore
+from disqued.persistence.aof.schedule import RETRY_MS
+from disqued.persistence.aof.store import POLL_S, AofFactory, AofStore
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed
 from tests.journals import (
@@ -243,7 +244,7 @@ def test_a_compaction_that_fails_says_so_and_the_journal_goes_on(tmp_path: Path,
         store, _ = opened(place, reactor=reactor, auto_aof_rewrite_percentage=1)
         put(store, *(b"%d" % number for number in range(10)))
         assert store.wants_compaction
-        store._disk = store._files.disk = disk
+        store._journal.files.disk = disk
         clock = store._clock
         with suppress(StoreError):
             store.compact(added(number, b"%d" % number) for number in range(10))
@@ -297,7 +298,7 @@ def test_a_repair_that_fails_anywhere_leaves_what_there_was(tmp_path: Path) -> N
         broken.sync_fails = True
         with pytest.raises(StoreFailed):
             put(store, b"two")
-        store._disk = store._files.disk = disk
+        store._journal.files.disk = disk
         for _ in range(2):
             try:
                 store.compact(iter([added(1, b"one"), added(2, b"two")]))
@@ -420,7 +421,7 @@ def test_the_journal_goes_unsynced_during_a_compaction_when_the_operator_wants_s
     store.compact(walk())
     while not turn.is_set():
         reactor.advance(compaction.POLL_S)
-    while store.moved_at() is None:
+    while store._journal.moved_at() is None:
         pass
     disk.syncs.clear()
     put(store, b"meanwhile")
@@ -634,7 +635,7 @@ def test_what_fails_beside_a_sync_stays_in_front_of_what_came_since(tmp_path: Pa
 
 def test_a_sync_ahead_says_nothing_of_what_waits_to_be_written(tmp_path: Path) -> None:
     store, disk = with_a_write_that_hangs(tmp_path)
-    appender = store._appender
+    appender = store._journal.appender
     assert appender is not None
     written = appender._written
     appender._unsynced = True

@@ -236,7 +236,7 @@ def test_the_move_of_a_compaction_waits_for_no_thread(tmp_path: Path) -> None:
     store.append([added(2, BODY)])
     answer = store.commit()
     store.compact(iter([added(1, b"one"), added(2, BODY)]))
-    turn_until(lambda: store._appender is not None and store._appender.moving_to is not None, reactor)
+    turn_until(lambda: store._journal.appender is not None and store._journal.appender.moving_to is not None, reactor)
     disk.gate.set()
     assert over(answer, reactor) is None
     settle(store, reactor)

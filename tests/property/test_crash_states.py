@@ -267,7 +267,7 @@ def repair(run: Run) -> None:
 def kill(run: Run) -> None:
     """End the process as kill -9 does: what was written stays with the system, and nothing more is synced."""
     assert run.store is not None
-    run.store._files.lock.release()
+    run.store._journal.files.lock.release()
     run.store = None
     # Its reactor and what it was about to do are gone.
     run.reactor = run.options["reactor"] = Reactor()
@@ -327,9 +327,9 @@ def compact_at_once(run: Run) -> None:
     """Compact before anything is committed, and commit to the new increment while the old one still counts."""
     store = run.store
     assert store is not None
-    in_use = store._in_use
+    in_use = store._journal.in_use
     store.compact(run.promises.walk())
-    while store._in_use is in_use:
+    while store._journal.in_use is in_use:
         run.reactor.advance(compaction.POLL_S)
     run.commit(b"in the new increment", LONG)
     while store.status()["aof_rewrite_in_progress"]:
