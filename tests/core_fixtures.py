@@ -394,14 +394,14 @@ def check_log(log: Stream) -> None:
         assert (group in log.waiting) == bool(group.waiters)
         assert (group in log.begun) == bool(group.epoch or group.floor)
         assert group.position <= log.furthest
-        assert all(group in (event.late or ()) for event in group.late_events)
+        assert all(group.passed in (event.late or ()) for event in group.passed.late)
         done = [event for event in events if group.is_done(event)]
         leased = [event for event, unit in group.units.items() if unit.state == ACTIVE]
         redo = [event for event, unit in group.units.items() if unit.state == QUEUED]
         assert (group.done, group.leased, group.redo) == (len(done), len(leased), len(redo))
         assert group.leased + group.redo + group.done + group.available == len(log)
         assert set(group.units) <= set(events) - set(done)
-        exceptions = [*group.own, *group.foreign]
+        exceptions = [*group.passed.own, *group.passed.foreign]
         here = {event for event in events if not event.elsewhere}
         behind = {event for event in here if (event.order_key, event.id) <= group.position}
         late = behind - set(done) - set(group.units)
@@ -409,8 +409,8 @@ def check_log(log: Stream) -> None:
         assert set(exceptions) & set(done) == set()
         assert {unit.entry for unit in exceptions if isinstance(unit, PendingEntry)} == set(redo) & here
         assert {unit.job for unit in exceptions} <= here
-        assert all(unit.job.id[2:10] == log.origin for unit in group.own)
-        assert not any(unit.job.id[2:10] == log.origin for unit in group.foreign)
+        assert all(unit.job.id[2:10] == log.origin for unit in group.passed.own)
+        assert not any(unit.job.id[2:10] == log.origin for unit in group.passed.foreign)
         assert all(group.units[unit.entry] is unit for unit in exceptions if isinstance(unit, PendingEntry))
         assert all(unit.awake_at == unit.requeue_at + 1 for unit in group.units.values() if unit.state == ACTIVE)
 
@@ -418,7 +418,7 @@ def check_log(log: Stream) -> None:
 def cost_of(log: Stream) -> int:
     """What a log takes, added up."""
     groups = sum(
-        cost_of_group(name) + UNIT_COST * len(group.units) + LATE_COST * len(group.late_events)
+        cost_of_group(name) + UNIT_COST * len(group.units) + LATE_COST * len(group.passed.late)
         for name, group in log.groups.items()
     )
     used = {scope for event in log for scope in event.done}

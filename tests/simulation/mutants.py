@@ -21,7 +21,7 @@ from disqued.core.cluster.membership import Membership
 from disqued.core.cluster.transfer import Transfer
 from disqued.core.lists import Lists
 from disqued.core.model.aliases import Aliases
-from disqued.core.model.groups import Group
+from disqued.core.model.groups import Group, PassedEntries
 from disqued.core.model.ids import JobIds
 from disqued.core.model.peers import Peers
 from disqued.core.model.state import State
@@ -757,7 +757,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "what comes back is never given again", LOGS,
-        Group, "_first_of", "if entry.expires_at > now", "if isinstance(unit, Entry) and entry.expires_at > now",
+        PassedEntries, "_first_of", "if entry.expires_at > now",
+        "if isinstance(unit, Entry) and entry.expires_at > now",
     ),
     _mutant(
         "events whose place a group has passed are skipped", LOGS,
@@ -849,8 +850,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "with STRICT events come from any node that holds them", LOGS_APART,
-        Group, "_next", "piles = (self.own,) if strict else (self.own, self.foreign)",
-        "piles = (self.own, self.foreign)",
+        Group, "_next", "self.passed.first(now, strict=strict)", "self.passed.first(now, strict=False)",
         ("self._next_event(now, strict=strict)", "self._next_event(now, strict=False)"),
     ),
     _mutant(

@@ -14,8 +14,8 @@ scope is the name of the group behind its epoch: ``0:mailers``.  A unit that nob
                       done nor a unit of it
 
 There is no pointer that says how far a group has come: an entry that was made on the other side of a partition comes
-late, with a place in front of others that are done.  Position and exceptions are an index, made anew from the facts
-whenever that is easier, and no other node ever hears of them.
+late, with a place in front of others that are done.  Position and exceptions (`PassedEntries`) are an index, made anew
+from the facts whenever that is easier, and no other node ever hears of them.
 
 An entry that another node hands out (`Entry.elsewhere`) is counted as all others are, and is no exception: the position
 goes past it.  Should it become this node's to hand out it is found among the exceptions.  Those that other nodes made
@@ -29,7 +29,7 @@ For each group the entries of the stream are one of four, counted as they change
     available     none of these; total = in progress + redo + done + available
 
 The cost of an entry that comes or goes depends on what groups have of it, not on how many groups the stream has:
-`Entry.touched` are its units, `Entry.late` the groups that have it among their exceptions, `Entry.marks` the facts, by
+`Entry.touched` are its units, `Entry.late` the exceptions of groups that it is among, `Entry.marks` the facts, by
 the numbers that the stream gives to scopes (`Mark`).  On request, done entries are counted from the marks of a scope
 and from the place where the group began.
 
@@ -119,7 +119,8 @@ class Entry(Job):
         self.marks: bytes = b""  #: the groups that are done with it, by their numbers in its stream: see `marks`
         self.early: frozenset[bytes] = _NOBODY  #: scopes of those that are done with it before it is in its stream
         self.touched: PendingEntry | None = None  #: the first of the units that groups have of it
-        self.late: dict[Group, None] | None = None  #: groups that have it among their exceptions; None = there is none
+        #: What groups can have that are past it, where it is in as an entry that nobody has had; None = in none.
+        self.late: dict[PassedEntries, None] | None = None
         self.elsewhere: bool = False  #: another node hands it out, if any does now; this one only keeps it
         self.absent: frozenset[bytes] = frozenset()  #: nodes among those that may hold it which said that they do not
         self.stream: Stream | None = None  #: the stream that it is in
@@ -294,20 +295,96 @@ class GroupWaiter(Waiter):
         self.groups = [other if one is group else one for one in self.groups]
 
 
+class PassedEntries:
+    """Entries up to the position of a group that it can still have: its exceptions."""
+
+    __slots__ = ("_left", "_stream", "foreign", "late", "own")
+
+    def __init__(self, stream: "Stream") -> None:
+        self._stream = stream
+        self._left: list[Entry] = []  #: late ones of epochs that are over, which still name this
+        self._clear()
+
+    def _clear(self) -> None:
+        self.own: OrderedUnits = OrderedUnits()  #: of entries that this node made
+        self.foreign: OrderedUnits = OrderedUnits()  #: of others that it hands out
+        self.late: dict[Entry, None] = {}  #: those that nobody has had
+
+    def _of_maker(self, entry: Entry) -> OrderedUnits:
+        return self.own if entry.origin == self._stream.origin else self.foreign
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry that nobody has had, if this node hands it out."""
+        if not entry.elsewhere and entry not in self.late:
+            self.late[entry] = None
+            if entry.late is None:
+                entry.late = {}
+            entry.late[self] = None
+            self._stream.count(LATE_COST)
+            self._of_maker(entry).push(entry)
+
+    def discard(self, entry: Entry) -> None:
+        """Take out an entry that nobody has had, if it is in here."""
+        if entry in self.late:
+            del self.late[entry]
+            if entry.late is not None:
+                del entry.late[self]
+                if not entry.late:
+                    entry.late = None
+            self._stream.count(-LATE_COST)
+            self._of_maker(entry).remove(entry)
+
+    def push(self, unit: PendingEntry) -> None:
+        """Add a unit that came back."""
+        self._of_maker(unit.entry).push(unit)
+
+    def remove(self, unit: PendingEntry) -> None:
+        """Take out a unit.  Raises KeyError when it is not in here."""
+        self._of_maker(unit.entry).remove(unit)
+
+    def first(self, now: int, *, strict: bool) -> Unit | None:
+        """The first one whose time is not over; raises Behind when it takes longer to find it."""
+        own = self._first_of(self.own, now)
+        foreign = None if strict else self._first_of(self.foreign, now)
+        if own is None or foreign is None:
+            return foreign if own is None else own
+        return min(own, foreign, key=_place)
+
+    def _first_of(self, units: OrderedUnits, now: int) -> Unit | None:
+        for skipped, unit in enumerate(units):
+            entry = _entry_of(unit)
+            if entry.expires_at > now and not self._stream.is_flushed(entry):
+                return unit
+            if skipped >= SKIPPED_AT_ONCE:
+                raise Behind
+        return None
+
+    def restart(self) -> None:
+        """Forget all, as the epoch is over; late ones go on to name this (`forget_left`)."""
+        self._stream.count(-LATE_COST * len(self.late))
+        self._left += self.late
+        self._clear()
+
+    def forget_left(self, limit: int) -> bool:
+        """Let go of some late ones of epochs that are over; returns whether there are more."""
+        for entry in self._left[-limit:]:
+            if entry.late is not None and entry not in self.late:
+                entry.late.pop(self, None)
+        del self._left[-limit:]
+        return len(self._left) > 0
+
+
 class Group:
     """A group of consumers of one stream."""
 
     __slots__ = (
-        "_late",
-        "_left",
         "epoch",
         "floor",
-        "foreign",
         "is_asked",
         "leased",
         "name",
         "overlap",
-        "own",
+        "passed",
         "position",
         "redo",
         "scope",
@@ -328,18 +405,13 @@ class Group:
         self.until: int = 0  #: when other nodes need not know of that any more, as they said
         self.is_asked: bool = False  #: others were asked whether they need to know it, as this node does not any more
         self.waiters: dict[GroupWaiter, None] = {}  #: first come first
-        self._left: list[Entry] = []  #: exceptions of epochs that are over, which the entries still name
+        self.passed: PassedEntries = PassedEntries(stream)
         self._begin()
 
     def _begin(self) -> None:
         #: Entries that it has, or gave back, and is not done with.
         self.units: dict[Entry, PendingEntry] = {}
         self.position: tuple[int, bytes] = START  #: of the last entry that was looked at
-        #: Exceptions, of entries that this node made, and of others that it hands out.
-        self.own: OrderedUnits = OrderedUnits()
-        self.foreign: OrderedUnits = OrderedUnits()
-        #: Entries among the exceptions: those that nobody has had.
-        self._late: dict[Entry, None] = {}
         self.leased: int = 0
         self.redo: int = 0
         self.overlap: int = 0  #: entries that it is done with, and that it began behind besides
@@ -389,59 +461,29 @@ class Group:
                 return True
         return len(self.floor) > 0 and entry.ctime <= self.floor.get(entry.origin, -1)
 
-    @property
-    def late_events(self) -> dict[Entry, None]:
-        """Entries that nobody has had among its exceptions."""
-        return self._late
-
     # Entries come and go.
 
     def arrived(self, entry: Entry) -> None:
         """An entry has come into the stream whose place some group is past."""
         if _place(entry) <= self.position and not self.is_done(entry):
-            self._except(entry)
-
-    def _exceptions_of(self, entry: Entry) -> OrderedUnits:
-        """The exceptions among which an entry is, or its unit, when it is one."""
-        return self.own if entry.origin == self.stream.origin else self.foreign
-
-    def _except(self, entry: Entry) -> None:
-        """Note an entry in front of the position that nobody has had."""
-        if not entry.elsewhere and entry not in self._late:
-            self._late[entry] = None
-            if entry.late is None:
-                entry.late = {}
-            entry.late[self] = None
-            self.stream.count(LATE_COST)
-            self._exceptions_of(entry).push(entry)
-
-    def except_no_more(self, entry: Entry) -> None:
-        """Note that an entry that nobody has had is no exception, if it was."""
-        if entry in self._late:
-            del self._late[entry]
-            if entry.late is not None:
-                del entry.late[self]
-                if not entry.late:
-                    entry.late = None
-            self.stream.count(-LATE_COST)
-            self._exceptions_of(entry).remove(entry)
+            self.passed.add(entry)
 
     def came_here(self, entry: Entry) -> None:
         """An entry is handed out by this node from now on, and was by another one, or by none."""
         unit = self.units.get(entry)
         if unit is None:
             if not self.is_done(entry) and _place(entry) <= self.position:
-                self._except(entry)
+                self.passed.add(entry)
         elif unit.state == QUEUED:
-            self._exceptions_of(entry).push(unit)
+            self.passed.push(unit)
 
     def went_away(self, entry: Entry) -> None:
         """An entry that this node handed out is handed out by another one from now on, or by none."""
         unit = self.units.get(entry)
         if unit is None:
-            self.except_no_more(entry)
+            self.passed.discard(entry)
         elif unit.state == QUEUED:
-            self._exceptions_of(entry).remove(unit)
+            self.passed.remove(unit)
 
     def end(self, unit: PendingEntry) -> bool:
         """An entry is gone of which the group has a unit; returns whether that was so, and not of an epoch before."""
@@ -458,7 +500,7 @@ class Group:
         """Forget what the group has of an entry that it is not done with."""
         unit = self.units.get(entry)
         if unit is None:
-            self.except_no_more(entry)
+            self.passed.discard(entry)
         else:
             self.end(unit)
         return unit
@@ -470,7 +512,7 @@ class Group:
         else:
             self.redo -= 1
             if not unit.entry.elsewhere:
-                self._exceptions_of(unit.entry).remove(unit)
+                self.passed.remove(unit)
 
     # Units.
 
@@ -492,29 +534,10 @@ class Group:
     def _next(self, now: int, *, strict: bool) -> Entry | None:
         # This may make exceptions of entries, so it comes first.
         entry = self._next_event(now, strict=strict)
-        piles = (self.own,) if strict else (self.own, self.foreign)
-        found: list[Unit] = [unit for pile in piles if (unit := self._first_of(pile, now)) is not None]
-        if entry is not None:
-            found.append(entry)
-        if not found:
-            return None
-        unit = min(found, key=_place)
-        return unit if isinstance(unit, Entry) else self._event_of(unit)
-
-    @staticmethod
-    def _event_of(unit: Unit) -> Entry:
-        assert isinstance(unit, PendingEntry)
-        return unit.entry
-
-    def _first_of(self, pile: OrderedUnits, now: int) -> Unit | None:
-        """The first of some exceptions whose time is not over."""
-        for skipped, unit in enumerate(pile):
-            entry = unit if isinstance(unit, Entry) else self._event_of(unit)
-            if entry.expires_at > now and not self.stream.is_flushed(entry):
-                return unit
-            if skipped >= SKIPPED_AT_ONCE:
-                raise Behind
-        return None
+        unit = self.passed.first(now, strict=strict)
+        if unit is None or (entry is not None and _place(entry) < _place(unit)):
+            return entry
+        return _entry_of(unit)
 
     def _next_event(self, now: int, *, strict: bool) -> Entry | None:
         """The first entry behind the position that the group can have, or could if it were handed out here."""
@@ -527,7 +550,7 @@ class Group:
             ):  # fmt: skip
                 if not strict or entry.origin == stream.origin:
                     return entry
-                self._except(entry)
+                self.passed.add(entry)
             self._advance(_place(entry))
             if skipped >= SKIPPED_AT_ONCE:
                 raise Behind
@@ -537,7 +560,7 @@ class Group:
         """Let somebody have an entry that is to be had; returns its unit, ACTIVE, whose deadline is yet to be set."""
         unit = self.units.get(entry)
         if unit is None:
-            self.except_no_more(entry)
+            self.passed.discard(entry)
             unit = self.units[entry] = PendingEntry(entry, self)
             unit.link()
             self.stream.count(UNIT_COST)
@@ -572,14 +595,14 @@ class Group:
             unit.order_key = order_key
         self.redo += 1
         if not unit.entry.elsewhere:
-            self._exceptions_of(unit.entry).push(unit)
+            self.passed.push(unit)
 
     def never_had(self, unit: PendingEntry) -> None:
         """Forget that somebody had an entry: nobody has ever heard of it."""
         entry = unit.entry
         self._drop(entry)
         if _place(entry) <= self.position:
-            self._except(entry)
+            self.passed.add(entry)
 
     def finish(self, entry: Entry) -> PendingEntry | None:
         """Note that the group is done with an entry; returns the unit that ends with it."""
@@ -619,7 +642,7 @@ class Group:
         """Hear that the group began at a place, in an epoch; returns the units that end, None if that is no news.
 
         Those of an epoch that is over are still linked to their entries and bound to their workers, and exceptions are
-        left to be forgotten (`forget_left`): whoever has them ends them, some at a time.
+        left to be forgotten (`PassedEntries.forget_left`): whoever has them ends them, some at a time.
         """
         if epoch > self.epoch:
             return self._begin_anew(epoch, dict(floor))
@@ -627,8 +650,8 @@ class Group:
             return None
         self.note_beginning()
         self._count_overlap()
-        for entry in [entry for entry in self._late if self.is_behind(entry)]:
-            self.except_no_more(entry)
+        for entry in [entry for entry in self.passed.late if self.is_behind(entry)]:
+            self.passed.discard(entry)
         over = [unit for unit in self.units.values() if self.is_behind(unit.entry)]
         for unit in over:
             self.end(unit)
@@ -641,8 +664,7 @@ class Group:
     def _begin_anew(self, epoch: int, floor: Floor) -> list[PendingEntry]:
         ended = list(self.units.values())
         self.stream.count(-UNIT_COST * len(ended))
-        self.stream.count(-LATE_COST * len(self._late))
-        self._left += self._late
+        self.passed.restart()
         self.epoch = epoch
         self.scope = scope_of(self.name, epoch)
         self.floor = floor
@@ -651,14 +673,6 @@ class Group:
         self.note_beginning()
         self._count_overlap()
         return ended
-
-    def forget_left(self, limit: int) -> bool:
-        """Let go of some exceptions of epochs that are over; returns whether there are more."""
-        for entry in self._left[-limit:]:
-            if entry.late is not None and entry not in self._late:
-                entry.late.pop(self, None)
-        del self._left[-limit:]
-        return len(self._left) > 0
 
     def _count_overlap(self) -> None:
         """Count again the entries that it is done with and that it began behind."""
@@ -752,8 +766,8 @@ class Stream:
         """Forget a group if there is nothing of it to remember."""
         if group.is_blank and self.groups.get(group.name) is group:
             del self.groups[group.name]
-            for entry in list(group.late_events):
-                group.except_no_more(entry)
+            for entry in list(group.passed.late):
+                group.passed.discard(entry)
             self.count(-cost_of_group(group.name))
 
     def successor(self) -> "Stream":
@@ -814,8 +828,8 @@ class Stream:
         self.owned -= 1
         for unit in list(units_of(entry)):
             unit.group.went_away(entry)
-        for group in list(entry.late or ()):
-            group.went_away(entry)
+        for passed in list(entry.late or ()):
+            passed.discard(entry)
 
     def remove(self, entry: Entry) -> list[PendingEntry]:
         """Take an entry out; returns the units that end with it."""
@@ -830,8 +844,8 @@ class Stream:
             if unit.group.end(unit):
                 ended.append(unit)
                 self.let_go(unit.group)
-        for group in list(entry.late or ()):
-            group.except_no_more(entry)
+        for passed in list(entry.late or ()):
+            passed.discard(entry)
         self._unmark(entry)
         entry.stream = None
         return ended
@@ -971,6 +985,13 @@ class Stream:
         if not self.marks:
             self._by_number.clear()
             self._free.clear()
+
+
+def _entry_of(unit: Unit) -> Entry:
+    if isinstance(unit, Entry):
+        return unit
+    assert isinstance(unit, PendingEntry)
+    return unit.entry
 
 
 def units_of(entry: Entry) -> Iterator[PendingEntry]:

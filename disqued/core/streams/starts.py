@@ -113,7 +113,7 @@ class GroupStarts(Machine):
                 unit.unbind()
                 self._state.schedule.cancel(unit)
             del units[-ENDED_AT_ONCE:]
-            if not group.forget_left(ENDED_AT_ONCE) and not units:
+            if not group.passed.forget_left(ENDED_AT_ONCE) and not units:
                 return
             yield
 

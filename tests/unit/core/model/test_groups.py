@@ -76,7 +76,7 @@ def take(group: Group, *, strict: bool = False) -> Entry | None:
 
 
 def exceptions(group: Group) -> list[object]:
-    return [*group.own, *group.foreign]
+    return [*group.passed.own, *group.passed.foreign]
 
 
 # Scopes and floors.
@@ -202,7 +202,7 @@ def test_events_that_come_in_order_are_no_exceptions_and_late_ones_are(log: Stre
     assert group.position == (3, third.id)
     assert not exceptions(group)
     late, foreign = add(log, 2), add(log, 0, OTHER)
-    assert ([*group.own], [*group.foreign]) == ([late], [foreign])
+    assert ([*group.passed.own], [*group.passed.foreign]) == ([late], [foreign])
     check_log(log)
     assert [take(group), take(group), take(group)] == [foreign, late, None]
     assert not exceptions(group)
@@ -241,6 +241,20 @@ def test_a_late_one_that_another_node_hands_out_from_now_on_is_no_exception(log:
     log.went_away(late)
     assert not exceptions(group)
     assert take(group) is None
+    check_log(log)
+
+
+def test_an_exception_of_an_epoch_that_is_over_goes_away_as_what_it_is_in_the_new_one(
+    log: Stream, group: Group
+) -> None:
+    add(log, 2)
+    assert take(group) is not None
+    late = add(log, 1)
+    group.merge(1, {})
+    group.give_back(group.take(late))
+    late.elsewhere = True
+    log.went_away(late)
+    assert not exceptions(group)
     check_log(log)
 
 
@@ -295,7 +309,7 @@ def test_events_whose_time_is_over_or_that_were_flushed_are_passed_over(
 def test_strict_passes_over_what_others_made_which_is_had_later_in_its_place(log: Stream, group: Group) -> None:
     foreign, own, last = add(log, 1, OTHER), add(log, 2), add(log, 3, OTHER)
     assert take(group, strict=True) is own
-    assert [*group.foreign] == [foreign]
+    assert [*group.passed.foreign] == [foreign]
     check_log(log)
     assert take(group, strict=True) is None
     assert [take(group), take(group), take(group)] == [foreign, last, None]
@@ -553,8 +567,8 @@ def test_what_a_group_may_have_that_nobody_had_is_counted_while_it_may(log: Stre
     group.take(foreign[1])
     assert log.memory.used == used - 2 * LATE_COST + UNIT_COST
     group.merge(1, {})
-    assert (log.memory.used, foreign[2].late) == (LOG_COST + GROUP_COST + 2, {group: None})
-    assert not group.forget_left(10)
+    assert (log.memory.used, foreign[2].late) == (LOG_COST + GROUP_COST + 2, {group.passed: None})
+    assert not group.passed.forget_left(10)
     assert foreign[2].late == {}
 
 
