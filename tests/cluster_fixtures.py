@@ -68,7 +68,7 @@ class Member(Server):
         self.node = Node(self.id, self.clock, Random(f"{seed} {self.name}"), maxmemory=maxmemory)
         self.state = self.node.state
         self.state.journaling = True
-        self.node.membership.announce(f"127.0.0.{number + 1}", 7711, 17711)
+        self.node.membership.own_address.announce(f"127.0.0.{number + 1}", 7711, 17711)
         self.settle()
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ class Member(Server):
     @property
     def greeting(self) -> Greeting:
         """What it says of itself when a link opens."""
-        return self.node.membership.greeting(meets=True)
+        return self.node.membership.own_address.greeting(meets=True)
 
     def run(self, *args: Word, client: Client = "client") -> Any:
         """Run a command within the step that has begun; then all messages arrive.  Raises CommandError."""

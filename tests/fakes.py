@@ -64,7 +64,7 @@ class Daemon:
 
     def __attrs_post_init__(self) -> None:
         self.node = Node(NODE_ID, self.clock, Random(1), maxmemory=self.maxmemory)
-        self.node.membership.announce("", 7711, 17711)
+        self.node.membership.own_address.announce("", 7711, 17711)
         self.dispatch = make_dispatch(self.node)
 
     def sessions(self) -> Iterable["Client"]:

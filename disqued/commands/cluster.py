@@ -56,7 +56,7 @@ class ClusterNodes:
 
     def run(self, node: Node, client: Client) -> bytes:
         """Describe every node."""
-        return format_nodes([*node.membership.lines(), *node.membership.tried()])
+        return format_nodes([*node.membership.lines(), *node.membership.meetings.lines()])
 
 
 @command("CLUSTER INFO", group="cluster", flags=_FLAGS, reply=bulk("field:value lines"), cost="O(1)")
@@ -77,8 +77,9 @@ class ClusterInfo:
             "cluster_stats_messages_received": bus.get("cluster_stats_messages_received", 0),
             **node.leaving.facts(),
         }
-        if node.membership.twin:
-            facts["cluster_same_id_at"] = node.membership.twin
+        twin = node.membership.own_address.twin
+        if twin:
+            facts["cluster_same_id_at"] = twin
         return "".join(f"{name}:{value}\r\n" for name, value in facts.items()).encode()
 
 
@@ -128,7 +129,7 @@ class ClusterMeet:
         ip, port, bus_port = self._address()
         if not (ip.is_loopback or client.host.bus.has_secret):
             raise CommandError(_LOOPBACK_ALONE.replace("<ip>", str(ip)))
-        if not node.membership.bus_port:
+        if not node.membership.own_address.bus_port:
             raise CommandError(_NO_BUS)
         node.membership.meet(str(ip), port, bus_port)
         return DONE
@@ -203,7 +204,7 @@ class ClusterCountFailureReports:
         """Count them."""
         if len(self.id) != NODE_ID_LENGTH:
             raise CommandError(_BAD_ID)
-        reports = 0 if self.id == node.id else node.membership.failure_reports(self.id)
+        reports = 0 if self.id == node.id else node.membership.detector.failure_reports(self.id)
         if reports is None:
             raise _unknown(self.id)
         return reports

@@ -194,7 +194,7 @@ class Hello:
     @staticmethod
     def _topology(node: Node) -> list[Any]:
         priority = PRIORITY_LEAVING if node.state.leaving else PRIORITY_NORMAL
-        own = node.membership
+        own = node.membership.own_address
         # The own address is empty until another node tells: a client already has one that works.
         rows = [[node.id, own.host.encode(), b"%d" % own.port, priority]]
         # Of a node whose address is lost there is nothing to tell a client.

@@ -7,7 +7,7 @@
               |                         |    requeueing    retries, NACK; queueing: queues, timers, leases
     link    --+--> Node, one step at a  +--> acks          ACKJOB, DELJOB, collection
     gone    --+    time, on one State   +--> federation    jobs to where consumers wait
-    tick    --+           |             +--> membership    who is there
+    tick    --+           |             +--> membership    who is there; its detector: who answers
                           |             +--> workers       who is alive and has what; homes: on which node
                           |             +--> notifications what listeners receive
                           |
@@ -134,9 +134,8 @@ class Node:
         self.consumers = Consumers()
         self.membership = Membership(self.state, self.machines)
         self.reconciliation = Reconciliation(
-            self.state, self.streams.owners, self.pending, self.entry_delivery, facts=self.acksets,
-            membership=self.membership,
-        )  # fmt: skip
+            self.state, self.streams.owners, self.pending, self.entry_delivery, self.acksets
+        )
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
         self.notifications = Notifications(self.state)
         self.workers = Workers(
@@ -149,10 +148,10 @@ class Node:
         self.keys = Keys(self.state, self.inquiries)
         self._of_client = self.workers.of_client
         self.machines += [
-            self.membership, self.blocking, self.queueing, self.requeueing, self.keys, self.placement,
-            self.replication, self.replicas, self.sharing, self.acks, self.lists, self.consumers, self.federation,
-            self.leaving, self.workers, self.homes, self.notifications, self.starts, self.streams, self.acksets,
-            self.offers, self.readers, self.reconciliation, self.inquiries,
+            self.membership, self.membership.detector, self.blocking, self.queueing, self.requeueing, self.keys,
+            self.placement, self.replication, self.replicas, self.sharing, self.acks, self.lists, self.consumers,
+            self.federation, self.leaving, self.workers, self.homes, self.notifications, self.starts, self.streams,
+            self.acksets, self.offers, self.readers, self.reconciliation, self.inquiries,
         ]  # fmt: skip
         #: Messages that concern several machines, then those that one machine takes.
         self._hears = {
@@ -389,7 +388,7 @@ class Node:
             self.acksets.tell(sender, job)
 
     def _on_ping(self, sender: bytes, message: Message) -> None:
-        self.membership.on_ping(sender, message)
+        self.membership.detector.on_ping(sender, message)
         self.inquiries.on_ping(sender)
 
     def _on_setack(self, sender: bytes, message: Message) -> None:

@@ -213,4 +213,4 @@ class NodeView:
 
     def known_nodes(self) -> list[KnownNode]:
         """Return this node, then the others, then the addresses that it tries to reach."""
-        return [*self._node.membership.lines(), *self._node.membership.tried()]
+        return [*self._node.membership.lines(), *self._node.membership.meetings.lines()]

@@ -275,8 +275,8 @@ class SimNetwork:
         if where.boot != boot or there.blocks or source.is_paused or where.is_paused:
             self._again(source, dial, 1)
             return
-        ours = source.node.membership.greeting(dial.target.meets)
-        theirs = where.node.membership.greeting(False)
+        ours = source.node.membership.own_address.greeting(dial.target.meets)
+        theirs = where.node.membership.own_address.greeting(False)
         # What they hear first is the greeting.
         at = self.events.now + there.delay_ms
         self.events.at(at, self._greeted, (where, boot, ours, source.host))

@@ -208,9 +208,9 @@ class SimServer:
         self.outbox = node.outbox
         self.state = node.state
         self.journal = SimJournal(self.disk, self.policy, self.clock, restores_queues=restores_queues)
-        node.membership.timeout_ms = self.timeout_ms
+        node.state.peers.timeout_ms = self.timeout_ms
         node.acks.asked_at_once = self.asked_at_once
-        node.membership.announce(self.host, PORT, self.bus_port)
+        node.membership.own_address.announce(self.host, PORT, self.bus_port)
         node.membership.restore(self._members)
         recovery = Recovery(self.state, restores_queues=restores_queues)
         for record in self.journal.load():
@@ -233,7 +233,7 @@ class SimServer:
         node.workers.recover(recovery.held)
         node.acksets.resume()
         # A flush in the journal took their deadlines along.
-        node.membership.wake()
+        node.membership.detector.plan()
         node.leaving.wake()
         node.tick()
         self.outbox.members_changed = True

@@ -5,7 +5,7 @@
              a heal            faults end, every node is up, every link is there
              a liveness phase  consumers on every node take and acknowledge what is left
              quiet             nobody asks for anything any more
-             verdict           promises kept, nothing left on any node, no timer but those of membership
+             verdict           promises kept, nothing left on any node, no timer but those of failure detection
     ...      and the next age, until the hours of the profile are over
 
 `World(seed, profile).run()` tells it and raises `Broken` when something is wrong; the text names the seed, the faults
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import attrs
 
-from disqued.core.cluster.membership import Membership
+from disqued.core.cluster.failure_detector import FailureDetector
 from disqued.core.model.memory import QUEUE_COST
 from disqued.core.model.peers import FAIL, PFAIL
 from disqued.core.model.queues import Queue
@@ -470,7 +470,7 @@ def _cost_of(queue: Queue) -> int:
 
 
 def _timers(server: SimServer) -> list[object]:
-    """What is on the schedule of a node, but for membership."""
+    """What is on the schedule of a node, but for failure detection."""
     schedule = server.state.schedule
     items = [item for at, _, item in schedule._front if item.awake_at == at]
     items += [
@@ -479,7 +479,7 @@ def _timers(server: SimServer) -> list[object]:
         for item in bucket.items
         if item.awake_at and item.awake_at >> 6 == number
     ]
-    return [item for item in items if not isinstance(item, Membership)]
+    return [item for item in items if not isinstance(item, FailureDetector)]
 
 
 def _shown_job(server: SimServer, job: object) -> str:

@@ -35,7 +35,7 @@ def load(folder: Path) -> Identity:
 def node_of(identity: Identity) -> Node:
     """The node of a file, which has its members back."""
     node = Node(identity.node_id, Clock(now=1_000), Random(1), maxmemory=1 << 30)
-    node.membership.announce("", 7711, 17711)
+    node.membership.own_address.announce("", 7711, 17711)
     identity.restore(node)
     return node
 
@@ -182,7 +182,7 @@ def test_a_node_knows_after_a_restart_whom_it_knew_and_that_it_leaves(tmp_path: 
     again.release()
     assert again.node_id == identity.node_id
     assert node.state.leaving
-    assert node.membership.host == "10.0.0.1"
+    assert node.membership.own_address.host == "10.0.0.1"
     assert [(target.host, target.bus_port, target.id) for target in node.membership.targets()] == [
         ("10.0.0.2", 17712, OTHER)
     ]
@@ -279,7 +279,7 @@ async def test_a_restarted_daemon_looks_after_others_and_goes_on_leaving_whateve
     assert deadline is not None
     assert deadline <= node.state.now + 1_000
     assert node.leaving.awake_at
-    assert node.membership.awake_at
+    assert node.membership.detector.awake_at
     await wait_until(lambda: node.leaving.is_safe)
     await running.stop()
     assert parse_nodes((tmp_path / "nodes.conf").read_bytes())[1].id == OTHER
@@ -489,10 +489,10 @@ def test_a_node_without_a_port_of_its_own_is_written_with_that_of_its_clients(tm
     identity = load(tmp_path)
     node = Node(identity.node_id, Clock(now=1_000), Random(1), maxmemory=1 << 30)
     identity.restore(node)
-    node.membership.announce("", 0, 0)
+    node.membership.own_address.announce("", 0, 0)
     identity.save()
     assert parse_nodes(identity.path.read_bytes())[0].port == 7711
-    node.membership.announce("", 7_800, 17_800)
+    node.membership.own_address.announce("", 7_800, 17_800)
     identity.save()
     assert parse_nodes(identity.path.read_bytes())[0].port == 7_800
     identity.release()

@@ -160,7 +160,7 @@ class Bench:
         self.reactor = Reactor()
         self.clock = Clock(now=1_000)
         self.node = Node(NODE_ID, self.clock, Random(1), maxmemory=1 << 30)
-        self.node.membership.announce("", 7711, 17711)
+        self.node.membership.own_address.announce("", 7711, 17711)
         self.steps = 0
         self.crashes: list[Message] = []
         self.dialed: list[Dialed] = []
@@ -864,7 +864,7 @@ def test_a_node_elsewhere_with_the_same_id_is_refused_while_the_first_one_speaks
     bench: Bench, host: str, port: int
 ) -> None:
     first = bench.greet()
-    timeout_s = bench.node.membership.timeout_ms / 1_000
+    timeout_s = bench.node.state.peers.timeout_ms / 1_000
     bench.reactor.advance(timeout_s)
     first.connection.dataReceived(b"")
     assert first.connection.heard_at == bench.reactor.seconds()

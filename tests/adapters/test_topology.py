@@ -145,15 +145,15 @@ def test_the_log_tells_when_a_leaving_node_can_be_stopped(bench: Bench) -> None:
 
 
 def test_a_node_with_the_same_id_is_told_of_once(bench: Bench) -> None:
-    bench.node.membership.twin = "10.0.0.9:17711"
+    bench.node.membership.own_address.twin = "10.0.0.9:17711"
     (line,) = bench.change()
     assert line.startswith("The node at 10.0.0.9:17711 says that it has the id of this one")
     assert bench.change() == []
-    bench.node.membership.twin = "10.0.0.8:17711"
+    bench.node.membership.own_address.twin = "10.0.0.8:17711"
     assert len(bench.change()) == 1, "another one"
-    bench.node.membership.twin = ""
+    bench.node.membership.own_address.twin = ""
     assert bench.change() == []
-    bench.node.membership.twin = "10.0.0.8:17711"
+    bench.node.membership.own_address.twin = "10.0.0.8:17711"
     assert len(bench.change()) == 1, "it is there again"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disqued.core.cluster.membership import MEETINGS_MAX
+from disqued.core.cluster.meetings import MEETINGS_MAX
 from disqued.core.model import messages as m
 from disqued.core.model.ids import is_node_id
 from disqued.core.model.messages import Gossip, Greeting
@@ -51,7 +51,7 @@ class Harness:
         self.clock = Clock(now=1_000)
         self.node = Node(OWN_ID, self.clock, Random(1), maxmemory=1 << 30)
         self.membership = self.node.membership
-        self.membership.announce("", 7711, 17711)
+        self.membership.own_address.announce("", 7711, 17711)
 
     def do(self, name: str, *args: Any) -> None:
         self.node.begin()

@@ -185,7 +185,7 @@ class Counting:
     def resting(self, timeout_ms: int, ms: int) -> Cost:
         """Nobody does anything, with a time-out that is set now."""
         for node in self.nodes:
-            node.node.membership.timeout_ms = timeout_ms
+            node.node.state.peers.timeout_ms = timeout_ms
         self.let_pass(timeout_ms // 2 + 1_000)  # until all have asked all
         self.begin()
         self.let_pass(ms)

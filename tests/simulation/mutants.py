@@ -15,6 +15,7 @@ import attrs
 
 from disqued.commands import lists
 from disqued.core import recovery
+from disqued.core.cluster.failure_detector import FailureDetector
 from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.membership import Membership
@@ -611,7 +612,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # Membership.
     _mutant(
         "nobody looks for nodes that others know", CALM,
-        Membership, "_hear_of", "self._look_at(", "(lambda *_: None)(",
+        FailureDetector, "_hear_of", "self._meetings.look_at(", "(lambda *_: None)(",
     ),
     _mutant(
         "who is met is not taken in", CALM,
@@ -619,7 +620,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a node that answers again stays suspected", APART,
-        Membership, "on_pong", "peer.flags &= ~_FAILING", "pass",
+        FailureDetector, "on_pong", "peer.flags &= ~FAILING", "pass",
     ),
     _mutant(
         "a link that is gone is believed to be there", APART,

@@ -1,4 +1,4 @@
-"""The other nodes as this one knows them: data alone, changed by `membership`.
+"""The other nodes as this one knows them: data alone, changed by `membership` and `failure_detector`.
 
 Times are integer milliseconds of the monotonic clock, where they do not say otherwise.
 """
@@ -12,6 +12,7 @@ PFAIL = 1  #: no answer for too long, as far as this node can tell
 FAIL = 2  #: a majority of nodes agrees
 LEAVING = 4  #: it drains, and takes no new jobs
 FULL = 8  #: it takes no copies now
+FAILING = PFAIL | FAIL
 
 TIMEOUT_MS = 15_000
 #: How many node time-outs a silent node is waited for that the majority has not declared failed.
@@ -71,6 +72,12 @@ class Peer:
         #: Nodes that suspect it, and when each last said so.
         self.reports: dict[bytes, int] = {}
 
+    def move_to(self, host: str, port: int, bus_port: int) -> None:
+        """Note another address; a link to the old one is to be replaced."""
+        self.host, self.port, self.bus_port = host, port, bus_port
+        self.heard_host = ""
+        self.stale = self.linked
+
 
 class Peers:
     """Every other node that this one knows; a node alone knows none."""
@@ -85,7 +92,7 @@ class Peers:
         self.linked: dict[bytes, Peer] = {}
         #: Sorted ids of the nodes that can take copies now: linked, heard from, not leaving, not suspected.
         self.reachable: tuple[bytes, ...] = ()
-        #: A majority, this node included, is linked and not suspected; kept by `membership`.
+        #: A majority, this node included, is linked and not suspected; kept by `failure_detector`.
         self.has_quorum: bool = True
         self.timeout_ms: int = TIMEOUT_MS  #: cluster-node-timeout: silence after which a node is suspected
         self.refused: int = 0  #: messages of unknown nodes, which were ignored

@@ -21,7 +21,6 @@ Times are integer milliseconds.
 
 from typing import Final
 
-from disqued.core.cluster.membership import Membership
 from disqued.core.model.groups import Entry, PendingEntry, scope_of
 from disqued.core.model.job import ACTIVE
 from disqued.core.model.machine import Acts, Hear, Machine, on
@@ -82,18 +81,16 @@ class PendingAck(Timed):
 class Reconciliation(Machine):
     """The machine behind QACK and QGROUP RETURN."""
 
-    __slots__ = ("_delivery", "_facts", "_membership", "_open", "_owners", "_pending", "_state", "orphans")
+    __slots__ = ("_delivery", "_facts", "_open", "_owners", "_pending", "_state", "orphans")
 
     def __init__(
-        self, state: State, owners: EntryOwners, pending: PendingEntries, delivery: EntryDelivery, *,
-        facts: AckSets, membership: Membership,
-    ) -> None:  # fmt: skip
+        self, state: State, owners: EntryOwners, pending: PendingEntries, delivery: EntryDelivery, facts: AckSets
+    ) -> None:
         self._state = state
         self._owners = owners
         self._pending = pending
         self._delivery = delivery
         self._facts = facts
-        self._membership = membership
         self._open: dict[int, PendingAck] = {}
         #: Acknowledgements of entries that nobody knew who could be reached: {(id, scope): until when they are kept}.
         self.orphans: dict[tuple[bytes, bytes], int] = {}
@@ -138,7 +135,7 @@ class Reconciliation(Machine):
     @property
     def patience_ms(self) -> int:
         """How long an answer is waited for."""
-        return self._membership.timeout_ms + MARGIN_MS
+        return self._state.peers.timeout_ms + MARGIN_MS
 
     def _decide(self, verb: int, queue: bytes, group: bytes, job_id: bytes) -> int:
         """Do what is asked for if it is this node's to decide; returns an OUTCOME_..."""

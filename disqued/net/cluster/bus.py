@@ -184,7 +184,7 @@ class Bus(Factory):
 
     def greeting(self, meets: bool) -> Greeting:
         """What this node says of itself when a link opens."""
-        return self.node.membership.greeting(meets)
+        return self.node.membership.own_address.greeting(meets)
 
     # Links of ours.
 
@@ -335,7 +335,7 @@ class Bus(Factory):
         host, other = (plain_host(each.transport.getPeer().host) for each in (connection, before))
         is_elsewhere = (host, greeting.bus_port) != (other, before.bus_port)
         silent_ms = (self.reactor.seconds() - before.heard_at) * 1_000
-        if is_elsewhere and silent_ms < self.node.membership.timeout_ms:
+        if is_elsewhere and silent_ms < self.node.state.peers.timeout_ms:
             return (
                 f"the node at {other}:{before.bus_port} has the id {greeting.id.decode('ascii')}, too, and answers:"
                 " was a folder copied? CLUSTER RESET HARD gives one of the two another id"

@@ -115,7 +115,7 @@ class Topology:
             self.log.info("This node is leaving and must not be stopped yet: {problem}", problem=now)
 
     def _tell_of_twin(self) -> None:
-        twin = self._node.membership.twin
+        twin = self._node.membership.own_address.twin
         if twin and twin != self._twin_told:
             self.log.error(
                 "The node at {address} says that it has the id of this one: was its folder copied? Give one of the two"

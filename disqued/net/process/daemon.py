@@ -168,7 +168,7 @@ class Daemon:
         """
         config = self.config
         self.bus.listen(addresses, port, config.tcp_backlog, adopt)
-        self.node.membership.announce(
+        self.node.membership.own_address.announce(
             config.cluster_announce_ip,
             config.cluster_announce_port or config.client_port,
             config.cluster_announce_bus_port or self.bus.port,
@@ -239,7 +239,7 @@ class Daemon:
         self.node.workers.recover(recovery.held)
         self.node.acksets.resume()
         # A flush in the journal took their deadlines along.
-        self.node.membership.wake()
+        self.node.membership.detector.plan()
         self.node.leaving.wake()
         self.driver.run_due()
         self.bus.start()

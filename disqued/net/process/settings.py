@@ -1,6 +1,6 @@
 """Settings of a daemon while it runs: what the node reads of them, and CONFIG SET and REWRITE with their errors.
 
-    CONFIG SET name value --change--> Config --follow_...--> node.membership, streams, tasks, bus, event log ...
+    CONFIG SET name value --change--> Config --follow_...--> node.state, streams, tasks, bus, event log ...
                                              --subscribe--> Access, ClientRegistry, StoreKeeper
 
 Source: Disque 1.0-rc1, src/config.c, whose error texts these are.
@@ -37,7 +37,7 @@ def follow_node(config: Config, node: Node) -> None:
         node.streams.background.limit = size
 
     def set_node_timeout(timeout_ms: int) -> None:
-        node.membership.timeout_ms = timeout_ms
+        node.state.peers.timeout_ms = timeout_ms
 
     def set_task_retry(seconds: int) -> None:
         node.tasks.retry_s = seconds

@@ -137,7 +137,7 @@ def test_without_a_secret_no_other_machine_is_called(client):
 
 
 def test_a_node_that_others_cannot_reach_calls_nobody(client):
-    client.host.node.membership.announce("", 60_000, 0)
+    client.host.node.membership.own_address.announce("", 60_000, 0)
     line = client.is_refused("CLUSTER", "MEET", "127.0.0.1", "7712")
     assert line.startswith(b"ERR other nodes cannot connect to this one: give it a cluster-port")
 

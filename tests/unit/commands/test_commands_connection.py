@@ -113,7 +113,7 @@ def test_hello_does_not_name_a_node_whose_address_is_lost(client):
 
 
 def test_hello_tells_the_port_that_is_announced(client):
-    client.host.node.membership.announce("192.0.2.1", 7000, 17000)
+    client.host.node.membership.own_address.announce("192.0.2.1", 7000, 17000)
     assert client.says("HELLO")[2] == [NODE_ID, b"192.0.2.1", b"7000", b"1"]
 
 

@@ -221,7 +221,7 @@ def test_the_cluster_is_shown_as_cluster_nodes_shows_it() -> None:
     assert [node.id for node in known] == [a.id, b.id, c.id]
     assert [node.connected for node in known] == [True, False, True]
     assert (tried.host, tried.met) == ("10.0.0.9", False)
-    assert view.peer_timeout_ms == a.node.membership.timeout_ms
+    assert view.peer_timeout_ms == a.node.state.peers.timeout_ms
     a("CLUSTER", "LEAVING", "yes")
     assert view.is_leaving
 

@@ -229,7 +229,7 @@ def test_when_nobody_waits_nobody_is_asked_and_no_timer_is_left(cluster: Cluster
             member.state.schedule.cancel(queue)
         for job in member.state.jobs:
             member.state.schedule.cancel(job)
-        member.state.schedule.cancel(member.node.membership)
+        member.state.schedule.cancel(member.node.membership.detector)
     assert [member.node.deadline() for member in cluster] == [None, None, None]
     assert not cluster.flights
 

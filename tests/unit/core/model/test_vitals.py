@@ -3,7 +3,7 @@
 from disqued.core.model import messages as m
 from disqued.core.model.messages import Vitals
 from disqued.core.model.vitals import LastVitals, account_of
-from tests.unit.core.cluster.test_membership import Mesh
+from tests.mesh_fixtures import Mesh
 
 START = Vitals(b"1", 0, 100, 0, 1_000, 500)
 

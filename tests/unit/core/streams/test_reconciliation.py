@@ -48,7 +48,7 @@ def ended(member: Member, client: str = "settler") -> Any:
 
 def patience_ms(member: Member) -> int:
     """How long it is waited for an answer."""
-    return member.node.membership.timeout_ms + MARGIN_MS
+    return member.node.state.peers.timeout_ms + MARGIN_MS
 
 
 def event_of(member: Member, event_id: bytes) -> Entry:
