@@ -69,8 +69,8 @@ def check_names(user: User, entry: Command, call: Call, node: Node, client: Any 
 
 def _own_worker(entry: Command, node: Node, client: Any) -> list[bytes]:
     """The worker that a call without an id ends: other connections may have let it work on other queues."""
-    seat = node.workers.seat_of(client) if entry.name == "WORKER STOP" else None
-    return [] if seat is None else [seat.id]
+    worker = node.sessions.last_worker_of(client) if entry.name == "WORKER STOP" else None
+    return [] if worker is None else [worker.id]
 
 
 def _lives_elsewhere(node: Node, worker_id: bytes) -> bool:

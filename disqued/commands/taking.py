@@ -51,7 +51,7 @@ def note_taken(node: Node, queues: list[Queue], units: list[Unit], worker: Worke
             if not len(queue.units):
                 node.federation.emptied(queue)
     if worker is not None:
-        node.workers.bind(worker, units)
+        node.workers.leases.bind(worker, units)
 
 
 def wait_for_jobs(

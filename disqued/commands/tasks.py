@@ -211,7 +211,7 @@ class WqWork:
 
     def run(self, node: Node, client: Client) -> int:
         """Note the queues; returns how many tasks wait in them.  Raises OutOfMemory (OOM)."""
-        worker = node.workers.of(client)
+        worker = node.sessions.worker_of(client)
         waiting = sum(_length(node, queue) for queue in dict.fromkeys(self.queues))
         new = [queue for queue in dict.fromkeys(self.queues) if queue not in worker.queues]
         if new:
@@ -244,7 +244,7 @@ class WqUnwork:
 
     def run(self, node: Node, client: Client) -> Any:
         """Note it; returns how many tasks came back, or BLOCKED when there are very many."""
-        worker = node.workers.of(client)
+        worker = node.sessions.worker_of(client)
         return in_parts(node, client, node.workers.stop_work(worker, self.queues))
 
 
@@ -308,7 +308,7 @@ class WqDequeue:
     def run(self, node: Node, client: Client) -> Any:
         """Take the tasks; returns rows as `PROCESSES` describes them, None, or BLOCKED."""
         workers, delivery, state = node.workers, node.delivery, node.state
-        worker = workers.of(client)
+        worker = node.sessions.worker_of(client)
         names = list(dict.fromkeys((self.queue, *self.queues)))
         workers.check_work(worker, names)
         for name in names:
@@ -365,7 +365,7 @@ class WqFinish:
 
     def run(self, node: Node, client: Client) -> int:
         """Finish it; returns 1, 2 or 0."""
-        by = node.workers.seat_of(client)
+        by = node.sessions.last_worker_of(client)
         return node.tasks.finish(self.process, self.result, by, strict=self.strict)
 
 
@@ -622,7 +622,7 @@ class WqProcs:
             return None
         if self.task is not None and unit.body != self.task:
             return None
-        worker = node.workers.holder_of(unit)
+        worker = node.workers.leases.holder_of(unit)
         since = queue.leased[unit] if worker is None else worker.leases[unit]
         name = b"" if worker is None else worker.id
         return (process_of(unit), unit.queue, name, unit.body, state.now - since, attempt_of(unit))

@@ -101,7 +101,7 @@ class WorkerStart:
         if worker is None:
             node.check_names(WORKER_COST + len(worker_id) + len(self.name or b""))
             worker = node.homes.come(worker_id) or Worker(worker_id, 1, self.ttl, node.state.now)
-        elif not workers.is_seated(worker, client):
+        elif not node.sessions.is_current(worker, client):
             workers.supersede(worker, worker.epoch + 1)
         worker.ttl_ms = self.ttl
         worker.epoch_is_known = True
@@ -137,13 +137,13 @@ class WorkerKeepAlive:
         """Note the sign; returns the ttl in milliseconds, or BLOCKED while a worker moves."""
         workers = node.workers
         if self.id is None:
-            return workers.of(client).ttl_ms
+            return node.sessions.worker_of(client).ttl_ms
         worker = workers.by_id.get(self.id)
         if worker is None:
             return self._move(node, client, self.id)
         if self.epoch is not None:
             self._check_epoch(node, client, worker, self.epoch)
-        workers.adopt(worker, client)
+        node.sessions.adopt(worker, client)
         return worker.ttl_ms
 
     @staticmethod
@@ -155,7 +155,7 @@ class WorkerKeepAlive:
                 raise CommandError(_UNHEARD_EPOCH)
             workers.supersede(worker, epoch)
             tell_life(node.state, worker)
-        elif epoch < worker.epoch and not workers.is_seated(worker, client):
+        elif epoch < worker.epoch and not node.sessions.is_current(worker, client):
             raise StaleWorker
         worker.epoch_is_known = True
 
@@ -205,7 +205,7 @@ class WorkerStop:
 
     def run(self, node: Node, client: Client) -> Any:
         """End it; returns how many tasks came back, or BLOCKED when there are very many."""
-        worker = node.workers.of(client) if self.id is None else alive_here(node, self.id)
+        worker = node.sessions.worker_of(client) if self.id is None else alive_here(node, self.id)
         return in_parts(node, client, node.workers.stop(worker))
 
 

@@ -162,7 +162,7 @@ class Lists(Machine):
             nodes = self._nodes_with_more(queue, wish.elapsed_ms)
             found += self._recover_lost(queue, wish.most - len(found), wish.elapsed_ms)
         if wish.worker is not None:
-            self._workers.bind(wish.worker, found)
+            self._workers.leases.bind(wish.worker, found)
         if nodes and len(found) < wish.most:
             self._begin_claim(self._claim(client, queue, wish, row), found, nodes)
             return None

@@ -65,9 +65,11 @@ from disqued.core.work.queueing import Queueing
 from disqued.core.work.replicas import Replicas
 from disqued.core.work.replication import Replication
 from disqued.core.work.requeueing import Requeueing
+from disqued.core.work.sessions import Sessions
 from disqued.core.work.sharing import Sharing
 from disqued.core.workers.homes import Homes
 from disqued.core.workers.tasks import Tasks
+from disqued.core.workers.worker_leases import WorkerLeases
 from disqued.core.workers.workers import Workers
 from disqued.errors import OutOfMemory
 
@@ -112,7 +114,8 @@ class Node:
         self.state = State(node_id, JobIds(node_id, seed), Memory(maxmemory, evicts=evicts), own_rng)
         self.outbox = self.state.outbox
         self.queueing = Queueing(self.state)
-        self.blocking = Blocking(self.state)
+        self.sessions = Sessions(self.state)
+        self.blocking = Blocking(self.state, self.sessions)
         self.starts = GroupStarts(self.state)
         self.pending = PendingEntries(self.state, self.starts)
         self.streams = Streams(self.state, self.queueing, self.starts, self.pending)
@@ -138,15 +141,14 @@ class Node:
         )
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
         self.notifications = Notifications(self.state)
-        self.workers = Workers(
-            self.state, self.requeueing, self.blocking, self.notifications, self.entry_delivery.returned
-        )
+        leases = WorkerLeases(self.state, self.requeueing, self.notifications, self.entry_delivery.returned)
+        self.workers = Workers(self.state, leases, self.sessions, self.blocking, self.notifications)
         self.homes = Homes(self.state, self.queueing, self.sharing, self.workers, self.notifications)
         self.lists = Lists(self.state, self.queueing, self.acks, self.workers, self.homes)
         self.tasks = Tasks(self.state, self.requeueing, self.acks, self.workers, self.notifications)
         self.inquiries = Inquiries(self.state, self.acks)
         self.keys = Keys(self.state, self.inquiries)
-        self._of_client = self.workers.of_client
+        self._of_client = self.sessions.by_client
         self.machines += [
             self.membership, self.membership.detector, self.blocking, self.queueing, self.requeueing, self.keys,
             self.placement, self.replication, self.replicas, self.sharing, self.acks, self.lists, self.consumers,
@@ -210,7 +212,7 @@ class Node:
     def command(self, client: Client, call: Call) -> object:
         """Run a command; returns its reply, or what `run` returns for a client that is now blocked."""
         if self._of_client:
-            self.workers.heard(client)
+            self.sessions.heard(client)
         value: object
         if isinstance(call, CompiledCall):  # noqa: SIM108 - one of the two is compiled to a call of that very method
             value = call.run(self, client)

@@ -159,11 +159,11 @@ class NodeView:
     @property
     def units_held(self) -> int:
         """Number of jobs and events held by workers of this node: O(workers)."""
-        return self._node.workers.units_held
+        return sum(len(worker.leases) for worker in self._node.workers.by_id.values())
 
     def holder_of(self, unit: Unit) -> Worker | None:
         """Return the worker of this node that holds a unit; None when none does."""
-        return self._node.workers.holder_of(unit)
+        return self._node.workers.leases.holder_of(unit)
 
     def held_since(self, unit: Unit) -> int | None:
         """Return when a consumer of this node took a unit that it still holds; None when none holds it."""

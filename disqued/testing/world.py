@@ -426,7 +426,7 @@ class World:
                 ("ready queues", state.ready),
                 ("bound units", state.custody.bound), ("units elsewhere", state.custody.elsewhere),
                 ("workers", node.workers.by_id),
-                ("clients of workers", node.workers.of_client), ("workers of others", node.homes.known),
+                ("clients of workers", node.sessions.by_client), ("workers of others", node.homes.known),
             ):  # fmt: skip
                 if len(table) > (len(beginnings) if what == "queues" else 0):
                     left.append(f"{server} has {len(table)} {what}")

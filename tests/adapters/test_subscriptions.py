@@ -210,7 +210,7 @@ async def test_a_worker_of_the_admin_side_lives_its_time_and_leaves_nothing_behi
     daemon = running.daemon
     await daemon.clients.call([b"WORKER", b"START", b"ID", b"w"], address="page")
     assert list(daemon.node.workers.by_id) == [b"w"]
-    assert daemon.node.workers.of_client == {}
+    assert daemon.node.sessions.by_client == {}
     await daemon.clients.call([b"WORKER", b"START", b"ID", b"v", b"BIND"], address="page")
     assert list(daemon.node.workers.by_id) == [b"w"]
 

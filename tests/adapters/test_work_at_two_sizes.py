@@ -33,6 +33,7 @@ from disqued.core.node import Node
 from disqued.core.streams import acksets, starts
 from disqued.core.work import blocking, delivery
 from disqued.core.workers import tasks as core_tasks
+from disqued.core.workers import worker_leases
 from disqued.core.workers import workers as core_workers
 from disqued.net.clients import pubsub
 from tests.counting import lines_of
@@ -64,7 +65,7 @@ SLICES: list[tuple[Any, str]] = [
     (state, "FREED_AT_ONCE"), (core_tasks, "LOOKED_AT_ONCE"), (core_tasks, "CHANGED_AT_ONCE"),
     (leaving, "LOOKED_AT_PER_STEP"), (pubsub, "TURN_UNITS"),
     (queues, "ELEMENTS_MAX"), (queues, "LOOKED_AT_MAX"), (queues, "DESCRIBED_MAX"),
-    (core_workers, "WORKERS_AT_ONCE"), (core_workers, "LEASES_AT_ONCE"),
+    (core_workers, "WORKERS_AT_ONCE"), (worker_leases, "LEASES_AT_ONCE"),
 ]  # fmt: skip
 
 

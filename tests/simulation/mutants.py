@@ -49,7 +49,9 @@ from disqued.core.work.queueing import Queueing
 from disqued.core.work.replicas import Replicas
 from disqued.core.work.replication import Replication
 from disqued.core.work.requeueing import Requeueing
+from disqued.core.work.sessions import Sessions
 from disqued.core.work.sharing import Sharing
+from disqued.core.workers.worker_leases import WorkerLeases
 from disqued.core.workers.workers import WorkerForm, Workers
 from disqued.testing import server
 from disqued.testing.checker import Rules
@@ -282,6 +284,7 @@ def _mutant(name: str, profile: Profile, owner: Any, method: str, old: str, new:
     return Mutant(name, profile, (Edit(owner, method, ((old, new), *more)),))
 
 
+_RENEWS = "self._state.begin_work(self._renew_parts(worker, jobs_of(worker.leases)))"
 #: A worker has, all of a sudden, what others have.
 _TAKES_ALL = (
     "worker.leases = dict.fromkeys(self._state.custody.bound, 0); "
@@ -653,17 +656,17 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "signs of life are not heard", WORKERS,
-        Workers, "heard", "seats.heard_at = self._state.now", "pass",
+        Sessions, "heard", "session.heard_at = self._state.now", "pass",
     ),
     _mutant(
         "one death takes the tasks of all workers", WORKERS,
-        Workers, "_end", "list(worker.leases)", "list(self._state.custody.bound)",
-        ("return self.return_all(worker, ", f"{_TAKES_ALL}; return self.return_all(worker, "),
+        Workers, "stop", "list(worker.leases)", "list(self._state.custody.bound)",
+        ("return self.leases.return_all(worker, ", f"{_TAKES_ALL}; return self.leases.return_all(worker, "),
     ),
     Mutant(
         "what live workers have comes back by its retry period", WORKERS,
         (
-            Edit(Workers, "_renew", (("self.do(self._renew_parts(worker, _jobs(worker.leases)))", "pass"),)),
+            Edit(WorkerLeases, "renew", ((_RENEWS, "pass"),)),
             Edit(Requeueing, "due", (("if job in custody.bound and", "if False and"),)),
         ),
     ),
@@ -681,15 +684,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the end of a worker forgets what it had", WORKERS,
-        Workers, "_put_in_front", "self._requeueing.enqueue(unit, asked=asked, front=True)", "False",
+        WorkerLeases, "_put_in_front", "self._requeueing.enqueue(unit, asked=asked, front=True)", "False",
     ),
     _mutant(
         "what is popped for a worker is nobody's", WORKERS,
-        lists, "note_taken", "node.workers.bind(worker, units)", "pass",
+        lists, "note_taken", "node.workers.leases.bind(worker, units)", "pass",
     ),
     _mutant(
         "what comes for a worker that waits is nobody's", WORKERS,
-        WorkerForm, "row", "self._workers.bind(self._taker, [unit])", "pass",
+        WorkerForm, "row", "self._workers.leases.bind(self._taker, [unit])", "pass",
     ),
     # Keys.
     _mutant(

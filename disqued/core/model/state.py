@@ -161,6 +161,11 @@ class State:
         self.unfinished.add(client, parts)
         self.keep_going()
 
+    def begin_work(self, parts: Parts) -> None:
+        """Do the first part of a piece of work now, and the rest as `work` does; nobody waits for it."""
+        if next(parts, self) is not self:
+            self.work(parts)
+
     def keep_going(self) -> None:
         """See to it that there is a tick for unfinished work, if there is any."""
         if len(self.unfinished) and not self.unfinished.awake_at:

@@ -1,4 +1,4 @@
-"""Workers: clients that must stay alive to keep their tasks.  Data alone, changed by `workers` and `homes`.
+"""Workers: clients that must stay alive to keep their tasks.  Data alone, changed by the machines of `core.workers`.
 
 Times are integer milliseconds of the monotonic clock.
 """

@@ -9,9 +9,9 @@ from typing import Final
 from disqued.core.model.machine import Machine
 from disqued.core.model.outbox import Client
 from disqued.core.model.state import State
-from disqued.core.model.unfinished import Parts, QuietParts
+from disqued.core.model.unfinished import QuietParts
 from disqued.core.model.waiters import Waiter
-from disqued.core.model.worker import ConnectionWorkers
+from disqued.core.work.sessions import Sessions
 from disqued.errors import CommandError
 
 SERVED_AT_ONCE: Final = 500  #: consumers that wait and are answered in one go, some milliseconds' work
@@ -20,12 +20,11 @@ SERVED_AT_ONCE: Final = 500  #: consumers that wait and are answered in one go, 
 class Blocking(Machine):
     """The blocked consumers of one node."""
 
-    __slots__ = ("_state", "seats")
+    __slots__ = ("_sessions", "_state")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, sessions: Sessions) -> None:
         self._state = state
-        #: Connections that work as workers.  One that has waited until now has shown life.
-        self.seats: dict[Client, ConnectionWorkers] = {}
+        self._sessions = sessions
 
     def block(self, waiter: Waiter, timeout_ms: int) -> None:
         """Let a consumer wait, for `timeout_ms` at most; 0 = for ever."""
@@ -56,17 +55,13 @@ class Blocking(Machine):
 
     def refuse_waiters(self, error: CommandError) -> None:
         """Answer every blocked consumer with an error; very many hear so bit by bit."""
-        self._begin(self._refuse(list(self._state.waiting.blocked.values()), error))
+        self._state.begin_work(self._refuse(list(self._state.waiting.blocked.values()), error))
 
     def flushing(self) -> None:
         """Everything is about to be forgotten, queues and the schedule too: answer every blocked consumer no jobs."""
         waiters = list(self._state.waiting.blocked.values())
         self._state.waiting.blocked = {}
-        self._begin(self._answer_nothing(waiters))
-
-    def _begin(self, parts: Parts) -> None:
-        if next(parts, self) is not self:
-            self._state.work(parts)
+        self._state.begin_work(self._answer_nothing(waiters))
 
     def _refuse(self, waiters: list[Waiter], error: CommandError) -> QuietParts:
         for count, waiter in enumerate(waiters, 1):
@@ -83,10 +78,9 @@ class Blocking(Machine):
                 yield
 
     def _let_worker_go(self, waiter: Waiter) -> None:
-        """Note that nobody waits any more, for a worker if it was for one."""
+        """Note that nobody waits any more, for a worker if it was for one; a client that waited has shown life."""
         worker = waiter.form.worker
         if worker is not None:
             worker.waiters.pop(waiter.client, None)
-        seats = self.seats.get(waiter.client)
-        if seats is not None:
-            seats.heard_at = self._state.now
+        if self._sessions.by_client:
+            self._sessions.heard(waiter.client)

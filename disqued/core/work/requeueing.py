@@ -171,10 +171,8 @@ class Requeueing(Machine):
 
     def stalled(self) -> None:
         """Ask about all queued jobs before they are handed out: others may have queued them meanwhile."""
-        parts = self._doubt_queued()
         # The first part at once, before consumers ask.
-        if next(parts, self) is not self:
-            self._state.work(parts)
+        self._state.begin_work(self._doubt_queued())
 
     def _doubt_queued(self) -> QuietParts:
         state, jobs, looked_at = self._state, self._state.jobs, 0

@@ -23,9 +23,6 @@ All of this is a hint and none of it a proof: a message that is lost costs a ret
 Times are integer milliseconds; spans travel, never instants.
 """
 
-from collections.abc import Iterable
-from operator import attrgetter
-
 from disqued.core.cluster.notifications import Notifications
 from disqued.core.model import messages
 from disqued.core.model.ids import comes_first
@@ -43,14 +40,13 @@ from disqued.core.work.copies import SPREAD_MS
 from disqued.core.work.queueing import Queueing
 from disqued.core.work.sharing import Sharing
 from disqued.core.workers.announcements import held_by, life_of, tell_leases
-from disqued.core.workers.workers import LEASES_AT_ONCE, TTL_MS, WORKERS_MAX, Workers
+from disqued.core.workers.worker_leases import LEASES_AT_ONCE, jobs_of, last_first, wake
+from disqued.core.workers.workers import TTL_MS, WORKERS_MAX, Workers
 
 DOUBTED = -1  #: the stage of a home that has yet to be named again
 DOUBTED_AND_FAILED = -2  #: of one whose node has failed since
 NAMED_MS = 10_000  #: how long a node that comes back is given to name its workers
 MOVE_MS = 1_000  #: how long who comes as a worker of another node waits for what that one had
-
-_place = attrgetter("order_key", "id")
 
 
 class PendingMove(Timed):
@@ -133,7 +129,7 @@ class Homes(Machine):
             units = self._workers.let_go(worker)
             home = self._note(sender, life.worker_id, life.epoch, life.ttl_ms)
             if home is not None:
-                self._workers.do(self._hand_over(worker, home, units))
+                self._state.begin_work(self._hand_over(worker, home, units))
         else:
             self._state.send(sender, (messages.LIVES, (life_of(worker),)))
 
@@ -278,11 +274,11 @@ class Homes(Machine):
             state.end_lease(job)
             self._queueing.put_off(job, state.now + job.options.retry_ms)
             self._queueing.leases.begin(job, state.now)
-            self._workers.hold(worker, job, state.now - age_ms)
+            self._workers.leases.hold(worker, job, state.now - age_ms)
 
     def arrived(self, worker: Worker) -> None:
         """A worker that came has begun here: other holders of what it has hear so."""
-        tell_leases(self._state, worker, [unit for unit in worker.leases if isinstance(unit, Job)])
+        tell_leases(self._state, worker, jobs_of(worker.leases))
 
     def await_rest(self, worker: Worker, client: Client, node_id: bytes) -> bool:
         """Let a client wait until the old home of its worker has handed over; False when that cannot be reached."""
@@ -345,7 +341,7 @@ class Homes(Machine):
     def _tell_of_held(self, home: RemoteWorker) -> None:
         """Give the new home of a worker what is known here of what it has."""
         jobs = list(home.jobs)
-        self._workers.do(self._tell_of_held_parts(home, jobs))
+        self._state.begin_work(self._tell_of_held_parts(home, jobs))
 
     def _tell_of_held_parts(self, home: RemoteWorker, jobs: list[Job]) -> QuietParts:
         for at in range(0, len(jobs), JOBS_PER_MESSAGE):
@@ -373,14 +369,16 @@ class Homes(Machine):
         if worker is None or worker.epoch != epoch:
             if worker is None and worker_id not in self.known:
                 # It has ended meanwhile, and what it had with it.
-                self._workers.give_back(_last_first(job for job, _ in jobs if job not in self._state.custody.bound))
+                self._workers.leases.give_back(
+                    last_first(job for job, _ in jobs if job not in self._state.custody.bound)
+                )
             return
         worker.name = worker.name or name
         self._workers.work_on(worker, queues)
         for job, held in jobs:
             job.additional_deliveries += max(0, held.attempt - attempt_of(job))
             self._take(worker, job, held.age_ms)
-        self._workers.wake(worker)
+        wake(self._state, worker)
         tell_leases(self._state, worker, [job for job, _ in jobs if self._state.custody.bound.get(job) is worker])
         if last:
             self._end_move(worker_id)
@@ -411,9 +409,9 @@ class Homes(Machine):
             for job in home.jobs:
                 state.tell(job, (messages.WILLQUEUE, job.id, WORK_SCOPE))
         elif home.stage == 1:
-            self._workers.do(self._take_back(home, [job for job in home.jobs if self._comes_first(job)]))
+            self._state.begin_work(self._take_back(home, [job for job in home.jobs if self._comes_first(job)]))
         else:
-            self._workers.do(self._take_back_all(home))
+            self._state.begin_work(self._take_back_all(home))
             return
         home.stage += 1
         state.schedule.add(home, state.now + SPREAD_MS)
@@ -428,12 +426,12 @@ class Homes(Machine):
 
     def _take_back(self, home: RemoteWorker, jobs: list[Job]) -> QuietParts:
         """Queue jobs in front of all, in their order, of which nobody has said anything else meanwhile."""
-        jobs = _last_first(jobs)
+        jobs = last_first(jobs)
         for at in range(0, len(jobs), LEASES_AT_ONCE):
             if at:
                 yield
             some = [job for job in jobs[at : at + LEASES_AT_ONCE] if self._state.custody.elsewhere.get(job) is home]
-            self._workers.give_back(some)
+            self._workers.leases.give_back(some)
 
     def _take_back_all(self, home: RemoteWorker) -> QuietParts:
         """Queue what is left, and forget the worker, unless it has turned up meanwhile."""
@@ -454,8 +452,3 @@ class Homes(Machine):
         failed = [node_id for node_id, peer in self._state.peers.by_id.items() if peer.flags & FAIL]
         for node_id in failed:
             self.node_failed(node_id)
-
-
-def _last_first(jobs: Iterable[Job]) -> list[Job]:
-    """The order in which jobs are put in front of each other so that the oldest is served first."""
-    return sorted(jobs, key=_place, reverse=True)

@@ -152,7 +152,7 @@ class Tasks:
         units: list[Unit] = [job for process in dict.fromkeys(processes) if (job := self.current(process)) is not None]
         units = sorted(dict.fromkeys(units), key=_place, reverse=not back)
         if not back and not delay_ms:
-            return self._workers.give_back(units, asked=True)
+            return self._workers.leases.give_back(units, asked=True)
         for unit in units:
             self._put_elsewhere(unit.job, back=back, delay_ms=delay_ms)
         return len(units)

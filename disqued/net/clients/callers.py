@@ -123,7 +123,7 @@ class Caller:
         outcome, self._outcome = self._outcome, Outcome()
         self._gone = True
         traffic = self._traffic
-        if self in traffic.node.workers.of_client:
+        if self in traffic.node.sessions.by_client:
             # It was a worker's for this one command.
             traffic.node.begin()
             traffic.node.gone(self)

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.workers.workers import LATE_MS, LEASES_AT_ONCE
+from disqued.core.workers.worker_leases import LEASES_AT_ONCE
+from disqued.core.workers.workers import LATE_MS
 from tests.core_fixtures import Server, Word, check
 
 Row = tuple[bytes, bytes, bytes]
