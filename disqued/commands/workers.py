@@ -100,7 +100,7 @@ class WorkerStart:
         worker = workers.by_id.get(worker_id)
         if worker is None:
             node.check_names(WORKER_COST + len(worker_id) + len(self.name or b""))
-            worker = node.homes.come(worker_id) or Worker(worker_id, 1, self.ttl, node.state.now)
+            worker = node.worker_moves.come(worker_id) or Worker(worker_id, 1, self.ttl, node.state.now)
         elif not node.sessions.is_current(worker, client):
             workers.supersede(worker, worker.epoch + 1)
         worker.ttl_ms = self.ttl
@@ -108,7 +108,7 @@ class WorkerStart:
         if self.name is not None:
             worker.name = self.name
         workers.begin(worker, client, bind=self.bind)
-        node.homes.arrived(worker)
+        node.worker_moves.arrived(worker)
         return [worker_id, worker.epoch, self.ttl, self.ttl // HEARTBEATS]
 
 
@@ -168,11 +168,11 @@ class WorkerKeepAlive:
         if self.epoch is not None and self.epoch > home.highest:
             raise CommandError(_UNHEARD_EPOCH)
         came_from = home.node_id
-        worker = node.homes.come(worker_id)
+        worker = node.worker_moves.come(worker_id)
         assert worker is not None
         node.workers.begin(worker, client)
-        node.homes.arrived(worker)
-        return BLOCKED if node.homes.await_rest(worker, client, came_from) else worker.ttl_ms
+        node.worker_moves.arrived(worker)
+        return BLOCKED if node.worker_moves.await_rest(worker, client, came_from) else worker.ttl_ms
 
 
 def alive_here(node: Node, worker_id: bytes) -> Worker:

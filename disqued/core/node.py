@@ -70,6 +70,7 @@ from disqued.core.work.sharing import Sharing
 from disqued.core.workers.homes import Homes
 from disqued.core.workers.tasks import Tasks
 from disqued.core.workers.worker_leases import WorkerLeases
+from disqued.core.workers.worker_moves import WorkerMoves
 from disqued.core.workers.workers import Workers
 from disqued.errors import OutOfMemory
 
@@ -144,6 +145,7 @@ class Node:
         leases = WorkerLeases(self.state, self.requeueing, self.notifications, self.entry_delivery.returned)
         self.workers = Workers(self.state, leases, self.sessions, self.blocking, self.notifications)
         self.homes = Homes(self.state, self.queueing, self.sharing, self.workers, self.notifications)
+        self.worker_moves = WorkerMoves(self.state, self.queueing, self.sharing, self.workers, self.homes)
         self.lists = Lists(self.state, self.queueing, self.acks, self.workers, self.homes)
         self.tasks = Tasks(self.state, self.requeueing, self.acks, self.workers, self.notifications)
         self.inquiries = Inquiries(self.state, self.acks)
@@ -152,8 +154,8 @@ class Node:
         self.machines += [
             self.membership, self.membership.detector, self.blocking, self.queueing, self.requeueing, self.keys,
             self.placement, self.replication, self.replicas, self.sharing, self.acks, self.lists, self.consumers,
-            self.federation, self.leaving, self.workers, self.homes, self.notifications, self.starts, self.streams,
-            self.acksets, self.offers, self.readers, self.reconciliation, self.inquiries,
+            self.federation, self.leaving, self.workers, self.worker_moves, self.homes, self.notifications,
+            self.starts, self.streams, self.acksets, self.offers, self.readers, self.reconciliation, self.inquiries,
         ]  # fmt: skip
         #: Messages that concern several machines, then those that one machine takes.
         self._hears = {

@@ -30,40 +30,27 @@ from disqued.core.model.job import ACTIVE, FLAG_HELD_ELSEWHERE, RETRY_NEVER_MS, 
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.memory import HOME_COST
 from disqued.core.model.messages import JOBS_PER_MESSAGE, WORKERS_PER_MESSAGE, Held, Message, WorkerStatus
-from disqued.core.model.outbox import CANCEL, Client
+from disqued.core.model.outbox import CANCEL
 from disqued.core.model.peers import FAIL
-from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import QuietParts
 from disqued.core.model.worker import RemoteWorker, Worker
 from disqued.core.work.copies import SPREAD_MS
 from disqued.core.work.queueing import Queueing
 from disqued.core.work.sharing import Sharing
-from disqued.core.workers.announcements import held_by, life_of, tell_leases
-from disqued.core.workers.worker_leases import LEASES_AT_ONCE, jobs_of, last_first, wake
+from disqued.core.workers.announcements import held_by, life_of
+from disqued.core.workers.worker_leases import LEASES_AT_ONCE, last_first
 from disqued.core.workers.workers import TTL_MS, WORKERS_MAX, Workers
 
 DOUBTED = -1  #: the stage of a home that has yet to be named again
 DOUBTED_AND_FAILED = -2  #: of one whose node has failed since
 NAMED_MS = 10_000  #: how long a node that comes back is given to name its workers
-MOVE_MS = 1_000  #: how long who comes as a worker of another node waits for what that one had
-
-
-class PendingMove(Timed):
-    """Somebody waits for what a worker had on the node that it came from."""
-
-    __slots__ = ("client", "worker")
-
-    def __init__(self, worker: Worker, client: Client) -> None:
-        self.awake_at = 0
-        self.worker: Worker = worker
-        self.client: Client = client
 
 
 class Homes(Machine):
     """The machine that knows of the workers of other nodes, and tells them of ours."""
 
-    __slots__ = ("_events", "_moves", "_queueing", "_sharing", "_state", "_workers", "known")
+    __slots__ = ("_events", "_queueing", "_sharing", "_state", "_workers", "known")
 
     def __init__(
         self, state: State, queueing: Queueing, sharing: Sharing, workers: Workers, events: Notifications
@@ -73,7 +60,6 @@ class Homes(Machine):
         self._sharing = sharing
         self._workers = workers
         self._events = events
-        self._moves: dict[bytes, PendingMove] = {}
         #: Workers of other nodes, by id.
         self.known: dict[bytes, RemoteWorker] = {}
 
@@ -81,14 +67,10 @@ class Homes(Machine):
         return {
             messages.LIVES: self.on_lives,
             messages.LEASED: self.on_leased,
-            messages.HANDOVER: self.on_handover,
         }
 
     def due_table(self) -> Acts:
-        return on(RemoteWorker, self.due) | on(PendingMove, self.move_due)
-
-    def abandon_table(self) -> Acts:
-        return on(PendingMove, self.forsake)
+        return on(RemoteWorker, self.due)
 
     # Telling others of ours.
 
@@ -163,17 +145,17 @@ class Homes(Machine):
         home.stage = 0
         self._state.schedule.cancel(home)
 
-    def _remove(self, worker_id: bytes) -> RemoteWorker | None:
+    def remove(self, worker_id: bytes) -> RemoteWorker | None:
         """Know no more where a worker lives; returns what was known."""
         home = self.known.pop(worker_id, None)
         if home is not None:
             self._state.memory.hold(-HOME_COST - len(worker_id))
+            self._stand_down(home)
         return home
 
     def _forget(self, home: RemoteWorker) -> None:
         """Forget a worker that has ended; what it had is another node's to say, or a matter of retry periods."""
-        self._remove(home.worker_id)
-        self._stand_down(home)
+        self.remove(home.worker_id)
         state = self._state
         for job in list(home.jobs):
             if job.options.retry_ms == RETRY_NEVER_MS:
@@ -243,70 +225,7 @@ class Homes(Machine):
         """Tell whether it is known that a consumer of a node has a job: the word of its lease came before."""
         return self._state.queue(job.queue).elsewhere.get(job, (0, b""))[1] == node_id
 
-    # Moving.
-
-    def come(self, worker_id: bytes) -> Worker | None:
-        """Make a worker of another node one of this; None when no such worker is known.
-
-        What it has and this node holds copies of is with it at once; the rest follows from its old home, if that can
-        be reached (`await_rest`).  It is not begun yet.
-        """
-        home = self._remove(worker_id)
-        if home is None:
-            return None
-        self._stand_down(home)
-        return Worker(worker_id, home.highest + 1, home.ttl_ms, self._state.now) if not home.jobs else self._bring(home)
-
-    def _bring(self, home: RemoteWorker) -> Worker:
-        """Make a worker with what is known of what it has."""
-        now = self._state.now
-        worker = Worker(home.worker_id, home.highest + 1, home.ttl_ms, now)
-        for job in list(home.jobs):
-            self._state.end_lease(job)
-            worker.work_on(job.queue)
-            self._take(worker, job, 0)
-        return worker
-
-    def _take(self, worker: Worker, job: Job, age_ms: int) -> None:
-        """Lease a job to a worker that had it on another node."""
-        state = self._state
-        if job.state == ACTIVE and job not in state.custody.bound and job.options.retry_ms:
-            state.end_lease(job)
-            self._queueing.put_off(job, state.now + job.options.retry_ms)
-            self._queueing.leases.begin(job, state.now)
-            self._workers.leases.hold(worker, job, state.now - age_ms)
-
-    def arrived(self, worker: Worker) -> None:
-        """A worker that came has begun here: other holders of what it has hear so."""
-        tell_leases(self._state, worker, jobs_of(worker.leases))
-
-    def await_rest(self, worker: Worker, client: Client, node_id: bytes) -> bool:
-        """Let a client wait until the old home of its worker has handed over; False when that cannot be reached."""
-        if node_id not in self._state.peers.linked:
-            return False
-        move = PendingMove(worker, client)
-        self._end_move(worker.id)
-        self._moves[worker.id] = move
-        self._state.waiting.add(client, move)
-        self._state.schedule.add(move, self._state.now + MOVE_MS)
-        return True
-
-    def move_due(self, move: PendingMove) -> None:
-        """Nothing was handed over in time: go on without."""
-        if self._moves.get(move.worker.id) is move:
-            self._end_move(move.worker.id)
-
-    def _end_move(self, worker_id: bytes) -> None:
-        move = self._moves.get(worker_id)
-        if move is not None:
-            self.forsake(move)
-            self._state.outbox.replies.append((move.client, move.worker.ttl_ms, []))
-
-    def forsake(self, move: PendingMove) -> None:
-        """Nobody waits for this any more."""
-        del self._moves[move.worker.id]
-        self._state.schedule.cancel(move)
-        self._state.waiting.remove(move.client, move)
+    # Handing over.
 
     def _hand_over(self, worker: Worker, home: RemoteWorker, jobs: list[Job]) -> QuietParts:
         """Give the new home of a worker what it has: the jobs, and their leases."""
@@ -360,28 +279,6 @@ class Homes(Machine):
             state.unite_holders(job, frozenset((state.node_id, node_id)))
         if jobs:
             state.send(node_id, (messages.YOURJOBS, tuple(jobs), False))
-
-    def on_handover(self, sender: bytes, message: Message) -> None:
-        """Take what a worker had that has come to this node."""
-        _, worker_id, epoch, name, queues, units, last = message
-        worker = self._workers.by_id.get(worker_id)
-        jobs = [(job, held) for held in units if (job := self._sharing.known(sender, held.job_id)) is not None]
-        if worker is None or worker.epoch != epoch:
-            if worker is None and worker_id not in self.known:
-                # It has ended meanwhile, and what it had with it.
-                self._workers.leases.give_back(
-                    last_first(job for job, _ in jobs if job not in self._state.custody.bound)
-                )
-            return
-        worker.name = worker.name or name
-        self._workers.work_on(worker, queues)
-        for job, held in jobs:
-            job.additional_deliveries += max(0, held.attempt - attempt_of(job))
-            self._take(worker, job, held.age_ms)
-        wake(self._state, worker)
-        tell_leases(self._state, worker, [job for job, _ in jobs if self._state.custody.bound.get(job) is worker])
-        if last:
-            self._end_move(worker_id)
 
     # A node that has failed.
 
@@ -443,9 +340,6 @@ class Homes(Machine):
 
     def flushed(self) -> None:
         """Every job is gone, and the schedule with them."""
-        for move in list(self._moves.values()):
-            move.awake_at = 0
-            self._end_move(move.worker.id)
         for home in self.known.values():
             home.jobs.clear()
             home.awake_at = home.stage = 0

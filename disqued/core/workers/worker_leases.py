@@ -59,7 +59,7 @@ class WorkerLeases:
         return unit.worker if isinstance(unit, EntryUnit) else self._state.custody.bound.get(unit)
 
     def bind(self, worker: Worker, units: Iterable[Unit]) -> None:
-        """Let jobs come back when a worker dies that has just taken them; events of logs are bound by `entries`."""
+        """Let jobs come back when a worker dies that has just taken them; `entrydelivery` binds entries."""
         taken: list[Job] = []
         for unit in units:
             worker.started += 1

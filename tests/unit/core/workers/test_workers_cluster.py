@@ -6,7 +6,7 @@ import pytest
 
 from disqued.commands.table import BLOCKED
 from disqued.core.model import messages as m
-from disqued.core.workers.homes import MOVE_MS
+from disqued.core.workers.worker_moves import MOVE_MS
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import check
 from tests.unit.core.workers.test_workers_life import info
