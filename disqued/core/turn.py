@@ -27,7 +27,7 @@ A job that may be delivered once at most is held until the store has made safe t
 `secure` is asked for it after the commit, and `requeueing.release` queues the job.
 
 This module decides, and does nothing by itself.  What a decision needs is done by `Outside`: a driver on a loop
-(`net/process/driver.py`) or a simulated process (`testing/server.py`), so that what the simulator tests is what runs.
+(`net/process/driver.py`) or in virtual time (`testing/driver.py`), so that what the simulator tests is what runs.
 
 Source: Disque, src/server.c (beforeSleep), src/aof.c; times are integer milliseconds.
 """

@@ -23,9 +23,10 @@ from typing import Final
 
 from disqued.persistence.interface import StoreFailed
 from disqued.testing.clients import Load, Operator
+from disqued.testing.driver import STAGES
 from disqued.testing.events import generator
 from disqued.testing.network import Path, SimNetwork
-from disqued.testing.server import STAGES, SimServer
+from disqued.testing.server import SimServer
 
 HOUR_MS: Final = 3_600_000
 STOP_GRACE_MS: Final = 2_000
@@ -133,8 +134,8 @@ class FaultInjector:
         if stage is None:
             die()
             return
-        server.doom(stage, die)
-        self._ends_after(down_ms, server.spare)
+        server.power_failure.plan(stage, die)
+        self._ends_after(down_ms, server.power_failure.cancel)
 
     def _pause(self, rng: Random) -> None:
         self._hold_up("pause", rng, 100, 40_000)
@@ -152,7 +153,7 @@ class FaultInjector:
 
     def _restart(self, rng: Random) -> None:
         server = self._one(rng)
-        if server is None or server.failure is not None or not server.journal.records:
+        if server is None or server.driver.turn.failure is not None or not server.journal.records:
             return
         self._tell("restart", f"{server}")
         try:
@@ -249,7 +250,7 @@ class FaultInjector:
         if server is not None:
             self._tell("compact", f"{server}")
             try:
-                server.compact()
+                server.driver.compact()
             except StoreFailed:
                 self._tell("compact", f"{server} cannot")
 

@@ -87,13 +87,15 @@ class SimJournal:
         """Make what was appended as durable as the policy promises.  Raises StoreFailed."""
         if self.is_bad:
             raise StoreFailed("a sync of the journal failed")
-        if self._frames:
-            self._write()
+        self.write()
         if self.policy == ALWAYS:
             self.sync()
 
-    def _write(self) -> None:
+    def write(self) -> None:
+        """Hand what was appended to the system, which may lose it with the power.  Raises StoreFailed."""
         frames = self._frames
+        if not frames:
+            return
         if not self.disk.unsynced:
             frames = [mark(self._sequence - len(frames) // 2), *frames]
         try:

@@ -60,8 +60,8 @@ class Station(Protocol):
     def open_link(self, dial: "Dial", link: "SimLink", greeting: Greeting) -> bool:
         """Our link to a target is proven; say whether the attempt is over."""
 
-    def lose_link(self, link: "SimLink", *, loses: bool = True) -> None:
-        """A link has broken, or is not wanted any more."""
+    def lose_link(self, link: "SimLink") -> None:
+        """A link has broken."""
 
 
 class Path:

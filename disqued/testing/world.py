@@ -103,14 +103,13 @@ class World:
         draw = generator(f"{name} world")
         self.servers = [
             SimServer(
-                self.events, self.network, number, name, policy=draw.choice(profile.policies),
-                maxmemory=profile.maxmemory, timeout_ms=profile.timeout_ms, asked_at_once=profile.asked_at_once,
+                self.events, self.network, number, name,
+                policy=draw.choice(profile.policies), commit_ms=profile.commit_ms, maxmemory=profile.maxmemory,
+                timeout_ms=profile.timeout_ms, asked_at_once=profile.asked_at_once,
                 on_life=self._note_life, on_loss=self._note_loss,
             )
             for number in range(profile.nodes)
         ]  # fmt: skip
-        for server in self.servers:
-            server.commit_ms = profile.commit_ms
         if events is not None:
             for server in self.servers:
                 draws = generator(f"{name} events {server.number}")
@@ -200,7 +199,7 @@ class World:
             server.node.begin()
             server.node.membership.meet(first.host, 7711, BUS_PORT)
             server.outbox.members_changed = True
-            server._finish()
+            server.driver.finish_step()
         self._wait_until(self._is_whole, JOIN_MS, "the mesh is not complete")
 
     def _live(self) -> None:
@@ -368,7 +367,7 @@ class World:
         others = len(self.servers) - 1
         return all(
             server.is_up
-            and server.failure is None
+            and server.driver.turn.failure is None
             and len(server.state.peers.linked) == others == len(server.links)
             and not any(peer.flags & (PFAIL | FAIL) for peer in server.state.peers.by_id.values())
             for server in self.servers

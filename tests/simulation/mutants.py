@@ -53,7 +53,7 @@ from disqued.core.work.sessions import Sessions
 from disqued.core.work.sharing import Sharing
 from disqued.core.workers.worker_leases import WorkerLeases
 from disqued.core.workers.workers import WorkerForm, Workers
-from disqued.testing import server
+from disqued.testing import driver, server
 from disqued.testing.checker import Rules
 from disqued.testing.clients import LONG_TTL_S, Load
 from disqued.testing.journal import ALWAYS, EVERYSEC, NO, NONE
@@ -606,7 +606,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a compaction forgets how far delayed jobs were queued", DELAYS,
-        server, "walk", "yield from _watermark(state)", "",
+        driver, "walk", "yield from _watermark(state)", "",
     ),
     _mutant(
         "the watermark lags behind", DELAYS,

@@ -15,10 +15,11 @@ from disqued.testing.campaign import Outcome, Story
 from disqued.testing.clients import Operator
 from disqued.testing.clock import NodeClock
 from disqued.testing.disk import SimDisk
+from disqued.testing.driver import STAGES
 from disqued.testing.events import EventQueue
 from disqued.testing.journal import ALWAYS, NO, NONE, SimJournal
 from disqued.testing.profiles import named
-from disqued.testing.server import STAGES, SimServer
+from disqued.testing.server import SimServer
 from disqued.testing.world import World
 from tests.core_fixtures import make_job
 from tests.torture import simulated
@@ -219,7 +220,7 @@ def test_nodes_copy_deliver_and_collect(world: World) -> None:
 @pytest.mark.parametrize("stage", STAGES)
 def test_who_dies_in_a_commit_has_told_nobody_what_was_not_safe(world: World, stage: str) -> None:
     one = world.servers[0]
-    one.doom(stage, lambda: one.kill(power=True))
+    one.power_failure.plan(stage, lambda: one.kill(power=True))
     heard = ask(world, one, "ADDJOB", "q", "body", "1000", "REPLICATE", "1")
     assert heard == ["lost"]
     one.start()
@@ -236,7 +237,7 @@ def test_a_blocked_path_holds_what_is_sent_and_a_cut_one_loses_it(world: World) 
         one.node.begin()
         job = make_job(1 + cut, now=one.state.now)
         one.state.send(other.id, (3, job, True))
-        one._finish()
+        one.driver.finish_step()
         world._pass(50)
         assert not len(other.state.jobs)
         if cut:
