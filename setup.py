@@ -47,10 +47,10 @@ COMPILED = (
             "fields",
             "frames",
             "jobdump",
-            "logmessages",
             "messages",
             "pieces",
             "requests",
+            "streammessages",
         )
     ),
     *(f"net/clients/{name}.py" for name in ("connection", "traffic")),

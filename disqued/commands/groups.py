@@ -12,10 +12,10 @@ from typing import Any
 import attrs
 
 from disqued.commands import okq
-from disqued.commands.logs import DONE, GROUP, check_new_group, queue_of_log, settled
 from disqued.commands.parts import SPELT_PER_PART, Making, in_order, in_parts, picked, spelt
 from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import OK, Shape, array, bulk, integer, tuple_of
+from disqued.commands.streams import DONE, GROUP, check_new_group, queue_of_log, settled
 from disqued.commands.table import Flag, command, container, positional, rest
 from disqued.commands.values import JOB_ID, QUEUE, Kind
 from disqued.core.model.groups import Entry, Group

@@ -1,7 +1,7 @@
 """The messages between nodes as bytes: one message of `core.model.messages` at a time.
 
 A message begins with its kind, 1 byte; `CODECS` says what follows, and docs/reference/bus.md is written from it.  All
-integers are little-endian and unsigned.  Forms for streams are in `logmessages`, for names in `namemessages`.
+integers are little-endian and unsigned.  Forms for streams are in `streammessages`, for names in `namemessages`.
 
 Fields that a kind has no use for are 0.  The other end is a program that may be wrong or hostile: every length is
 checked before it is used, the lengths must account for each byte, and what is counted has a bound.  A message has one
@@ -68,8 +68,8 @@ from disqued.core.model.messages import (
 )
 from disqued.core.model.peers import RUMOURS_MAX
 from disqued.core.model.queues import PAUSE_NAMES
-from disqued.wire import logmessages as logs
 from disqued.wire import namemessages as names
+from disqued.wire import streammessages as streams
 from disqued.wire.fields import BadMessage, Codec, cut, ends_at, flag_of, need
 from disqued.wire.jobdump import (
     HOLDER_SETS_KEPT,
@@ -169,7 +169,7 @@ def place_of_body(data: bytes) -> tuple[int, int] | None:
     if kind == REPLJOB:
         return place_in_copy(data, _COPY_START)
     if kind == GIVE:
-        return logs.place_in_give(data)
+        return streams.place_in_give(data)
     if kind not in _COPIES_START:
         return None
     at = _COPIES_START[kind]
@@ -193,7 +193,7 @@ def _decode_with_body(text: Any) -> Message:
         if kind == YOURJOBS:
             return _decode_yourjobs(data, body)
         if kind == GIVE:
-            return logs.decode_give(data, body)
+            return streams.decode_give(data, body)
         return _decode_claimed(data, body)
     except BadRecord as error:
         raise BadMessage(f"{NAMES[kind]}: {error}") from error
@@ -672,7 +672,7 @@ CODECS: Final[dict[int, Codec]] = {
     ),
     CLAIMED: Codec(f"number 4, {_COPIES_LAYOUT}", _encode_claimed, _decode_claimed),
     FLUSH: _QUEUE_CODEC,
-    **logs.CODECS,
+    **streams.CODECS,
     **names.CODECS,
 }  # fmt: skip
 _ENCODERS: Final[list[Callable[[Message, int], Text]]] = [CODECS[kind].encode for kind in range(len(NAMES))]

@@ -8,7 +8,7 @@ import shlex
 
 import pytest
 
-from tests.unit.commands.test_logs import Bench
+from tests.unit.commands.test_streams import Bench
 
 
 @pytest.fixture

@@ -68,10 +68,10 @@ def machine_code() -> set[str]:
                 "fields",
                 "frames",
                 "jobdump",
-                "logmessages",
                 "messages",
                 "pieces",
                 "requests",
+                "streammessages",
             )
         }
         | {

@@ -6,7 +6,7 @@ import pytest
 
 from disqued.commands.table import BLOCKED
 from tests.core_fixtures import UNKNOWN_ID, check
-from tests.unit.commands.test_logs import Bench, counts
+from tests.unit.commands.test_streams import Bench, counts
 
 
 @pytest.fixture

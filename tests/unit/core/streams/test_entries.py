@@ -9,7 +9,7 @@ from disqued.core.model.job import QUEUED
 from disqued.core.model.messages import FACTS, REPLJOB
 from tests.cluster_fixtures import Cluster
 from tests.core_fixtures import check as check_node
-from tests.unit.commands.test_logs import Bench
+from tests.unit.commands.test_streams import Bench
 from tests.unit.core.streams.test_pending import queue_of, unit_of
 from tests.unit.core.streams.test_readers import ack, add, check, figures, get, healed, isolated
 

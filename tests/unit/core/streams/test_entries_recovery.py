@@ -6,7 +6,7 @@ from disqued.core.model.outbox import GROUP, JOB_ADDED, JOB_GONE, Record
 from disqued.core.recovery import Recovery, snapshot, walk
 from disqued.wire.jobdump import decode_record, encode_event, encode_job
 from tests.core_fixtures import Server, check
-from tests.unit.commands.test_logs import Bench, counts
+from tests.unit.commands.test_streams import Bench, counts
 
 
 class Machine(Bench):

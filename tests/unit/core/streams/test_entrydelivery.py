@@ -10,7 +10,7 @@ from disqued.core.model.messages import DELIVERED, SETTLE, TAKE, UNSEEN
 from disqued.core.streams import entrydelivery
 from tests.cluster_fixtures import Cluster
 from tests.core_fixtures import check as check_node
-from tests.unit.commands.test_logs import Bench, counts
+from tests.unit.commands.test_streams import Bench, counts
 from tests.unit.core.streams.test_pending import gone, unit_of
 from tests.unit.core.streams.test_readers import add, answer, check, figures, get, isolated
 

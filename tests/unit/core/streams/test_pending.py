@@ -15,7 +15,7 @@ from disqued.core.streams import pending
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import Server
 from tests.core_fixtures import check as check_node
-from tests.unit.commands.test_logs import Bench, counts
+from tests.unit.commands.test_streams import Bench, counts
 from tests.unit.core.streams.test_readers import add, answer, check, figures, get
 
 

@@ -8,7 +8,7 @@ from disqued.core.model.messages import GIVE, HAVE, SETTLE, TAKE, UNSEEN, WANT
 from disqued.core.streams.offers import LIVES_MS
 from disqued.core.streams.readers import AGAIN_MS, LINGER_MS, LOOK_MS
 from tests.cluster_fixtures import Cluster, Member
-from tests.unit.commands.test_logs import Bench
+from tests.unit.commands.test_streams import Bench
 from tests.unit.core.streams.test_readers import ack, add, answer, check, figures, get, wait
 
 

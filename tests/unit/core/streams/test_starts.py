@@ -13,7 +13,7 @@ from disqued.core.model.state import QUEUE_IDLE_MS
 from disqued.core.streams.starts import FORGOTTEN_PER_PART
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import Word, check
-from tests.unit.commands.test_logs import Bench
+from tests.unit.commands.test_streams import Bench
 from tests.unit.core.streams.test_readers import ack, add, answer, figures, get, isolated
 
 

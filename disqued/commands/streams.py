@@ -1,4 +1,4 @@
-"""Commands on logs: events with a time to live, which every group of consumers gets.
+"""Commands on streams: entries with a time to live, which every group of consumers gets.
 
     QADD  QGET  QACK  QNOTIFY  QREGISTER  QFLUSH        (what groups made of it: `groups`)
 
@@ -11,10 +11,10 @@ from typing import Any
 import attrs
 
 from disqued.commands import okq
+from disqued.commands.durations import Duration, duration, read_duration
 from disqued.commands.jobs import JOBS_AT_ONCE, MAXLEN, REPLICATE
 from disqued.commands.okq import PATIENCE
 from disqued.commands.shapes import OK, Shape, array, bulk, either, integer, null_or, status
-from disqued.commands.spans import Span, read_span, span
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
 from disqued.commands.values import BYTES, NAME, QUEUE, TAKER, Kind, read_job_id
 from disqued.commands.values import integer as integer_kind
@@ -42,7 +42,7 @@ from disqued.errors import (
 )
 from disqued.wire.replies import Handed, Status
 
-DEFAULT_LEASE = Span(30_000)
+DEFAULT_LEASE = Duration(30_000)
 GROUP_NAME_MAX = 65_000  #: bytes
 
 DONE = Status(b"OK")
@@ -61,12 +61,12 @@ def _read_group(text: bytes) -> bytes:
 
 
 GROUP = Kind("string", _read_group, f"any bytes, {GROUP_NAME_MAX} at most", errors=(f"ERR {_NAME_TOO_LONG}",))
-EXPIRE = span("expireSeconds", zero=False)
-EX = span("EX", zero=True)
-DEADLINE = span("DEADLINE", zero=True)
-BLOCK = span("BLOCK", zero=True)
-DELAY = span("DELAY", zero=True)
-TIMEOUT = span("timeout", zero=True)
+EXPIRE = duration("expireSeconds", zero=False)
+EX = duration("EX", zero=True)
+DEADLINE = duration("DEADLINE", zero=True)
+BLOCK = duration("BLOCK", zero=True)
+DELAY = duration("DELAY", zero=True)
+TIMEOUT = duration("timeout", zero=True)
 COUNT = integer_kind(1, JOBS_AT_ONCE, f"COUNT must be between 1 and {JOBS_AT_ONCE}", f"1 to {JOBS_AT_ONCE}")
 
 # Adding.
@@ -92,18 +92,18 @@ class QAdd:
     """
 
     queue: bytes = positional("Queue to add to; it comes into being when it is first used.", QUEUE)
-    expire_seconds: Span = positional("Seconds from now until the event ends, done or not.", EXPIRE)
+    expire_seconds: Duration = positional("Seconds from now until the event ends, done or not.", EXPIRE)
     contents: bytes = positional("The event itself; never looked at.", BYTES)
     noblock: bool = flag("NOBLOCK", "Reply OK at once and copy in the background.")
     replicate: int | None = option(
         "REPLICATE", "Nodes that shall hold the event; as many as reachable, up to 3.", REPLICATE
     )
-    delay: Span = option("DELAY", "Seconds before any group can have it.", DELAY, Span(0))
+    delay: Duration = option("DELAY", "Seconds before any group can have it.", DELAY, Duration(0))
     maxlen: int = option("MAXLEN", "Refuse when the log has this many events already.", MAXLEN, 0)
 
     def run(self, node: Node, client: Client) -> Any:
         """Add the event; returns its id, OK, or BLOCKED."""
-        state, logs, background = node.state, node.streams, node.streams.background
+        state, streams, background = node.state, node.streams, node.streams.background
         ttl_ms, delay_ms = self.expire_seconds.left_ms(state.wall), self.delay.left_ms(state.wall)
         if not ttl_ms:
             raise CommandError(_PAST)
@@ -115,7 +115,8 @@ class QAdd:
         event_id = node.additions.add(
             background if self.noblock else client, self.queue, self.contents,
             state.shared.options(ttl_ms, RETRY_NEVER_MS, delay_ms, replicate, KIND_LOG),
-            maxlen=self.maxlen, timeout_ms=logs.add_timeout_ms, asynchronous=False, by_default=self.replicate is None,
+            maxlen=self.maxlen, timeout_ms=streams.add_timeout_ms, asynchronous=False,
+            by_default=self.replicate is None,
         )  # fmt: skip
         if not self.noblock:
             return BLOCKED if event_id is None else event_id
@@ -194,10 +195,10 @@ class QGet:
 
     queue: bytes = positional("Queue to take from.", QUEUE)
     group: bytes = positional("Group that the consumer belongs to; it comes into being by being named.", GROUP)
-    ex: Span | None = option("EX", "Seconds to acknowledge it in; 30 unless given, 0 = it is done at once.", EX)
-    deadline: Span | None = option("DEADLINE", "Another word for EX.", DEADLINE)
+    ex: Duration | None = option("EX", "Seconds to acknowledge it in; 30 unless given, 0 = it is done at once.", EX)
+    deadline: Duration | None = option("DEADLINE", "Another word for EX.", DEADLINE)
     strict: bool = flag("STRICT", "With EX 0: only events whose own node can be reached, which nobody else gives away.")
-    block: Span = option("BLOCK", "Seconds to wait when there is none.", BLOCK, Span(0))
+    block: Duration = option("BLOCK", "Seconds to wait when there is none.", BLOCK, Duration(0))
     count: int | None = option("COUNT", "Events to take at most; the reply is an array of events then.", COUNT)
     worker: bytes | None = option("WORKER", "Who takes them: if it dies the group can have them again.", TAKER)
 
@@ -222,7 +223,7 @@ class QGet:
         if self.ex is not None and self.deadline is not None:
             raise CommandError(_TWO_DEADLINES)
         chosen = self.ex if self.ex is not None else self.deadline
-        lease_ms = (chosen or DEFAULT_LEASE).left_ms(wall) if chosen != Span(0) else 0
+        lease_ms = (chosen or DEFAULT_LEASE).left_ms(wall) if chosen != Duration(0) else 0
         if chosen is not None and chosen.is_moment:
             # A moment that is over is a deadline that was missed, and no wish to have it done at once.
             lease_ms = max(1, lease_ms)
@@ -380,7 +381,7 @@ class QNotify:
         if len(words) == 1:
             patience_s: int = okq.read_patience(words[0])
             return okq.notify(node, client, list(node.consumers.queues_of(client)), patience_s * 1_000)
-        group, timeout = _read_group(words[0]), read_span(words[1], "timeout", zero=True)
+        group, timeout = _read_group(words[0]), read_duration(words[1], "timeout", zero=True)
         names = list(dict.fromkeys(words[2:] or _registered(node, client, group)))
         return _notify(node, client, group, names, timeout.left_ms(node.state.wall))
 

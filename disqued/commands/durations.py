@@ -1,8 +1,8 @@
-"""Readers of spans of time that may be written with fractions, and of moments: seconds in, milliseconds out.
+"""Durations that may be written with fractions, and moments: seconds in, milliseconds out.
 
     2    0.25    @1795305600.5        two seconds, a quarter of one; a moment, in unix seconds
 
-A span that is not 0 is never rounded down to 0, which means something else to most commands.
+A duration that is not 0 is never rounded down to 0, which means something else to most commands.
 """
 
 import re
@@ -17,8 +17,8 @@ _NUMBER = re.compile(rb"[+-]?(\d{1,12}(\.\d{0,12})?|\.\d{1,12})")
 _MOMENT_MAX = 2 * SECONDS_MAX  #: unix seconds; in the year 2106
 
 
-class Span(NamedTuple):
-    """A span, or the moment at which one ends."""
+class Duration(NamedTuple):
+    """A duration, or the moment at which one ends."""
 
     ms: int
     is_moment: bool = False  #: `ms` is unix milliseconds
@@ -28,8 +28,8 @@ class Span(NamedTuple):
         return max(0, self.ms - wall) if self.is_moment else self.ms
 
 
-def read_span(text: bytes, name: str, *, zero: bool) -> Span:
-    """Read a span of this name, or a moment; `zero` says whether 0 is allowed.  Raises CommandError."""
+def read_duration(text: bytes, name: str, *, zero: bool) -> Duration:
+    """Read a duration of this name, or a moment; `zero` says whether 0 is allowed.  Raises CommandError."""
     least = "0" if zero else "above 0"
     is_moment = text.startswith(b"@")
     digits = text[1:] if is_moment else text
@@ -42,15 +42,15 @@ def read_span(text: bytes, name: str, *, zero: bool) -> Span:
         raise CommandError(f"{name} must be below {SECONDS_MAX} seconds")
     if value >= _MOMENT_MAX:
         raise CommandError(f"{name} must be a unix time in seconds below {_MOMENT_MAX}")
-    return Span(ceil(value * 1_000), is_moment)
+    return Duration(ceil(value * 1_000), is_moment)
 
 
-def span(name: str, *, zero: bool) -> Kind:
-    """A kind of span of this name in error texts; `zero` says whether 0 is allowed."""
+def duration(name: str, *, zero: bool) -> Kind:
+    """A kind of duration of this name in error texts; `zero` says whether 0 is allowed."""
     least = "0" if zero else "above 0"
 
-    def read(text: bytes) -> Span:
-        return read_span(text, name, zero=zero)
+    def read(text: bytes) -> Duration:
+        return read_duration(text, name, zero=zero)
 
     errors = (
         f"ERR {name} must be a number of seconds, or @ and a unix time",
