@@ -305,14 +305,14 @@ class QGroupStart:
             # A stamp before all events tells a group that was started from one that was forgotten.
             floor = {node.id[:8]: 0}
         elif self.at == b"NOW":
-            floor = node.starts.floor_now(log)
+            floor = node.group_starts.floor_now(log)
         else:
             event = node.state.jobs.get(self.at)
             if not isinstance(event, Entry) or event.stream is not log:
                 raise UnknownJob
             makers = {node.id[:8], *(node_id[:8] for node_id in node.state.peers.by_id), *log.seen}
             floor = dict.fromkeys(makers, event.ctime - 1)
-        node.starts.start(log, self.group, floor, now=self.at == b"NOW")
+        node.group_starts.start(log, self.group, floor, now=self.at == b"NOW")
         return DONE
 
 
@@ -363,5 +363,5 @@ class QGroupForget:
         is_known = group is not None and group.is_known
         if is_known or node.state.peers.linked:
             check_new_group(node, self.queue, self.group)
-            node.starts.start(node.state.stream(self.queue), self.group, {})
+            node.group_starts.start(node.state.stream(self.queue), self.group, {})
         return int(is_known)

@@ -466,7 +466,7 @@ class QFlush:
 
     def run(self, node: Node, client: Client) -> Any:
         """Flush it; returns OK when there is little to do, else BLOCKED."""
-        node.starts.flush(self.queue)
+        node.group_starts.flush(self.queue)
         parts = okq.flushed(node, self.queue)
         node.lists.tell_flush(self.queue)
         try:

@@ -1,6 +1,6 @@
 """One node: which input goes to which machine.
 
-    command --+                         +--> streams       entries: QADD; entry_delivery: QGET; pending: QACK
+    command --+                         +--> streams       entries: QADD; entry_delivery: QGET; pending_entries: QACK
               |                         +--> additions     ADDJOB; replication: copies; placement: on which nodes
     message --+                         |    keys          ADDJOB KEY: one job for each
               |                         +--> delivery      GETJOB; blocking: blocked consumers
@@ -117,11 +117,11 @@ class Node:
         self.queueing = Queueing(self.state)
         self.sessions = Sessions(self.state)
         self.blocking = Blocking(self.state, self.sessions)
-        self.starts = GroupStarts(self.state)
-        self.pending = PendingEntries(self.state, self.starts)
-        self.streams = Streams(self.state, self.queueing, self.starts, self.pending)
-        self.entry_delivery = EntryDelivery(self.state, self.blocking, self.pending)
-        self.acksets = AckSets(self.state, self.streams, self.starts, self.pending)
+        self.group_starts = GroupStarts(self.state)
+        self.pending_entries = PendingEntries(self.state, self.group_starts)
+        self.streams = Streams(self.state, self.queueing, self.group_starts, self.pending_entries)
+        self.entry_delivery = EntryDelivery(self.state, self.blocking, self.pending_entries)
+        self.acksets = AckSets(self.state, self.streams, self.group_starts, self.pending_entries)
         self.offers = EntryOffers(self.state, self.entry_delivery)
         self.readers = Readers(self.state, self.blocking, self.entry_delivery)
         self.placement = Placement(self.state)
@@ -138,7 +138,7 @@ class Node:
         self.consumers = Consumers()
         self.membership = Membership(self.state, self.machines)
         self.reconciliation = Reconciliation(
-            self.state, self.streams.owners, self.pending, self.entry_delivery, self.acksets
+            self.state, self.streams.owners, self.pending_entries, self.entry_delivery, self.acksets
         )
         self.leaving = Leaving(self.state, self.delivery, self.replication, self.federation, self.membership)
         self.notifications = Notifications(self.state)
@@ -155,7 +155,8 @@ class Node:
             self.membership, self.membership.detector, self.blocking, self.queueing, self.requeueing, self.keys,
             self.placement, self.replication, self.replicas, self.sharing, self.acks, self.lists, self.consumers,
             self.federation, self.leaving, self.workers, self.worker_moves, self.homes, self.notifications,
-            self.starts, self.streams, self.acksets, self.offers, self.readers, self.reconciliation, self.inquiries,
+            self.group_starts, self.streams, self.acksets, self.offers, self.readers, self.reconciliation,
+            self.inquiries,
         ]  # fmt: skip
         #: Messages that concern several machines, then those that one machine takes.
         self._hears = {
@@ -347,7 +348,7 @@ class Node:
         if isinstance(item, Job):
             self._job_due(item)
         elif isinstance(item, PendingEntry):
-            self.pending.due(item)
+            self.pending_entries.due(item)
         elif isinstance(item, Waiter):
             if not self.readers.puts_off(item):
                 self.blocking.timed_out(item)
@@ -369,7 +370,7 @@ class Node:
     def collect_queue(self, queue: Queue) -> bool:
         """Forget what a queue does not need any more, and the queue if it is idle; say whether it was."""
         if queue.stream is not None:
-            self.starts.forget_unneeded(queue.stream)
+            self.group_starts.forget_unneeded(queue.stream)
         return self.state.collect_queue(queue)
 
     def _job_due(self, job: Job) -> None:
@@ -402,12 +403,12 @@ class Node:
         event = self.state.jobs.get(message[1])
         # That a group is done with an event that is not here does not end the event.
         if isinstance(event, Entry):
-            self.pending.on_setack(sender, event, message[2], message[4])
+            self.pending_entries.on_setack(sender, event, message[2], message[4])
 
     def _on_delivered(self, sender: bytes, message: Message) -> None:
         event = self.state.jobs.get(message[1])
         if isinstance(event, Entry):
-            self.pending.on_delivered(sender, event, EntryLease(*message[2:]))
+            self.pending_entries.on_delivered(sender, event, EntryLease(*message[2:]))
         else:
             self.sharing.on_delivered(sender, message)
 
