@@ -218,7 +218,8 @@ def human_size(size: int) -> str:
 
 
 def _node_facts(node: NodeView) -> dict[str, dict[str, Any]]:
-    used, peak = node.memory_used, node.memory_peak
+    memory, additions = node.memory, node.background_additions
+    used, peak = memory.used, max(memory.used, memory.peak)
     return {
         "Clients": {"blocked_clients": node.blocked_count},
         "Memory": {
@@ -226,8 +227,8 @@ def _node_facts(node: NodeView) -> dict[str, dict[str, Any]]:
             "used_memory_human": human_size(used),
             "used_memory_peak": peak,
             "used_memory_peak_human": human_size(peak),
-            "maxmemory": node.memory_limit,
-            "memory_level": node.memory_level,
+            "maxmemory": memory.limit,
+            "memory_level": memory.level,
         },
         "Jobs": {"registered_jobs": node.job_count},
         "Queues": {
@@ -236,8 +237,8 @@ def _node_facts(node: NodeView) -> dict[str, dict[str, Any]]:
             "background_pushes_failed": node.counters.background_failed,
         },
         "Stats": {
-            "background_additions": node.background_additions,
-            "background_additions_failed": node.background_additions_failed,
+            "background_additions": additions.running,
+            "background_additions_failed": additions.failed,
         },
         "Replication": {"master_replid": node.id.decode()},
         "Commandstats": _command_statistics(),

@@ -13,12 +13,14 @@ from collections.abc import Collection
 from disqued.core.model.counters import Counters
 from disqued.core.model.groups import Group
 from disqued.core.model.job import Job, Unit
+from disqued.core.model.memory import Memory
 from disqued.core.model.messages import Vitals
 from disqued.core.model.peers import KnownNode, Peer
 from disqued.core.model.queues import Queue
 from disqued.core.model.vitals import own_vitals
 from disqued.core.model.worker import RemoteWorker, Worker
 from disqued.core.node import Node
+from disqued.core.work.background import Background
 
 
 class NodeView:
@@ -51,6 +53,11 @@ class NodeView:
         return self._state.counters
 
     @property
+    def memory(self) -> Memory:
+        """Its memory, by its own count: use, limit and level."""
+        return self._state.memory
+
+    @property
     def is_leaving(self) -> bool:
         """True while it leaves its cluster and takes no new jobs."""
         return self._state.leaving
@@ -65,28 +72,6 @@ class NodeView:
         """Figures that it sends to other nodes with each PONG."""
         state = self._state
         return own_vitals(state.memory, len(state.jobs), state.counters)
-
-    # Memory.
-
-    @property
-    def memory_used(self) -> int:
-        """Bytes of its data, by its own count."""
-        return self._state.memory.used
-
-    @property
-    def memory_peak(self) -> int:
-        """Highest value of `memory_used`, as far as anybody looked."""
-        return max(self._state.memory.peak, self._state.memory.used)
-
-    @property
-    def memory_limit(self) -> int:
-        """maxmemory, in bytes."""
-        return self._state.memory.limit
-
-    @property
-    def memory_level(self) -> int:
-        """Memory level 0 .. 3, as `memory` defines them."""
-        return self._state.memory.level
 
     # Jobs.
 
@@ -185,14 +170,9 @@ class NodeView:
         return self._node.lists.background
 
     @property
-    def background_additions(self) -> int:
-        """Number of NOBLOCK additions of events that still wait for copies."""
-        return self._node.streams.background.running
-
-    @property
-    def background_additions_failed(self) -> int:
-        """Number of those that failed since the start."""
-        return self._node.streams.background.failed
+    def background_additions(self) -> Background:
+        """NOBLOCK additions of events: how many still wait for copies, and how many failed."""
+        return self._node.streams.background
 
     # The cluster.
 

@@ -21,7 +21,7 @@ def overview_values(site: Site) -> Values:
     stats, server = facts.get("Stats", {}), facts.get("Server", {})
     return {
         "nodes": _node_rows(site),
-        "memory": {"used": node.memory_used, "limit": node.memory_limit, "level": node.memory_level,
+        "memory": {"used": node.memory.used, "limit": node.memory.limit, "level": node.memory.level,
                    "resident": facts.get("Memory", {}).get("used_memory_rss", 0)},
         "counts": {"jobs": node.job_count, "queues": node.queue_count, "blocked": node.blocked_count,
                    "acked": node.acked_count, "clients": facts.get("Clients", {}).get("connected_clients", 0)},
@@ -82,7 +82,7 @@ def _trouble(site: Site) -> list[str]:
         found.append("Commands are put off: CLIENT PAUSE, or the node stops.")
     if gateway.store_failure:
         found.append(f"Nothing can be added: {gateway.store_failure}")
-    if gateway.view.memory_level >= 2:
+    if gateway.view.memory.level >= 2:
         found.append("Memory is nearly full; what may be dropped is dropped.")
     if gateway.view.is_leaving:
         found.append("The node is leaving the cluster: it drains, and takes no new jobs.")

@@ -294,9 +294,9 @@ def _of_process(node: NodeView, pulse: Pulse, facts: Mapping[str, Mapping[str, A
         "disqued_loop_lag_seconds", "How late the loop was when it was looked at last.", lags[-1] if lags else 0
     )
     yield _gauge("disqued_loop_lag_worst_seconds", "The same, the worst of the last 60 looks.", max(lags, default=0))
-    yield _gauge("disqued_memory_used_bytes", "What jobs and queues take, as maxmemory counts it.", node.memory_used)
-    yield _gauge("disqued_memory_limit_bytes", "maxmemory.", node.memory_limit)
-    yield _gauge("disqued_memory_level", "0 .. 3: all is well, no copies here, evicting, full.", node.memory_level)
+    yield _gauge("disqued_memory_used_bytes", "What jobs and queues take, as maxmemory counts it.", node.memory.used)
+    yield _gauge("disqued_memory_limit_bytes", "maxmemory.", node.memory.limit)
+    yield _gauge("disqued_memory_level", "0 .. 3: all is well, no copies here, evicting, full.", node.memory.level)
     yield _gauge(
         "disqued_resident_memory_bytes", "Memory of the process.", facts.get("Memory", {}).get("used_memory_rss", 0)
     )
