@@ -49,8 +49,8 @@ from disqued.testing.checker import Rules
 from disqued.testing.clients import LONG_TTL_S, Load
 from disqued.testing.faults import BUSY_MS, KINDS
 from disqued.testing.journal import ALWAYS, EVERYSEC, NO, POLICIES
-from disqued.testing.logfacts import LogRules
-from disqued.testing.logs import LIFE_MS, UNENDING_MS, LogLoad
+from disqued.testing.streamrecords import StreamRules
+from disqued.testing.streams import LIFE_MS, UNENDING_MS, StreamLoad
 from disqued.testing.world import Profile
 
 #: Consumers who always finish what they began, and are never short of time.
@@ -107,7 +107,7 @@ CAREFREE: Final = Rules(acks_last=False)
 
 _LOGS: Final = Profile(
     "logs", load=DILIGENT, producers=1, consumers=1, logs=12, jobs=30, bursts=6, quiet_ms=2 * LIFE_MS,
-    log_load=LogLoad(crew_leases_ms=(UNENDING_MS, UNENDING_MS, 5_000)), log_rules=LogRules(exact=True),
+    log_load=StreamLoad(crew_leases_ms=(UNENDING_MS, UNENDING_MS, 5_000)), log_rules=StreamRules(exact=True),
 )  # fmt: skip
 
 ALL: Final = (
@@ -157,15 +157,15 @@ ALL: Final = (
     _LOGS,
     attrs.evolve(
         _LOGS, name="logs-crash", kinds=(*_RESTARTS, "partition", "cut", "slow"), every_ms=6_000,
-        log_load=LogLoad(), log_rules=LogRules(on_time_ms=LATE_LOGS_MS), rules=CAREFREE,
+        log_load=StreamLoad(), log_rules=StreamRules(on_time_ms=LATE_LOGS_MS), rules=CAREFREE,
     ),
     attrs.evolve(
         _LOGS, name="logs-disks", kinds=_DISKS, every_ms=6_000,
-        log_load=LogLoad(), log_rules=LogRules(on_time_ms=LATE_LOGS_MS, acks_last=False), rules=CAREFREE,
+        log_load=StreamLoad(), log_rules=StreamRules(on_time_ms=LATE_LOGS_MS, acks_last=False), rules=CAREFREE,
     ),
     attrs.evolve(
         _LOGS, name="logs-apart", nodes=5, kinds=_PARTED, every_ms=6_000,
-        log_load=LogLoad(), log_rules=LogRules(on_time_ms=LATE_LOGS_MS, all_acks_last=True), rules=CAREFREE,
+        log_load=StreamLoad(), log_rules=StreamRules(on_time_ms=LATE_LOGS_MS, all_acks_last=True), rules=CAREFREE,
     ),
     Profile(
         "keys", load=UNSURE, consumers=5, keyed=True,

@@ -32,11 +32,11 @@ from disqued.testing.faults import HOUR_MS, KINDS, FaultInjector
 from disqued.testing.journal import ALWAYS
 from disqued.testing.keys import KeyedProducer
 from disqued.testing.lists import ListConsumer, ListProducer
-from disqued.testing.logfacts import LogRules
-from disqued.testing.loglife import StreamAge
-from disqued.testing.logs import DRAIN_MS, LogLoad
 from disqued.testing.network import SimNetwork
 from disqued.testing.server import BUS_PORT, SimServer
+from disqued.testing.streamage import StreamAge
+from disqued.testing.streamrecords import StreamRules
+from disqued.testing.streams import DRAIN_MS, StreamLoad
 from disqued.testing.workers import LiveWorker
 
 JOIN_MS = 60_000  #: in which the mesh must be complete
@@ -73,8 +73,8 @@ class Profile:
     lists: int = 0  #: consumers of reliable lists, beside the others, and as many producers per burst
     pushes: int = 0  #: producers of reliable lists per burst, whose elements the others take
     logs: int = 0  #: consumers of logs, beside the others, and half as many producers per burst
-    log_load: LogLoad = LogLoad()
-    log_rules: LogRules = LogRules()
+    log_load: StreamLoad = StreamLoad()
+    log_rules: StreamRules = StreamRules()
     log_drain_ms: int = DRAIN_MS  #: in which every group must be done with every event after the heal
     jobs: int = 25  #: per producer and burst
     bursts: int = 4  #: per age

@@ -57,9 +57,9 @@ from disqued.testing import driver, server
 from disqued.testing.checker import Rules
 from disqued.testing.clients import LONG_TTL_S, Load
 from disqued.testing.journal import ALWAYS, EVERYSEC, NO, NONE
-from disqued.testing.logfacts import LogRules
-from disqued.testing.logs import UNENDING_MS, LogLoad
 from disqued.testing.profiles import BY_NAME, DELAYED, DILIGENT, HURRIED, LISTED, PATIENT, UNSURE, WORKED
+from disqued.testing.streamrecords import StreamRules
+from disqued.testing.streams import UNENDING_MS, StreamLoad
 from disqued.testing.world import Profile
 
 SEEDS = range(1, 17)  #: of the stories in one of which a mistake must be noticed
@@ -202,24 +202,24 @@ LISTS = Profile(
 #: Events for groups of consumers, some of whom die, dawdle and give back, and nothing else goes wrong.
 LOGS = Profile(
     "mutant-logs", nodes=1, load=DILIGENT, producers=0, consumers=0, logs=6, jobs=15, bursts=2,
-    log_rules=LogRules(exact=True), **_SHORT,
+    log_rules=StreamRules(exact=True), **_SHORT,
 )  # fmt: skip
 #: The same, on a node that comes back from its journal again and again.
 LOGS_CRASH = attrs.evolve(
     LOGS, name="mutant-logs-crash", kinds=("crash", "power", "restart", "compact"), every_ms=1_500, bursts=3,
-    log_load=LogLoad(flushes=0.1), log_rules=LogRules(on_time_ms=150_000),
+    log_load=StreamLoad(flushes=0.1), log_rules=StreamRules(on_time_ms=150_000),
 )  # fmt: skip
 _SHORT_LIVES = (220_000, 220_000, 220_000, 20_000, 5_000)
 #: Events of three nodes, for consumers of all of them.
 LOGS_CLUSTER = attrs.evolve(
     LOGS, name="mutant-logs-cluster", nodes=3, bursts=1, jobs=20, log_drain_ms=60_000,
-    log_load=LogLoad(lives_ms=_SHORT_LIVES, crew_leases_ms=(UNENDING_MS,), acks_elsewhere=0.5, late=0.2),
+    log_load=StreamLoad(lives_ms=_SHORT_LIVES, crew_leases_ms=(UNENDING_MS,), acks_elsewhere=0.5, late=0.2),
 )  # fmt: skip
 #: The same, and the nodes are apart most of the time.
 LOGS_APART = attrs.evolve(
     LOGS_CLUSTER, name="mutant-logs-apart", kinds=("partition", "cut"), every_ms=1_000, bursts=2, pause_ms=25_000,
-    jobs=15, quiet_ms=660_000, log_load=LogLoad(lives_ms=_SHORT_LIVES, flushes=0.1, rests_ms=5_000),
-    log_rules=LogRules(on_time_ms=150_000, all_acks_last=True),
+    jobs=15, quiet_ms=660_000, log_load=StreamLoad(lives_ms=_SHORT_LIVES, flushes=0.1, rests_ms=5_000),
+    log_rules=StreamRules(on_time_ms=150_000, all_acks_last=True),
 )  # fmt: skip
 
 

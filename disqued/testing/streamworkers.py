@@ -1,4 +1,4 @@
-"""Clients of logs that are live workers, and those who let a group begin anew, in virtual time.
+"""Clients of streams that are live workers, and those who let a group begin anew, in virtual time.
 
     worker     START --> QGET WORKER --> work, and KEEPALIVE meanwhile --> QACK --> again
                  ^         |--> falls silent, and is somebody else after a while: what it had comes back by that alone
@@ -17,23 +17,25 @@ from typing import TYPE_CHECKING, Any
 from disqued.errors import CommandError
 from disqued.testing.checker import Request
 from disqued.testing.clients import RECONNECT_MS, Actor, Connection
-from disqued.testing.logbeginnings import AT, FIRST, FORGET, NOW, GroupStart
-from disqued.testing.logchecker import LogChecker
-from disqued.testing.logfacts import Ack, Hold
-from disqued.testing.logs import AGAIN, CREW, QUEUES, LogLoad, seconds
+from disqued.testing.groupstarts import AT, FIRST, FORGET, NOW, GroupStart
+from disqued.testing.streamchecker import StreamChecker
+from disqued.testing.streamrecords import Ack, Hold
+from disqued.testing.streams import AGAIN, CREW, QUEUES, StreamLoad, seconds
 from disqued.testing.workers import WorkerActor
 
 if TYPE_CHECKING:
     from disqued.testing.server import SimServer
 
 
-class LogWorker(WorkerActor):
+class StreamWorker(WorkerActor):
     """Takes events as a worker, who stays with one node all its life."""
 
-    checker: LogChecker
-    load: LogLoad
+    checker: StreamChecker
+    load: StreamLoad
 
-    def __init__(self, servers: "list[SimServer]", checker: LogChecker, load: LogLoad, name: str, rng: Random) -> None:
+    def __init__(
+        self, servers: "list[SimServer]", checker: StreamChecker, load: StreamLoad, name: str, rng: Random
+    ) -> None:
         super().__init__(servers, checker, load, name, rng)
         self._queue = QUEUES[0]  #: that it took from last
         self._lease_ms = 0
@@ -107,15 +109,16 @@ class LogWorker(WorkerActor):
         self._be_busy()
 
 
-class LogRestarter(Actor):
+class GroupRestarter(Actor):
     """Lets a group begin anew, in one queue after the other, until it is told to end or all have had their turn."""
 
-    checker: LogChecker
-    load: LogLoad
+    checker: StreamChecker
+    load: StreamLoad
 
     def __init__(
-        self, servers: "list[SimServer]", checker: LogChecker, load: LogLoad, name: str, rng: Random, *, turns: int = 0
-    ) -> None:
+        self, servers: "list[SimServer]", checker: StreamChecker, load: StreamLoad, name: str, rng: Random, *,
+        turns: int = 0,
+    ) -> None:  # fmt: skip
         """`turns`: after so many beginnings it is over; 0 = it is told to end."""
         super().__init__(servers, checker, load, name, rng)
         self._turns = turns

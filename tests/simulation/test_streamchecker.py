@@ -1,15 +1,15 @@
-"""The checker of logs finds what is wrong with a history of groups, and nothing wrong with a good one."""
+"""The checker of streams finds what is wrong with a history of groups, and nothing wrong with a good one."""
 
 import pytest
 
 from disqued.core.model.job import RETRY_NEVER_MS
 from disqued.testing.checker import CHANCE_MS, GRACE_MS, LATE_MS, Request, body_of
-from disqued.testing.logbeginnings import AT, FIRST, FORGET, NOW, GroupStart
-from disqued.testing.logchecker import LogChecker
-from disqued.testing.logfacts import Ack, Hold, LogRules
+from disqued.testing.groupstarts import AT, FIRST, FORGET, NOW, GroupStart
+from disqued.testing.streamchecker import StreamChecker
+from disqued.testing.streamrecords import Ack, Hold, StreamRules
 
 ALICE, BOB = b"DI" + b"a" * 40 + b"05a0SQ", b"DI" + b"b" * 40 + b"05a0SQ"
-EXACT = LogRules(exact=True)
+EXACT = StreamRules(exact=True)
 LIFE_MS = 1_200_000
 FIGURES = {b"total": 4, b"inprogress": 1, b"redo": 1, b"done": 1, b"available": 1, b"consumers": 7}
 
@@ -17,8 +17,10 @@ FIGURES = {b"total": 4, b"inprogress": 1, b"redo": 1, b"done": 1, b"available": 
 class History:
     """Facts about one queue and a group of each kind, in the order of the calls; each takes a second."""
 
-    def __init__(self, rules: LogRules | None = None) -> None:
-        self.checker = LogChecker(rules or LogRules(), acking=(b"g",), once=(b"once", b"strict"), strict=b"strict")
+    def __init__(self, rules: StreamRules | None = None) -> None:
+        self.checker = StreamChecker(
+            rules or StreamRules(), acking=(b"g",), once=(b"once", b"strict"), strict=b"strict"
+        )
         self.now = 0
 
     def pass_by(self, ms: int = 1_000) -> int:
@@ -72,8 +74,8 @@ class History:
         return verdict[0].partition(":")[0] if verdict else ""
 
 
-@pytest.mark.parametrize("rules", [LogRules(), EXACT])
-def test_an_event_that_every_group_is_done_with_is_fine(rules: LogRules) -> None:
+@pytest.mark.parametrize("rules", [StreamRules(), EXACT])
+def test_an_event_that_every_group_is_done_with_is_fine(rules: StreamRules) -> None:
     history = History(rules)
     number = history.add()
     history.give(number)
@@ -126,7 +128,7 @@ def test_an_answer_for_several_events_that_counts_some_tells_of_none() -> None:
 
 
 def test_groups_that_never_acknowledge_must_get_an_event_only_where_nothing_fails() -> None:
-    for rules, wrong in ((LogRules(), ""), (EXACT, "at least once")):
+    for rules, wrong in ((StreamRules(), ""), (EXACT, "at least once")):
         history = History(rules)
         history.give(history.add())
         history.ack()
@@ -179,11 +181,11 @@ def test_what_is_given_with_strict_is_given_once_unless_its_origin_forgot() -> N
 
 @pytest.mark.parametrize(
     ("rules", "after_ms", "wrong"),
-    [(EXACT, LATE_MS, ""), (EXACT, LATE_MS + 1, "exactly once"), (LogRules(), LATE_MS + 1, "")],
+    [(EXACT, LATE_MS, ""), (EXACT, LATE_MS + 1, "exactly once"), (StreamRules(), LATE_MS + 1, "")],
 )
 @pytest.mark.parametrize("group", [b"g", b"once"])
 def test_nobody_gets_what_the_group_is_done_with_where_nothing_fails(
-    group: bytes, rules: LogRules, after_ms: int, wrong: str
+    group: bytes, rules: StreamRules, after_ms: int, wrong: str
 ) -> None:
     history = History(rules)
     number = history.add()
@@ -198,7 +200,8 @@ def test_nobody_gets_what_the_group_is_done_with_where_nothing_fails(
 
 def test_an_acknowledgement_outlasts_the_heal() -> None:
     for rules, after_ms, wrong in (
-        (LogRules(), GRACE_MS, ""), (LogRules(), GRACE_MS + 1, "acks last"), (LogRules(acks_last=False), 99_999, ""),
+        (StreamRules(), GRACE_MS, ""), (StreamRules(), GRACE_MS + 1, "acks last"),
+        (StreamRules(acks_last=False), 99_999, ""),
     ):  # fmt: skip
         history = History(rules)
         number = history.add()
@@ -248,9 +251,9 @@ def test_what_was_given_back_can_be_had(wrong: str, *, answered: bool) -> None:
 
 @pytest.mark.parametrize(
     ("rules", "after_ms", "wrong"),
-    [(EXACT, LATE_MS, ""), (EXACT, LATE_MS + 1, "on time"), (LogRules(on_time_ms=2_000), 2_000, "")],
+    [(EXACT, LATE_MS, ""), (EXACT, LATE_MS + 1, "on time"), (StreamRules(on_time_ms=2_000), 2_000, "")],
 )
-def test_an_event_does_not_come_after_its_time(rules: LogRules, after_ms: int, wrong: str) -> None:
+def test_an_event_does_not_come_after_its_time(rules: StreamRules, after_ms: int, wrong: str) -> None:
     history = History(rules)
     number = history.add(ttl_ms=10_000)
     history.give_the_others(number)
@@ -351,7 +354,7 @@ def test_what_is_added_after_a_flush_is_not_flushed() -> None:
 
 
 def test_no_command_fails_where_nothing_does() -> None:
-    for rules, wrong in ((EXACT, "answers"), (LogRules(), "")):
+    for rules, wrong in ((EXACT, "answers"), (StreamRules(), "")):
         history = History(rules)
         history.checker.failed(b"QGET", "NOREPL", 5)
         assert history.wrong == wrong

@@ -1,4 +1,4 @@
-"""The checker of logs: what groups of consumers saw of events, held against what was promised to them.
+"""The checker of streams: what groups of consumers saw of events, held against what was promised to them.
 
     asked, answered | refused      a producer and its QADD; too_long: refused by its MAXLEN
     delivered                      a consumer of a group and its event, done at once (EX 0) or until a deadline
@@ -44,16 +44,16 @@ from collections.abc import Hashable, Iterable
 from math import inf
 
 from disqued.testing.checker import GRACE_MS, LATE_MS, Ledger, NodeName, Request, shown
-from disqued.testing.logbeginnings import GroupStart, GroupStartHistory
-from disqued.testing.logfacts import Ack, Flushes, Hold, LogRules, Reading
+from disqued.testing.groupstarts import GroupStart, GroupStartHistory
+from disqued.testing.streamrecords import Ack, Flushes, Hold, Reading, StreamRules
 
 FIGURES = (b"inprogress", b"redo", b"done", b"available")
 
 
-class LogChecker(Ledger):
+class StreamChecker(Ledger):
     """Takes facts about events, and says what is wrong with them."""
 
-    def __init__(self, rules: LogRules, *, acking: Iterable[bytes], once: Iterable[bytes], strict: bytes) -> None:
+    def __init__(self, rules: StreamRules, *, acking: Iterable[bytes], once: Iterable[bytes], strict: bytes) -> None:
         """Take the groups: those that acknowledge, those that fetch with EX 0, and of these the one with STRICT."""
         super().__init__()
         self.rules = rules
@@ -310,12 +310,12 @@ class LogChecker(Ledger):
             self.blame(f"capped: taken at {at} for MAXLEN {maxlen}, and there are {there} events: {shown(request)}")
 
     def _is_there(self, request: Request, since: int, until: int) -> bool:
-        """Tell whether an event must be in the log of its node during some time."""
+        """Tell whether an event must be in the stream of its node during some time."""
         ready_at = (request.answered_at if request.answered_at is not None else until) + request.delay_ms + LATE_MS
         return ready_at < since and not self._may_be_over(request, until) and not self._forgot(request)
 
     def _may_be_there(self, request: Request, at: int) -> bool:
-        """Tell whether an event may be in a log at a time."""
+        """Tell whether an event may be in a stream at a time."""
         return request.asked_at <= at <= request.asked_at + request.ttl_ms + self.rules.on_time_ms
 
     # Parts.

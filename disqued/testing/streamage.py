@@ -1,4 +1,4 @@
-"""Logs during one age of a story: who uses them, and what is to be so in the end.
+"""Streams during one age of a story: who uses them, and what is to be so in the end.
 
     while things fail   producers, consumers of all groups, workers, and one who lets a group begin anew
     after the heal      each group has a consumer on every node, until every node counts nothing but events that are
@@ -15,10 +15,9 @@ import attrs
 from disqued.testing.checker import GRACE_MS
 from disqued.testing.clients import Actor, Operator
 from disqued.testing.events import generator
-from disqued.testing.logchecker import LogChecker
-from disqued.testing.logcrew import LogRestarter, LogWorker
-from disqued.testing.logfacts import LogRules
-from disqued.testing.logs import (
+from disqued.testing.streamchecker import StreamChecker
+from disqued.testing.streamrecords import StreamRules
+from disqued.testing.streams import (
     ACKING,
     AGAIN,
     CREW,
@@ -29,31 +28,32 @@ from disqued.testing.logs import (
     QUEUES,
     STRICT,
     WORKING,
-    LogConsumer,
-    LogLoad,
-    LogProducer,
+    StreamConsumer,
+    StreamLoad,
+    StreamProducer,
 )
+from disqued.testing.streamworkers import GroupRestarter, StreamWorker
 
 if TYPE_CHECKING:
     from disqued.testing.server import SimServer
 
 
 class StreamAge:
-    """Those who use logs during one age of a story, and what they saw."""
+    """Those who use streams during one age of a story, and what they saw."""
 
     def __init__(
-        self, servers: "list[SimServer]", load: LogLoad, rules: LogRules, seed: int, name: Callable[[str], str]
+        self, servers: "list[SimServer]", load: StreamLoad, rules: StreamRules, seed: int, name: Callable[[str], str]
     ) -> None:
         """Take the nodes, what clients do, what must be so, the seed, and what gives names to clients."""
-        self.checker = LogChecker(rules, acking=(*ACKING, AGAIN, CREW, LATE), once=(ONCE, STRICT), strict=STRICT)
+        self.checker = StreamChecker(rules, acking=(*ACKING, AGAIN, CREW, LATE), once=(ONCE, STRICT), strict=STRICT)
         self._servers = servers
         self._load = load
         self._seed = seed
         self._name = name
-        self._producers: list[LogProducer] = []
-        self._consumers: list[LogConsumer] = []
-        self._workers: list[LogWorker] = []
-        self._restarters: list[LogRestarter] = []
+        self._producers: list[StreamProducer] = []
+        self._consumers: list[StreamConsumer] = []
+        self._workers: list[StreamWorker] = []
+        self._restarters: list[GroupRestarter] = []
         #: What each node counts that is not done: {node: {queue and group: events}}.
         self._undone: dict[int, dict[str, int]] = {}
         self._answers: dict[int, dict[str, int]] = {}  #: the same, as it comes in
@@ -71,7 +71,7 @@ class StreamAge:
             self._engage(self._load, (), None)
         for _ in range(count // 3):
             name = self._name("log worker")
-            worker = LogWorker(self._servers, self.checker, self._load, name, generator(f"{self._seed} {name}"))
+            worker = StreamWorker(self._servers, self.checker, self._load, name, generator(f"{self._seed} {name}"))
             self._workers.append(worker)
             worker.plan(worker.rng.randint(1, 2_000))
         if count:
@@ -81,14 +81,14 @@ class StreamAge:
         """Let a group begin anew from a time on."""
         name = self._name("log restarter")
         rng = generator(f"{self._seed} {name}")
-        restarter = LogRestarter(self._servers, self.checker, self._load, name, rng, turns=turns)
+        restarter = GroupRestarter(self._servers, self.checker, self._load, name, rng, turns=turns)
         self._restarters.append(restarter)
         restarter.plan(in_ms)
 
-    def _engage(self, load: LogLoad, groups: tuple[bytes, ...], home: "SimServer | None") -> None:
+    def _engage(self, load: StreamLoad, groups: tuple[bytes, ...], home: "SimServer | None") -> None:
         name = self._name("log consumer")
         rng = generator(f"{self._seed} {name}")
-        consumer = LogConsumer(self._servers, self.checker, load, name, rng)
+        consumer = StreamConsumer(self._servers, self.checker, load, name, rng)
         consumer.groups = groups or tuple(rng.sample(WORKING, rng.randint(1, 3)))
         consumer.home = home
         self._consumers.append(consumer)
@@ -100,7 +100,7 @@ class StreamAge:
             name = self._name("log producer")
             rng = generator(f"{self._seed} {name}")
             count = rng.randint(1, 2 * jobs)
-            producer = LogProducer(self._servers, self.checker, self._load, name, rng, count=count)
+            producer = StreamProducer(self._servers, self.checker, self._load, name, rng, count=count)
             self._producers.append(producer)
             producer.plan(rng.randint(1, 3_000))
 
@@ -110,7 +110,7 @@ class StreamAge:
         A group begins anew in each queue, now that this is to be so on all nodes.
         """
         self.checker.healed(at)
-        retiring: Iterable[LogConsumer | LogWorker | LogRestarter] = (
+        retiring: Iterable[StreamConsumer | StreamWorker | GroupRestarter] = (
             *self._consumers, *self._workers, *self._restarters,
         )  # fmt: skip
         for actor in retiring:

@@ -1,7 +1,7 @@
-"""What the checker of logs keeps: data alone.
+"""What the checker of streams keeps: data alone.
 
-    LogRules   what is to be so           Reading   what one group made of one event
-    Flush      a QFLUSH                     Hold    a delivery of it         Ack   a QACK for it
+    StreamRules  what is to be so           Reading  what one group made of one event
+    Flush        a QFLUSH                   Hold     a delivery of it        Ack   a QACK for it
 
 Times are integer milliseconds of one clock, that of the observer.
 """
@@ -16,7 +16,7 @@ SHOWN = 6  #: deliveries and acknowledgements that a failure tells of, the last 
 
 
 @attrs.frozen
-class LogRules:
+class StreamRules:
     """Which of the promises hold in the run that is checked."""
 
     exact: bool = False  #: nothing fails

@@ -1,4 +1,4 @@
-"""Where a group of a log begins, as those know it who said so, and which events it wants then.
+"""Where a group of a stream begins, as those know it who said so, and which events it wants then.
 
     QGROUP START FIRST, FORGET   all events
     QGROUP START NOW             those that are made later, on all nodes that can be reached

@@ -1,4 +1,4 @@
-"""Clients of logs in virtual time: those who add events, and groups of consumers (those that are workers: `logcrew`).
+"""Clients of streams in virtual time: producers, and groups of consumers (those that are workers: `streamworkers`).
 
     producer    QADD, sometimes NOBLOCK or MAXLEN, wait, think, and again; rarely QFLUSH of a queue that is there for
                 that
@@ -23,8 +23,8 @@ from disqued.core.model.job import RETRY_NEVER_MS
 from disqued.errors import CommandError
 from disqued.testing.checker import Request, body_of
 from disqued.testing.clients import Adder, Connection, Load, Taker, holders_of
-from disqued.testing.logchecker import LogChecker
-from disqued.testing.logfacts import Ack, Flush, Hold
+from disqued.testing.streamchecker import StreamChecker
+from disqued.testing.streamrecords import Ack, Flush, Hold
 from disqued.wire.replies import Status
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ LEASE_MS: Final = 30_000  #: where QGET says nothing
 
 
 @attrs.frozen
-class LogLoad(Load):
-    """What clients of logs do, in chances and choices, beside what all clients do."""
+class StreamLoad(Load):
+    """What clients of streams do, in chances and choices, beside what all clients do."""
 
     lives_ms: tuple[int, ...] = (LIFE_MS, LIFE_MS, LIFE_MS, LIFE_MS, 300_000, 20_000, 5_000)
     waits_ms: tuple[int, ...] = (0, 0, 0, 0, 500, 4_000)  #: before an event can be had
@@ -76,19 +76,20 @@ DILIGENT: Final[dict[str, Any]] = {
 
 
 def seconds(ms: int) -> bytes:
-    """A span as logs want it: seconds and their thousandths."""
+    """A duration as streams want it: seconds and their thousandths."""
     return b"%d.%03d" % divmod(ms, 1_000)
 
 
-class LogProducer(Adder):
+class StreamProducer(Adder):
     """Adds some events, one after the other."""
 
-    checker: LogChecker
-    load: LogLoad
+    checker: StreamChecker
+    load: StreamLoad
 
     def __init__(
-        self, servers: "list[SimServer]", checker: LogChecker, load: LogLoad, name: str, rng: Random, *, count: int
-    ) -> None:
+        self, servers: "list[SimServer]", checker: StreamChecker, load: StreamLoad, name: str, rng: Random, *,
+        count: int,
+    ) -> None:  # fmt: skip
         super().__init__(servers, checker, load, name, rng, count=count)
         self._flush: Flush | None = None
 
@@ -151,13 +152,15 @@ class LogProducer(Adder):
         super().disconnected(connection)
 
 
-class LogConsumer(Taker[bytes]):
+class StreamConsumer(Taker[bytes]):
     """Takes events as a member of some groups, of one at a time, and acknowledges them."""
 
-    checker: LogChecker
-    load: LogLoad
+    checker: StreamChecker
+    load: StreamLoad
 
-    def __init__(self, servers: "list[SimServer]", checker: LogChecker, load: LogLoad, name: str, rng: Random) -> None:
+    def __init__(
+        self, servers: "list[SimServer]", checker: StreamChecker, load: StreamLoad, name: str, rng: Random
+    ) -> None:
         super().__init__(servers, checker, load, name, rng)
         self.groups: tuple[bytes, ...] = WORKING
         self._said = b""  #: the command that it waits for the answer to
