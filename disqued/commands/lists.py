@@ -279,7 +279,7 @@ class RqPop:
             new = with_new(node, self.keys)
             return wait_for_jobs(node, client, new, waiting, named=len(self.keys), timeout_ms=max(0, self.block))
         if state.peers.linked:
-            node.federation.need(with_new(node, self.keys))
+            node.federation.local_demand.need(with_new(node, self.keys))
         if state.waiting.behind and delivery.is_behind(queues):
             delivery.wait(client, queues, 0, waiting, nohang=True)
             return BLOCKED

@@ -290,7 +290,7 @@ class QRPop:
         units = node.delivery.drain(queues, 1, self.held * 1_000)
         if not units:
             if state.peers.linked:
-                node.federation.need(with_new(node, [self.queue]))
+                node.federation.local_demand.need(with_new(node, [self.queue]))
             return None
         job = units[0].job
         note_taken(node, queues, units, worker)
@@ -336,7 +336,7 @@ def notify(node: Node, client: Client, names: list[bytes], timeout_ms: int) -> A
     if timeout_ms:
         delivery.watch(client, queues, timeout_ms)
     if state.peers.linked:
-        node.federation.need(queues)
+        node.federation.local_demand.need(queues)
     return BLOCKED if timeout_ms else None
 
 

@@ -186,7 +186,7 @@ class Fetch(CompiledCall):
             queue.check_kind(KIND_WORK)
         if self._nohang and not (state.waiting.behind and delivery.is_behind(queues)):
             if state.peers.linked:
-                node.federation.need(queues)
+                node.federation.local_demand.need(queues)
             return None
         form: Form = COUNTED if self._with_counters else PLAIN
         if worker is not None:

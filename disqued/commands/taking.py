@@ -49,7 +49,7 @@ def note_taken(node: Node, queues: list[Queue], units: list[Unit], worker: Worke
     if node.state.peers.linked:
         for queue in queues:
             if not len(queue.units):
-                node.federation.emptied(queue)
+                node.federation.local_demand.emptied(queue)
     if worker is not None:
         node.workers.leases.bind(worker, units)
 
@@ -69,5 +69,5 @@ def wait_for_jobs(
             raise OutOfMemory
     node.delivery.wait(client, queues, timeout_ms, form, nohang=nohang)
     if node.state.peers.linked:
-        node.federation.need(queues)
+        node.federation.local_demand.need(queues)
     return BLOCKED

@@ -321,7 +321,7 @@ class WqDequeue:
             return [form.row(unit) for unit in units]
         if self.block is None and not (state.waiting.behind and delivery.is_behind(queues)):
             if state.peers.linked:
-                node.federation.need(queues)
+                node.federation.local_demand.need(queues)
             return None
         waiting = WorkerForm(workers, worker, form)
         return wait_for_jobs(

@@ -154,9 +154,9 @@ class Node:
         self.machines += [
             self.membership, self.membership.detector, self.blocking, self.queueing, self.requeueing, self.keys,
             self.placement, self.replication, self.replicas, self.sharing, self.acks, self.lists, self.consumers,
-            self.federation, self.leaving, self.workers, self.worker_moves, self.homes, self.notifications,
-            self.group_starts, self.streams, self.acksets, self.offers, self.readers, self.reconciliation,
-            self.inquiries,
+            self.federation, self.federation.local_demand, self.leaving, self.workers, self.worker_moves, self.homes,
+            self.notifications, self.group_starts, self.streams, self.acksets, self.offers, self.readers,
+            self.reconciliation, self.inquiries,
         ]  # fmt: skip
         #: Messages that concern several machines, then those that one machine takes.
         self._hears = {
@@ -279,7 +279,7 @@ class Node:
         waiter = self.state.waiting.blocked.get(client)
         if waiter is not None:
             self.blocking.stop_waiting(client)
-            self.federation.deserted(waiter.queues)
+            self.federation.local_demand.deserted(waiter.queues)
         self.state.waiting.abandon(client)
         self.state.unfinished.forsake(client)
         if handed:
@@ -352,7 +352,7 @@ class Node:
         elif isinstance(item, Waiter):
             if not self.readers.puts_off(item):
                 self.blocking.timed_out(item)
-                self.federation.deserted(item.queues)
+                self.federation.local_demand.deserted(item.queues)
         elif isinstance(item, Queue):
             self._queue_due(item)
         else:

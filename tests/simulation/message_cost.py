@@ -23,7 +23,7 @@ from typing import Any
 
 import attrs
 
-from disqued.core.cluster.federation import BROADCAST_MAX_MS
+from disqued.core.cluster.local_demand import BROADCAST_MAX_MS
 from disqued.core.model.messages import FAIL, NAMES, PING, PONG, VITALS
 from disqued.core.model.peers import TIMEOUT_MS
 from disqued.errors import CommandError

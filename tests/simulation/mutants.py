@@ -18,6 +18,7 @@ from disqued.core import recovery
 from disqued.core.cluster.failure_detector import FailureDetector
 from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.leaving import Leaving
+from disqued.core.cluster.local_demand import LocalDemand
 from disqued.core.cluster.membership import Membership
 from disqued.core.cluster.transfer import Transfer
 from disqued.core.lists import Lists
@@ -469,7 +470,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # Federation.
     _mutant(
         "nobody is asked for jobs", CALM,
-        Federation, "_ask", "self._tell(list(state.peers.linked), hunger.queue, waiting)", "pass",
+        LocalDemand, "_ask", "self._tell(list(state.peers.linked), demand.queue, waiting)", "pass",
     ),
     _mutant(
         "jobs are taken out of the queue and not sent", CALM,
@@ -488,7 +489,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "hunger never ends", CALM,
-        Federation, "_hunger_due", "self._end(hunger)", "state.schedule.add(hunger, state.now + 5_000)",
+        LocalDemand, "due", "self.end(demand.queue.name)", "state.schedule.add(demand, state.now + 5_000)",
     ),
     # Coming back.
     _mutant(

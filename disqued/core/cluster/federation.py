@@ -10,16 +10,7 @@ message.
     nobody waits    --NEEDJOBS(queue, 0)-->         forgets it
 
 Consumers that wait come before those that only look (NOHANG) and may come again, wherever they are: the latter ask by
-POLLJOBS, which is as NEEDJOBS in everything else.
-
-Asking.  All nodes are asked at once, and again after 2 s, 4 s, 8 s ... 30 s while a consumer waits.  Those that brought
-jobs within the last 5 s are asked besides: when the queue is empty again, and 25 ms, 50 ms ... 2 s later while nothing
-comes.  Each job that comes lets that begin anew.  Who has brought something since it was asked is always among those;
-of the others, who remember what they were asked for, four at a time, in turn: a consumer that a hundred nodes feed does
-not ask a hundred nodes for each job.  They are asked for as many as wait, or for more: twice as many each
-time that the last ones were taken within a quarter of a second, half as many when they lasted longer.  So a consumer
-that is fast does not wait for each job, and one that is slow keeps no jobs from others.  A consumer that does not wait
-(NOHANG) asks as well, and what it asked for stands for 2 s, until when it may have come again.
+POLLJOBS, which is as NEEDJOBS in everything else.  `local_demand` asks; this machine gives and takes.
 
 Giving.  A consumer of this node comes first.  Else another node gets as many as it asked for, or half of what is
 there, but one at least, when that is less than twice as much; one message brings 100 jobs at most, or fewer of large
@@ -40,9 +31,9 @@ does not ask, and the others give it no more than it has room for, as it told la
 Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README, "Client nodes: federation".
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Sequence
 
+from disqued.core.cluster.local_demand import LINGER_MS, LocalDemand
 from disqued.core.cluster.transfer import Transfer
 from disqued.core.model.demand import DemandTable, JobDemand
 from disqued.core.model.job import StoredJob
@@ -50,70 +41,22 @@ from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.memory import OVERDRAFT_PART, cost_of_job
 from disqued.core.model.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, POLLJOBS, YOURJOBS, Message
 from disqued.core.model.peers import LEAVING, Peer
-from disqued.core.model.queues import PAUSE_OUT, ImportRate, Queue
+from disqued.core.model.queues import PAUSE_OUT, Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
-from disqued.core.model.unfinished import QuietParts
-from disqued.core.model.waiters import Awaited
 from disqued.core.work.delivery import Delivery
 
-BROADCAST_MIN_MS = 2_000
-BROADCAST_DOUBLINGS = 4
-BROADCAST_MAX_MS = 30_000
-AD_HOC_MIN_MS = 25
-AD_HOC_DOUBLINGS = 7
-AD_HOC_MAX_MS = 2_000
-RECENT_MS = ImportRate.MEMORY_MS  #: who brought jobs since then is asked first
-ASKED_AGAIN = 4  #: nodes that are asked once more at a time, of those that have brought nothing since they were asked
-AHEAD_MS = 250  #: what is asked for ahead is to last about so long
-LINGER_MS = 2_000  #: how long what was asked for a consumer stands after it has gone
 KEPT_MS = LINGER_MS  #: how long what was asked for ahead stays
-ASKED_PER_PART = 500  #: queues that a node is asked for in one go when a link opens, some milliseconds' work
 
 
-class FollowUp(Timed):
-    """Something that federation comes back to; `Federation.due` is told."""
+class PrefetchedQueue(Timed):
+    """A queue into which other nodes brought jobs in the last seconds that were asked for ahead."""
 
-    __slots__ = ("queue",)
+    __slots__ = ("at", "jobs_in", "own", "queue")
 
     def __init__(self, queue: Queue) -> None:
         self.awake_at = 0
         self.queue: Queue = queue
-
-
-class QueueDemand(FollowUp):
-    """A queue whose consumers found it empty, and how others were asked for its jobs."""
-
-    __slots__ = (
-        "ad_hoc_at", "ad_hocs", "ahead", "asked", "asked_at", "batch", "broadcast_at", "broadcasts", "came",
-        "lingers_until", "told", "waits",
-    )  # fmt: skip
-
-    def __init__(self, queue: Queue) -> None:
-        super().__init__(queue)
-        self.asked: int = 0  #: jobs that all nodes were asked for last
-        self.waits: bool = False  #: they were told that consumers wait
-        #: Nodes that brought jobs, and were asked and have brought none since, longest ago first: do they know that
-        #: consumers wait?
-        self.told: dict[bytes, bool] = {}
-        self.broadcasts: int = 0  #: how often all were asked since a node brought jobs that had not done so before
-        self.broadcast_at: int = 0  #: when all are asked again, at the earliest
-        self.ad_hocs: int = 0  #: how often those that brought jobs were asked since they did
-        self.ad_hoc_at: int = 0  #: when they are asked again, at the earliest
-        self.lingers_until: int = 0  #: until when somebody may come again who did not wait
-        self.batch: int = 1  #: jobs that last about `AHEAD_MS`
-        self.asked_at: int = 0  #: when those that brought jobs were asked last
-        self.came: bool = False  #: jobs came since then
-        self.ahead: int = 0  #: jobs that were asked for and have not come, for which nobody waits yet
-
-
-class PrefetchedQueue(FollowUp):
-    """A queue into which other nodes brought jobs in the last seconds that were asked for ahead."""
-
-    __slots__ = ("at", "jobs_in", "own")
-
-    def __init__(self, queue: Queue) -> None:
-        super().__init__(queue)
         self.at: int = 0  #: when the last job came
         self.own: int = 0  #: jobs in the queue then that may be given, at most
         self.jobs_in: int = 0  #: count of the queue then
@@ -122,14 +65,14 @@ class PrefetchedQueue(FollowUp):
 class Federation(Machine):
     """The machine that moves jobs between the queues of one name."""
 
-    __slots__ = ("_arrivals", "_hungers", "_machines", "_queueing", "_state", "imports", "moves", "wants")
+    __slots__ = ("_arrivals", "_machines", "_queueing", "_state", "imports", "local_demand", "moves", "wants")
 
     def __init__(self, state: State, delivery: Delivery, machines: Sequence[Machine]) -> None:
         self._state = state
         self._queueing = delivery.queueing
         self._machines = machines
+        self.local_demand = LocalDemand(state)
         self.moves = Transfer(state, delivery)
-        self._hungers: dict[bytes, QueueDemand] = {}
         self._arrivals: dict[bytes, PrefetchedQueue] = {}
         self.wants = DemandTable(state.demand.jobs)
         self.imports: int = 0  #: jobs that other nodes brought, some of them perhaps in vain
@@ -143,185 +86,18 @@ class Federation(Machine):
         }
 
     def due_table(self) -> Acts:
-        return on(QueueDemand, self.due) | on(PrefetchedQueue, self.due)
-
-    # Asking.
-
-    def need(self, queues: list[Queue]) -> None:
-        """A consumer found these queues empty, and waits or will come again: ask others."""
-        state = self._state
-        if state.leaving or not state.peers.linked:
-            return
-        for queue in queues:
-            if not queue.pause & PAUSE_OUT:
-                hunger = self._hunger_of(queue)
-                hunger.lingers_until = state.now + LINGER_MS
-                self._ask(hunger)
-                self._come_back_at(hunger, min(self._asks_at(hunger), hunger.lingers_until))
-
-    def emptied(self, queue: Queue) -> None:
-        """A consumer took the last job of a queue: ask those that gave before."""
-        state = self._state
-        if not queue.sources or state.leaving or not self._recent_sources(queue):
-            return
-        hunger = self._hunger_of(queue)
-        hunger.lingers_until = state.now + LINGER_MS
-        self._ask_sources(hunger)
-        self._come_back_at(hunger, hunger.lingers_until)
-
-    def deserted(self, queues: Iterable[Awaited]) -> None:
-        """Consumers do not wait for these queues any more: say so, unless others do."""
-        for queue in queues:
-            hunger = self._hungers.get(queue.name)
-            if hunger is not None and not queue.is_awaited:
-                self._come_back_at(hunger, hunger.lingers_until)
-
-    def stop_asking(self) -> None:
-        """Bring me nothing any more, tell all nodes."""
-        for hunger in list(self._hungers.values()):
-            self._end(hunger)
-
-    def link_opened(self, node_id: bytes) -> None:
-        """Ask a node that has just become reachable, and bring it what it wants."""
-        state = self._state
-        for name in self.wants.of_node(node_id):
-            self._look_at(name)
-        if self._hungers:
-            state.work(self._ask_in_parts(node_id))
-
-    def _ask_in_parts(self, node_id: bytes) -> QuietParts:
-        hungers = list(self._hungers.values())
-        for at in range(0, len(hungers), ASKED_PER_PART):
-            for hunger in hungers[at : at + ASKED_PER_PART]:
-                if self._hungers.get(hunger.queue.name) is hunger:
-                    self._tell([node_id], hunger.queue, _waiting(hunger.queue))
-            yield
-
-    def _hunger_of(self, queue: Queue) -> QueueDemand:
-        hunger = self._hungers.get(queue.name)
-        if hunger is None:
-            hunger = self._hungers[queue.name] = QueueDemand(queue)
-        elif hunger.queue is not queue:
-            # The queue was forgotten meanwhile, and came into being again.
-            hunger.queue = queue
-        return hunger
-
-    def _ask(self, hunger: QueueDemand) -> None:
-        """Ask whoever is to be asked by now; nobody while there is no room for jobs."""
-        state = self._state
-        if state.memory.is_overdrawn:
-            hunger.broadcast_at = max(hunger.broadcast_at, state.now + BROADCAST_MIN_MS)
-            return
-        waiting = _waiting(hunger.queue)
-        is_due = state.now >= hunger.broadcast_at
-        if is_due:
-            pause_ms = min(BROADCAST_MIN_MS << min(hunger.broadcasts, BROADCAST_DOUBLINGS), BROADCAST_MAX_MS)
-            hunger.broadcast_at = state.now + pause_ms
-            hunger.broadcasts += 1
-        # So many more wait than was said that the next time is too far away; or the first one does.
-        if is_due or waiting >= 2 * hunger.asked or (hunger.queue.waiters and not hunger.waits):
-            hunger.asked = waiting
-            hunger.waits = bool(hunger.queue.waiters)
-            if not hunger.queue.waiters:
-                hunger.ahead = max(1, hunger.ahead)
-            self._tell(list(state.peers.linked), hunger.queue, waiting)
-        if state.now >= hunger.ad_hoc_at:
-            self._ask_sources(hunger)
-        elif hunger.queue.waiters:
-            unaware = [node_id for node_id in self._recent_sources(hunger.queue) if hunger.told.get(node_id) is False]
-            hunger.told.update(dict.fromkeys(unaware, True))
-            self._tell(unaware, hunger.queue, max(waiting, hunger.ahead))
-
-    def _asks_at(self, hunger: QueueDemand) -> int:
-        """When somebody is to be asked again, should a consumer wait."""
-        if self._recent_sources(hunger.queue):
-            return min(hunger.broadcast_at, hunger.ad_hoc_at)
-        return hunger.broadcast_at
-
-    def _ask_sources(self, hunger: QueueDemand) -> None:
-        """Ask those that brought jobs within the last seconds for as many as a second takes.
-
-        Those that were asked and have brought nothing since remember it; some of them are asked all the same, in turn.
-        """
-        state, queue = self._state, hunger.queue
-        sources = dict.fromkeys(self._recent_sources(queue))
-        if not sources or state.memory.is_overdrawn:
-            return
-        if hunger.came:
-            is_fast = state.now - hunger.asked_at <= AHEAD_MS
-            hunger.batch = min(2 * hunger.batch, JOBS_PER_MESSAGE) if is_fast else max(1, hunger.batch // 2)
-            hunger.came = False
-        hunger.asked_at = state.now
-        pause_ms = min(AD_HOC_MIN_MS << min(hunger.ad_hocs, AD_HOC_DOUBLINGS), AD_HOC_MAX_MS)
-        hunger.ad_hoc_at = state.now + pause_ms
-        hunger.ad_hocs += 1
-        wanted = max(hunger.batch, len(queue.waiters))
-        hunger.ahead = wanted - len(queue.waiters)
-        told = hunger.told
-        asked = [node_id for node_id in sources if node_id not in told]
-        asked += islice((node_id for node_id in told if node_id in sources), ASKED_AGAIN)
-        for node_id in asked:
-            told.pop(node_id, None)
-            told[node_id] = bool(queue.waiters)
-        self._tell(asked, queue, min(-(-wanted // len(sources)), JOBS_PER_MESSAGE))
-
-    def _recent_sources(self, queue: Queue) -> list[bytes]:
-        """Nodes that brought jobs within the last seconds and can be asked."""
-        linked = self._state.peers.linked
-        return [node_id for node_id in queue.recent_sources(self._state.now) if node_id in linked]
-
-    def _tell(self, node_ids: list[bytes], queue: Queue, count: int) -> None:
-        message = (NEEDJOBS if queue.waiters or not count else POLLJOBS, queue.name, count)
-        for node_id in node_ids:
-            self._state.send(node_id, message)
-
-    def _come_back_at(self, errand: FollowUp, at: int) -> None:
-        """Come back at that time, or before."""
-        at = max(at, self._state.now + 1)
-        if not 0 < errand.awake_at <= at:
-            self._state.schedule.move(errand, at)
-
-    def _end(self, hunger: QueueDemand) -> None:
-        """Nobody waits any more: tell all."""
-        del self._hungers[hunger.queue.name]
-        self._state.schedule.cancel(hunger)
-        self._tell(list(self._state.peers.linked), hunger.queue, 0)
-
-    # Time.
-
-    def due(self, errand: FollowUp) -> None:
-        """Come back to what was begun."""
-        if isinstance(errand, QueueDemand):
-            self._hunger_due(errand)
-        elif isinstance(errand, PrefetchedQueue):
-            self._arrival_due(errand)
-
-    def _hunger_due(self, hunger: QueueDemand) -> None:
-        state = self._state
-        if self._hungers.get(hunger.queue.name) is not hunger:
-            # What was due before it has ended it.
-            return
-        if hunger.queue.is_awaited and not hunger.queue.pause & PAUSE_OUT and not state.leaving:
-            self._ask(hunger)
-            self._come_back_at(hunger, self._asks_at(hunger))
-        elif state.now < hunger.lingers_until:
-            self._come_back_at(hunger, hunger.lingers_until)
-        else:
-            self._end(hunger)
-
-    def _arrival_due(self, arrival: PrefetchedQueue) -> None:
-        if self._is_recent(arrival):
-            self._state.schedule.add(arrival, arrival.at + KEPT_MS)
-            return
-        del self._arrivals[arrival.queue.name]
-        self._look_at(arrival.queue.name)
+        return on(PrefetchedQueue, self.due)
 
     def flushing(self) -> None:
         """Every queue is gone, and the schedule with them."""
-        self._hungers.clear()
         self._arrivals.clear()
 
     # Giving.
+
+    def link_opened(self, node_id: bytes) -> None:
+        """Bring a node that has just become reachable what it wants."""
+        for name in self.wants.of_node(node_id):
+            self._look_at(name)
 
     def on_needjobs(self, sender: bytes, message: Message) -> None:
         """Give jobs, or remember who wants some."""
@@ -397,6 +173,14 @@ class Federation(Machine):
     def _is_recent(self, arrival: PrefetchedQueue) -> bool:
         return self._state.now - arrival.at < KEPT_MS
 
+    def due(self, arrival: PrefetchedQueue) -> None:
+        """Give what was kept for consumers that have not come."""
+        if self._is_recent(arrival):
+            self._state.schedule.add(arrival, arrival.at + KEPT_MS)
+            return
+        del self._arrivals[arrival.queue.name]
+        self._look_at(arrival.queue.name)
+
     # Taking over.
 
     def on_yourjobs(self, sender: bytes, message: Message) -> None:
@@ -405,14 +189,16 @@ class Federation(Machine):
         state = self._state
         # A node that is leaving goes when it knows that what it had is elsewhere.
         is_last_word = state.peers.by_id[sender].flags & LEAVING
-        wanted = {name: self._is_wanted(name) for name in dict.fromkeys(stored.queue for stored in jobs)}
+        wanted = {name: self.local_demand.is_wanted(name) for name in dict.fromkeys(stored.queue for stored in jobs)}
         for stored in jobs:
             if stored.retry_ms and not self._has_room_for(stored, is_wanted=wanted[stored.queue]):
                 continue  # the sender has a copy
             self.imports += 1
             if self.moves.take_over(stored, sender, queued=queued):
                 state.counters.imported += 1
-                self._note_import(state.queues.by_name[stored.queue], sender)
+                queue = state.queues.by_name[stored.queue]
+                if self.local_demand.note_import(queue, sender):
+                    self._note_arrival(queue)
             if is_last_word and state.jobs.get(stored.id) is not None:
                 state.send(sender, (GOTJOB, stored.id))
         if queued:
@@ -425,31 +211,8 @@ class Federation(Machine):
         memory = self._state.memory
         return memory.can_take(cost_of_job(stored)) if is_wanted else memory.level < 3
 
-    def _is_wanted(self, name: bytes) -> bool:
-        """Tell whether consumers of this node wait for jobs of a queue, or may come again soon."""
-        hunger = self._hungers.get(name)
-        return hunger is not None and (hunger.queue.is_awaited or self._state.now < hunger.lingers_until)
-
-    def _note_import(self, queue: Queue, sender: bytes) -> None:
-        """Take note of a job that has just come into a queue from another node."""
-        now = self._state.now
-        hunger = self._hungers.get(queue.name)
-        if hunger is not None:
-            if hunger.ahead and len(queue.units) > len(queue.waiters):
-                hunger.ahead -= 1
-                self._note_arrival(queue)
-            if now - queue.sources.get(sender, -RECENT_MS) >= RECENT_MS:
-                hunger.broadcasts = 0
-            hunger.came = True
-            hunger.told.pop(sender, None)
-            hunger.ad_hocs = hunger.ad_hoc_at = 0
-            # Whom it is for will be back when it is done with it.
-            hunger.lingers_until = now + LINGER_MS
-            self._come_back_at(hunger, hunger.lingers_until)
-        queue.import_rate.note(now)
-        queue.sources[sender] = now
-
     def _note_arrival(self, queue: Queue) -> None:
+        """Keep a job that was asked for ahead for the consumers that are to come."""
         now = self._state.now
         arrival = self._arrivals.get(queue.name)
         if arrival is None:
@@ -473,13 +236,11 @@ class Federation(Machine):
         if queue is None:
             return
         if pause & PAUSE_OUT:
-            hunger = self._hungers.get(name)
-            if hunger is not None:
-                self._end(hunger)
+            self.local_demand.end(name)
         else:
             self._look_at(name)
             if queue.is_awaited and not len(queue.units):
-                self.need([queue])
+                self.local_demand.need([queue])
             for machine in self._machines:
                 machine.queue_resumed(queue)
 
@@ -494,8 +255,3 @@ class Federation(Machine):
         state = self._state
         if name in state.queues.by_name or state.memory.level < 3:
             self.pause(name, pause)
-
-
-def _waiting(queue: Queue) -> int:
-    """How many jobs the consumers of a queue could take now; one that will come again counts as one that waits."""
-    return min(max(1, len(queue.waiters)), JOBS_PER_MESSAGE)

@@ -129,7 +129,7 @@ class Leaving(Timed, Machine):
         self._membership.set_leaving(leaving=leaving)
         self._reset()
         if leaving:
-            self._federation.stop_asking()
+            self._federation.local_demand.stop_asking()
             self._tell(UNDER_WAY)
         self.plan(STEP_MS)
 
