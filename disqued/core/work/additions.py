@@ -75,12 +75,11 @@ class Additions:
     ) -> bytes | None:  # fmt: skip
         """Create a job with copies on other nodes."""
         state = self._state
-        own = not self._placement.takes_no_copy
         job = self._make(queue_name, state.queues.by_name.get(queue_name), body, options, alias_of)
-        places = self._placement.places_for(options.replicate, own=own)
+        places = self._placement.places_for(options.replicate)
         job.holders = places.holders
         if asynchronous:
-            self._replication.add_quietly(job, places.chosen, own=own)
+            self._replication.add_quietly(job, places)
             return job.id
         deadline_at = state.now + timeout_ms if timeout_ms else 0
         pending = PendingAddition(job, client, deadline_at, state.now, by_default=by_default)
@@ -113,14 +112,12 @@ class Additions:
                 state.enter(job)
                 self._replication.begin(job)
             return jobs
-        own = not self._placement.takes_no_copy
-        places = self._placement.places_for(options.replicate, own=own)
-        chosen = places.chosen
+        places = self._placement.places_for(options.replicate)
         deadline_at = state.now + timeout_ms if timeout_ms else 0
         for job in jobs:
             job.holders = places.holders
             if asynchronous:
-                self._replication.add_quietly(job, chosen, own=own)
+                self._replication.add_quietly(job, places)
             else:
                 pending = PendingAddition(job, batch.client, deadline_at, state.now, by_default=by_default, batch=batch)
                 batch.pendings.append(pending)

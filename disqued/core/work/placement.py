@@ -111,10 +111,10 @@ class Placement(Machine):
         """Other nodes that have not said that they take no copies, those included that cannot be reached."""
         return {node_id for node_id, peer in self._state.peers.by_id.items() if not peer.flags & (FULL | LEAVING)}
 
-    def places_for(self, copies: int, *, own: bool) -> Places:
+    def places_for(self, copies: int) -> Places:
         """Find places for so many copies; the same object again where that is every node."""
         state = self._state
-        node_id, reachable = state.node_id, state.peers.reachable
+        node_id, reachable, own = state.node_id, state.peers.reachable, not self.takes_no_copy
         everywhere = len(reachable) <= copies - own
         known = self._places
         if (

@@ -154,15 +154,15 @@ class Replication(Machine):
 
     # Making copies.
 
-    def add_quietly(self, job: Job, chosen: list[bytes], *, own: bool) -> None:
-        """Add a job whose copies nobody waits for; `own`: one of them is ours."""
-        self._state.note(ADD, job, who=self._state.trace.actor, word=b"" if own else ELSEWHERE)
-        self._send_copies(job, chosen, quiet=True)
-        if own:
+    def add_quietly(self, job: Job, places: Places) -> None:
+        """Add a job whose copies nobody waits for."""
+        self._state.note(ADD, job, who=self._state.trace.actor, word=b"" if places.own else ELSEWHERE)
+        self._send_copies(job, places.chosen, quiet=True)
+        if places.own:
             self._state.enter(job)
             self.begin(job)
         else:
-            self._hand_over(job, chosen[0])
+            self._hand_over(job, places.chosen[0])
 
     def await_copies(self, pending: PendingAddition, places: Places) -> None:
         """Ask nodes for copies of a job, and wait for their answers."""
