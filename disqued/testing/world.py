@@ -21,7 +21,7 @@ import attrs
 
 from disqued.core.cluster.failure_detector import FailureDetector
 from disqued.core.model.memory import QUEUE_COST
-from disqued.core.model.peers import FAIL, PFAIL
+from disqued.core.model.peers import FAILING
 from disqued.core.model.queues import Queue
 from disqued.core.work.acks import ASKED_AT_ONCE
 from disqued.testing.checker import Checker, NodeName, Request, Rules
@@ -369,7 +369,7 @@ class World:
             server.is_up
             and server.driver.turn.failure is None
             and len(server.state.peers.linked) == others == len(server.links)
-            and not any(peer.flags & (PFAIL | FAIL) for peer in server.state.peers.by_id.values())
+            and not any(peer.flags & FAILING for peer in server.state.peers.by_id.values())
             for server in self.servers
         )
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from disqued.core.model.messages import Vitals
-from disqued.core.model.peers import FAIL, FULL, LEAVING, PFAIL, KnownNode
+from disqued.core.model.peers import FAIL, FAILING, FULL, LEAVING, PFAIL, KnownNode
 from disqued.core.model.vitals import LastVitals
 from disqued.core.view import NodeView
 from disqued.web.http.exchange import Request
@@ -51,7 +51,7 @@ def _vital_values(vitals: Vitals, queued_rate: float | None, given_rate: float |
 
 def _rates_now(node: NodeView, known: KnownNode, told: LastVitals) -> tuple[float | None, float | None]:
     """The rates that a node told of, while it goes on telling."""
-    is_old = node.now() - told.at > node.peer_timeout_ms or known.flags & (PFAIL | FAIL)
+    is_old = node.now() - told.at > node.peer_timeout_ms or known.flags & FAILING
     return (None, None) if is_old or not known.connected else (told.queued_rate, told.given_rate)
 
 
@@ -64,7 +64,7 @@ def _node_row(node: NodeView, known: KnownNode) -> Values:
     said = {} if told is None else _vital_values(told.vitals, *_rates_now(node, known, told))
     return said | {
         "id": known.id.decode("ascii", "replace"), "address": f"{host}:{known.port}", "flags": flags,
-        "myself": known.myself, "linked": known.connected, "bad": bool(known.flags & (PFAIL | FAIL)),
+        "myself": known.myself, "linked": known.connected, "bad": bool(known.flags & FAILING),
         "pong_ms": max(0, node.wall() - known.pong_at) if known.pong_at else None,
     }  # fmt: skip
 

@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from disqued import __version__
 from disqued.commands.table import every_command
 from disqued.core.model.counters import Counters
-from disqued.core.model.peers import FAIL, PFAIL
+from disqued.core.model.peers import FAILING
 from disqued.core.view import NodeView
 from disqued.web.gateway import Gateway
 from disqued.web.views.pulse import Pulse
@@ -251,7 +251,7 @@ def _of_events(facts: Mapping[str, Any]) -> Iterator[Metric]:
 
 
 def _of_cluster(node: NodeView, facts: Mapping[str, Any]) -> Iterator[Metric]:
-    failing = sum(bool(peer.flags & (PFAIL | FAIL)) for peer in node.peers)
+    failing = sum(bool(peer.flags & FAILING) for peer in node.peers)
 
     def fact(name: str) -> float:
         return float(facts.get(f"cluster_{name}", 0))

@@ -22,14 +22,13 @@ from typing import Final
 
 from disqued.core.model.groups import Entry
 from disqued.core.model.ids import comes_first
-from disqued.core.model.peers import FAIL, LEAVING, PFAIL
+from disqued.core.model.peers import FAILING, LEAVING
 from disqued.core.model.state import State
 
 HEARD_MS: Final = 10_000  #: how long after a start others are given to tell what they know
 SETS_KEPT: Final = 4_096
 
 NOBODY: Final = b""
-_FAILING = PFAIL | FAIL
 _NO_NODES: frozenset[bytes] = frozenset()
 
 
@@ -86,7 +85,7 @@ class EntryOwners:
 
     def _can_be_reached(self, node_id: bytes) -> bool:
         peer = self._state.peers.by_id.get(node_id)
-        return peer is not None and not peer.flags & _FAILING
+        return peer is not None and not peer.flags & FAILING
 
     def _is_leaving(self, node_id: bytes) -> bool:
         state = self._state

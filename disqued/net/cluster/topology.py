@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from disqued.core.model.peers import FAIL, FULL, LEAVING, PFAIL, Peer
+from disqued.core.model.peers import FAIL, FAILING, FULL, LEAVING, PFAIL, Peer
 from disqued.core.node import Node
 from disqued.net.cluster.bus import Bus
 from disqued.net.cluster.identity import Identity, IdentityError
@@ -96,7 +96,7 @@ class Topology:
         facts = {"id": peer.id.decode("ascii"), "host": peer.host, "port": peer.port}
         if was is None:
             self.log.info(told, condition="is known now", **facts)
-        elif peer.flags & (FAIL | PFAIL):
+        elif peer.flags & FAILING:
             self.log.warn(told, condition=_condition(peer), **facts)
         else:
             self.log.info(told, condition=_condition(peer), **facts)
