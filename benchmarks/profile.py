@@ -127,7 +127,7 @@ class Bed:
         wanted = len(self.node.state.jobs) + len(additions)
         self.client.dataReceived(b"PING\r\n")  # so that the client is known to be quick
         self.client.dataReceived(b"".join(additions))
-        while self.client.is_blocked or len(self.node.state.jobs) < wanted:
+        while self.client.session.is_blocked or len(self.node.state.jobs) < wanted:
             self.reactor.advance(0)
 
     def take(self, count: int) -> list[bytes]:
@@ -193,7 +193,7 @@ def stages(subject: Subject, folder: Path, count: int, pipeline: int) -> dict[st
     calls = [entry.parse_cached(args) for args in lists]
     values: list[Any] = []
     keep = values.append
-    command, client = bed.node.command, bed.client
+    command, client = bed.node.command, bed.client.session
     found["core"] = _timed(lambda call: keep(command(client, call)), calls)
     found["encode"] = _timed(entry.reply.encode2, values)
     return {name: seconds / count * 1e6 for name, seconds in found.items()}

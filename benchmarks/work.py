@@ -236,7 +236,7 @@ def _with_copies(
         for client, chunk in zip(clients, chunks[at : at + connections], strict=True):
             client.socket.arrive(chunk)
         yield partial(together.reactor.advance, 0)
-        assert not any(client.protocol.is_blocked for client in clients)
+        assert not any(client.protocol.session.is_blocked for client in clients)
         assert len({len(place.bed.node.state.jobs) for place in together.places}) == 1, "not every node has each job"
 
 

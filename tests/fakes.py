@@ -7,7 +7,7 @@
 Each command is one step of the node, on a clock that the test moves.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -162,7 +162,7 @@ class Client:
     authenticated: bool = True
     user: User | None = None
     monitors: bool = False
-    subscriptions: int = 0
+    subscriptions: Sequence[bytes] = ()
     reply_mode: str = "on"
     last_command: str = "NULL"
     descriptor: int = 9
@@ -180,6 +180,10 @@ class Client:
         self.connected_at = self.active_at = self.host.clock.now()
         self.host.connections.append(self)
         self.id = len(self.host.connections)
+
+    @property
+    def peer(self) -> "Client":
+        return self
 
     @property
     def is_blocked(self) -> bool:

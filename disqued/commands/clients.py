@@ -46,10 +46,10 @@ LISTED_PER_PART = 200  #: clients that CLIENT LIST describes at a time, some mil
 def _flags_of(client: Session) -> str:
     letters = {
         "O": client.monitors,
-        "P": client.subscriptions > 0,
+        "P": len(client.subscriptions) > 0,
         "b": client.is_blocked,
         "c": client.is_closing,
-        "U": client.is_unix,
+        "U": client.peer.is_unix,
     }
     return "".join(letter for letter, holds in letters.items() if holds) or "N"
 
@@ -66,13 +66,13 @@ def _name_of_user(client: Session) -> bytes:
 
 def _certified(client: Session) -> str:
     """The common name in the client's certificate as one word, with what a URL would escape escaped."""
-    return quote(client.certificate_name, safe="@:/+,", errors="surrogateescape")
+    return quote(client.peer.certificate_name, safe="@:/+,", errors="surrogateescape")
 
 
 def describe_client(client: Session, now: int) -> bytes:
     """The line of CLIENT LIST on one client, without its end."""
     head = (
-        f"id={client.id} addr={client.address} fd={client.descriptor} name={client.name.decode('ascii')} "
+        f"id={client.id} addr={client.address} fd={client.peer.descriptor} name={client.name.decode('ascii')} "
         f"age={(now - client.connected_at) // 1_000} idle={(now - client.active_at) // 1_000} "
         f"flags={_flags_of(client)} qbuf={client.input_buffered} qbuf-free=0 "
         f"obl=0 oll=0 omem={client.output_buffered} events={_events_of(client)} cmd={client.last_command} "
@@ -80,7 +80,7 @@ def describe_client(client: Session, now: int) -> bytes:
     user = b"user=%b " % _name_of_user(client)
     library = b" ".join(b"%b=%b" % (key, client.lib.get(key, b"")) for key in (b"lib-name", b"lib-ver"))
     certified = _certified(client)
-    tail = f" laddr={client.local_address}" + (f" tls-cn={certified}" if certified else "")
+    tail = f" laddr={client.peer.local_address}" + (f" tls-cn={certified}" if certified else "")
     return b"%b%bresp=%d %b%b" % (_encoded(head), user, client.protocol, library, _encoded(tail))
 
 
@@ -285,7 +285,7 @@ class ClientKill:
                 (self.id is None or session.id == self.id)
                 and (self.user is None or _name_of_user(session) == self.user)
                 and (addr is None or session.address == addr)
-                and (laddr is None or session.local_address == laddr)
+                and (laddr is None or session.peer.local_address == laddr)
                 and (youngest is None or session.connected_at <= youngest)
                 and not (spares_me and session is client)
             )

@@ -7,7 +7,7 @@ Each protocol is one part of the daemon; `Host` names the parts, and a command a
 (`client.host.settings.change(...)`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any, Protocol
 
 from disqued.acl.denials import Denials
@@ -17,6 +17,26 @@ from disqued.acl.users import Users
 from disqued.commands.latency import LatencyMonitor
 from disqued.commands.slowlog import SlowLog
 from disqued.core.node import Node
+
+
+class Peer(Protocol):
+    """The other end of a connection."""
+
+    @property
+    def descriptor(self) -> int:
+        """The file descriptor."""
+
+    @property
+    def is_unix(self) -> bool:
+        """True on a Unix socket."""
+
+    @property
+    def local_address(self) -> str:
+        """The address of ours that it came to, written as `Session.address`; empty for what came to none."""
+
+    @property
+    def certificate_name(self) -> str:
+        """The common name in the certificate that it has shown, and that was found good; empty for none."""
 
 
 class Session(Protocol):
@@ -49,27 +69,15 @@ class Session(Protocol):
         """``ip:port``, ``[ipv6]:port`` or ``path:0`` of a Unix socket, of the other end."""
 
     @property
-    def descriptor(self) -> int:
-        """The file descriptor."""
-
-    @property
-    def is_unix(self) -> bool:
-        """True on a Unix socket."""
-
-    @property
-    def local_address(self) -> str:
-        """The address of ours that it came to, written as `address`; empty for what came to none."""
-
-    @property
-    def certificate_name(self) -> str:
-        """The common name in the certificate that it has shown, and that was found good; empty for none."""
+    def peer(self) -> Peer:
+        """The other end."""
 
     @property
     def is_blocked(self) -> bool:
         """True while it waits in a blocking command."""
 
     @property
-    def subscriptions(self) -> int:
+    def subscriptions(self) -> Sized:
         """Channels and patterns that it listens to."""
 
     @property

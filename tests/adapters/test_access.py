@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import hiredis
@@ -16,7 +17,7 @@ from disqued.commands.categories import CATEGORIES
 from disqued.commands.table import Command
 from disqued.config import Config
 from disqued.net.clients.access import DENIED, is_loopback
-from disqued.net.clients.connection import CHUNKS_MAX
+from disqued.net.clients.input_queue import CHUNKS_MAX
 from disqued.net.clients.unauthenticated import UnauthenticatedClients
 from disqued.net.process.secrets import read_password, renew_password
 from tests.adapters.inprocess import RawClient, Running, pack, wait_until
@@ -586,7 +587,8 @@ async def test_a_stranger_who_says_nothing_is_ended(launch: Launch) -> None:
 class Stranger:
     """A connection, as far as `UnauthenticatedClients` looks at it."""
 
-    address = host_address = "somewhere"
+    address = "somewhere"
+    peer: Any = SimpleNamespace(host="somewhere")
     is_ended = False
 
     def kill(self) -> None:
@@ -772,18 +774,20 @@ async def test_a_stranger_makes_the_node_keep_no_more_than_stated(launch: Launch
     client.transport.pauseProducing()  # what it is answered it does not read
     most = 0
     for chunk in (beginning, *[FLOOD] * 64):
-        if client.lost or session._lost:
+        if client.lost or session.is_lost:
             break
         received = running.daemon.traffic.bytes_in
         client.transport.write(chunk)
         await wait_until(
-            lambda received=received: running.daemon.traffic.bytes_in > received or session._stalled or session._lost
+            lambda received=received: (
+                running.daemon.traffic.bytes_in > received or session.is_stalled or session.is_lost
+            )
         )
         most = max(most, session.input_buffered + session.output_buffered)
-        if session._stalled:
+        if session.is_stalled:
             break
     assert most <= KEPT
-    assert session.subscriptions == 0
+    assert not session.subscriptions
     assert not session.monitors
     assert len(session.name) == 0
 
@@ -795,9 +799,10 @@ async def test_an_unauthenticated_client_is_read_no_further_while_nothing_is_run
     assert await admin.call("AUTH", "secret") == b"OK"
     assert await admin.call("CLIENT", "PAUSE", 60_000) == b"OK"
     stranger = await running.connect()
-    session = running.daemon.clients.sessions()[-1]
+    connection = list(running.daemon.clients.by_id.values())[-1]
+    session = connection.session
     stranger.transport.write(pack("PING") * 200_000)
-    await wait_until(lambda: not session._read_on)
+    await wait_until(lambda: not connection._read_on)
     # What was read before, and one read more.
     assert session.input_buffered <= CHUNKS_MAX + 2 * 65_536
     assert running.daemon.clients._pause_end is not None

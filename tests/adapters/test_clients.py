@@ -14,13 +14,14 @@ from disqued.commands import table
 from disqued.commands.shapes import integer
 from disqued.commands.table import LONG, Flag, command
 from disqued.net.clients import connection
+from disqued.net.clients.input_queue import CHUNKS_MAX
 from disqued.net.loop import buffers, rounds, turns
 from tests.adapters.inprocess import RawClient, RecordingStore, Running, pack, wait_until
 
 Launch = Callable[..., Running]
 async_test = pytest_twisted.ensureDeferred
 #: Bytes of memory of what is read ahead of a client at most: the backlog of one chunk, and the chunks behind it.
-MOST_READ = connection.CHUNKS_MAX + 6 * 65_536
+MOST_READ = CHUNKS_MAX + 6 * 65_536
 
 
 @async_test
@@ -107,7 +108,7 @@ async def test_a_job_that_nobody_could_read_goes_back(launch: Launch) -> None:
     await client.call("ADDJOB", "q", "body", 0, "RETRY", 0)
     with socket.create_connection(("127.0.0.1", running.port.getHost().port)) as other:
         await wait_until(lambda: len(running.daemon.clients.by_id) == 2)
-        session = running.daemon.clients.sessions()[-1]
+        session = list(running.daemon.clients.by_id.values())[-1]
     # It closed after the poller was asked, and before the reply is sent; the loop does not turn here.
     session.dataReceived(pack("GETJOB", "FROM", "q"))
     assert len(running.daemon.node.state.queues.by_name[b"q"].units) == 0
@@ -205,7 +206,7 @@ async def test_a_client_that_does_not_read_is_not_run_and_keeps_nobody_waiting(l
     await quick.call("ADDJOB", "q", b"x" * 100_000, 0)
     slow.transport.pauseProducing()
     slow.transport.write(pack("QPEEK", "q", 1) * 500)
-    connection = next(iter(running.daemon.clients.by_id.values()))
+    connection = running.daemon.clients.sessions()[0]
     await wait_until(lambda: connection.output_buffered > 0)
     for _ in range(50):
         assert await quick.call("QLEN", "q") == 1
@@ -233,7 +234,7 @@ async def test_a_blocked_client_is_read_no_further_than_a_backlog(launch: Launch
     await wait_until(lambda: bool(running.daemon.node.state.waiting.blocked))
     [session] = [session for session in running.daemon.clients.sessions() if session.is_blocked]
     client.transport.write(pack("QLEN", "x" * 1_000) * 20_000)
-    await wait_until(lambda: not session._read_on)
+    await wait_until(lambda: not running.daemon.clients.by_id[session.id]._read_on)
     assert session.input_buffered <= MOST_READ
     assert running.daemon.buffers.used <= MOST_READ
     await other.call("ADDJOB", "q", "body", 0)
@@ -253,7 +254,7 @@ async def test_a_blocked_client_that_is_not_read_from_is_noticed_when_it_closes(
     [session] = [session for session in running.daemon.clients.sessions() if session.is_blocked]
     # Little enough to have arrived when the client closes.
     client.transport.write(pack("QLEN", "x" * 1_000) * 100)
-    await wait_until(lambda: not session._read_on)
+    await wait_until(lambda: not running.daemon.clients.by_id[session.id]._read_on)
     if how == "close":
         client.transport.loseConnection()
     elif how == "half-close":
@@ -373,7 +374,7 @@ async def test_what_a_client_had_put_off_is_run_in_turns_with_the_others(launch:
     assert await other.call("PING") == b"PONG"
     assert greedy.unread_replies < 200_000
     assert (await greedy.replies(200_001))[-1] == 0
-    assert connection.input_buffered == 0
+    assert connection.session.input_buffered == 0
 
 
 @pytest.mark.reference
@@ -420,7 +421,7 @@ async def test_a_quick_first_command_does_not_wait_for_the_turns_of_others(launc
     add = running.daemon.traffic.busy.add
 
     def noted(client: Any, *, is_short: bool) -> None:
-        waited.append(client.last_command)
+        waited.append(client.session.last_command)
         add(client, is_short=is_short)
 
     running.daemon.traffic.busy.add = noted  # type: ignore[method-assign]
@@ -440,10 +441,11 @@ async def test_small_commands_behind_a_blocking_one_count_with_what_they_take(la
     client.transport.write(pack("GETJOB", "FROM", "q") + small * 200_000)
     await wait_until(lambda: bool(running.daemon.node.state.waiting.blocked))
     [session] = running.daemon.clients.sessions()
-    await wait_until(lambda: not session._read_on)
-    words = [word for waiting in session._backlog for word in waiting]
-    real = sum(map(sys.getsizeof, session._backlog)) + sum(map(sys.getsizeof, words))
-    real += sum(map(sys.getsizeof, session._chunks))
+    await wait_until(lambda: not running.daemon.clients.by_id[session.id]._read_on)
+    waiting = running.daemon.clients.by_id[session.id]._input
+    words = [word for command in waiting.commands for word in command]
+    real = sum(map(sys.getsizeof, waiting.commands)) + sum(map(sys.getsizeof, words))
+    real += sum(map(sys.getsizeof, waiting.chunks))
     assert real <= session.input_buffered <= 2 * real + 2 * 65_536
     assert running.daemon.buffers.used == pytest.approx(session.input_buffered, rel=0.1)
 
@@ -589,7 +591,7 @@ async def test_subscriptions_count(launch: Launch) -> None:
     client.send("UNSUBSCRIBE")
     client.send("PUNSUBSCRIBE")
     await client.replies(2_000)
-    assert [session.listening_size > 0 for session in running.daemon.clients.sessions()] == [False, True]
+    assert [session.subscriptions.size > 0 for session in running.daemon.clients.sessions()] == [False, True]
     other.transport.loseConnection()
     await wait_until(lambda: len(running.daemon.clients.by_id) == 1)
     assert running.daemon.buffers.used == 0
@@ -601,9 +603,10 @@ async def test_replies_that_wait_for_a_commit_hold_their_client_back(launch: Lau
     running = launch(store=store)
     client = await running.connect()
     assert await client.call("PING") == b"PONG"
-    [session] = running.daemon.clients.sessions()
+    [connected] = running.daemon.clients.by_id.values()
+    session = connected.session
     client.transport.write(pack("ADDJOB", "q", "body", 0) + pack("ECHO", "x" * 10_000) * 2_000)
-    await wait_until(lambda: session._owes)
+    await wait_until(lambda: connected._owes)
     assert session.output_buffered <= 2 * connection.REPLIES_MAX
     assert running.daemon.buffers.used >= session.output_buffered
     store.later = False
@@ -661,7 +664,7 @@ async def test_jobs_whose_delivery_waits_for_a_commit_go_back_when_their_client_
     store.answer()
     [job_id] = await other.replies(1)
     client.send("GETJOB", "FROM", "q")
-    (await held())._end_unread(1 << 30)
+    (await held()).end_unread(1 << 30)
     store.answer()
     await client.closed()
     store.answer_at_once()

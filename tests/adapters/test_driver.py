@@ -587,7 +587,8 @@ async def test_replies_of_a_round_leave_when_it_is_over(launch: Launch) -> None:
     consumer.send("GETJOB", "FROM", "q")
     await wait_until(lambda: waiting.is_blocked)
     driver.turn.begin_round()
-    adding.dataReceived(pack("ADDJOB", "q", "body", 0))
+    connection = running.daemon.clients.by_id[adding.id]
+    connection.dataReceived(pack("ADDJOB", "q", "body", 0))
     await deferLater(reactor, 0, int)
     assert not waiting.is_blocked
     assert min(waiting.output_buffered, adding.output_buffered) > 0
@@ -595,7 +596,7 @@ async def test_replies_of_a_round_leave_when_it_is_over(launch: Launch) -> None:
     assert not consumer.received
     driver.turn.end_round()
     assert (await consumer.replies(1))[0][0][1:] == [*await producer.replies(1), b"body"]
-    adding.dataReceived(pack("PING"))
+    connection.dataReceived(pack("PING"))
     assert adding.output_buffered == 0
 
 
@@ -604,7 +605,7 @@ async def test_a_round_is_one_moment(launch: Launch) -> None:
     running = launch()
     driver, node = running.daemon.driver, running.daemon.node
     client = await running.connect()
-    [session] = running.daemon.clients.sessions()
+    [session] = running.daemon.clients.by_id.values()
     node.clock = Ticking(node.clock)
     for _ in range(2):
         before = (node.state.now, node.state.wall)
@@ -616,9 +617,9 @@ async def test_a_round_is_one_moment(launch: Launch) -> None:
             session.dataReceived(pack("PING"))
             assert (node.state.now, node.state.wall) == moment
         # A client that comes within it, as one with TLS does, is no younger.
-        assert running.daemon.clients.buildProtocol(None).connected_at == moment[0]
+        assert running.daemon.clients.buildProtocol(None).session.connected_at == moment[0]
         driver.turn.end_round()
-        assert running.daemon.clients.buildProtocol(None).connected_at > moment[0]
+        assert running.daemon.clients.buildProtocol(None).session.connected_at > moment[0]
         session.dataReceived(pack("PING"))
         assert node.state.now > moment[0]
         assert node.state.wall > moment[1]
@@ -634,16 +635,16 @@ async def test_a_round_in_which_a_store_comes_to_want_the_journal_tells_nothing_
     running = launch(store=store)
     driver = running.daemon.driver
     client = await running.connect()
-    [session] = running.daemon.clients.sessions()
+    [connection] = running.daemon.clients.by_id.values()
     heard: list[bytes] = []
     driver.turn.begin_round()
-    session.dataReceived(pack("PING"))
+    connection.dataReceived(pack("PING"))
     store.records = True
     driver.start()
     store.before_commit = lambda: heard.append(bytes(client.received))
-    session.dataReceived(pack("ADDJOB", "q", "body", 0))
+    connection.dataReceived(pack("ADDJOB", "q", "body", 0))
     driver.turn.end_round()
-    assert session.output_buffered > 0
+    assert connection.session.output_buffered > 0
     pong, job_id = await client.replies(2)
     assert pong == b"PONG"
     assert heard == [b""]

@@ -85,7 +85,7 @@ class Stage:
         folder.mkdir()
         self.bed = Bed.make(folder, settings="maxclients 100000\nslowlog-log-slower-than -1")
         self.node = self.bed.node
-        self.bed.client.transport = Sink()
+        self.bed.client.session.begin(Sink(), None, None)
         self.client = self.connect()
 
     def connect(self) -> Any:
@@ -100,7 +100,7 @@ class Stage:
         client.transport.reply = b""
         client.dataReceived(words(*map(_bytes, some)))
         for _ in range(TURNS_MAX):
-            if not (client._backlog or client._chunks or client._is_queued or len(self.node.state.unfinished)):
+            if not (client._input.waiting or client._is_queued or len(self.node.state.unfinished)):
                 break
             self.bed.reactor.advance(0)
         return bytes(client.transport.reply)

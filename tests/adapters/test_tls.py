@@ -150,7 +150,7 @@ async def test_who_has_a_certificate_of_the_authority_is_a_client_like_any_other
     assert client.received == b"+PONG\r\n"
     (session,) = served.running.daemon.clients.sessions()
     assert session.address.startswith("127.0.0.1:")
-    assert session.descriptor > 2
+    assert session.peer.descriptor > 2
     assert session.output_buffered == 0
     assert not session.is_gone()
 
@@ -510,12 +510,12 @@ async def test_clients_come_through_every_kind_of_endpoint(launch: Launch, tmp_p
     assert stranger.received == b""
     assert len(daemon.clients.by_id) == 3
     assert [session.address for session in daemon.clients.sessions()][1] == f"{tmp_path / 'queue.sock'}:0"
-    assert [session.local_address for session in daemon.clients.sessions()] == [
+    assert [session.peer.local_address for session in daemon.clients.sessions()] == [
         f"127.0.0.1:{ports[0].getHost().port}",
         f"{tmp_path / 'queue.sock'}:0",
         f"127.0.0.1:{ports[2].getHost().port}",
     ]
-    assert [session.certificate_name for session in daemon.clients.sessions()] == ["", "", "client"]
+    assert [session.peer.certificate_name for session in daemon.clients.sessions()] == ["", "", "client"]
     assert list(daemon.tls.ends) == ["endpoint 127.0.0.1:0"], "no path of a key is shown"
     for session in daemon.clients.sessions():
         assert session.output_buffered == 0
@@ -564,17 +564,17 @@ async def test_a_connection_that_has_ended_is_kept_by_nobody(serve: Serve) -> No
     served = serve("optional")
     client = await served.connect()
     await client.ping()
-    [session] = served.running.daemon.clients.sessions()
-    session.dataReceived(b"*1\r\n$9000\r\nhalf")
-    transport, parser = weakref.ref(session.transport), session._parser
+    [connection] = served.running.daemon.clients.by_id.values()
+    connection.dataReceived(b"*1\r\n$9000\r\nhalf")
+    transport, parser = weakref.ref(connection.transport), connection._input.parser
     assert parser.held
     gc.collect()
     gc.disable()
     try:
         client.transport.loseConnection()
         await wait_until(lambda: not served.running.daemon.clients.by_id)
-        assert session._parser is not parser
-        del session
+        assert connection._input.parser is not parser
+        del connection
         await wait_until(lambda: transport() is None)
     finally:
         gc.enable()
@@ -585,11 +585,11 @@ async def test_what_was_written_after_the_end_is_refused(serve: Serve) -> None:
     served = serve("optional")
     client = await served.connect()
     await client.ping()
-    [session] = served.running.daemon.clients.sessions()
-    session.transport.abortConnection()
-    session.transport.write(b"too late")
-    assert session.transport.refused
-    assert session.transport.is_gone()
+    [connection] = served.running.daemon.clients.by_id.values()
+    connection.transport.abortConnection()
+    connection.transport.write(b"too late")
+    assert connection.transport.refused
+    assert connection.transport.is_gone()
     await client.closed()
 
 
@@ -600,8 +600,8 @@ async def test_what_a_round_has_read_is_not_overtaken_when_somebody_asks_whether
     served = serve("optional")
     client = await served.connect()
     await client.ping()
-    [session] = served.running.daemon.clients.sessions()
-    below = session.transport.transport
+    [connection] = served.running.daemon.clients.by_id.values()
+    below = connection.transport.transport
     looks: list[int] = []
 
     class Looked:
@@ -621,10 +621,10 @@ async def test_what_a_round_has_read_is_not_overtaken_when_somebody_asks_whether
     below.socket = Looked(below.socket)
     rounds: Any = reactor.rounds  # type: ignore[attr-defined]
     rounds._delivered = [(below.handle, b"of this round")]
-    assert not session.is_gone()
+    assert not connection.session.is_gone()
     assert looks == []
     rounds._delivered = []
-    assert not session.is_gone()
+    assert not connection.session.is_gone()
     assert len(looks) == 1
     await client.ping()
 

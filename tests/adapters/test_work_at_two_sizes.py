@@ -109,7 +109,7 @@ class Wire(Transport):
 
 def has_run(client: Any) -> bool:
     """Return whether a client has been answered, and has nothing more to say."""
-    return not (client.is_blocked or client._backlog or client._chunks or client._is_queued)
+    return not (client.session.is_blocked or client._input.waiting or client._is_queued)
 
 
 class Crowd:
@@ -121,7 +121,7 @@ class Crowd:
         self.time_went_by = False
         self.bed = Bed.make(folder, settings="maxclients 100000")
         self.node: Node = self.bed.node
-        self.bed.client.transport = Wire()
+        self.bed.client.session.begin(Wire(), None, None)
         self.others = self.connect()
         self.ids: dict[str, list[Any]] = {}
         self.fill()
@@ -146,7 +146,7 @@ class Crowd:
     def begin(self, *some: object, client: Any) -> None:
         """Begin a command that blocks its client."""
         client.dataReceived(words(*map(_bytes, some)))
-        assert client.is_blocked, some
+        assert client.session.is_blocked, some
 
     def id_of(self, reply: bytes) -> bytes:
         """The id of the job in a reply."""

@@ -42,7 +42,7 @@ def users(data: bytes) -> None:
         if who is not None:
             user = access.users.get(who)
             assert user is not None
-            client.become(user)
+            client.session.become(user)
         before = vault.picture(), len(node.daemon.node.state.jobs)
         said = vault.aimed(said)
         client.dataReceived(said)
@@ -57,7 +57,7 @@ def users(data: bytes) -> None:
         assert vault.picture() == before[0]
         if who is None:
             assert len(node.daemon.node.state.jobs) == before[1]
-        assert client.user is None or client.user.name == who
+        assert client.session.user is None or client.session.user.name == who
         assert not node.daemon.dispatch.monitors
         assert not node.daemon.paused
 

@@ -78,6 +78,8 @@ def machine_code() -> set[str]:
             f"disqued/net/{name}"
             for name in (
                 "clients/connection",
+                "clients/input_queue",
+                "clients/replies",
                 "clients/traffic",
                 "cluster/linkinbox",
                 "cluster/linkqueue",

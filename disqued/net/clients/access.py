@@ -37,7 +37,7 @@ from disqued.commands.table import Command
 from disqued.config import Config
 from disqued.core.node import Call, Node
 from disqued.errors import CommandError, NoPermission, NotAuthenticated, TooManyPasswords
-from disqued.net.clients.connection import ClientConnection, connection_of
+from disqued.net.clients.connection import ClientSession, session_of
 from disqued.net.clients.pubsub import PubSub
 
 DENIED = (
@@ -61,7 +61,7 @@ class Access:
         pubsub: PubSub,
         seconds: Callable[[], float],
         *,
-        sessions: Callable[[], Iterable[ClientConnection]],
+        sessions: Callable[[], Iterable[ClientSession]],
         on_password: Callable[[], None],
     ) -> None:
         """Read the file of users, if there is one.  Raises AclFileError.
@@ -120,11 +120,11 @@ class Access:
 
     # At the door.
 
-    def greet(self, client: ClientConnection) -> None:
+    def greet(self, client: ClientSession) -> None:
         """Take a client in as the default user, or as an unauthenticated one, or not at all."""
         if not self.is_open:
             client.restrict()
-        elif self._needs_protection and not client.is_unix and not is_loopback(client.host_address):
+        elif self._needs_protection and not client.peer.is_unix and not is_loopback(client.peer.host):
             client.refuse(DENIED)
         else:
             client.become(self.users.default)
@@ -139,9 +139,9 @@ class Access:
 
     def log_in(self, session: Session, name: bytes, password: bytes) -> bool:
         """Let a client be a user, if the password is right.  Raises TooManyPasswords (WRONGPASS)."""
-        client = connection_of(session)
+        client = session_of(session)
         self._on_password()
-        address, now = client.host_address or "unix", self._seconds()
+        address, now = client.peer.host or "unix", self._seconds()
         digest = digest_of(digest_of(name) + password)
         wait = self.attempts.wait(address, digest, now)
         if wait:
@@ -162,7 +162,7 @@ class Access:
         client.become(user)
         return True
 
-    def _end_others(self, client: ClientConnection, user: User | None) -> None:
+    def _end_others(self, client: ClientSession, user: User | None) -> None:
         """A connection is another user's from now on, or nobody's: it ends what that one may not go on with."""
         if client.monitors and (user is None or not user.may_run("MONITOR")):
             client.watch_commands(watches=False)
@@ -171,7 +171,7 @@ class Access:
         self._node.consumers.forget(client)
         self._node.streams.members.forget(client)
 
-    def reset(self, client: ClientConnection) -> None:
+    def reset(self, client: ClientSession) -> None:
         """Make a connection one that has said nothing."""
         if self.is_open:
             client.become(self.users.default)
@@ -285,7 +285,7 @@ class Access:
                 if not client.authenticated:
                     client.become(user)
 
-    def _renew(self, client: ClientConnection, old: User, user: User) -> None:
+    def _renew(self, client: ClientSession, old: User, user: User) -> None:
         """A connection's user is another one now."""
         is_shut_out = old.is_open and not user.is_open
         has_other_rights = (old.granted, old.commands, old.all_commands, old.all_queues, old.queues) != (
@@ -301,7 +301,7 @@ class Access:
         else:
             client.become(user)
 
-    def _is_registered(self, client: ClientConnection) -> bool:
+    def _is_registered(self, client: ClientSession) -> bool:
         """Tell whether a QNOTIFY of this connection would look at queues that it named before."""
         node = self._node
         return client in node.streams.members.by_client or bool(node.consumers.queues_of(client))
@@ -310,14 +310,14 @@ class Access:
         for client in self._of(name):
             client.kill()
 
-    def _of(self, name: bytes) -> list[ClientConnection]:
+    def _of(self, name: bytes) -> list[ClientSession]:
         return [client for client in self._sessions() if client.user is not None and client.user.name == name]
 
 
-def _may_listen(client: ClientConnection, user: User) -> bool:
+def _may_listen(client: ClientSession, user: User) -> bool:
     """Tell whether a user may listen to all that a connection listens to."""
-    return all(user.may_listen(name, is_pattern=False) for name in client.channels) and all(
-        user.may_listen(name, is_pattern=True) for name in client.patterns
+    return all(user.may_listen(name, is_pattern=False) for name in client.subscriptions.channels) and all(
+        user.may_listen(name, is_pattern=True) for name in client.subscriptions.patterns
     )
 
 

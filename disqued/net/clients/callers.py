@@ -19,8 +19,16 @@ from disqued.commands.dispatch import Outcome
 from disqued.commands.host import Host
 from disqued.commands.table import BLOCKED, NO_REPLY, Command
 from disqued.errors import CommandError, NotNow
-from disqued.net.clients.connection import CLOSED, ClientConnection
+from disqued.net.clients.connection import CLOSED, ClientSession
 from disqued.net.clients.traffic import Traffic
+
+
+class _Inside:
+    """The `Peer` of a caller: there is no other end."""
+
+    descriptor = -1
+    is_unix = False
+    local_address = certificate_name = ""
 
 
 class Caller:
@@ -32,12 +40,10 @@ class Caller:
     user: User | None = None
     limited = False  #: its permissions are decided elsewhere
     monitors = False
-    subscriptions = 0
+    subscriptions = ()
     reply_mode = "on"
-    is_unix = False
-    local_address = certificate_name = ""
+    peer = _Inside()
     is_closing = False
-    descriptor = -1
     input_buffered = output_buffered = 0
 
     def __init__(
@@ -152,4 +158,4 @@ class Caller:
         """It gets values, not bytes."""
 
 
-Commander = ClientConnection | Caller  #: what gives commands to a daemon
+Commander = ClientSession | Caller  #: what gives commands to a daemon

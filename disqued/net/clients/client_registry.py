@@ -25,7 +25,7 @@ from disqued.commands.host import Host, Session
 from disqued.config import Config
 from disqued.net.clients.access import Access
 from disqued.net.clients.callers import Caller
-from disqued.net.clients.connection import ClientConnection, connection_of
+from disqued.net.clients.connection import ClientConnection, ClientSession, session_of
 from disqued.net.clients.pubsub import PubSub
 from disqued.net.clients.shutdown import part
 from disqued.net.clients.traffic import Traffic
@@ -109,19 +109,20 @@ class ClientRegistry(Factory):
         """Accept a client, or refuse it when there are too many."""
         self.accepted += 1
         transport = client.transport
-        if not client.is_unix:
+        session = client.session
+        if not session.peer.is_unix:
             transport.setTcpNoDelay(True)
             if self.config.tcp_keepalive:
                 transport.setTcpKeepAlive(True)
                 transport.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, self.config.tcp_keepalive)
-        self.by_id[client.id] = client
+        self.by_id[session.id] = client
         if len(self.by_id) > self.config.maxclients and not self.unauthenticated.make_room():
             self.refused += 1
-            client.refuse(b"ERR max number of clients reached")
+            session.refuse(b"ERR max number of clients reached")
         else:
-            self._access.greet(client)
+            self._access.greet(session)
 
-    def disconnected(self, client: ClientConnection, handed: list[bytes]) -> None:
+    def disconnected(self, client: ClientSession, handed: list[bytes]) -> None:
         """Forget a client, and return the jobs `handed` that it did not read."""
         self.by_id.pop(client.id, None)
         self.unauthenticated.remove(client)
@@ -138,9 +139,9 @@ class ClientRegistry(Factory):
 
     # All of them.
 
-    def sessions(self) -> list[ClientConnection]:
-        """Return every client connection, oldest first."""
-        return list(self.by_id.values())
+    def sessions(self) -> list[ClientSession]:
+        """Return every client, oldest first."""
+        return [client.session for client in self.by_id.values()]
 
     def pause(self, span_ms: int) -> None:
         """Run no client's commands for a while."""
@@ -155,7 +156,7 @@ class ClientRegistry(Factory):
     def end_pause(self) -> None:
         """Run commands again, unless the daemon stops."""
         self.traffic.paused = self.traffic.ending
-        for client in self.sessions():
+        for client in list(self.by_id.values()):
             client.queue()
 
     def _set_timeout(self, seconds: int) -> None:
@@ -166,20 +167,21 @@ class ClientRegistry(Factory):
 
     def _close_idle(self) -> None:
         oldest = self.traffic.node.clock.now() - self.config.timeout * 1_000
-        for client in self.sessions():
-            waits = client.is_blocked or client.monitors or client.subscriptions
-            if client.active_at < oldest and not waits:
+        for client in list(self.by_id.values()):
+            session = client.session
+            waits = session.is_blocked or session.monitors or session.subscriptions
+            if session.active_at < oldest and not waits:
                 client.transport.loseConnection()
 
     # One of them.
 
     def monitor(self, session: Session) -> None:
         """Show a client every command from now on.  Raises CommandError."""
-        connection_of(session, _NO_MONITOR).watch_commands(watches=True)
+        session_of(session, _NO_MONITOR).watch_commands(watches=True)
 
     def reset_session(self, session: Session) -> None:
         """Put a connection into the state of a new one.  Raises CommandError."""
-        client = connection_of(session)
+        client = session_of(session)
         self._pubsub.forget(client)
         client.set_protocol(2)
         client.name = b""

@@ -12,28 +12,45 @@ from typing import Any
 from twisted.internet.address import UNIXAddress
 
 
-def is_unix(transport: Any) -> bool:
-    """True for a connection through a Unix socket."""
-    return isinstance(transport.getHost(), UNIXAddress)
+class Peer:
+    """The other end of a transport, as far as the transport knows it now."""
 
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
 
-def other_end(transport: Any) -> str:
-    """The address of the other end; that of a Unix socket is our own."""
-    return own_end(transport) if is_unix(transport) else _written(transport.getPeer())
+    @property
+    def descriptor(self) -> int:
+        """The file descriptor."""
+        return int(self._transport.fileno())
 
+    @property
+    def is_unix(self) -> bool:
+        """True on a Unix socket."""
+        return isinstance(self._transport.getHost(), UNIXAddress)
 
-def own_end(transport: Any) -> str:
-    """The address that the other end has connected to."""
-    return _written(transport.getHost())
+    @property
+    def address(self) -> str:
+        """``ip:port`` of the other end; that of a Unix socket is our own."""
+        return self.local_address if self.is_unix else _written(self._transport.getPeer())
+
+    @property
+    def host(self) -> str:
+        """The address of the other end without its port; empty on a Unix socket."""
+        return "" if self.is_unix else str(self._transport.getPeer().host)
+
+    @property
+    def local_address(self) -> str:
+        """The address that the other end has connected to."""
+        return _written(self._transport.getHost())
+
+    @property
+    def certificate_name(self) -> str:
+        """The common name in its certificate; empty where there is no TLS, no certificate or no name."""
+        name: str = getattr(self._transport, "common_name", "")
+        return name
 
 
 def _written(address: Any) -> str:
     if isinstance(address, UNIXAddress):
         return f"{os.fsdecode(address.name or b'')}:0"
     return f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
-
-
-def common_name(transport: Any) -> str:
-    """The common name in the certificate of the other end; empty where there is no TLS, no certificate or no name."""
-    name: str = getattr(transport, "common_name", "")
-    return name

@@ -26,7 +26,7 @@ from disqued.core.cluster.notifications import channel_of
 from disqued.core.model import glob
 from disqued.core.node import Node
 from disqued.errors import CommandError
-from disqued.net.clients.connection import ClientConnection, connection_of
+from disqued.net.clients.connection import ClientSession, session_of
 from disqued.wire.replies import encode_push
 
 #: Most channels and patterns of one connection.
@@ -38,9 +38,8 @@ TURN_UNITS = 4_000
 MESSAGE_UNITS = 5
 WAITING_MAX = 32 << 20  #: bytes of events that wait for patterns to be tried
 EVENT_COST = 256  #: bytes that an event takes besides its text
-SUBSCRIPTION_COST = 640  #: bytes that a subscription takes besides its name, where nobody else has the same
 
-_Table = dict[bytes, dict[ClientConnection, None]]
+_Table = dict[bytes, dict[ClientSession, None]]
 
 
 class _Event(NamedTuple):
@@ -80,15 +79,15 @@ class PubSub:
 
     def subscribe(self, session: Session, names: Iterable[bytes], *, patterns: bool) -> list[tuple[bytes, bytes, int]]:
         """Let a connection listen; returns what it is told for each name.  Raises CommandError, nothing is changed."""
-        client = connection_of(session)
+        client = session_of(session)
         wanted = list(names)
-        own = client.patterns if patterns else client.channels
-        more = len(frozenset(wanted) - own.keys())
+        own = client.subscriptions
+        more = frozenset(wanted) - own.of(patterns=patterns).keys()
         longest = glob.PATTERN_MAX if patterns else CHANNEL_MAX
         if (
-            client.subscriptions + more > SUBSCRIPTIONS_MAX
+            len(own) + len(more) > SUBSCRIPTIONS_MAX
             or max(map(len, wanted)) > longest
-            or _size(client) + sum(map(len, frozenset(wanted) - own.keys())) > SUBSCRIPTION_BYTES_MAX
+            or own.name_bytes + sum(map(len, more)) > SUBSCRIPTION_BYTES_MAX
         ):
             raise CommandError(
                 f"a connection listens to {SUBSCRIPTIONS_MAX} channels and patterns at most, of "
@@ -99,11 +98,9 @@ class PubSub:
         word = b"psubscribe" if patterns else b"subscribe"
         told = []
         for name in wanted:
-            if name not in own:
-                client.listening_size += SUBSCRIPTION_COST + len(name)
-            own[name] = None
+            own.add(name, patterns=patterns)
             table.setdefault(name, {})[client] = None
-            told.append((word, name, client.subscriptions))
+            told.append((word, name, len(own)))
         self._node.notifications.set_listening(listens=True)
         client.note_checks()
         client.report()
@@ -113,29 +110,27 @@ class PubSub:
         self, session: Session, names: Iterable[bytes], *, patterns: bool
     ) -> list[tuple[bytes, bytes | None, int]]:
         """Let a connection listen no more; returns what it is told for each name, or for none.  Raises CommandError."""
-        client = connection_of(session)
-        own = client.patterns if patterns else client.channels
+        client = session_of(session)
+        own = client.subscriptions
         word = b"punsubscribe" if patterns else b"unsubscribe"
         told: list[tuple[bytes, bytes | None, int]] = []
-        for name in list(names) or list(own):
+        for name in list(names) or list(own.of(patterns=patterns)):
             self._remove(client, name, patterns=patterns)
-            told.append((word, name, client.subscriptions))
+            told.append((word, name, len(own)))
         self._note_listening()
-        return told or [(word, None, client.subscriptions)]
+        return told or [(word, None, len(own))]
 
-    def forget(self, client: ClientConnection) -> None:
+    def forget(self, client: ClientSession) -> None:
         """A connection has ended, or begins anew."""
-        for name in list(client.channels):
+        for name in list(client.subscriptions.channels):
             self._remove(client, name, patterns=False)
-        for name in list(client.patterns):
+        for name in list(client.subscriptions.patterns):
             self._remove(client, name, patterns=True)
         self._note_listening()
 
-    def _remove(self, client: ClientConnection, name: bytes, *, patterns: bool) -> None:
-        own, table = (client.patterns, self.patterns) if patterns else (client.channels, self.channels)
-        if name in own:
-            del own[name]
-            client.listening_size -= SUBSCRIPTION_COST + len(name)
+    def _remove(self, client: ClientSession, name: bytes, *, patterns: bool) -> None:
+        table = self.patterns if patterns else self.channels
+        if client.subscriptions.remove(name, patterns=patterns):
             client.note_checks()
             listeners = table[name]
             del listeners[client]
@@ -196,7 +191,7 @@ class PubSub:
     def _end_one(self) -> None:
         """Too much waits: end the connection whose patterns are longest, all together; one in a turn."""
         self._has_ended_one = True
-        sizes: Counter[ClientConnection] = Counter()
+        sizes: Counter[ClientSession] = Counter()
         for pattern, listeners in self.patterns.items():
             sizes.update(dict.fromkeys(listeners, len(pattern)))
         for client, size in sizes.most_common(1):
@@ -207,11 +202,6 @@ class PubSub:
             self.forget(client)
             client.kill()
 
-    def _push(self, client: ClientConnection, parts: tuple[bytes, ...]) -> None:
+    def _push(self, client: ClientSession, parts: tuple[bytes, ...]) -> None:
         self.delivered += 1
         client.push(encode_push(parts, client.protocol))
-
-
-def _size(client: ClientConnection) -> int:
-    """Bytes of what a connection listens to."""
-    return sum(map(len, client.channels)) + sum(map(len, client.patterns))

@@ -15,6 +15,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from disqued.config import Config
+from disqued.net.clients.peer_addresses import Peer
 from disqued.net.loop.lograte import LogRate
 
 
@@ -22,13 +23,10 @@ class UnauthenticatedClient(Protocol):
     """An unauthenticated connection."""
 
     address: str  #: of the other end, for the log
+    peer: Peer
 
     def __hash__(self) -> int:
         """Any: they are compared, and no more."""
-
-    @property
-    def host_address(self) -> str:
-        """The same without the port."""
 
     def kill(self) -> None:
         """End the connection."""
@@ -109,7 +107,7 @@ class UnauthenticatedClients:
     def _end(self, client: UnauthenticatedClient, reason: str) -> None:
         del self._since[client]
         self.ended += 1
-        if self.news.is_new(f"{client.host_address}: {reason}"):
+        if self.news.is_new(f"{client.peer.host}: {reason}"):
             self.log.info(
                 "Client {client} has not authenticated, and {reason}: closed", client=client.address, reason=reason
             )

@@ -10,7 +10,7 @@ It makes its parts, each after those that it knows:
         Access       PubSub: users
         Dispatch     Access: runs commands
         Traffic      Dispatch, Turn, Buffers: what every request touches
-        Clients      Traffic, Access, PubSub: a ClientConnection for each client
+        Clients      Traffic, Access, PubSub: a ClientConnection and its ClientSession for each client
         Loader       the store, until the jobs are loaded
 
 Three calls go the other way, by closures: a message of another node ends a step of the turn, users look for their
@@ -43,7 +43,7 @@ from disqued.errors import CommandError
 from disqued.net.clients.access import Access
 from disqued.net.clients.callers import Caller, Commander
 from disqued.net.clients.client_registry import ClientRegistry
-from disqued.net.clients.connection import ClientConnection
+from disqued.net.clients.connection import ClientSession
 from disqued.net.clients.pubsub import PubSub
 from disqued.net.clients.traffic import Traffic
 from disqued.net.clients.unauthenticated import UnauthenticatedClients
@@ -278,7 +278,7 @@ class Daemon:
             self.reactor.callLater(0, self._stop)
             return True
         self.stores.switch.abandon()
-        assert isinstance(client, ClientConnection | Caller)
+        assert isinstance(client, ClientSession | Caller)
         self.reactor.callLater(0, self._shut_down, client)
         return False
 
@@ -326,7 +326,7 @@ class Daemon:
 
     # What its parts ask for.
 
-    def _sessions(self) -> list[ClientConnection]:
+    def _sessions(self) -> list[ClientSession]:
         return self.clients.sessions()
 
     def _hide_inputs(self) -> None:

@@ -1,0 +1,55 @@
+"""Replies of one client that have not left: their text, the jobs that they hand out, and those that they promise.
+
+Every request adds one, so this is compiled.  Sizes are bytes.
+"""
+
+from typing import Any
+
+from disqued.errors import CommandError
+from disqued.wire.brief import encode_error
+from disqued.wire.pieces import Text
+
+REPLY_COST = 48  #: bytes of memory that a reply takes besides its text
+
+
+class Replies:
+    """Replies that leave together."""
+
+    __slots__ = ("handed", "promised", "texts")
+
+    def __init__(self) -> None:
+        self.texts: list[Text] = []
+        #: Functions that return the ids of the jobs that are handed out, each with the value that it takes: these jobs
+        #: go back if the connection is lost first.
+        self.handed: list[tuple[Any, Any]] = []
+        #: For each reply that waits for a commit: its index in `texts`, a function that returns the job ids that it
+        #: promises, and its value.
+        self.promised: list[tuple[int, Any, Any]] = []
+
+    def extend(self, later: "Replies") -> None:
+        """Take over what others have."""
+        before = len(self.texts)
+        self.texts += later.texts
+        self.handed += later.handed
+        self.promised += [(before + at, names, value) for at, names, value in later.promised]
+        later.texts, later.handed, later.promised = [], [], []
+
+    def take_back(self, unkept: set[bytes], error: CommandError) -> list[bytes]:
+        """Replace each reply that tells of one of these jobs or units by an error; returns their ids."""
+        taken: list[bytes] = []
+        for at, names, value in self.promised:
+            told = [job_id for job_id in names(value) if job_id in unkept]
+            if told:
+                taken += told
+                self.texts[at] = encode_error(error.line)
+        return taken
+
+    def drop(self) -> None:
+        """Forget the texts, which nobody will read; the jobs that they hand out are still known."""
+        self.texts.clear()
+        self.promised.clear()
+
+
+def job_ids(handed: list[tuple[Any, Any]]) -> list[bytes]:
+    """Ids of jobs that replies hand out."""
+    return [job_id for names, value in handed for job_id in names(value)]
