@@ -1,29 +1,21 @@
 """The store: what a node appends, on its way to the server and back.
 
-    append --> backlog --batches, one script each--> server <--pages-- load
+    append --> backlog --batches, one script each (sending.py)--> server <--pages-- load
     commit      always: answered when the server has answered for the batch
                 everysec, no: at once, while the backlog has room
 
-    good --- the server is away ------------> records wait, in order ---------------> good again
-     |  +--- it has lost its data ----------> all is written anew (compact, rewrite) --> good again
-     +------ another run writes there ------> final
-
-The server is *away* when it cannot be reached, does not answer or takes no writes.  It has *lost its data* when it is
-empty or older than what it had acknowledged: from then on nothing is acknowledged, until what the node knows has been
-written aside, put into place in one step, and followed by what was appended meanwhile.
+A server that is away or has lost its data: `sending`.
 
 Times are seconds where the name ends in `_S`, else integer milliseconds.
 """
 
 from collections.abc import Iterable, Iterator
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from disqued.config.kinds import RedisAddress
@@ -32,17 +24,12 @@ from disqued.core.model.clock import Clock
 from disqued.core.model.outbox import Record
 from disqued.core.recovery import draw
 from disqued.persistence.interface import IStore, StoreError, StoreFailed
-from disqued.persistence.redis.backlog import Backlog, build
-from disqued.persistence.redis.layout import APPLY, HISTORY, RELIEVE, RENEW, STAGE, SWAP, Keys
-from disqued.persistence.redis.link import RedisConnection, RedisError
+from disqued.persistence.redis.backlog import build
+from disqued.persistence.redis.layout import APPLY, HISTORY, RENEW, STAGE, SWAP, Keys
 from disqued.persistence.redis.reading import JobReader, Records, reply
-from disqued.persistence.redis.server import RedisServer, explain
-from disqued.persistence.redis.waiters import Waiters
+from disqued.persistence.redis.sending import BatchSender
 from disqued.persistence.rewrite_status import Rewrites
 
-WINDOW: Final = 1 << 20  #: bytes that are on their way at most, one batch more
-BATCHES_AHEAD: Final = 50  #: how many batches are searched at a time for what a full server can remove
-LAST_WAIT_S: Final = 5.0  #: how long the end of the store waits for the server
 RECORDS_PER_SLICE: Final = 500  #: written at a time when all is written anew
 REST: Final = 3.0  #: while the node goes on the loop rests for this many times what a slice took
 
@@ -61,15 +48,12 @@ class RedisStore:
         self._clock = clock
         self._reactor = reactor
         keys = Keys(config.redis_prefix)
-        self._server = RedisServer(
-            address, keys, reactor, synced=self._synced, full=self._relieve, up=self._is_up, down=self._is_down
-        )
+        self._sender = BatchSender(address, keys, reactor)
+        self._server = self._sender.server
         self._reader = JobReader(keys, self._server.ask)
-        self._backlog = Backlog()
-        self._is_loaded = False
+        self._backlog = self._sender.backlog
         self._is_closed = False
         self._is_crowded = False  #: more waits than may, or did and has not gone yet
-        self._applied = Waiters()
         self._rewriting: Deferred[None] | None = None
         self._rewrites = Rewrites(clock)
 
@@ -96,7 +80,7 @@ class RedisStore:
         return self._reader.bytes_loaded
 
     def load(self) -> Records:
-        if self._is_loaded:
+        if self._sender.is_loaded:
             raise StoreError("a store is loaded once, after it is opened")
         yield self._server.when_ready()
         found = self._server.possession
@@ -113,7 +97,7 @@ class RedisStore:
         if found.has_queues:
             # Taken back before anybody hears of what was loaded.
             yield Deferred.fromCoroutine(self._settle(found.sequence))
-        self._begin(found.sequence)
+        self._sender.begin(found.sequence)
 
     def _warn_of_eviction(self) -> Records:
         """Tell an operator whose server may throw jobs away."""
@@ -147,11 +131,7 @@ class RedisStore:
         await server.when_ready()
         await server.run(RENEW)
         assert server.possession is not None
-        self._begin(server.possession.sequence)
-
-    def _begin(self, sequence: int) -> None:
-        self._backlog.begin(sequence)
-        self._is_loaded = True
+        self._sender.begin(server.possession.sequence)
 
     # Going on.
 
@@ -160,37 +140,29 @@ class RedisStore:
             self._backlog.append(records, self._clock.wall(), self._clock.now())
 
     def commit(self) -> "Deferred[None] | None":
-        final = self._final()
+        final = self._sender.final()
         if final is not None:
             raise StoreFailed(final)
         self._backlog.seal()
-        self._pump()
+        self._sender.pump()
         if not self._is_always:
             self._check_room()
             return None
         if not self._backlog.count:
             return None
         if self._server.away is not None and not self._server.is_hopeful:
-            raise self._failed()
-        return self._applied.wait(self._backlog.last)
+            raise self._sender.failed()
+        return self._sender.applied.wait(self._backlog.last)
 
     def look(self) -> None:
         """Nothing: with every beat of the lease the server says what it has (`server`)."""
 
     def secure(self) -> "Deferred[None] | None":
-        final = self._final()
+        final = self._sender.final()
         if final is not None:
             raise StoreFailed(final)
         # What was committed under `always` has been answered.
-        return self._applied.wait(self._backlog.last, is_patient=True) if self._backlog.count else None
-
-    def _final(self) -> str | None:
-        """Why nothing that is appended now can be acknowledged, until somebody does something about it."""
-        return str(self._server.refusal) if self._server.refusal is not None else self._server.loss
-
-    def _failed(self) -> StoreFailed:
-        """Make the error of records that wait."""
-        return self._server.failed(f"{self._server.away or 'it is slow'}; {self._backlog.count} records wait")
+        return self._sender.applied.wait(self._backlog.last, is_patient=True) if self._backlog.count else None
 
     def _check_room(self) -> None:
         """Refuse while too much waits, until half of it has gone.  Raises StoreFailed."""
@@ -198,92 +170,7 @@ class RedisStore:
         limit = self._backlog_limit
         self._is_crowded = size > (limit // 2 if self._is_crowded else limit)
         if self._is_crowded:
-            raise StoreFailed(f"{self._failed()} ({size} bytes; redis-backlog is {limit})", final=False)
-
-    def _pump(self) -> None:
-        server = self._server
-        connection = server.connection
-        if connection is None or not self._is_loaded or server.loss is not None:
-            return
-        while self._backlog.sent_size < WINDOW and (batch := self._backlog.next_to_send()):
-            answer = server.send(APPLY, HISTORY, batch.number - 1, batch.number, *batch.args)
-            answer.addCallbacks(self._answered, self._refused, callbackArgs=(connection,), errbackArgs=(connection,))
-            answer.addErrback(self._report)
-
-    def _answered(self, answer: list[Any], connection: RedisConnection) -> None:
-        if connection is not self._server.connection:
-            return
-        if answer[0] != b"ok":
-            # What that means, a new connection finds out.
-            self._server.drop(connection, explain(answer), hopeful=True)
-            return
-        self._backlog.answered()
-        self._server.confirm()
-        self._pump()
-        self._applied.reached(self._backlog.applied)
-
-    def _refused(self, failure: Failure, connection: RedisConnection) -> None:
-        if not isinstance(failure.value, RedisError):
-            self._report(failure)
-        assert failure.value is not None
-        self._server.refused(failure.value, connection)
-
-    def _report(self, failure: Failure) -> None:
-        self.log.failure("Internal error in the Redis store", failure=failure)
-
-    # The server comes and goes.
-
-    def _synced(self, answer: list[Any]) -> None:
-        """Compare what a server that is back says with what was sent.  Raises StoreError."""
-        server = self._server
-        assert server.possession is not None
-        if not self._is_loaded:
-            if answer[0] != b"ok" or int(answer[1]) != server.possession.sequence:
-                raise StoreError(f"{server.where}: its data have changed while they were being loaded")
-        elif answer[0] != b"ok":
-            self._has_lost(answer[1].decode())
-        elif self._backlog.resume(int(answer[1])):
-            server.loss = None
-            self._applied.reached(self._backlog.applied)
-        else:
-            self._has_lost(f"is at batch {int(answer[1])}, and had acknowledged {self._backlog.applied}")
-
-    def _has_lost(self, how: str) -> None:
-        server = self._server
-        if server.loss is None:
-            server.loss = f"{server.where}: it has lost its data (it {how}); all jobs are to be written anew"
-            self.log.error("{reason}", reason=server.loss)
-        self._fail_waiting()
-
-    async def _relieve(self, connection: RedisConnection) -> None:
-        """Remove from a server that is out of memory the jobs that are over."""
-        self._backlog.seal()
-        for _ in range(BATCHES_AHEAD):
-            found = self._backlog.removals()
-            if found is None:
-                return
-            if found:
-                await self._server.send_on(connection, RELIEVE, HISTORY, *found)
-
-    def _is_up(self) -> None:
-        if not self._backlog.count or not self._is_loaded:
-            self._server.confirm()
-        self._pump()
-
-    def _is_down(self, hopeful: bool) -> None:
-        self._backlog.rewind()
-        if self._server.refusal is not None and self._is_loaded:
-            self.log.critical("{reason}", reason=str(self._server.refusal))
-        if not hopeful:
-            self._fail_waiting()
-
-    def _fail_waiting(self) -> None:
-        """Fail those who wait in vain."""
-        final = self._final()
-        if final is None:
-            self._applied.fail(self._failed, all_of_them=False)
-        else:
-            self._applied.fail(partial(StoreFailed, final), all_of_them=True)
+            raise StoreFailed(f"{self._sender.failed()} ({size} bytes; redis-backlog is {limit})", final=False)
 
     # All written anew.
 
@@ -305,7 +192,7 @@ class RedisStore:
         if server.connection is None:
             raise StoreError(f"{server.where}: {server.away}")
         self._rewriting = Deferred()
-        Deferred.fromCoroutine(self._restore(records)).addErrback(self._report)
+        Deferred.fromCoroutine(self._restore(records)).addErrback(self._sender.report)
 
     async def _restore(self, records: Iterator[Record | None]) -> None:
         """Give the server back what it has lost."""
@@ -324,21 +211,21 @@ class RedisStore:
             over, self._rewriting = self._rewriting, None
             assert over is not None
             over.callback(None)
-        self._pump()
+        self._sender.pump()
 
     def rewrite(self, records: Iterable[Record]) -> "Deferred[None]":
         return Deferred.fromCoroutine(self._rewrite(iter(records)))
 
     async def _rewrite(self, records: Iterator[Record | None]) -> None:
         server = self._server
-        if not self._is_loaded:
+        if not self._sender.is_loaded:
             raise StoreError("a store is rewritten after it is loaded, not before")
         if self._rewriting is not None:
             await self._rewriting
         if server.refusal is not None:
             raise StoreFailed(str(server.refusal))
         if server.loss is None:
-            await self._drain()
+            await self._sender.drain()
         self._backlog.seal()
         count = await self._write_anew(records, with_queues=True)
         server.loss = None
@@ -369,7 +256,7 @@ class RedisStore:
     def status(self) -> dict[str, int | str]:
         server = self._server
         return {
-            **self._rewrites.status(writes=not (server.away or self._final())),
+            **self._rewrites.status(writes=not (server.away or self._sender.final())),
             "redis_server": server.name,
             "redis_connected": int(server.connection is not None),
             "redis_backlog_records": self._backlog.count,
@@ -391,26 +278,9 @@ class RedisStore:
         try:
             if self._rewriting is not None:
                 await self._rewriting
-            if self._is_loaded and self._final() is None:
-                await self._drain()
+            if self._sender.is_loaded and self._sender.final() is None:
+                await self._sender.drain()
         finally:
             await self._server.stop()
         if self._server.loss is not None:
             raise StoreFailed(self._server.loss)
-
-    async def _drain(self) -> None:
-        """Wait until everything that was appended has been applied; not for ever.  Raises StoreFailed."""
-        self._backlog.seal()
-        self._pump()
-        if not self._backlog.count:
-            return
-        drained = self._applied.wait(self._backlog.last, is_patient=True)
-        limit = self._reactor.callLater(LAST_WAIT_S, drained.cancel)
-        try:
-            await drained
-        except CancelledError:
-            self._applied.forget(drained)
-            raise self._failed() from None
-        finally:
-            if limit.active():
-                limit.cancel()

@@ -17,7 +17,7 @@ from disqued.core.model.outbox import GONE_EXPIRED, JOB_GONE, QUEUE_PAUSED, UNIT
 from disqued.core.model.queues import PAUSE_IN
 from disqued.persistence.interface import StoreError, StoreFailed
 from disqued.persistence.redis import link as redis_link
-from disqued.persistence.redis import store as redis_store
+from disqued.persistence.redis import sending
 from tests.contract.redis_runs import Run, added, make_job, read, until
 from tests.redis_server import RedisServer
 
@@ -427,7 +427,7 @@ async def test_a_server_that_is_emptied_while_jobs_are_loaded_ends_the_start(
 async def test_the_end_waits_for_the_server_but_not_for_ever(
     own_server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_store, "LAST_WAIT_S", 0.2)
+    monkeypatch.setattr(sending, "LAST_WAIT_S", 0.2)
     own_server.start(*DURABLE)
     node = run(own_server, appendfsync="everysec")
     await node.start()

@@ -26,6 +26,7 @@ from disqued.core.model.outbox import (
 )
 from disqued.core.model.queues import PAUSE_IN
 from disqued.persistence.interface import StoreError, StoreFailed, StoreLocked
+from disqued.persistence.redis import sending
 from disqued.persistence.redis import server as redis_server
 from disqued.persistence.redis import store as redis_store
 from disqued.persistence.redis.factory import RedisStoreFactory
@@ -101,7 +102,7 @@ async def test_what_is_over_is_told_once(server: RedisServer, run: Runs) -> None
 async def test_the_streams_keep_the_newest_entries(
     server: RedisServer, run: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_store, "HISTORY", 100)
+    monkeypatch.setattr(sending, "HISTORY", 100)
     node = run(server)
     await node.start()
     await node.put(*added(*range(1_000)))
