@@ -1,8 +1,10 @@
 """The worker core: what a worker does with its jobs, written once as coroutines for three runners.
 
-    _work     fetch as many jobs as there is room for; tell the nodes that a live worker is alive
+    _work     fetch as many jobs as there is room for; send the heartbeats of a live worker (`seats.Heartbeat`)
     _handle   one for each job: run the handler, then acknowledge, hold or move the job
     _keep     say WORKING, and give back held jobs, when `tasks.Tasks` says so
+
+`reporting.JobReporter` tells the nodes what becomes of a job.
 
 A side supplies the primitives: how to send a command, run a handler, wait for a change and start a coroutine.
 Between two of them the core runs alone (`base_client`).  Durations are seconds.
@@ -16,9 +18,10 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 from disqued.client import commands
 from disqued.client.base_client import BaseClient
 from disqued.client.commands import Command
-from disqued.client.errors import AccessDenied, Closed, DisquedError, NotTrusted, TooLate
+from disqued.client.errors import AccessDenied, Closed, DisquedError, NotTrusted
 from disqued.client.job import Job
-from disqued.client.seats import between_signs, new_seat, stand_up, stay_alive, taken_by
+from disqued.client.reporting import JobReporter
+from disqued.client.seats import Heartbeat, new_seat
 from disqued.client.tasks import (
     Backoff,
     Drop,
@@ -102,11 +105,10 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         self._grace = check_grace(grace)
         self._poll = waiting_seconds(poll, "poll")
         self._rng = client.random
-        self._seat = new_seat(self._rng, dead_after, name) if live else None
+        self._heartbeat = Heartbeat(new_seat(self._rng, dead_after, name)) if live else None
         self._concurrency = concurrency
         self._tasks = Tasks(concurrency, backoff or Backoff(), self._rng, max_tries, keeps_alive=not live)
-        self._signed_at = 0.0  #: when the last sign of life was sent
-        self._tell_until: float | None = None  #: once it stops: when it gives up telling the nodes about its jobs
+        self._reporter = JobReporter(self._tasks, self._send, now=client.now, on_change=self._change, warn=self._warn)
         self._stop_asked = False
         self._was_started = False
         self._is_over = False
@@ -163,7 +165,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
     @property
     def id(self) -> bytes:
         """The id by which nodes know it, if it is a live worker; else empty."""
-        return self._seat.id if self._seat else b""
+        return self._heartbeat.seat.id if self._heartbeat else b""
 
     @property
     def figures(self) -> Figures:
@@ -193,7 +195,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
             await self._fetch_all()
         finally:
             await self._put_away()
-            await self._stand_up()
+            await self._stop_heartbeat()
             self._is_over = True
             self._change()
 
@@ -203,7 +205,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
             room = self._tasks.room()
             if not room:
                 await self._until_changed(self._at_most(self._poll))
-                await self._stay_alive()
+                await self._send_heartbeat()
                 continue
             try:
                 jobs = await self._fetch(room)
@@ -223,13 +225,9 @@ class BaseWorker(ABC, Generic[AnyClientT]):
     async def _fetch(self, room: int) -> list[Job]:
         """Ask for jobs; every fetch of a worker goes through here."""
         fetch = commands.get(*self._queues, timeout=self._poll, count=room, counters=True)
-        if self._seat is not None:
-            self._signed_at = self._client.now()
-            fetch = taken_by(self._seat, fetch)
-        return await self._send(fetch, wanted=self._is_wanted)
-
-    def _is_wanted(self) -> bool:
-        return not self._stop_asked
+        if self._heartbeat is not None:
+            fetch = self._heartbeat.fetch(fetch, self._client.now())
+        return await self._send(fetch, wanted=lambda: not self._stop_asked)
 
     async def _rest(self, seconds: float) -> None:
         end = self._client.now() + seconds
@@ -248,7 +246,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
 
     async def _came_late(self, task: Task) -> None:
         """Give back a job that came while the worker stops, or begin it when nobody else would get it."""
-        await self._learn_retry(task)
+        await self._reporter.learn_retry(task)
         if task.retry:
             self._tasks.give_back(task, self._client.now())
             self._change()
@@ -258,26 +256,25 @@ class BaseWorker(ABC, Generic[AnyClientT]):
     # Being alive.
 
     def _at_most(self, seconds: float) -> float:
-        """How long to wait for something: a live worker gives a sign of life in time."""
-        return seconds if self._seat is None else min(seconds, between_signs(self._seat))
+        """Return how long to wait for something: a live worker sends its heartbeats in time."""
+        return seconds if self._heartbeat is None else min(seconds, self._heartbeat.interval)
 
-    async def _stay_alive(self) -> None:
-        if self._seat is None or self._client.now() < self._signed_at + between_signs(self._seat):
+    async def _send_heartbeat(self) -> None:
+        if self._heartbeat is None or (command := self._heartbeat.due(self._client.now())) is None:
             return
-        self._signed_at = self._client.now()
         try:
-            await self._send(stay_alive(self._seat), between_signs(self._seat))
+            await self._send(command, self._heartbeat.interval)
         except DisquedError as error:
             self._warn(f"no node received the sign of life of this worker: {error}")
 
-    async def _stand_up(self) -> None:
-        if self._seat is None:
+    async def _stop_heartbeat(self) -> None:
+        if self._heartbeat is None:
             return
         try:
-            await self._send(stand_up(self._seat), between_signs(self._seat))
+            await self._send(self._heartbeat.stop(), self._heartbeat.interval)
         except DisquedError as error:
             self._warn(f"no node received the end of this worker: {error}")
-        self._client.leave(self._seat)
+        self._client.leave(self._heartbeat.seat)
 
     # One job.
 
@@ -292,26 +289,18 @@ class BaseWorker(ABC, Generic[AnyClientT]):
             await self._failed(task, error)
         else:
             if self._tasks.settle(task):
-                await self._acknowledge(task)
-                self._forget(task)
-
-    async def _acknowledge(self, task: Task) -> None:
-        try:
-            await self._say(commands.ack(task.job))
-            self.figures.done += 1
-        except DisquedError as error:
-            self._untold(task, "acknowledged", error)
+                await self._reporter.acknowledge(task)
 
     async def _failed(self, task: Task, error: BaseException) -> None:
         if not self._tasks.is_running(task):
             return  # given back meanwhile
         self.figures.failed += 1
         self._log_failure(f"job {task.job.id.decode()} failed, try {task.job.tries}", error)
-        await self._learn_retry(task)
+        await self._reporter.learn_retry(task)
         if not self._tasks.is_running(task):
             return
         if task.is_once:
-            self._leave_job(task)
+            self._reporter.leave(task)
         elif self._tasks.is_exhausted(task):
             await self._exhausted(task, error)
         else:
@@ -324,13 +313,12 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         try:
             verdict = check_verdict(await self._judge(task.job, error))
             if isinstance(verdict, MoveTo):
-                await self._say(commands.add(verdict.queue, task.job.body, ttl=verdict.ttl, retry_add=True))
+                await self._reporter.copy(task, verdict)
         except Exception as failure:
             self._log_failure(f"on_exhausted failed for job {task.job.id.decode()}, which goes on", failure)
             verdict = GoOn()
         if isinstance(verdict, Drop | MoveTo):
-            await self._acknowledge(task)
-            self._forget(task)
+            await self._reporter.acknowledge(task)
         else:
             self._hold(task)
 
@@ -338,47 +326,13 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         self._tasks.hold(task, self._client.now())
         self._change()
 
-    def _leave_job(self, task: Task) -> None:
-        self._warn(f"at-most-once job {task.job.id.decode()} was not ended, and nobody gets it again")
-        self.figures.left += 1
-        self._forget(task)
-
-    def _forget(self, task: Task) -> None:
-        self._tasks.forget(task)
-        self._change()
-
-    def _broke(self, task: Task, error: BaseException) -> None:
-        """Log a bug of ours; the job comes back by its retry time."""
-        self._log_failure(f"in a worker, with job {task.job.id.decode()}", error)
-        self._forget(task)
-
     async def _safely(self, task: Task, work: Awaitable[None]) -> None:
-        """Run a coroutine about a job; its bugs end with it."""
+        """Run a coroutine about a job; after a bug of ours the job comes back by its retry time."""
         try:
             await work
         except Exception as error:
-            self._broke(task, error)
-
-    async def _say(self, command: Command[T]) -> T:
-        """Tell a node about a job; once the worker stops, within the time that is left for it."""
-        left = None if self._tell_until is None else max(0.0, self._tell_until - self._client.now())
-        return await self._send(command, left)
-
-    def _untold(self, task: Task, what: str, error: DisquedError) -> None:
-        self.figures.untold += 1
-        self._warn(f"job {task.job.id.decode()} could not be {what}, and comes back: {error}")
-
-    async def _give_back(self, task: Task) -> None:
-        await self._learn_retry(task)
-        if task.is_once:
-            self._leave_job(task)
-            return
-        try:
-            await self._say(commands.nack(task.job))
-            self.figures.returned += 1
-        except DisquedError as error:
-            self._untold(task, "given back", error)
-        self._forget(task)
+            self._log_failure(f"in a worker, with job {task.job.id.decode()}", error)
+            self._reporter.forget(task)
 
     # Keeping jobs alive.
 
@@ -388,26 +342,11 @@ class BaseWorker(ABC, Generic[AnyClientT]):
             now = self._client.now()
             due = self._tasks.due(now)
             for what, task in due:
-                work = self._give_back(task) if what is NextStep.NACK else self._say_working(task)
+                work = self._reporter.give_back(task) if what is NextStep.NACK else self._reporter.keep(task)
                 await self._tell(task, work)
             if not due:
                 at = self._tasks.next_at()
                 await self._until_changed(None if at is None else max(0.0, at - now))
-
-    async def _learn_retry(self, task: Task) -> None:
-        if task.retry is None and not task.is_too_late:
-            await self._say_working(task)
-
-    async def _say_working(self, task: Task) -> None:
-        try:
-            retry = await self._say(commands.working(task.job))
-        except TooLate:
-            self._tasks.too_late(task)
-        except DisquedError:
-            self._tasks.not_kept(task, self._client.now())
-        else:
-            self._tasks.kept(task, retry, self._client.now())
-        self._change()
 
     # The end.
 
@@ -415,12 +354,12 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         """Wait for the handlers, then give back what they have not ended."""
         self._stop_asked = True
         end = self._client.now() + self._grace
-        self._tell_until = end + self._client.patience
+        self._reporter.give_up_at(end + self._client.patience)
         self._tasks.stop(self._client.now())
         self._change()
         while self._tasks.any_running() and (left := end - self._client.now()) > 0:
             await self._until_changed(self._at_most(left))
-            await self._stay_alive()
+            await self._send_heartbeat()
         for task in self._tasks.give_up(self._client.now()):
             if (running := self._running.get(task)) is not None:
                 running.cancel()

@@ -41,22 +41,30 @@ def take_a_seat(seat: WorkerIdentity) -> tuple[bytes, ...]:
     return (b"WORKER", b"START", b"ID", seat.id, b"TTL", milliseconds(seat.dead_after), b"BIND", *named)
 
 
-def between_signs(seat: WorkerIdentity) -> float:
-    """How long a worker may say nothing and be well within its time."""
-    return seat.dead_after / SIGNS
+class Heartbeat:
+    """The heartbeats of a live worker; each of its fetches counts as one."""
 
+    def __init__(self, seat: WorkerIdentity) -> None:
+        self.seat = seat
+        self.interval = seat.dead_after / SIGNS  #: how long a worker may say nothing and be well within its time
+        self._sent_at = 0.0
 
-def taken_by(seat: WorkerIdentity, fetch: Command[list[Job]]) -> Command[list[Job]]:
-    """Make a fetch of a live worker of one of nobody in particular."""
-    words = (fetch.words[0], b"WORKER", seat.id, *fetch.words[1:])
-    return attrs.evolve(fetch, words=words, seat=seat)
+    def fetch(self, fetch: Command[list[Job]], now: float) -> Command[list[Job]]:
+        """Make a fetch of this worker, to be sent now, of one of nobody in particular."""
+        self._sent_at = now
+        words = (fetch.words[0], b"WORKER", self.seat.id, *fetch.words[1:])
+        return attrs.evolve(fetch, words=words, seat=self.seat)
 
+    def due(self, now: float) -> Command[int] | None:
+        """Return the heartbeat to send now; None while none is due.
 
-def stay_alive(seat: WorkerIdentity) -> Command[int]:
-    """Give a sign of life; returns the time after which the worker would be dead, in milliseconds."""
-    return Command((b"WORKER", b"KEEPALIVE"), replies.read_number, seat=seat)
+        The node answers after how many milliseconds the worker would be dead.
+        """
+        if now < self._sent_at + self.interval:
+            return None
+        self._sent_at = now
+        return Command((b"WORKER", b"KEEPALIVE"), replies.read_number, seat=self.seat)
 
-
-def stand_up(seat: WorkerIdentity) -> Command[int]:
-    """End a worker in order; returns how many jobs came back from it."""
-    return Command((b"WORKER", b"STOP"), replies.read_number, seat=seat)
+    def stop(self) -> Command[int]:
+        """End the worker in order; the node answers how many jobs came back from it."""
+        return Command((b"WORKER", b"STOP"), replies.read_number, seat=self.seat)

@@ -11,7 +11,7 @@ from disqued.client.commands import WorkerIdentity
 from disqued.client.errors import NoWorker, StaleWorker, server_error
 from disqued.client.job import Job
 from disqued.client.nodes import Nodes
-from disqued.client.seats import between_signs, new_seat, stand_up, stay_alive, take_a_seat, taken_by
+from disqued.client.seats import Heartbeat, new_seat, take_a_seat
 from disqued.client.tasks import Backoff, NextStep, Tasks
 
 SEAT = WorkerIdentity(b"w", 1.5)
@@ -24,7 +24,7 @@ def test_each_connection_of_a_live_worker_begins_with_its_start() -> None:
 
 
 def test_a_fetch_of_a_live_worker_names_it_and_goes_by_its_connection() -> None:
-    fetch = taken_by(SEAT, commands.get("a", timeout=2, counters=True))
+    fetch = Heartbeat(SEAT).fetch(commands.get("a", timeout=2, counters=True), 0.0)
     call = Call(fetch, Nodes([("host", 1)], Random(1)), Patience(), 0.0)
     first = call.next(0.0)
     assert isinstance(first, Send)
@@ -36,10 +36,21 @@ def test_a_fetch_of_a_live_worker_names_it_and_goes_by_its_connection() -> None:
     assert asked.seat is SEAT
 
 
-def test_it_gives_signs_of_life_and_ends_by_its_connection() -> None:
-    for command, words in ((stay_alive(SEAT), b"WORKER KEEPALIVE"), (stand_up(SEAT), b"WORKER STOP")):
+def test_it_sends_heartbeats_and_ends_by_its_connection() -> None:
+    heartbeat = Heartbeat(SEAT)
+    assert heartbeat.interval == 0.5
+    for command, words in ((heartbeat.due(7.0), b"WORKER KEEPALIVE"), (heartbeat.stop(), b"WORKER STOP")):
+        assert command is not None
         assert (b" ".join(command.words), command.seat) == (words, SEAT)
-    assert between_signs(SEAT) == 0.5
+
+
+def test_a_heartbeat_is_due_three_times_in_the_time_of_a_worker_and_a_fetch_counts_as_one() -> None:
+    heartbeat = Heartbeat(SEAT)
+    heartbeat.fetch(commands.get("a", timeout=2, counters=True), 10.0)
+    assert heartbeat.due(10.25) is None
+    assert heartbeat.due(10.5) is not None
+    assert heartbeat.due(10.75) is None
+    assert heartbeat.due(11.0) is not None
 
 
 def test_two_workers_have_two_ids_and_a_time_that_is_none_is_refused() -> None:
