@@ -220,10 +220,10 @@ class ClientSession:
         self.close()
         self.due.drop()
         self.held.drop()
-        handed = job_ids(self.held.handed + self.due.handed)
+        handed = job_ids(self.held.take_handed() + self.due.take_handed())
         if self._wire is not None and self._wire.was_deaf:
             handed += job_ids(self._unseen)
-        self.due.handed, self.held.handed, self._unseen = [], [], []
+        self._unseen = []
         self._input.parser = self._home.make_parser()  # what was begun is let go of, though it may still be known
         self._blocked_size = 0
         self._flow = None
@@ -412,7 +412,7 @@ class ClientSession:
                 data = joined(out)
             out.clear()
             if due.promised:
-                due.promised = []
+                due.promised.clear()
             size = len(data)
             self._traffic.bytes_out += size
             handle = self._handle
@@ -426,7 +426,8 @@ class ClientSession:
                 handle = self._wire
             if due.handed:
                 if not self._transport.refused:
-                    self._unseen, due.handed = due.handed, []
+                    self._unseen = due.handed.copy()
+                    due.handed.clear()
             elif self._unseen:
                 self._unseen = []
             if (self.reported or (handle is not None and not handle.at_once)) and self._flow is not None:
@@ -460,18 +461,15 @@ class ClientSession:
 
     def release(self) -> None:
         """Send what was put apart; what came after it waits for the next commit."""
-        held = self.held
-        texts, held.texts = held.texts, []
-        handed, held.handed = held.handed, []
-        held.promised = []
+        texts, handed = self.held.take()
         if self.is_lost:
-            self.due.handed = handed + self.due.handed  # they go back when the connection is told of its end
+            self.due.handed[:0] = handed  # they go back when the connection is told of its end
             return
         if not texts:
             return
         self._send(texts[0] if len(texts) == 1 else joined(texts))
         if self._transport.refused:
-            self.due.handed = handed + self.due.handed
+            self.due.handed[:0] = handed
         else:
             self._unseen += handed
         if self._flow is not None:

@@ -32,7 +32,18 @@ class Replies:
         self.texts += later.texts
         self.handed += later.handed
         self.promised += [(before + at, names, value) for at, names, value in later.promised]
-        later.texts, later.handed, later.promised = [], [], []
+        later.take()
+
+    def take(self) -> tuple[list[Text], list[tuple[Any, Any]]]:
+        """Take the texts, and what they hand out."""
+        texts, self.texts = self.texts, []
+        self.promised.clear()
+        return texts, self.take_handed()
+
+    def take_handed(self) -> list[tuple[Any, Any]]:
+        """Take what the replies hand out."""
+        handed, self.handed = self.handed, []
+        return handed
 
     def take_back(self, unkept: set[bytes], error: CommandError) -> list[bytes]:
         """Replace each reply that tells of one of these jobs or units by an error; returns their ids."""
