@@ -14,9 +14,7 @@ too many connections, the one that has been idle for longest makes room for the 
 stay in memory, and count towards the budget of all connections of the node.  Times are seconds, sizes bytes.
 """
 
-import socket
 from collections.abc import Iterable
-from contextlib import suppress
 from http import HTTPStatus
 from io import BytesIO
 from typing import Any, Final
@@ -30,11 +28,14 @@ from twisted.web.server import Request
 from twisted.web.server import Site as HttpSite
 
 from disqued.web.app import Root
-from disqued.web.http import answers, heads
+from disqued.web.http import answers, heads, input_timer
 from disqued.web.http.bodies import Body
-from disqued.web.http.exchange import Reply, Role
+from disqued.web.http.exchange import Role
 from disqued.web.http.framing import ChunkedBody, SizedBody
+from disqued.web.http.head_lines import HEADER_BYTES, HeadLines, too_long
+from disqued.web.http.input_timer import InputTimer
 from disqued.web.http.problems import Problem
+from disqued.web.http.unread import UnreadAnswers
 from disqued.web.pages.problem_pages import problem_reply
 from disqued.web.routes import ROUTES
 from disqued.web.site import Site
@@ -42,23 +43,13 @@ from disqued.web.turns import SharedTurns
 
 CONNECTIONS_MAX: Final = 500
 SHARE_MAX: Final = CONNECTIONS_MAX // 2  #: of them, from one IP address
-HEADER_BYTES: Final = 16 << 10  #: request line and headers
-HEADERS_MAX: Final = 100
 BODY_MAX: Final = 64 << 20  #: of a job in a request, where proto-max-bulk-len is not below it
 BODY_SLACK: Final = 64 << 10  #: what may stand around it
 USUAL_BODY_MAX: Final = 256 << 10  #: of a request that brings no job
 STRANGERS_BODY_MAX: Final = 16 << 10  #: of a request that says nothing of who asks
-HEADER_S: Final = 20.0
-PROGRESS_S: Final = 10.0
-PROGRESS_BYTES: Final = 10 << 10  #: of a body, in each PROGRESS_S
 IDLE_S: Final = 75.0
-READ_S: Final = 30.0  #: that a client may read nothing, and more where much has been written that it can read:
-READ_BYTES_S: Final = 20_000.0
-QUIET: Final = 64 << 10  #: of answers that a transport takes before it says that the client does not read
-LOOK_S: Final = 1.0  #: between two looks at a client that does not read
 WAITING_MAX: Final = 16 << 10  #: of input that waits for its turn before its connection is read no further
 HOLD_STEP: Final = 4096  #: by how much a connection holds more or less before the budget hears of it
-LINGER_S: Final = 2.0  #: that what is still coming is thrown away after a refusal, so that the client gets to read it
 SERVER: Final = b"disqued"
 
 
@@ -75,6 +66,24 @@ class AdminRequest(Request):
     content: Any
     received = 0
     is_known = False  #: its sender has been asked who it is, and may send a large body
+    target = b""  #: as its head has it
+
+    def check_length(self, length: int | None) -> None:
+        """Look at the body that is announced: its sender, when it may be large, and its length.  Raises Problem."""
+        if length is None or length > STRANGERS_BODY_MAX:
+            self.parseCookies()
+            self.is_known = self.channel.site.admin.access.visitor(self).role > Role.NOBODY
+        if length is not None:
+            self.check_size(length)
+
+    def check_size(self, size: int) -> None:
+        """Refuse a body that is larger than its path and its sender allow.  Raises Problem."""
+        site = self.channel.site
+        limit = STRANGERS_BODY_MAX
+        if self.is_known:
+            limit = site.body_limit if _path_of(self.target) in site.large else USUAL_BODY_MAX
+        if size > limit:
+            raise Problem(413, f"the body is longer than {limit} bytes")
 
     def gotLength(self, length: int | None) -> None:
         """Make room for the body."""
@@ -122,6 +131,19 @@ class AdminRequest(Request):
         return reason
 
 
+def _refusal(admin: Site, request: AdminRequest, problem: Problem) -> bytes:
+    """Return the answer that tells a problem to the sender of a request, of which all or some has come."""
+    reply = problem_reply(admin, admin.access.nobody(request), request, problem, _path_of(request.target))
+    assert isinstance(reply.body, bytes)
+    own = {"Content-Type": reply.media, "Content-Length": str(len(reply.body)), "Connection": "close"}
+    fields = {**answers.HEADERS, **reply.headers, **own}
+    lines = [
+        f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}", "Server: disqued",
+        *(f"{name}: {value}" for name, value in fields.items()),
+    ]  # fmt: skip
+    return "\r\n".join([*lines, "", ""]).encode("ascii") + reply.body
+
+
 class AdminChannel(HTTPChannel):
     """One connection."""
 
@@ -131,25 +153,17 @@ class AdminChannel(HTTPChannel):
 
     transport: Any
     site: "AdminFactory"
-    _path = b""  #: target of the request that is coming, once its head has
 
     def __init__(self) -> None:
         super().__init__()
-        self._lines: list[bytes] = []  #: of the head that is coming
-        self._head_size = 0
+        self._head = HeadLines()
         self._closes = False  #: the client wants no further answer
-        self._refused = False
+        self.is_refused = False  #: it was told that it ends; what still comes is thrown away
         self._lost = False
         self.paused = (
             True  #: LineReceiver leaves the input in its buffer; False during a turn, until a request is whole
         )
         self._is_queued = False  #: it waits for its turn
-        self._watch: Any = None  #: the timer of a request that is still coming
-        self._in_body = False
-        self._progress = 0  #: of the body, since the timer was set
-        self._reading: Any = None  #: the timer of looks at a client that does not read; None = it does
-        self._read_by = 0.0  #: when it has to have read what is unread
-        self._unread = 0  #: bytes of answers since the client had read all, as far as is known
         self._body: Body | None = None  #: of the answer that is being sent
         self._reported = 0  #: what the budget knows of
         self._active_at = 0.0  #: when something came last, or an answer was complete
@@ -161,6 +175,8 @@ class AdminChannel(HTTPChannel):
     def connectionMade(self) -> None:
         """Take the connection, or turn it away when there are too many and none of them is idle."""
         super().connectionMade()
+        self._input = InputTimer(self.site.reactor)
+        self._unread = UnreadAnswers(self.site.reactor)
         self._active_at = self.site.reactor.seconds()
         self.host = getattr(self.transport.getPeer(), "host", None)
         self.site.channels.add(self)
@@ -171,45 +187,34 @@ class AdminChannel(HTTPChannel):
     @property
     def idle_since(self) -> float | None:
         """When this connection fell idle; None while it sends a body or is answered."""
-        is_busy = self._handlingRequest or self._in_body or self._is_queued or self._reading is not None
+        is_busy = self._handlingRequest or self._input.in_body or self._is_queued or self._unread.is_watched
         return None if is_busy else self._active_at
-
-    @property
-    def is_refused(self) -> bool:
-        """True once it was told that it ends; what still comes is thrown away."""
-        return self._refused
 
     def make_room(self) -> None:
         """Close at once, in favour of another connection."""
-        self.is_leaving = self._refused = True
+        self.is_leaving = self.is_refused = True
         self.transport.abortConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Forget the connection; what its requests wait for is given up."""
         self._lost = True
         self.clearLineBuffer()
-        self._stop_watch()
-        self._stop_reading()
+        self._input.stop()
+        self._unread.stop()
         for request in self.requests:
             self._let_go(request)
         super().connectionLost(reason)
         self.site.budget.drop(self)
         self.site.forget(self)
 
-    def end(self) -> None:
-        """Close: at once when nothing is being answered, else after what was written."""
-        if self.transport is not None:
-            self.loseConnection()
-
     # What comes.
 
     def dataReceived(self, data: bytes) -> None:
         """Keep bytes until it is this connection's turn; after a refusal they are thrown away."""
-        if self._refused:
+        if self.is_refused:
             return
         self._active_at = self.site.reactor.seconds()
-        if self._in_body:
-            self._progress += len(data)
+        self._input.note(len(data))
         super().dataReceived(data)
         self._queue(is_short=len(self._buffer) <= WAITING_MAX)
         self._read_or_wait()
@@ -218,14 +223,14 @@ class AdminChannel(HTTPChannel):
     def _queue(self, *, is_short: bool) -> None:
         """Wait for a turn, if there is input that may be taken now."""
         may_go_on = not (self._handlingRequest or self._waitingForTransport or self._is_queued)
-        if may_go_on and self._buffer and not self._refused and not self._lost:
+        if may_go_on and self._buffer and not self.is_refused and not self._lost:
             self._is_queued = True
             self.site.turns.add(self, is_short=is_short)
 
     def turn(self) -> None:
         """Take input until a request is whole, and begin to answer it."""
         self._is_queued = False
-        if self._refused or self._lost or self._handlingRequest or self._waitingForTransport:
+        if self.is_refused or self._lost or self._handlingRequest or self._waitingForTransport:
             return
         self.paused = False
         try:
@@ -251,65 +256,26 @@ class AdminChannel(HTTPChannel):
     def _watch_partial(self) -> None:
         """Limit the time that the rest of a request has to come."""
         waits = self._handlingRequest or self._is_queued or self._waitingForTransport
-        has_begun = self.requests or self._lines or self._buffer
-        is_partial = has_begun and not waits and not self._refused
-        if is_partial and self._watch is None and not self._lost:
-            self._watch = self.site.reactor.callLater(HEADER_S, self._too_slow)
-
-    def _stop_watch(self) -> None:
-        self._in_body = False
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
-
-    def _too_slow(self) -> None:
-        self._watch = None
-        self.refuse(Problem(408, f"the headers did not come within {HEADER_S:.0f} s"))
-
-    def _look_at_body(self) -> None:
-        """Cut a client whose body hardly grows."""
-        self._watch = None
-        if self._progress < PROGRESS_BYTES:
-            self.refuse(Problem(408, f"the body comes slower than {PROGRESS_BYTES} bytes in {PROGRESS_S:.0f} s"))
-        else:
-            self._watch_body()
-
-    def _watch_body(self) -> None:
-        self._in_body, self._progress = True, 0
-        self._watch = self.site.reactor.callLater(PROGRESS_S, self._look_at_body)
+        has_begun = self.requests or self._head or self._buffer
+        is_partial = has_begun and not waits and not self.is_refused
+        if is_partial and not self._lost:
+            self._input.watch_head(self.refuse)
 
     def lineReceived(self, line: bytes) -> None:
         """Take a line of the head, without its LF; the first line may be empty."""
-        if self._refused:
-            return
-        self._head_size += len(line)
-        if self._head_size > HEADER_BYTES:
-            self.lineLengthExceeded(line)
+        if self.is_refused:
             return
         try:
-            heads.check_line(line)
-            self._take_line(line[:-1])
+            head = self._head.add(line)
+            if head is not None:
+                self._begin(head)
         except Problem as problem:
             self.refuse(problem)
 
-    def _take_line(self, line: bytes) -> None:
-        """Take a line of the head; the empty one after it begins the request.  Raises Problem."""
-        if line and len(self._lines) > HEADERS_MAX:
-            raise Problem(431, f"there are more than {HEADERS_MAX} headers")
-        if line:
-            if not self._lines:
-                # What speaks another protocol may wait for an answer to its first line.
-                heads.read_request_line(line)
-            self._lines.append(line)
-        elif self._lines:
-            self._begin(heads.read(self._lines))
-        elif self._head_size > 1:
-            raise Problem(400, "this is no request of HTTP/1.1: there are empty lines before it")
-
     def _begin(self, head: heads.RequestHead) -> None:
         """Begin a request whose head has come."""
-        self._lines, self._head_size = [], 0
         request = self.requestFactory(self)
+        request.target = head.target
         self.requests.append(request)
         for name, value in head.fields:
             request.requestHeaders.addRawHeader(name, value)
@@ -320,7 +286,7 @@ class AdminChannel(HTTPChannel):
         elif head.length:
             self._transferDecoder = SizedBody(head.length, request.handleContentChunk, self._finishRequestBody)
         self.allHeadersReceived()
-        if self._refused:
+        if self.is_refused:
             return
         if self.length == 0:
             self.allContentReceived()
@@ -335,37 +301,27 @@ class AdminChannel(HTTPChannel):
 
     def lineLengthExceeded(self, line: bytes) -> None:
         """Refuse headers that are too long."""
-        self.refuse(Problem(431, f"request line and headers are longer than {HEADER_BYTES} bytes"))
+        self.refuse(too_long())
 
     def allHeadersReceived(self) -> None:
         """Look at what is to come before it comes."""
-        if self._refused:
+        if self.is_refused:
             return
-        self._stop_watch()
+        self._input.stop()
         request = self.requests[-1]
-        objection = self._objection(request)
-        if objection is not None:
+        try:
+            request.check_length(self.length)
+        except Problem as problem:
             request.gotLength(0)
-            self.refuse(objection)
+            self.refuse(problem)
             return
         super().allHeadersReceived()
         if self.length != 0:
-            self._watch_body()
-
-    def _objection(self, request: AdminRequest) -> Problem | None:
-        """What is wrong with the body that is announced: its sender, when it may be large, or its length."""
-        if self.length is None or self.length > STRANGERS_BODY_MAX:
-            request.parseCookies()
-            try:
-                request.is_known = self.site.admin.access.visitor(request).role > Role.NOBODY
-            except Problem as problem:
-                return problem
-        limit = self._limit(request)
-        return _too_long(limit) if self.length is not None and self.length > limit else None
+            self._input.watch_body(self.refuse)
 
     def rawDataReceived(self, data: bytes) -> None:
         """Take a part of a body."""
-        if self._refused:
+        if self.is_refused:
             return
         try:
             super().rawDataReceived(data)
@@ -379,72 +335,42 @@ class AdminChannel(HTTPChannel):
 
     def allContentReceived(self) -> None:
         """Have the request answered; the next one waits for another turn."""
-        if not self._refused:
+        if not self.is_refused:
             self.paused = True
-            self._stop_watch()
+            self._input.stop()
             super().allContentReceived()
 
     def takes(self, request: AdminRequest, size: int) -> bool:
         """Return whether so many bytes more of a body may come; else refuse the request."""
-        if self._refused:
+        if self.is_refused:
             return False
-        limit = self._limit(request)
-        if request.received + size > limit:
-            self.refuse(_too_long(limit))
+        try:
+            request.check_size(request.received + size)
+        except Problem as problem:
+            self.refuse(problem)
             return False
         self.report(size)
-        return not self._refused
-
-    def _limit(self, request: AdminRequest) -> int:
-        if not request.is_known:
-            return STRANGERS_BODY_MAX
-        return self.site.body_limit if _path_of(self._path) in self.site.large else USUAL_BODY_MAX
+        return not self.is_refused
 
     # What leaves.
 
     def refuse(self, problem: Problem) -> None:
         """Answer a problem before there is a request that a route could answer, and end the connection."""
-        if self._refused:
+        if self.is_refused:
             return
-        self._refused = True
+        self.is_refused = True
         self.clearLineBuffer()
-        self._stop_watch()
+        self._input.stop()
         self.setTimeout(None)
         self._networkProducer.resumeProducing()
         for request in self.requests:
             self._let_go(request)
-        reply = self._told(problem)
-        assert isinstance(reply.body, bytes)
-        own = {"Content-Type": reply.media, "Content-Length": str(len(reply.body)), "Connection": "close"}
-        fields = {**answers.HEADERS, **reply.headers, **own}
-        lines = [
-            f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}", "Server: disqued",
-            *(f"{name}: {value}" for name, value in fields.items()),
-        ]  # fmt: skip
-        self.transport.write("\r\n".join([*lines, "", ""]).encode("ascii") + reply.body)
-        self._watch = self.site.reactor.callLater(LINGER_S, self._linger_ends)
-
-    def _told(self, problem: Problem) -> Reply:
-        """A problem as it is told to whoever asks, as far as that has come."""
-        admin = self.site.admin
-        if self.requests:
-            request, path = self.requests[-1], self._path
-        else:
-            request, path = self._sketch()
-        return problem_reply(admin, admin.access.nobody(request), request, problem, _path_of(path))
-
-    def _sketch(self) -> tuple[AdminRequest, bytes]:
-        """Return a request with the headers that have come and make sense, and its target: to see who asks."""
-        request = self.requestFactory(self)
-        for line in self._lines[1:]:
-            with suppress(Problem):
-                request.requestHeaders.addRawHeader(*heads.read_field(line))
-        words = self._lines[0].split(b" ") if self._lines else []
-        return request, words[1] if len(words) > 1 else b""
-
-    def _linger_ends(self) -> None:
-        self._watch = None
-        self.transport.abortConnection()
+        # The one that is coming shows who asks, as far as it has come.
+        coming = self.requests[-1] if self.requests else self.requestFactory(self)
+        if not self.requests:
+            coming.target = self._head.sketch(coming.requestHeaders)
+        self.transport.write(_refusal(self.site.admin, coming, problem))
+        self._input.linger(self.transport.abortConnection)
 
     def writeHeaders(self, version: bytes, code: bytes, reason: bytes, headers: Any) -> None:
         """Write the headers of an answer, without telling the versions of what is behind it."""
@@ -482,57 +408,32 @@ class AdminChannel(HTTPChannel):
 
     def write(self, data: bytes) -> None:
         """Write a part of an answer."""
-        self._count(len(data))
+        self._unread.count(len(data))
         super().write(data)
 
     def writeSequence(self, iovec: Iterable[bytes]) -> None:
         """Write a part of an answer that comes in chunks."""
         parts = list(iovec)
-        self._count(sum(map(len, parts)))
+        self._unread.count(sum(map(len, parts)))
         super().writeSequence(parts)
-
-    def _count(self, size: int) -> None:
-        if self._reading is None:
-            # What the client has not read of what was written before is less, or the transport would have said so.
-            self._unread = min(self._unread, QUIET)
-        self._unread += size
 
     def pauseProducing(self) -> None:
         """Meet a client that does not read as fast as we write."""
         super().pauseProducing()
-        if self._reading is None:
-            patience = READ_S + (self._unread + self._kernel_size()) / READ_BYTES_S
-            self._read_by = self.site.reactor.seconds() + patience
-            self._reading = self.site.reactor.callLater(LOOK_S, self._look_at_reader)
+        self._unread.watch(self.transport, self.report, self._cut_reader)
         self.report()
-
-    def _kernel_size(self) -> int:
-        """Bytes that the kernel may keep for the client, which shows no progress while it reads those."""
-        sock = getattr(self.transport, "socket", None)
-        return 0 if sock is None else int(sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
 
     def resumeProducing(self) -> None:
         """Go on: the client has read all."""
-        self._stop_reading()
+        self._unread.stop()
         super().resumeProducing()
         self._queue(is_short=False)
         self._watch_partial()
         self._read_or_wait()
         self.report()
 
-    def _stop_reading(self) -> None:
-        self._unread = 0
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
-
-    def _look_at_reader(self) -> None:
-        """Cut a client that has read too little for too long; see what its answer costs by now."""
-        if self.site.reactor.seconds() < self._read_by:
-            self._reading = self.site.reactor.callLater(LOOK_S, self._look_at_reader)
-            self.report()
-            return
-        self._reading = None
+    def _cut_reader(self) -> None:
+        """End the connection of a client that has read too little for too long."""
         self._log.info("{peer} does not read its answer: cut", peer=str(self.transport.getPeer()))
         self.transport.abortConnection()
 
@@ -540,9 +441,7 @@ class AdminChannel(HTTPChannel):
 
     def report(self, more: int = 0) -> None:
         """Tell the budget of all connections what this one holds, and `more`, where that has changed."""
-        held = more + sum(request.received for request in self.requests) + len(self._buffer)
-        if self._reading is not None:
-            held += self._unread
+        held = more + sum(request.received for request in self.requests) + len(self._buffer) + self._unread.held
         if self._body is not None:
             held += self._body.size
         if not self._lost and (abs(held - self._reported) >= HOLD_STEP or (self._reported and not held)):
@@ -553,7 +452,7 @@ class AdminChannel(HTTPChannel):
         """End the connection, which holds the most while all of them hold too much."""
         self._reported = 0
         self._log.info("{peer} holds {size} bytes, too much: cut", peer=str(self.transport.getPeer()), size=size)
-        if self._in_body:
+        if self._input.in_body:
             detail = f"all connections together hold too much, and this one most of it: {size} bytes"
             self.refuse(Problem(503, detail, headers={"Retry-After": "5"}))
         else:
@@ -561,11 +460,11 @@ class AdminChannel(HTTPChannel):
 
     def timeoutConnection(self) -> None:
         """Close a connection that is idle; one whose client still reads an answer is not."""
-        if self._reading is not None:
+        if self._unread.is_watched:
             self.setTimeout(self.timeOut)
             return
         self.loseConnection()
-        self._abortingCall = self.callLater(LINGER_S, self.forceAbortClient)
+        self._abortingCall = self.callLater(input_timer.LINGER_S, self.forceAbortClient)
 
 
 class Sender:
@@ -672,7 +571,7 @@ class AdminFactory(HttpSite):
         force = self.reactor.callLater(patience_s, self._abort)
         done.addBoth(lambda _: force.cancel() if force.active() else None)
         for channel in list(self.channels):
-            channel.end()
+            channel.loseConnection()
         return done
 
     def _abort(self) -> None:
@@ -694,7 +593,3 @@ def _keep_to(limit: int, channels: Iterable[AdminChannel], new: AdminChannel) ->
     if idle:
         min(idle, key=lambda one: one[0])[1].make_room()
     return bool(idle)
-
-
-def _too_long(limit: int) -> Problem:
-    return Problem(413, f"the body is longer than {limit} bytes")

@@ -16,9 +16,10 @@ from twisted.internet.endpoints import TCP4ClientEndpoint, connectProtocol, wrap
 from twisted.internet.ssl import CertificateOptions
 from twisted.logger import LogEvent, LogLevel, globalLogPublisher
 
-from disqued.web.channel import HEADER_BYTES, HEADERS_MAX, USUAL_BODY_MAX
+from disqued.web.channel import USUAL_BODY_MAX
 from disqued.web.http import heads
 from disqued.web.http.framing import SIZE_LINE_MAX, TRAILERS_MAX, ChunkedBody
+from disqued.web.http.head_lines import HEADER_BYTES, HEADERS_MAX
 from disqued.web.http.problems import Problem
 from disqued.web.server import AdminServer
 from tests.adapters.http import read_answer

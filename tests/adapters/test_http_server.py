@@ -19,14 +19,7 @@ from disqued.web.api import openapi
 from disqued.web.channel import (
     BODY_SLACK,
     CONNECTIONS_MAX,
-    HEADER_BYTES,
-    HEADER_S,
-    HEADERS_MAX,
     IDLE_S,
-    LINGER_S,
-    PROGRESS_BYTES,
-    PROGRESS_S,
-    READ_S,
     SHARE_MAX,
     STRANGERS_BODY_MAX,
     USUAL_BODY_MAX,
@@ -34,6 +27,9 @@ from disqued.web.channel import (
 )
 from disqued.web.http.answers import begin
 from disqued.web.http.exchange import Request, Role
+from disqued.web.http.head_lines import HEADER_BYTES, HEADERS_MAX
+from disqued.web.http.input_timer import HEADER_S, LINGER_S, PROGRESS_BYTES, PROGRESS_S
+from disqued.web.http.unread import READ_S
 from disqued.web.pages import render
 from disqued.web.routes import ROUTES, Route
 from disqued.web.server import AdminError, AdminServer

@@ -18,10 +18,11 @@ from twisted.internet.testing import StringTransportWithDisconnection
 
 from disqued.net.loop import buffers
 from disqued.net.loop.turns import BusyClients
-from disqued.web.channel import QUIET, READ_BYTES_S, READ_S, AdminFactory
+from disqued.web.channel import AdminFactory
 from disqued.web.gateway import SLICE_ROWS
 from disqued.web.http import bodies
 from disqued.web.http.bodies import CHECKED, LONG, PIECE, Body, JSONWriter, KeptBytes, LongValues
+from disqued.web.http.unread import QUIET, READ_BYTES_S, READ_S
 from disqued.web.http.values import dump
 from disqued.web.views import queue_views
 from disqued.web.views.queue_views import PAGE_ROWS, QueueQuery, QueueRow

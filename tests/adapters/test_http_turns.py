@@ -14,7 +14,8 @@ from twisted.internet.testing import StringTransportWithDisconnection
 
 from disqued.net.loop import turns as net_turns
 from disqued.net.loop.turns import BusyClients
-from disqued.web.channel import HEADER_S, WAITING_MAX, AdminFactory
+from disqued.web.channel import WAITING_MAX, AdminFactory
+from disqued.web.http.input_timer import HEADER_S
 from disqued.web.turns import TurnTaker, next_turn
 from tests.adapters.http import LOCAL, admin
 from tests.adapters.inprocess import Running

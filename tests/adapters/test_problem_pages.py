@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from disqued.web.channel import HEADER_BYTES
+from disqued.web.http.head_lines import HEADER_BYTES
 from tests.adapters.http import read_answer
 from tests.adapters.inprocess import wait_until
 from tests.adapters.test_pages import BROWSER, VIEWER, Admin, async_test, page, with_tokens, words

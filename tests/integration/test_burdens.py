@@ -35,8 +35,10 @@ SLOW = 10  #: on each port
 SLACK = 32 * MEBIBYTE
 PASSWORD = "a password that is long enough"
 #: A node that gives strangers on its bus, and headers of HTTP, a second, and waits less for an answer to be read.
-HURRY = "links.HANDSHAKE_S, channel.HEADER_S, channel.LINGER_S = 1.0, 1.0, 0.1"
-IMPORTS = "from disqued.net.cluster import links; from disqued.web import channel; from disqued.tap import main"
+HURRY = "links.HANDSHAKE_S, input_timer.HEADER_S, input_timer.LINGER_S = 1.0, 1.0, 0.1"
+IMPORTS = (
+    "from disqued.net.cluster import links; from disqued.web.http import input_timer; from disqued.tap import main"
+)
 HASTY = (sys.executable, "-c", f"{IMPORTS}; {HURRY}; main()")
 
 

@@ -245,7 +245,7 @@ def test_a_unix_socket_is_an_endpoint(start: Start, tmp_path: Path, tokens: Path
 
 def test_a_client_that_sends_its_headers_slowly_is_dropped(start: Start, port: int) -> None:
     # How long it is without that is shown on a clock that is told to move.
-    start("--http-port", str(port), program=hasty("disqued.web.channel", HEADER_S=1.0))
+    start("--http-port", str(port), program=hasty("disqued.web.http.input_timer", HEADER_S=1.0))
     with socket.create_connection((HOST, port), LIMIT) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\n")
         slow.settimeout(0.1)
