@@ -71,8 +71,8 @@ class IStore(Interface):
     bytes_total: int = Attribute("What there is to load, in bytes; valid from the first record of `load` on.")
     bytes_loaded: int = Attribute("How much of it has been loaded so far.")
     wants_compaction: bool = Attribute(
-        "Whether `compact` is due: it has grown so much, by the settings, or has lost its data.  Its user looks after"
-        " each commit, and every second."
+        "Whether `compact` is due: it has grown so much, by the settings, or has lost its data.  Its user looks every"
+        " second."
     )
 
     def open() -> None:

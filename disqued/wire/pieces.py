@@ -6,7 +6,7 @@
 A copy of 200 MB takes 40 to 60 ms, and no other client is served meanwhile.  So whatever writes bodies (replies,
 records of the journal, messages to other nodes) makes a `Text`, and whatever sends or stores a `Text` takes pieces one
 after the other, a bounded part of them at a time: the transport (`net/loop/transport.py`), TLS
-(`net/loop/tlstransport.py`), the journal (`persistence/aof/appending.py`), frames (`wire/frames.py`).  A large body
+(`net/loop/tlstransport.py`), the journal (`persistence/aof/segments.py`), frames (`wire/frames.py`).  A large body
 that comes from another node or from the journal is read into an object of its own, too.
 
 What is short is put together, so that a piece is worth a system call.  `len` of either kind of text is its bytes.

@@ -15,9 +15,6 @@ does all of it, under `always` as well, where the syncing thread syncs it then; 
 So a power cut costs what was committed since the last sync began: about a second, when the disk keeps up.  A kill -9
 costs nothing, unless a write hangs at that moment.
 
-What a sync has made durable is told with the next write, by a mark (`segments`): after a power cut it tells what was
-never written from what was damaged.
-
 A compaction begins another file (`move`).  Nothing is written to that one before all of this one is on the disk, so
 that a power cut never leaves a gap; meanwhile commits wait as they do during a sync.
 
@@ -27,14 +24,13 @@ that a power cut never leaves a gap; meanwhile commits wait as they do during a 
 Source: Redis and Disque, src/aof.c (flushAppendOnlyFile), which postpone the write itself for up to 2 s.
 """
 
-from collections.abc import Callable
 from threading import Condition, Lock, Thread
 from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
 
-from disqued.persistence.aof.segments import HEADER_SIZE, Chunk, mark, number_of, written
-from disqued.persistence.disk import Disk, reason, write_all
+from disqued.persistence.aof.segments import HEADER_SIZE, Chunk, SegmentWriter, number_of
+from disqued.persistence.disk import Disk, reason
 from disqued.persistence.interface import StoreFailed
 
 ALWAYS: Final = "always"
@@ -56,20 +52,17 @@ class Appender:
 
         The file is closed by `close` or `abandon`.
         """
-        self.size: int = size  #: bytes of the file in use, up to the last record that is whole
+        self.segment = SegmentWriter(disk, fd, size, first)  #: the file in use
         self.failure: str | None = None  #: why writing has stopped; final
         self.trouble: str | None = None  #: why the last write failed; its chunks are kept
         self.late_syncs: int = 0  #: times that commits stopped waiting for a write beside a sync
-        #: Number of the first record that was or will be written since the last `move`.
-        self.first: int = first
         self._disk = disk
-        self._fd = fd
         self._fsync = fsync
         self._reactor = reactor
         self._following = first  #: number of the record after the last that was committed
         self._hanging_since: float | None = None  #: seconds of the reactor; None while writes do not hang
         self._threads: list[Thread] = []
-        # What follows is shared with the threads, and guarded by the lock.
+        # The segment and what follows are shared with the threads, and guarded by the lock.
         self._lock = Lock()
         self._to_sync = Condition(self._lock)  #: notifies the syncing thread
         self._to_write = Condition(self._lock)  #: notifies the writing thread
@@ -77,25 +70,11 @@ class Appender:
         self._waiting: list[Chunk] = []  #: committed, not written; begins with a frame
         self._kept_bytes = 0  #: committed since the trouble began
         self._retry = False  #: the writing thread is to try again now
-        #: The file may hold bytes that are not durable: its last writer may have been killed.
-        self._unsynced = size > HEADER_SIZE
-        self._written = first  #: number of the first record that is not written
-        #: Every record before this number is durable; 0 = what the file holds may not be.
-        self._durable = 0 if self._unsynced else first
         self._wanted = 0  #: a caller waits for the records before this number to be durable
-        self._mark = 0  #: every record before this number is durable, which the file does not say yet; 0 = it does
         self._writing = False  #: the writing thread is writing
-        self._syncs = 0  #: threads that wait for a sync
-        self.moving_to: tuple[int, int] | None = (
-            None  #: descriptor and size of the file that `move` named, until it is in use
-        )
+        self.moving_to: int | None = None  #: descriptor of the file that `move` named, until it is in use
         self._holds_syncs = False
         self._ending = False
-
-    @property
-    def is_syncing(self) -> bool:
-        """True while a thread waits for the disk."""
-        return self._syncs > 0
 
     @property
     def waiting_bytes(self) -> int:
@@ -125,10 +104,11 @@ class Appender:
             if self._fsync != ALWAYS:
                 self._commit_at_once()
                 return
-            if self._writing or self._syncs or self.moving_to:
+            if self._writing or self.segment.syncs or self.moving_to is not None:
                 self._settle()
             self._write()
-            self._sync()
+            if (error := self.segment.sync()) is not None:
+                raise self._fail(error) from error
 
     def commit_beside(self, chunks: list[Chunk], following: int) -> None:
         """Have a thread do the same, where it is much; `has` tells when it is done.  Raises StoreFailed."""
@@ -149,7 +129,7 @@ class Appender:
             if self.trouble is not None:
                 raise StoreFailed(self.trouble, final=False)
             if self._fsync != ALWAYS:
-                return number <= self._written
+                return number <= self.segment.written
         return self.secure(number)
 
     def secure(self, number: int) -> bool:
@@ -159,37 +139,37 @@ class Appender:
         """
         with self._lock:
             self._check()
-            if number > self._durable:
+            durable = self.segment.durable
+            if number > durable:
                 self._wanted = max(self._wanted, number)
                 self._start_threads()
                 self._to_sync.notify()
-            return number <= self._durable
+            return number <= durable
 
     def sync_ahead(self) -> None:
         """Sync what there is so far, on a thread of the caller's, so that `move` is quick.  Raises StoreFailed."""
         with self._lock:
             self._check()
-            if not self._unsynced:
+            segment = self.segment
+            if not segment.is_unsynced:
                 return
-            self._unsynced = False
-            self._syncs += 1
-            fd, durable = self._fd, self._written
-        error = _error_of(self._disk.fdatasync, fd)
+            durable = segment.begin_sync()
+        error = segment.sync_begun()
         with self._lock:
-            self._syncs -= 1
+            segment.end_sync(durable, error)
             self._to_sync.notify()
             self._settled.notify()
             if error is not None:
                 raise self._fail(error)
-            self._mark = self._durable = durable
 
-    def move(self, fd: int, size: int) -> None:
-        """Go on in another file, which is ours from now on.  Raises StoreFailed."""
+    def move(self, fd: int) -> None:
+        """Go on in another file, which has nothing but its header and is ours from now on.  Raises StoreFailed."""
         with self._lock:
-            self.moving_to = (fd, size)
+            self.moving_to = fd
             self._check()
-            if self._fsync == ALWAYS and not self._writing and not self._syncs:
-                self._sync()
+            is_free = not self._writing and not self.segment.syncs
+            if self._fsync == ALWAYS and is_free and (error := self.segment.sync()) is not None:
+                raise self._fail(error) from error
             if self._is_ready_to_move():
                 self._move()
             else:
@@ -202,26 +182,23 @@ class Appender:
         try:
             with self._lock:
                 self._check()
-                if self.moving_to:
-                    self._sync()
+                if self.moving_to is not None:
+                    if (error := self.segment.sync()) is not None:
+                        raise self._fail(error) from error
                     self._move()
                 self._write()
-                self._sync()
-                if self._mark and self._written != self.first:
-                    # Should it get lost, nothing is.
-                    _error_of(write_all, self._disk, self._fd, mark(self._mark))
+                if (error := self.segment.sync()) is not None:
+                    raise self._fail(error) from error
+                self.segment.write_last_mark()
         finally:
-            self._close()
+            self.abandon()
 
     def abandon(self) -> None:
         """Close the file as it is: nobody will read it, or nobody may rely on it."""
         self._stop_threads()
-        self._close()
-
-    def _close(self) -> None:
-        self._disk.close(self._fd)
-        if self.moving_to:
-            self._disk.close(self.moving_to[0])
+        self.segment.close()
+        if self.moving_to is not None:
+            self._disk.close(self.moving_to)
             self.moving_to = None
 
     # With the lock held.
@@ -232,11 +209,8 @@ class Appender:
             raise StoreFailed(self.failure)
         self._waiting += chunks
         self._following = following
-        if self.trouble is not None:
-            self._keep(chunks)
-
-    def _keep(self, chunks: list[Chunk]) -> None:
-        """Count chunks that cannot be written now, while there is room for them."""
+        if self.trouble is None:
+            return
         self._kept_bytes += sum(map(len, chunks))
         if self._kept_bytes > KEPT_BYTES:
             self._waiting = []
@@ -246,12 +220,12 @@ class Appender:
     def _commit_at_once(self) -> None:
         if self._fsync == EVERYSEC:
             self._start_threads()
-        if self._syncs or self._writing or self.moving_to:
+        if self.segment.syncs or self._writing or self.moving_to is not None:
             self._start_threads()
             self._write_beside()
         else:
             self._write()
-            if self._unsynced:
+            if self.segment.is_unsynced:
                 self._to_sync.notify()
 
     def _write_beside(self) -> None:
@@ -283,7 +257,7 @@ class Appender:
     def _settle(self) -> None:
         """Wait until no thread is at the file: an error of a sync is told to one caller only, who may be the thread."""
         self._settled.wait_for(
-            lambda: (not self._writing and not self._syncs and not self.moving_to) or self.failure is not None
+            lambda: self.failure is not None or not (self._writing or self.segment.syncs or self.moving_to is not None)
         )
         self._check()
 
@@ -292,62 +266,33 @@ class Appender:
         if not self._waiting:
             return
         chunks, self._waiting = self._waiting, []
-        error, size = self._write_chunks(chunks, self._mark)
+        segment = self.segment
+        error, size = segment.write(chunks, segment.mark)
         if error is not None:
             raise self._take_back(error, chunks) from error
-        self._note_written(size, self._mark, self._following)
-
-    def _write_chunks(self, chunks: list[Chunk], durable: int) -> tuple[OSError | None, int]:
-        """Write chunks, behind the mark; return how the system refused it, and how many bytes were written."""
-        size = 0
-        try:
-            for data in written([mark(durable), *chunks] if durable else chunks):
-                write_all(self._disk, self._fd, data)
-                size += len(data)
-        except OSError as error:
-            return error, size
-        return None, size
-
-    def _note_written(self, size: int, durable: int, following: int) -> None:
-        self.size += size
-        if durable and self._mark == durable:
-            self._mark = 0
         self.trouble = None
         self._kept_bytes = 0
-        self._unsynced = True
-        self._written = following
+        segment.note_written(size, segment.mark, self._following)
 
     def _take_back(self, error: OSError, chunks: list[Chunk]) -> StoreFailed:
         """Cut off what a failed write left of the chunks, and keep them."""
-        try:
-            self._disk.cut(self._fd, self.size)
-        except OSError as worse:
+        worse = self.segment.cut_back()
+        if worse is not None:
             return self._fail(worse)
         self._waiting[:0] = chunks
         self.trouble = reason(error)
         self._to_write.notify()  # it is to try again by itself, should nobody ask for it
         return StoreFailed(self.trouble, final=False)
 
-    def _sync(self) -> None:
-        if not self._unsynced:
-            return
-        try:
-            self._disk.fdatasync(self._fd)
-        except OSError as error:
-            raise self._fail(error) from error
-        self._unsynced = False
-        self._mark = self._durable = self._written
-
     def _is_ready_to_move(self) -> bool:
-        return not (self._unsynced or self._writing or self._syncs)
+        return not (self.segment.is_unsynced or self._writing or self.segment.syncs)
 
     def _move(self) -> None:
         assert self.moving_to is not None
-        self._disk.close(self._fd)
-        self._fd, self.size = self.moving_to
+        self.segment.close()
+        first = number_of(self._waiting[0]) if self._waiting else self._following
+        self.segment = SegmentWriter(self._disk, self.moving_to, HEADER_SIZE, first)
         self.moving_to = None
-        self._mark = 0
-        self.first = number_of(self._waiting[0]) if self._waiting else self._following
         self._to_write.notify()
         self._settled.notify()
 
@@ -367,14 +312,12 @@ class Appender:
     # The threads.
 
     def _start_threads(self) -> None:
-        if not self._threads:
-            self._start(self._keep_written, "journal-write")
-            self._start(self._keep_synced, "journal-sync")
-
-    def _start(self, run: Callable[[], None], name: str) -> None:
-        thread = Thread(target=run, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        if self._threads:
+            return
+        for run, name in ((self._keep_written, "journal-write"), (self._keep_synced, "journal-sync")):
+            thread = Thread(target=run, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def _stop_threads(self) -> None:
         with self._lock:
@@ -388,13 +331,15 @@ class Appender:
         """Write what is committed while a sync runs."""
         while (some := self._next_to_write()) is not None:
             chunks, durable, following = some
-            error, size = self._write_chunks(chunks, durable)
+            error, size = self.segment.write(chunks, durable)
             with self._lock:
                 self._writing = False
                 if error is not None:
                     self._take_back(error, chunks)
                 else:
-                    self._note_written(size, durable, following)
+                    self.trouble = None
+                    self._kept_bytes = 0
+                    self.segment.note_written(size, durable, following)
                 self._to_sync.notify()
                 self._settled.notify()
 
@@ -409,7 +354,7 @@ class Appender:
             self._retry = False
             chunks, self._waiting = self._waiting, []
             self._writing = True
-            return chunks, self._mark, self._following
+            return chunks, self.segment.mark, self._following
 
     def _may_write(self) -> bool:
         return (
@@ -422,18 +367,16 @@ class Appender:
     def _keep_synced(self) -> None:
         """Sync whenever there is something unsynced, with a pause in between."""
         while (durable := self._begin_sync()) is not None:
-            error = _error_of(self._disk.fdatasync, self._fd)
+            error = self.segment.sync_begun()
             with self._lock:
-                self._syncs -= 1
+                self.segment.end_sync(durable, error)
                 if error is not None:
                     self._fail(error)
-                else:
-                    self._mark = self._durable = durable
-                    if self.moving_to is not None and self._is_ready_to_move():
-                        self._move()
+                elif self.moving_to is not None and self._is_ready_to_move():
+                    self._move()
                 self._settled.notify()
                 self._to_sync.wait_for(
-                    lambda: self._ending or self.moving_to is not None or self._wanted > self._durable, PERIOD_S
+                    lambda: self._ending or self.moving_to is not None or self._wanted > self.segment.durable, PERIOD_S
                 )
 
     def _begin_sync(self) -> int | None:
@@ -445,22 +388,11 @@ class Appender:
             self._to_sync.wait_for(lambda: self._ending or self.failure is not None or self._is_sync_due())
             if self._ending or self.failure is not None:
                 return None
-            self._unsynced = False
-            self._syncs += 1
-            return self._written
+            return self.segment.begin_sync()
 
     def _is_sync_due(self) -> bool:
         if self.moving_to is not None:
-            return not self._writing and not self._syncs
-        if self._wanted > self._durable:
-            return self._unsynced
-        return self._unsynced and self._fsync == EVERYSEC and not self._holds_syncs
-
-
-def _error_of(call: Callable[..., None], *arguments: object) -> OSError | None:
-    """Call something; return how the system refused it."""
-    try:
-        call(*arguments)
-    except OSError as error:
-        return error
-    return None
+            return not self._writing and not self.segment.syncs
+        if self._wanted > self.segment.durable:
+            return self.segment.is_unsynced
+        return self.segment.is_unsynced and self._fsync == EVERYSEC and not self._holds_syncs

@@ -31,7 +31,7 @@ from twisted.logger import Logger
 
 from disqued.core.model.clock import Clock
 from disqued.core.model.outbox import JOB_ADDED, Record
-from disqued.persistence.aof.journal import Journal
+from disqued.persistence.aof.journal_segments import JournalSegments
 from disqued.persistence.aof.manifest import Base, Increment, Manifest
 from disqued.persistence.aof.segments import Chunk, chunks_of, written
 from disqued.persistence.disk import reason, write_all
@@ -122,7 +122,7 @@ class Compaction:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: JournalSegments,
         records: Iterator[Record | None],
         done: Callable[["Compaction"], None],
         *,

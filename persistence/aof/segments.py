@@ -22,6 +22,7 @@ Version 1 had no marks.
 
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from mmap import mmap
 from pathlib import Path
 from struct import Struct
@@ -29,6 +30,7 @@ from typing import Any, BinaryIO, Final
 from zlib import crc32
 
 from disqued.core.model.outbox import Record
+from disqued.persistence.disk import Disk, write_all
 from disqued.persistence.interface import StoreDamaged
 from disqued.wire.jobdump import BadRecord, decode_record, decode_text, place_in_copy
 from disqued.wire.pieces import LARGE, IncomingText, Pieces, Text, grouped, whole
@@ -135,6 +137,100 @@ def number_of(chunk: Chunk) -> int:
 
 def _what_is_wrong(number: int, expected: int) -> str:
     return f"the record calls itself {number}" if number != expected else "the checksum is wrong"
+
+
+class SegmentWriter:
+    """An open segment: what is written to it, and how much of that is durable.
+
+    write    chunks, behind the mark         note_written, or cut_back where it failed
+    sync     what is written, at once        or begin_sync, sync_begun, end_sync
+
+    What a sync has made durable is told with the next write, by a mark.  How the system refuses something is returned
+    as its error.  The user has a lock; only `write` and `sync_begun` do without.
+    """
+
+    def __init__(self, disk: Disk, fd: int, size: int, first: int) -> None:
+        """Take an open file with its size in bytes and the number of the next record."""
+        self.size: int = size  #: bytes of the file, up to the last record that is whole
+        self.first: int = first  #: number of the first record that was or will be written by us
+        self.written: int = first  #: number of the first record that is not written
+        #: The file may hold bytes that are not durable: its last writer may have been killed.
+        self.is_unsynced: bool = size > HEADER_SIZE
+        #: Every record before this number is durable; 0 = what the file holds may not be.
+        self.durable: int = 0 if self.is_unsynced else first
+        self.mark: int = 0  #: every record before this number is durable, which the file does not say yet; 0 = it does
+        self.syncs: int = 0  #: threads that wait for a sync
+        self._disk = disk
+        self._fd = fd
+
+    def write(self, chunks: list[Chunk], durable: int) -> tuple[OSError | None, int]:
+        """Write chunks, behind the mark; return how the system refused it, and how many bytes were written."""
+        size = 0
+        try:
+            for data in written([mark(durable), *chunks] if durable else chunks):
+                write_all(self._disk, self._fd, data)
+                size += len(data)
+        except OSError as error:
+            return error, size
+        return None, size
+
+    def note_written(self, size: int, durable: int, following: int) -> None:
+        """A write with this mark has succeeded; `following` is the number of the record after it."""
+        self.size += size
+        if durable and self.mark == durable:
+            self.mark = 0
+        self.is_unsynced = True
+        self.written = following
+
+    def cut_back(self) -> OSError | None:
+        """Cut off what a failed write has left."""
+        try:
+            self._disk.cut(self._fd, self.size)
+        except OSError as error:
+            return error
+        return None
+
+    def sync(self) -> OSError | None:
+        """Make durable what is written."""
+        if not self.is_unsynced:
+            return None
+        try:
+            self._disk.fdatasync(self._fd)
+        except OSError as error:
+            return error
+        self.is_unsynced = False
+        self.mark = self.durable = self.written
+        return None
+
+    def begin_sync(self) -> int:
+        """Begin a sync on a thread; return the number of the first record that it may miss."""
+        self.is_unsynced = False
+        self.syncs += 1
+        return self.written
+
+    def sync_begun(self) -> OSError | None:
+        """Sync the file, on the thread."""
+        try:
+            self._disk.fdatasync(self._fd)
+        except OSError as error:
+            return error
+        return None
+
+    def end_sync(self, durable: int, error: OSError | None) -> None:
+        """End what `begin_sync` began, with its number and the outcome."""
+        self.syncs -= 1
+        if error is None:
+            self.mark = self.durable = durable
+
+    def write_last_mark(self) -> None:
+        """Say in the file what is durable; should that get lost, nothing is."""
+        if self.mark and self.written != self.first:
+            with suppress(OSError):
+                write_all(self._disk, self._fd, mark(self.mark))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._disk.close(self._fd)
 
 
 class SegmentReader:

@@ -1,8 +1,8 @@
 """The append-only file (AOF): every record in order.
 
-    append --> frames in memory --commit--> last increment of the journal (journal.py, appending.py) --> disk
+    append --> frames in memory --commit--> last increment (journal_segments.py, appending.py) --> disk
     load   <-- base, increments in turn (reading.py), the torn end of the last one cut off
-    compact --> a new base, written while the node goes on (compaction.py), when it is due (schedule.py)
+    compact --> a new base, written while the node goes on (compaction.py); when: compaction_schedule.py
     rewrite --> a new base alone (base.py)
 
 Until the first commit after a rewrite with queues nothing follows the base, and it tells where each job was.  The
@@ -16,6 +16,7 @@ Source: Redis and Disque, src/aof.c, for the settings and their effect.
 """
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
 from twisted.internet.defer import Deferred
@@ -29,10 +30,10 @@ from disqued.core.model.clock import Clock
 from disqued.core.model.outbox import JOB_ADDED, Record
 from disqued.persistence.aof.appending import ALWAYS, KEPT_BYTES, Appender
 from disqued.persistence.aof.compaction import Compaction
-from disqued.persistence.aof.journal import Journal
+from disqued.persistence.aof.compaction_schedule import CompactionSchedule
+from disqued.persistence.aof.journal_segments import JournalSegments
 from disqued.persistence.aof.manifest import JournalFiles, journal_path
 from disqued.persistence.aof.reading import JournalPeek, JournalReader
-from disqued.persistence.aof.schedule import CompactionSchedule
 from disqued.persistence.aof.segments import Chunk, chunks_of
 from disqued.persistence.disk import Disk, reason
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed
@@ -60,7 +61,7 @@ class AofStore:
         self._is_always = config.appendfsync == ALWAYS  #: asked for each command; settings are slow to read
         self._clock = clock
         self._reactor = reactor
-        self._journal = Journal(journal_path(config), disk or Disk(), config.appendfsync, reactor)
+        self._journal = JournalSegments(journal_path(config), disk or Disk(), config.appendfsync, reactor)
         self._reader: JournalReader | None = None
         self._frames: list[Chunk] = []  #: appended since the last commit
         self._is_large = False  #: the next commit is too large for the reactor's thread
@@ -87,7 +88,9 @@ class AofStore:
         return self._reader.bytes_loaded if self._reader else 0
 
     def open(self) -> None:
-        self._reader = self._journal.open(cut_torn=self._config.aof_load_truncated, pause=self._next_turn)
+        self._reader = self._journal.open(
+            cut_torn=self._config.aof_load_truncated, pause=lambda: deferLater(self._reactor, 0)
+        )
         has_queues = self._journal.manifest.has_queues
         enqueue_once = self._config.aof_enqueue_jobs_once
         self.restores_queues = enqueue_once and has_queues
@@ -96,10 +99,6 @@ class AofStore:
                 "aof-enqueue-jobs-once: {path} was not written by SHUTDOWN REWRITE-AOF; queues are not restored",
                 path=str(self._journal.files.path),
             )
-
-    def _next_turn(self) -> "Deferred[None]":
-        """Fire when others have had their turn."""
-        return deferLater(self._reactor, 0)
 
     def load(self) -> "Iterator[Record | Deferred[None]]":
         reader = self._reader
@@ -131,11 +130,10 @@ class AofStore:
     def wants_compaction(self) -> bool:
         """Whether the journal has grown as much as the settings allow."""
         return (
-            self._journal.size > self._schedule.threshold
-            and self._compaction is None
+            self._compaction is None
             and self._journal.appender is not None
             and self._failure is None
-            and self._schedule.may_begin
+            and self._schedule.is_due(self._journal.size)
         )
 
     # Going on.
@@ -168,7 +166,7 @@ class AofStore:
                     return answer
                 appender.commit(frames, self._sequence)
                 if self._is_always:
-                    self._journal.look(in_use_only=True)
+                    self._look_for(self._journal.in_use_paths)
             except StoreFailed as error:
                 if error.final:
                     self._fail(str(error))
@@ -191,7 +189,7 @@ class AofStore:
                 return
             if appender is not None:
                 if self._is_always:
-                    self._journal.look(in_use_only=True)
+                    self._look_for(self._journal.in_use_paths)
                 self._committed = number
                 # What came meanwhile may be much as well, however short each record is.
                 self._is_large = sum(map(len, self._frames)) > AT_ONCE_BYTES
@@ -281,10 +279,17 @@ class AofStore:
             return
         self._check()
         try:
-            self._journal.look(in_use_only=False)
+            self._look_for(None)
         except StoreFailed as error:
             self._fail(str(error))
             raise
+
+    def _look_for(self, paths: Iterable[Path] | None) -> None:
+        """Fail when one of these files, or of all, was taken away: what is written then ends with this process."""
+        journal = self._journal
+        if journal.in_use_paths and journal.appender is not None and journal.appender.moving_to is None:
+            journal.watch.keep_size(journal.in_use_paths[0], journal.appender.segment.size)
+        journal.watch.look(paths)
 
     def configure(self, config: Settings) -> None:
         self._config = config
@@ -400,7 +405,7 @@ class AofStore:
             "aof_pending_rewrite": 0,
             "aof_buffer_length": sum(map(len, self._frames)) + (appender.waiting_bytes if appender else 0),
             "aof_rewrite_buffer_length": compaction.waiting_bytes if compaction else 0,
-            "aof_pending_bio_fsync": int(appender.is_syncing) if appender else 0,
+            "aof_pending_bio_fsync": int(appender.segment.syncs > 0) if appender else 0,
             "aof_delayed_fsync": appender.late_syncs if appender else 0,
         }
 

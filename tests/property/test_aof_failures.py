@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 
 from disqued.core.model.outbox import UNIT_DONE, Record
 from disqued.persistence.aof import appending, compaction
-from disqued.persistence.aof.schedule import RETRY_MS
+from disqued.persistence.aof.compaction_schedule import RETRY_MS
 from disqued.persistence.aof.store import POLL_S, AofFactory, AofStore
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed
@@ -637,13 +637,13 @@ def test_a_sync_ahead_says_nothing_of_what_waits_to_be_written(tmp_path: Path) -
     store, disk = with_a_write_that_hangs(tmp_path)
     appender = store._journal.appender
     assert appender is not None
-    written = appender._written
-    appender._unsynced = True
+    written = appender.segment.written
+    appender.segment.is_unsynced = True
     ahead = threading.Thread(target=appender.sync_ahead)
     ahead.start()
     disk.may_sync.set()
     ahead.join()
-    assert 0 < appender._mark <= written
+    assert 0 < appender.segment.mark <= written
     disk.may_write.set()
     store.close()
     assert bodies(tmp_path) == [b"1", b"2", b"3"]

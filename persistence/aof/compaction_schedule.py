@@ -17,7 +17,7 @@ class CompactionSchedule:
     def __init__(self, config: Settings, clock: Clock) -> None:
         """Take auto-aof-rewrite-percentage and auto-aof-rewrite-min-size."""
         self.base_size: int = 0  #: bytes in the journal when it was loaded or last made smaller
-        self.threshold: int = sys.maxsize  #: bytes in the journal from which on it is to be made smaller
+        self._threshold = sys.maxsize  #: bytes in the journal from which on it is to be made smaller
         self._config = config
         self._clock = clock
         self._not_before = 0
@@ -33,12 +33,11 @@ class CompactionSchedule:
         self.base_size = size
         percent = self._config.auto_aof_rewrite_percentage
         grown = size + size * percent // 100
-        self.threshold = max(self._config.auto_aof_rewrite_min_size, grown) if percent else sys.maxsize
+        self._threshold = max(self._config.auto_aof_rewrite_min_size, grown) if percent else sys.maxsize
 
-    @property
-    def may_begin(self) -> bool:
-        """Whether the pause after the last failure is over."""
-        return self._clock.now() >= self._not_before
+    def is_due(self, size: int) -> bool:
+        """Return whether a journal of this size is to be compacted now."""
+        return size > self._threshold and self._clock.now() >= self._not_before
 
     def succeeded(self, size: int) -> None:
         """A compaction or rewrite has left a journal of this size."""

@@ -27,7 +27,7 @@ from disqued.persistence.disk import Disk, FileWatch, reason
 from disqued.persistence.interface import StoreError, StoreFailed
 
 
-class Journal:
+class JournalSegments:
     """The segments of one journal, and the appender of the last one."""
 
     log = Logger()
@@ -38,10 +38,10 @@ class Journal:
         self.manifest: Manifest = Manifest()
         self.appender: Appender | None = None  #: None while no increment can be appended to
         self.in_use: Increment | None = None  #: where the appender appends, or will when it has moved
-        self._in_use_paths: tuple[Path, ...] = ()  #: its file and the manifest
-        self._first = 1  #: number of the first record of the next appender
+        self.in_use_paths: tuple[Path, ...] = ()  #: its file and the manifest
+        self.watch = FileWatch(disk)  #: fails when a file was taken away
         self._size_before = 0  #: bytes in the segments before the one in use
-        self._watch = FileWatch(disk)
+        self._first = 1  #: number of the first record of the next appender
         self._fsync = fsync
         self._reactor = reactor
 
@@ -116,9 +116,9 @@ class Journal:
         if self.appender is None:
             self.appender = Appender(self.files.disk, fd, size, self._fsync, self._reactor, first=self._first)
         else:
-            self.appender.move(fd, size)
+            self.appender.move(fd)
         self.in_use = increment
-        self._in_use_paths = (self.files.segment(increment), self.files.manifest_path)
+        self.in_use_paths = (self.files.segment(increment), self.files.manifest_path)
 
     def drop_appender(self, first: int) -> None:
         """Be done with a file that cannot be trusted; the next appender begins with the record of this number."""
@@ -136,7 +136,7 @@ class Journal:
         assert self.manifest.base is not None
         following = first + self.manifest.base.count
         self.drop_appender(following)
-        self.in_use, self._in_use_paths = None, ()
+        self.in_use, self.in_use_paths = None, ()
         return following
 
     def set_fsync(self, fsync: str) -> None:
@@ -163,7 +163,7 @@ class Journal:
         assert appender is not None
         if appender.failure is not None:
             raise StoreFailed(appender.failure)
-        return None if appender.moving_to else appender.first
+        return appender.segment.first if appender.moving_to is None else None
 
     def compacted(self, manifest: Manifest) -> None:
         """Take over what a compaction has left."""
@@ -176,7 +176,7 @@ class Journal:
     @property
     def size(self) -> int:
         """Bytes in all segments."""
-        return self._size_before + (self.appender.size if self.appender else 0)
+        return self._size_before + (self.appender.segment.size if self.appender else 0)
 
     def measure(self) -> None:
         """Find out how large the segments before the one in use are."""
@@ -190,7 +190,7 @@ class Journal:
 
         A compaction replaces the manifest and the segments before the one in use: meanwhile these are not watched.
         """
-        watch, in_use = self._watch, self.in_use
+        watch, in_use = self.watch, self.in_use
         watch.forget()
         watch.keep(self.files.lock.path)
         if in_use is not None:
@@ -201,12 +201,6 @@ class Journal:
                 if segment != in_use:
                     path = self.files.segment(segment)
                     watch.keep(path, self.files.disk.size(path))
-
-    def look(self, *, in_use_only: bool) -> None:
-        """Fail when a file was taken away: what is written then ends with this process.  Raises StoreFailed."""
-        if self._in_use_paths and self.appender is not None and self.appender.moving_to is None:
-            self._watch.keep_size(self._in_use_paths[0], self.appender.size)
-        self._watch.look(self._in_use_paths if in_use_only else None)
 
     # The end.
 
@@ -224,7 +218,7 @@ class Journal:
     def discard(self) -> None:
         """Let go of the journal and leave it empty."""
         self.drop_appender(1)
-        self.in_use, self._in_use_paths = None, ()
+        self.in_use, self.in_use_paths = None, ()
         self.manifest = Manifest()
         try:
             self.files.write_manifest(self.manifest)
