@@ -1,17 +1,21 @@
-"""The client library: jobs for programs in Python, on nodes that come and go.
+"""The client library: Python programs and their jobs, on nodes that come and go.
 
-    disqued.client             Client and Worker for Twisted, on txredisapi: everything is a Deferred, to be awaited
-    disqued.client.blocking    Client and Worker that wait, on redis-py; a Worker has threads
+    disqued.client             Client and Worker for Twisted, on txredisapi: methods return Deferreds
+    disqued.client.aio         Client and Worker for asyncio, on hiredis: methods are coroutines
+    disqued.client.blocking    Client and Worker that block, on redis-py; a Worker has threads
 
-    errors, job, values        what both say and raise
-    addresses, tls, renewal    how nodes are named and reached
-    commands, replies          what a command is, and how its reply reads
-    nodes, calls, tasks        which node, what next, what to say of a job when: machines without a socket or a clock
-    seats                      what a live worker says, on a connection of its own
-    deferred, blocking         the two thin sides that send and wait
+    errors, job, values        what all of them take, return and raise
+    addresses, tls             how nodes are named and reached
+    tls_renewal, ssl_context   certificates that change, TLS of the standard library
+    commands, replies          commands, and parsing of their replies
+    nodes, calls, tasks        which node, the next step of a call, the state of a job: no socket, no clock
+    seats, reporting           heartbeats of a live worker, reports about its jobs
+    base_client, base_links    the client core and its connections, written once as coroutines
+    base_worker                the worker core
+    deferred, aio, blocking    the three thin sides that send and wait
 
-Neither side loads the library of the other: `Client` and `Worker` of this module are loaded when they are first asked
-for.  Spans and instants are seconds.
+No side loads the library of another one: `Client` and `Worker` of this module are loaded on first use.  Durations and
+instants are seconds.
 """
 
 from typing import TYPE_CHECKING
@@ -90,7 +94,7 @@ __all__ = [  # noqa: RUF022 - what one begins with comes first
 
 
 def __getattr__(name: str) -> object:
-    """Load the Twisted side when it is asked for.  Raises ImportError when its library is missing."""
+    """Load the Twisted side on first use.  Raises ImportError when its library is missing."""
     if name not in ("Client", "Worker"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from disqued.client import deferred

@@ -1,14 +1,15 @@
-"""How a program names its nodes, and what it says with that of passwords and TLS.
+"""Parsing of node addresses, with their passwords and TLS options.
 
     disqued://[[user]:password@]host[:port]      redis:// means the same
-    disqueds://...                               by TLS; rediss:// means the same
-    unix://[[user]:password@]/path               the node behind a socket of this machine
-    host   host:port   [v6]:port   (host, port)  by TLS when `tls` is given
+    disqueds://...                               over TLS; rediss:// means the same
+    unix://[[user]:password@]/path               the node behind a Unix socket of this machine
+    host   host:port   [v6]:port   (host, port)  over TLS when `tls` is given
 
-The nodes that are learnt later are reached as those that were named: with the one password, and by TLS or not.  So what
-is said of that has to agree.  What `Tls` takes may stand behind a URL: `disqueds://host?ca=/etc/ca.pem`.
+The client reaches nodes that it learns later in the same way as the named ones: with the same password, and with TLS or
+without.  So all names must agree on that.  The query of a URL takes the fields of `Tls`, as in
+`disqueds://host?ca=/etc/ca.pem`.
 
-An address is a pair of host and port, or the Socket.  Passwords are in no error and in no repr.
+An address is a pair of host and port, or a Socket.  No error text and no repr contains a password.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,29 +49,29 @@ Named: TypeAlias = str | tuple[str, int]
 
 @attrs.frozen
 class ConnectionOptions:
-    """How connections are opened, to whatever node."""
+    """How to open connections, to any node."""
 
-    #: The commands that each connection begins with: those that log in, and give it a name.
+    #: The first commands of each connection: login and name.
     greetings: tuple[tuple[bytes, ...], ...] = attrs.field(default=(), repr=False)
     tls: Tls | None = None
 
 
 @attrs.frozen
 class NodeAddress:
-    """A node as it was named."""
+    """A node as the program named it."""
 
     address: Address
     user: str = ""
     #: "" = none.
     password: str = attrs.field(default="", repr=False)
-    #: None = it was not said.
+    #: None = the name does not say.
     by_tls: bool | None = None
-    #: Of TLS.
+    #: TLS options from the query of the URL.
     options: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
 def written(address: Address) -> str:
-    """Write an address as it may be named: `host:port`, `[v6]:port` or `unix:///path`."""
+    """Format an address as a program may name it: `host:port`, `[v6]:port` or `unix:///path`."""
     if isinstance(address, Socket):
         return str(address)
     host, port = address
@@ -84,9 +85,9 @@ def read_nodes(
     tls: Tls | None = None,
     client_name: bytes | str = b"",
 ) -> tuple[list[Address], ConnectionOptions]:
-    """Read how nodes were named, one or more, and what was said beside that.
+    """Parse the names of one or more nodes, and the options given along with them.
 
-    Raises ValueError for no node, for what is none, and for two that contradict each other.
+    Raises ValueError for an empty list, for invalid names, and for names that contradict each other.
     """
     servers = [read_server(each) for each in _each(nodes)]
     if not servers:
@@ -97,7 +98,7 @@ def read_nodes(
 
 def _each(nodes: Named | Iterable[Named]) -> list[Named]:
     if isinstance(nodes, str) or (isinstance(nodes, tuple) and len(nodes) == 2 and isinstance(nodes[1], int)):
-        return [nodes]  # one alone
+        return [nodes]  # a single node
     try:
         return list(nodes)
     except TypeError:
@@ -105,13 +106,13 @@ def _each(nodes: Named | Iterable[Named]) -> list[Named]:
 
 
 def read_server(named: Named) -> NodeAddress:
-    """Read how one node was named.  Raises ValueError."""
+    """Parse the name of one node.  Raises ValueError."""
     if not isinstance(named, str):
         return NodeAddress(_pair(named))
     if "://" not in named:
         return NodeAddress(read_address(named))
     url = _split(named)
-    if "@" in url.path + url.query + url.fragment:  # what comes before it may be a part of the password
+    if "@" in url.path + url.query + url.fragment:  # the text before it may be part of the password
         raise ValueError("a URL of a node has a '/', '?' or '#' in its password; written they are %2F, %3F, %23")
     if url.scheme == _UNIX:
         return _server(url, _socket(url), None)
@@ -125,7 +126,7 @@ def read_server(named: Named) -> NodeAddress:
 def _split(named: str) -> SplitResult:
     try:
         return urlsplit(named)
-    except ValueError as error:  # its text may have the password in it
+    except ValueError as error:  # its text may contain the password
         raise ValueError(f"a URL of a node cannot be read: {type(error).__name__}; the forms are {_FORMS}") from None
 
 
@@ -142,7 +143,7 @@ def _server(url: SplitResult, address: Address, by_tls: bool | None) -> NodeAddr
 
 
 def _shown(url: SplitResult) -> str:
-    """Write a URL without what is secret."""
+    """Format a URL without its secrets."""
     return repr(f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}")
 
 
@@ -158,7 +159,7 @@ def _host_and_port(url: SplitResult) -> Address:
 
 
 def read_address(text: str) -> Address:
-    """Read `host`, `host:port` or `[v6]:port`.  Raises ValueError."""
+    """Parse `host`, `host:port` or `[v6]:port`.  Raises ValueError."""
     if text.startswith("["):
         host, _, port = text[1:].partition("]")
         if port and not port.startswith(":"):
@@ -191,7 +192,7 @@ def _no_address(named: object) -> ValueError:
 
 
 def _login(servers: Iterable[NodeAddress], user: bytes | str | None, password: bytes | str | None) -> tuple[bytes, ...]:
-    """The words of AUTH, which are the same for all nodes; what one of them was named with is enough."""
+    """Return the words of AUTH, the same for all nodes; a password in one name is enough."""
     said = {(server.user.encode(), server.password.encode()) for server in servers if server.password}
     if password:
         said.add((encode_data(user or "", "username"), encode_data(password, "password")))
@@ -203,7 +204,7 @@ def _login(servers: Iterable[NodeAddress], user: bytes | str | None, password: b
 
 
 def _naming(name: bytes | str) -> tuple[bytes, ...]:
-    """The words of CLIENT SETNAME; none without a name."""
+    """Return the words of CLIENT SETNAME; none without a name."""
     encoded = encode_data(name, "client_name")
     if not all(b"!"[0] <= byte <= b"~"[0] for byte in encoded):
         raise ValueError(f"client_name is {name!r}; letters, digits and signs of ASCII are allowed, and no spaces")
@@ -211,7 +212,7 @@ def _naming(name: bytes | str) -> tuple[bytes, ...]:
 
 
 def _tls(servers: Iterable[NodeAddress], tls: Tls | None) -> Tls | None:
-    """How all nodes are reached by TLS; None = not by it."""
+    """Return how to reach all nodes over TLS; None = without TLS."""
     by_tls = _one({server.by_tls for server in servers if server.by_tls is not None}, "by TLS and without it")
     options = _one(
         {tuple(sorted(server.options.items())) for server in servers if server.options}, "by TLS, differently"

@@ -7,9 +7,9 @@
           |        +--> _pause(seconds)     a primitive of the side
           +----------> _exchange(ask)       a primitive of the side: send, wait for the reply
 
-A side supplies the primitives and runs the coroutine: Twisted as a Deferred, asyncio as it is, threads by stepping it
-(`blocking.stepping`), where a primitive blocks and the coroutine never suspends.  Between two primitives the core runs
-alone, whatever the side, so that it needs no locks of its own.  Times are seconds.
+A side supplies the primitives and runs the coroutine: Twisted as a Deferred, asyncio directly, threads by stepping it
+(`blocking.stepping`), where primitives block and the coroutine never suspends.  On every side the core runs alone
+between two primitives, so it needs no locks of its own.  Times are seconds.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class Options(TypedDict, total=False):
-    """The options of `BaseClient`, for the sides that have more."""
+    """The options of `BaseClient`, for sides that add their own."""
 
     username: bytes | str | None
     password: bytes | str | None
@@ -49,7 +49,7 @@ class Options(TypedDict, total=False):
 
 
 class NodeConnections(Protocol):
-    """What the core asks of the connections to one node."""
+    """The connections to one node, as the core uses them."""
 
     def leave(self, seat: WorkerIdentity) -> None:
         """Close the connection of a live worker, if there is one."""
@@ -63,7 +63,7 @@ Walk = TypeVar("Walk")  #: an iterator, or an asynchronous one
 
 
 class BaseClient(ABC, Generic[Connections, Walk]):
-    """A cluster, as one program uses it; each side makes methods of the commands."""
+    """A cluster, as one program uses it; each side turns the commands into methods."""
 
     def __init__(
         self,
@@ -78,15 +78,15 @@ class BaseClient(ABC, Generic[Connections, Walk]):
         connect_timeout: Span = 5,
         hello_every: Span = HELLO_EVERY_S,
     ) -> None:
-        """Name one node or more; the client learns the others from them.  Raises ValueError.
+        """Take one or more nodes; the client learns the others from them.  Raises ValueError.
 
         A URL names a node: `disqued://[[user]:password@]host[:port]`, `disqueds://...` for TLS or `unix:///path`; so
-        does `host:port` or `(host, port)`.  `redis://` and `rediss://` mean the same.  Passwords and TLS hold for all
-        nodes.  With sockets alone the client learns of no other node.  `client_name` names the connections in CLIENT
-        LIST.
+        do `host:port` and `(host, port)`.  `redis://` and `rediss://` mean the same.  Passwords and TLS apply to all
+        nodes.  With Unix sockets alone the client learns of no other node.  `client_name` is the name of the
+        connections in CLIENT LIST.
 
         `patience` limits how long a command goes from node to node before it fails with Unreachable.  A node that does
-        not answer for `reply_timeout`, beyond what the command waits for, counts as away.
+        not answer within `reply_timeout`, beyond the command's own wait, counts as unreachable.
         """
         addresses, access = read_nodes(nodes, username, password, tls, client_name)
         self._patience = Patience(
@@ -105,55 +105,55 @@ class BaseClient(ABC, Generic[Connections, Walk]):
 
     @abstractmethod
     def _prepare(self, access: ConnectionOptions) -> None:
-        """Keep what connections are opened with.  Raises ValueError for TLS files that cannot be read."""
+        """Keep the options of connections.  Raises ValueError for TLS files that cannot be read."""
 
     @abstractmethod
     def _connections_of(self, address: Address) -> Connections:
-        """Make the connections to a node; none of them is open yet."""
+        """Make the connections to a node, without opening any."""
 
     @abstractmethod
     async def _pause(self, seconds: float) -> None:
-        """Wait, or until the client closes."""
+        """Wait, at most until the client closes."""
 
     @abstractmethod
     async def _exchange(self, connections: Connections, ask: Send) -> object:
-        """Send and wait for the reply.  Raises NotSent, Broken, NotTrusted, ServerError."""
+        """Send and wait for the reply.  Raises NotSent, ConnectionBroken, NotTrusted, ServerError."""
 
     @abstractmethod
     def _walk(self, page: Callable[[bytes], Command[Page]]) -> Walk:
-        """Yield what the pages of a scan hold, each asked for by the cursor that the one before returned."""
+        """Yield the items of a scan, page by page; each page returns the cursor of the next one."""
 
     @abstractmethod
     def run(
         self, command: Command[Any], patience: float | None = None, wanted: Callable[[], bool] | None = None
     ) -> Any:
-        """Carry out a command, with its own patience in seconds if need be.
+        """Carry out a command, within `patience` seconds if given.
 
-        On its way from node to node it asks `wanted` now and then; when that returns False it fails with Closed.
+        Before each attempt it calls `wanted`; when that returns False the command fails with Closed.
         """
 
     # What all sides have.
 
     def scan_queues(self, *, minlen: int | None = None, maxlen: int | None = None, count: int = WALK_COUNT) -> Walk:
-        """Walk over the names of the queues of one node: those with `minlen` jobs at least, and `maxlen` at most.
+        """Iterate over the names of one node's queues that have at least `minlen` and at most `maxlen` jobs.
 
-        A queue that is there throughout is met at least once.  Raises Unreachable when the node goes away meanwhile.
+        A queue that exists throughout is returned at least once.  Raises Unreachable when the node goes away meanwhile.
         """
         return self._walk(lambda cursor: commands.scan_queues(cursor, minlen=minlen, maxlen=maxlen, count=count))
 
     def scan_jobs(
         self, *, queue: bytes | str | None = None, states: Iterable[JobStateName] = (), count: int = WALK_COUNT
     ) -> Walk:
-        """Walk over the ids of the jobs of one node: those of a queue, and in some of the states.
+        """Iterate over the ids of one node's jobs, of one queue and in some states if given.
 
-        A job that is there throughout is met at least once.  Raises Unreachable when the node goes away meanwhile.
+        A job that exists throughout is returned at least once.  Raises Unreachable when the node goes away meanwhile.
         """
         wanted = tuple(states)
         return self._walk(lambda cursor: commands.scan_jobs(cursor, queue=queue, states=wanted, count=count))
 
     @property
     def random(self) -> Random:
-        """The generator that this client's workers draw from."""
+        """The random generator of this client's workers."""
         return SystemRandom()
 
     @property
@@ -169,7 +169,7 @@ class BaseClient(ABC, Generic[Connections, Walk]):
 
     @property
     def patience(self) -> float:
-        """How long a command goes from node to node, in seconds."""
+        """How long a command may go from node to node, in seconds."""
         return self._patience.total
 
     def now(self) -> float:
@@ -234,14 +234,14 @@ class BaseClient(ABC, Generic[Connections, Walk]):
         following, found = await self._carry_out(call)
         return following, found, call.node
 
-    # Fetches that are cancelled, on the sides where that can be.
+    # Cancelled fetches, on the sides that have cancellation.
 
     async def _return_unclaimed(self, reply: object) -> None:
-        """Give back the jobs of a cancelled fetch, and keep those for the next `get` that nobody would get again."""
+        """Give back the jobs of a cancelled fetch; keep at-most-once jobs for the next `get`."""
         jobs = read_jobs(reply, b"")
         if not jobs or self._is_closed:
             return
-        with contextlib.suppress(DisquedError):  # else they come back by their retry time
+        with contextlib.suppress(DisquedError):  # else their retry time brings them back
             if await self._carry_out(self._call(commands.nack(*jobs))) == len(jobs):
                 return
             for job in jobs:
@@ -249,7 +249,7 @@ class BaseClient(ABC, Generic[Connections, Walk]):
                     self._kept.append(job)
 
     def _take_kept(self, command: Command[T]) -> list[Job]:
-        """Take kept jobs that a fetch asks for."""
+        """Take the kept jobs that match a fetch."""
         if not self._kept or not command.fetches:
             return []
         words = command.words

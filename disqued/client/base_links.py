@@ -1,12 +1,12 @@
 """The connections to one node, for the sides whose commands are awaited.
 
     quick   ack, working, qlen ...   many at a time, answered in order
-    add     ADDJOB                   waits for copies, so that nothing else stands behind it
+    add     ADDJOB                   waits for copies, so no other command queues behind it
     fetch   GETJOB                   an idle one, or a new one; idle again after its reply
-    seat    a live worker's          its own (`seats`)
+    seat    a live worker's          one of its own (`seats`)
 
-A side opens connections, shares one that is being opened, and decides about the reply to a cancelled fetch.  Durations
-are seconds.
+A side opens connections, shares a connection that is being opened, and decides about the reply to a cancelled fetch.
+Durations are seconds.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ from disqued.client.errors import NoWorker, StaleWorker
 from disqued.client.failures import ConnectionBroken, NotSent
 from disqued.client.seats import take_a_seat
 
-#: Takes a reply that no caller waits for any more.
+#: Takes a reply whose caller has gone.
 Unclaimed = Callable[[object], None]
 
 
@@ -33,16 +33,16 @@ class BaseLink(Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no reply is awaited."""
+        """Whether no reply is outstanding."""
 
     def ask(self, words: tuple[bytes, ...], limit: float) -> Awaitable[object]:
-        """Send a command and wait for its reply.  Raises NotSent, Broken, NotTrusted, ServerError."""
+        """Send a command and wait for its reply.  Raises NotSent, ConnectionBroken, NotTrusted, ServerError."""
 
     def finish(self) -> None:
-        """Close the connection once everything is written."""
+        """Close the connection after writing everything."""
 
     def gone(self) -> Awaitable[object]:
-        """Wait until the connection is closed; to be called while it is up."""
+        """Wait until the connection is closed; call it while the connection is up."""
 
 
 Link = TypeVar("Link", bound=BaseLink)
@@ -50,13 +50,13 @@ Link_co = TypeVar("Link_co", bound=BaseLink, covariant=True)
 
 
 class BaseConnector(Protocol[Link_co]):
-    """How connections are opened, to any node."""
+    """Opens connections, to any node."""
 
     patience: Patience
     greetings: tuple[tuple[bytes, ...], ...]
 
     async def connect(self, address: Address) -> Link_co:
-        """Open a connection, on which nothing was said yet.  Raises NotSent, NotTrusted."""
+        """Open a connection, before any command.  Raises NotSent, NotTrusted."""
 
 
 class BaseLinks(ABC, Generic[Link]):
@@ -77,11 +77,11 @@ class BaseLinks(ABC, Generic[Link]):
 
     @abstractmethod
     def _opened(self, lane: ConnectionUse) -> Awaitable[Link]:
-        """Wait for a new shared connection; all who ask meanwhile get the same one."""
+        """Wait for a new shared connection; concurrent callers get the same one."""
 
     @abstractmethod
     async def _fetch(self, words: tuple[bytes, ...], limit: float) -> object:
-        """Ask for jobs on a connection that nothing else uses meanwhile."""
+        """Fetch jobs on a connection that nothing else uses meanwhile."""
 
     @abstractmethod
     def _ask_seated(self, link: Link, words: tuple[bytes, ...], limit: float) -> Awaitable[object]:
@@ -90,7 +90,7 @@ class BaseLinks(ABC, Generic[Link]):
     # What all sides have.
 
     async def ask(self, lane: ConnectionUse, words: tuple[bytes, ...], limit: float) -> object:
-        """Send a command and wait for its reply.  Raises NotSent, Broken, NotTrusted, ServerError."""
+        """Send a command and wait for its reply.  Raises NotSent, ConnectionBroken, NotTrusted, ServerError."""
         if lane is ConnectionUse.FETCH:
             return await self._fetch(words, limit)
         link = self._shared.get(lane)
@@ -101,7 +101,7 @@ class BaseLinks(ABC, Generic[Link]):
     async def ask_seated(self, seat: WorkerIdentity, words: tuple[bytes, ...], limit: float) -> object:
         """Send a command on the connection of a live worker, and wait for its reply.
 
-        A worker that its node declared dead starts again.  Raises NotSent, Broken, NotTrusted, ServerError.
+        A worker that its node declared dead starts again.  Raises NotSent, ConnectionBroken, NotTrusted, ServerError.
         """
         link = self._seats.get(seat.id)
         if link is None or not link.is_up:
@@ -113,7 +113,7 @@ class BaseLinks(ABC, Generic[Link]):
             return await self._ask_seated(await self._sit(seat), words, limit)
 
     async def _sit(self, seat: WorkerIdentity) -> Link:
-        """Open a connection whose end is the death of a worker."""
+        """Open the connection of a live worker, which lives as long as it."""
         link = await self._connect()
         await self._greet(link, take_a_seat(seat))
         self._seats[seat.id] = link
@@ -143,7 +143,7 @@ class BaseLinks(ABC, Generic[Link]):
         return link
 
     async def _greet(self, link: Link, *greetings: tuple[bytes, ...]) -> None:
-        """Say what a new connection begins with; when that fails, or is cancelled, the connection is closed."""
+        """Send the first commands of a new connection; close it when that fails or is cancelled."""
         try:
             self._check_open()
             self._open = {each for each in self._open if each.is_up} | {link}
@@ -160,7 +160,7 @@ class BaseLinks(ABC, Generic[Link]):
             raise NotSent("the client is closed")
 
     async def close(self) -> None:
-        """Close all connections, and return when they are closed."""
+        """Close all connections, and wait until they are closed."""
         self._is_closed = True
         ending = [(link, link.gone()) for link in self._open if link.is_up]
         for link, _ in ending:
@@ -169,7 +169,7 @@ class BaseLinks(ABC, Generic[Link]):
             await gone
 
     def rest(self) -> None:
-        """Close the connections on which no reply is awaited."""
+        """Close the connections without an outstanding reply."""
         for link in [*self._idle, *self._shared.values()]:
             if link.is_idle:
                 link.finish()

@@ -1,8 +1,8 @@
-"""The worker core: what a worker does with its jobs, written once as coroutines for three runners.
+"""The worker core: fetching and handling jobs, written once as coroutines for three runners.
 
     _work     fetch as many jobs as there is room for; send the heartbeats of a live worker (`seats.Heartbeat`)
     _handle   one for each job: run the handler, then acknowledge, hold or move the job
-    _keep     say WORKING, and give back held jobs, when `tasks.Tasks` says so
+    _keep     send WORKING, and give back held jobs, when they are due (`tasks.Tasks`)
 
 `reporting.JobReporter` tells the nodes what becomes of a job.
 
@@ -41,7 +41,7 @@ from disqued.client.tasks import (
 )
 from disqued.client.values import Span, encode_queues, waiting_seconds
 
-#: Does the work; the job is done when it, and the awaitable that it may return, ends without an error.
+#: Handles a job; the job is done when it, and the awaitable that it may return, ends without an error.
 Handler: TypeAlias = Callable[[Job], object]
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Cancellable(Protocol):
 
 
 class BaseWorker(ABC, Generic[AnyClientT]):
-    """Works on the jobs of some queues, several at a time, until it is stopped."""
+    """Handles the jobs of some queues, several at a time, until it is stopped."""
 
     _client_type: ClassVar[type[BaseClient[Any, Any]]]  #: of this side
     _awaits: ClassVar[bool] = True  #: handlers may be coroutine functions
@@ -82,15 +82,15 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         dead_after: Span = 10,
         name: bytes | str = b"",
     ) -> None:
-        """Take a client, which may have other uses, too.  Raises ValueError and TypeError.
+        """Take a client, which may also be used elsewhere.  Raises ValueError and TypeError.
 
         After `max_tries` tries of a job `on_exhausted` decides: `Drop`, `MoveTo` or `GoOn`.  When the worker stops,
-        handlers may go on for `grace`.  `poll` is the length of one fetch, and so what stopping may take when there is
-        nothing to do; when no node can be reached, stopping takes at most `grace` and the patience of the client.
+        handlers may go on for `grace`.  `poll` is the length of one fetch, and so how long stopping may take when idle;
+        when no node can be reached, stopping takes at most `grace` and the patience of the client.
 
         A `live` worker keeps its jobs as long as it lives, whatever their retry time.  They return to their queue at
-        once when its process ends, its connection breaks, or its node has heard nothing from it for `dead_after`.
-        `name` is for people to read.
+        once when its process ends, its connection breaks, or its node has received nothing from it for `dead_after`.
+        `name` is a name for people.
         """
         if not isinstance(client, self._client_type):
             allowed = f"{self._client_type.__module__.removesuffix('.client')}.Client"
@@ -141,17 +141,17 @@ class BaseWorker(ABC, Generic[AnyClientT]):
     def _change(self) -> None:
         """Wake what waits for a change."""
 
-    # What a side may do in another way.
+    # What a side may override.
 
     async def _send(
         self, command: Command[T], patience: float | None = None, wanted: Callable[[], bool] | None = None
     ) -> T:
-        """Carry out a command by the client, as its `run`."""
+        """Carry out a command, as `run` of the client."""
         result: T = await self._client.run(command, patience, wanted)
         return result
 
     async def _tell(self, task: Task, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine that only talks to nodes: side by side with others, or one after another."""
+        """Run a coroutine that only talks to nodes: concurrently with others, or one after another."""
         self._hand_out(task, work)
 
     def _warn(self, text: str) -> None:
@@ -164,22 +164,22 @@ class BaseWorker(ABC, Generic[AnyClientT]):
 
     @property
     def id(self) -> bytes:
-        """The id by which nodes know it, if it is a live worker; else empty."""
+        """Its id on the nodes, if it is a live worker; else empty."""
         return self._heartbeat.seat.id if self._heartbeat else b""
 
     @property
     def figures(self) -> Figures:
-        """What it has done so far."""
+        """Counts of its jobs so far."""
         return self._tasks.figures
 
     @property
     def at_work(self) -> int:
-        """How many jobs it has in hand."""
+        """How many jobs it holds."""
         return len(self._tasks)
 
     @property
     def is_stopping(self) -> bool:
-        """True once it was asked to stop; a long handler may look at it."""
+        """True once it was asked to stop; a long handler may check it."""
         return self._stop_asked
 
     def _begin_run(self) -> None:
@@ -190,7 +190,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
     # Fetching.
 
     async def _work(self) -> None:
-        """Work until `stop`.  Raises AccessDenied, NotTrusted or Closed, after all jobs are put away."""
+        """Work until `stop`.  Raises AccessDenied, NotTrusted or Closed, once it holds no more jobs."""
         try:
             await self._fetch_all()
         finally:
@@ -223,7 +223,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
                 await self._begin(job)
 
     async def _fetch(self, room: int) -> list[Job]:
-        """Ask for jobs; every fetch of a worker goes through here."""
+        """Fetch jobs; the only place where a worker does."""
         fetch = commands.get(*self._queues, timeout=self._poll, count=room, counters=True)
         if self._heartbeat is not None:
             fetch = self._heartbeat.fetch(fetch, self._client.now())
@@ -245,7 +245,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
             self._hand_out(task, self._handle(task))
 
     async def _came_late(self, task: Task) -> None:
-        """Give back a job that came while the worker stops, or begin it when nobody else would get it."""
+        """Give back a job that arrived while the worker stops; begin it if it is delivered at most once."""
         await self._reporter.learn_retry(task)
         if task.retry:
             self._tasks.give_back(task, self._client.now())
@@ -253,7 +253,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         else:
             self._hand_out(task, self._handle(task))
 
-    # Being alive.
+    # Heartbeats.
 
     def _at_most(self, seconds: float) -> float:
         """Return how long to wait for something: a live worker sends its heartbeats in time."""
@@ -280,12 +280,12 @@ class BaseWorker(ABC, Generic[AnyClientT]):
 
     async def _handle(self, task: Task) -> None:
         if not self._tasks.is_running(task):
-            return  # given back before it was begun
+            return  # given back before it began
         try:
             await self._run_handler(task)
         except GeneratorExit:
             raise
-        except BaseException as error:  # to leave the program is not for a handler to decide
+        except BaseException as error:  # a handler must not end the program
             await self._failed(task, error)
         else:
             if self._tasks.settle(task):
@@ -337,7 +337,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
     # Keeping jobs alive.
 
     async def _keep(self) -> None:
-        """Say WORKING and give back held jobs, until the worker is over."""
+        """Send WORKING and give back held jobs, until the worker has ended."""
         while not self._is_over:
             now = self._client.now()
             due = self._tasks.due(now)
@@ -351,7 +351,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
     # The end.
 
     async def _put_away(self) -> None:
-        """Wait for the handlers, then give back what they have not ended."""
+        """Wait for the handlers, then give back the jobs that they have not ended."""
         self._stop_asked = True
         end = self._client.now() + self._grace
         self._reporter.give_up_at(end + self._client.patience)

@@ -1,17 +1,17 @@
-"""One command on its way: which node is asked, what is asked next, and when to give up.
+"""The state machine of one command: which node to ask, what to send next, and when to give up.
 
-    next() --> Ask(node, words) --> answered -----> done, or asked again (a fetch that goes on waiting)
-         |                      +-> refused ------> raised, or another node
-         |                      +-> unfit --------> another node; raised when there is no other: waiting would not help
-         |                      +-> not_sent -----> another node: nothing was done
-         |                      +-> broken -------> another node when it may be done twice, else Uncertain
-         +--> Pause(seconds)                        no node is open
-         +--> Unreachable                           patience is over
+    next() --> Send(node, words) --> answered -----> done, or sent again (a fetch that keeps waiting)
+         |                       +-> refused ------> raised, or another node
+         |                       +-> unfit --------> another node; raised when there is none: waiting would not help
+         |                       +-> not_sent -----> another node: nothing was done
+         |                       +-> broken -------> another node if the command is repeatable, else Uncertain
+         +--> Wait(seconds)                          no node is open
+         +--> Unreachable                            patience is over
 
-What may be sent again: everything but `call`, and ADDJOB without a key (unless the caller says so).  A fetch is asked
-in slices, so that a node that stands still is noticed, and that a consumer moves when its node does.
+All commands are repeatable but `call` and ADDJOB without a key, unless the caller says so.  A fetch is sent in slices,
+so that the client notices a stalled node, and that a consumer moves to another node with the client.
 
-Nothing here waits or sends: a client does what `next` says, and tells what came of it.  Times are seconds.
+Nothing here waits or sends: a client does what `next` says and reports the outcome.  Times are seconds.
 """
 
 from typing import Final, Generic, TypeVar, cast
@@ -36,69 +36,69 @@ from disqued.client.nodes import Node, Nodes
 
 T = TypeVar("T")
 
-SLICE_S: Final = 5.0  #: of a fetch
+SLICE_S: Final = 5.0  #: of a fetch: the longest wait of one request
 MOST_PAUSE_S: Final = 1.0
 _HELLO: Final = hello()
 
 
 @attrs.frozen
 class Send:
-    """Ask a node, and tell what came of it."""
+    """Send words to a node, and report the outcome."""
 
     node: Node
     words: tuple[bytes, ...]
     lane: ConnectionUse
     #: Seconds after which the connection counts as broken.
     limit: float
-    #: The live worker whose connection it goes by.
+    #: The live worker whose connection to use.
     seat: WorkerIdentity | None = None
 
 
 @attrs.frozen
 class Wait:
-    """Wait, then ask `next` again."""
+    """Wait, then call `next` again."""
 
     seconds: float
 
 
 @attrs.frozen
 class Patience:
-    """How long a client puts up with what, in seconds."""
+    """The time limits of a client, in seconds."""
 
-    #: Until a command that no node takes is given up.
+    #: For a command that no node takes.
     total: float = 30.0
-    #: Until a node that does not answer counts as broken, beyond what the command waits for.
+    #: For the reply of a node, beyond the command's own wait.
     reply: float = 5.0
-    #: Until a node that cannot be reached counts as broken.
+    #: For a connection to open.
     connect: float = 5.0
 
     def of(self, total: float) -> "Patience":
-        """The same, for so long in all."""
+        """Return the same limits with another total."""
         return attrs.evolve(self, total=total)
 
 
 class Call(Generic[T]):
-    """One command of a caller."""
+    """One command of a caller, on its way from node to node."""
 
     def __init__(
         self, command: Command[T], nodes: Nodes, patience: Patience, now: float, pinned: Node | None = None
     ) -> None:
-        """Take a command; `pinned` is the one node that may be asked."""
+        """Take a command; `pinned` is the only node it may go to."""
         self._command = command
         self._nodes = nodes
         self._patience = patience
         self._pinned = pinned
         self._give_up_at = now + patience.total
         self._answer_by = None if command.waits is None else now + command.waits
-        self._refusing: list[Node] = []  #: nodes that said that another one might do it
+        self._refusing: list[Node] = []  #: nodes that refused what another node might do
         self._asks_hello = False
-        self._error: Exception | None = None  #: what went wrong last
-        #: The node that was asked last.
+        self._error: Exception | None = None  #: the last failure
+        #: The node of the last request.
         self.node: Node | None = pinned
         self._result: list[T] = []
 
     def next(self, now: float) -> Send | Wait:
-        """Say what to do.  Raises Unreachable, or what the last node refused with."""
+        """Return the next step.  Raises Unreachable, or the refusal of the last node."""
         node = self._pinned or self._nodes.choose(now, self._command.near, self._refusing)
         if node is None:
             return self._pause(now)
@@ -111,7 +111,7 @@ class Call(Generic[T]):
         return Send(node, self._command.asking(wait), self._command.lane, limit, self._command.seat)
 
     def _slice(self, now: float) -> float:
-        """How long the node may take before it answers."""
+        """Return how long the node may wait before it answers."""
         if self._command.lane is not ConnectionUse.FETCH:
             return self._command.waits or 0.0
         return SLICE_S if self._answer_by is None else min(SLICE_S, max(0.0, self._answer_by - now))
@@ -137,10 +137,10 @@ class Call(Generic[T]):
     def _name(self) -> str:
         return self._command.words[0].decode(errors="replace").upper()
 
-    # What came of it.
+    # Outcomes.
 
     def answered(self, reply: object, now: float) -> bool:
-        """Take the reply; say whether the command is done.  Raises BadReply."""
+        """Take the reply; return whether the command is done.  Raises BadReply."""
         node = cast("Node", self.node)
         if self._asks_hello:
             self._heard(node, reply, now)
@@ -166,15 +166,15 @@ class Call(Generic[T]):
             self._nodes.heard(node, topology, now)
 
     def answer(self) -> T:
-        """Return what the command returns, once it is done."""
+        """Return the result of the command, once it is done."""
         return self._result[0]
 
     def _goes_on(self, now: float) -> bool:
-        """Say whether a fetch that got nothing is to wait on."""
+        """Return whether a fetch without jobs keeps waiting."""
         return self._command.lane is ConnectionUse.FETCH and (self._answer_by is None or now < self._answer_by)
 
     def refused(self, error: ServerError, now: float) -> None:
-        """Take an error of the node: ask another one, or raise it."""
+        """Take an error reply: try another node, or raise the error."""
         node = cast("Node", self.node)
         if self._asks_hello and type(error) is ServerError:
             self.unfit(BadReply(f"HELLO answered {error}, which is none of disqued"), now)
@@ -184,16 +184,16 @@ class Call(Generic[T]):
             raise error
         self._error = error
         if isinstance(error, NodeFull | JournalFailed):
-            self._refusing.append(node)  # fit for other commands, as it is
+            self._refusing.append(node)  # it still works for other commands
             return
         if isinstance(error, NodeLeaving):
             self._nodes.leaves(node)
         self._failed(error, now)
 
     def unfit(self, error: DisquedError, now: float) -> None:
-        """Take that nothing can be asked of what answers there: it is no node, or is not trusted, or does not trust us.
+        """Give up on a server that is no node, is not trusted, or does not trust us.
 
-        Raises the error when it is the one node that may be asked.
+        Raises the error when the command is pinned to it.
         """
         self._failed(error, now)
         if self._pinned:
@@ -201,11 +201,11 @@ class Call(Generic[T]):
         self._refusing.append(cast("Node", self.node))
 
     def not_sent(self, error: Exception, now: float) -> None:
-        """Take that the node could not be reached."""
+        """Note that the node could not be reached."""
         self._lost(error, now)
 
     def broken(self, error: Exception, now: float) -> None:
-        """Take that the connection broke after the command was sent.  Raises Uncertain."""
+        """Note that the connection broke after the command was sent.  Raises Uncertain."""
         if not self._asks_hello and not self._command.repeatable:
             self._failed(error, now)
             text = f"the connection broke before {self._name} was answered: it may have been done ({error})"

@@ -1,9 +1,9 @@
-"""The commands: what callers say, checked and turned into words, and how the reply reads.
+"""The commands: arguments checked and turned into words, and the reader of the reply.
 
-A client makes a method of each, so that both clients have the same ones and this is where they are described.
+Each client turns all of them into methods, so that all clients have the same ones, documented here.
 
-Spans are seconds, as numbers or as `timedelta`; names and bodies are bytes, or text, which becomes UTF-8.  Every
-command raises ValueError for what no node would take, before anything is sent.
+Durations are seconds, as numbers or as `timedelta`; names and bodies are bytes, or text, which becomes UTF-8.  Every
+command raises ValueError for values that no node accepts, before anything is sent.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ KEY_MAX: Final = 1_024  #: bytes
 
 
 class ConnectionUse(Enum):
-    """Which connection a command goes by: one that waits holds up all that come behind it."""
+    """Which connection a command uses: one that waits holds up all commands behind it."""
 
     QUICK = "quick"
     ADD = "add"  #: waits for copies
@@ -48,12 +48,12 @@ class ConnectionUse(Enum):
 
 @attrs.frozen
 class WorkerIdentity:
-    """A live worker, as a node knows it; it has a connection of its own to each node that it takes jobs from."""
+    """A live worker, as nodes know it; it has a connection of its own to each node that it takes jobs from."""
 
     id: bytes
-    #: Seconds without a sign of life after which it counts as dead.
+    #: Seconds without a heartbeat after which it counts as dead.
     dead_after: float
-    #: For people to read.
+    #: A name for people.
     name: bytes = b""
 
 
@@ -63,20 +63,20 @@ class Command(Generic[T]):
 
     words: tuple[bytes, ...]
     read: Reader[T]
-    #: Whether it may be sent again when nobody knows if it was done.
+    #: Whether it may be sent again when its outcome is unknown.
     repeatable: bool = True
     lane: ConnectionUse = ConnectionUse.QUICK
-    #: Seconds that the node may take before it answers; None = any time.
+    #: Seconds that the node may wait before it answers; None = no limit.
     waits: float | None = 0.0
     #: Whether it hands out jobs.
     fetches: bool = False
-    #: Id of the node that it is best sent to; b"" = any.
+    #: Id of the preferred node; b"" = any.
     near: bytes = b""
-    #: The live worker whose connection it goes by; None = none in particular.
+    #: The live worker whose connection it uses; None = a shared one.
     seat: WorkerIdentity | None = None
 
     def asking(self, seconds: float) -> tuple[bytes, ...]:
-        """The words that ask for a reply within a time; only a fetch has a time of its own in them."""
+        """Return the words of a request that waits for `seconds`; only a fetch contains its wait."""
         if self.lane is not ConnectionUse.FETCH:
             return self.words
         return (self.words[0], b"TIMEOUT", milliseconds(seconds), *self.words[1:])
@@ -101,16 +101,16 @@ def add(
 ) -> Command[bytes]:
     """Add a job; returns its id.
 
-    `timeout` is how long to wait for the copies; `replicate` how many nodes shall hold the job.  `delay` is the time
+    `timeout` is how long to wait for the copies; `replicate` is how many nodes hold the job.  `delay` is the time
     before it is queued, `retry` the time after which a delivery without acknowledgement counts as failed (0 = deliver
-    at most once), `ttl` its life, all in whole seconds.  `maxlen` refuses when the queue holds that many jobs.
-    `asynchronous` replies at once and copies in the background.
+    at most once), `ttl` its time to live, all in whole seconds.  `maxlen` refuses the job when the queue holds that
+    many.  `asynchronous` replies at once and replicates in the background.
 
-    While a job of the queue has the `key` nothing is added, and that job's id is returned, whatever its body is: 1 to
-    1024 bytes, free again when its job is done.
+    `key` is an idempotency key of 1 to 1024 bytes, free again when its job is done.  While a job of the queue has it,
+    nothing is added, and that job's id is returned, whatever its body is.
 
-    When the connection breaks before the answer comes the job may have been added.  With a `key` it is then added again
-    elsewhere, and is there once.  Without one Uncertain is raised, unless `retry_add` says that it may be there twice.
+    When the connection breaks before the reply, the job may have been added.  With a `key` the client adds it again
+    elsewhere, and it exists once.  Without one it raises Uncertain, unless `retry_add` allows that it exists twice.
 
     Raises NotReplicated, QueuePaused, QueueTooLong, Uncertain, Unreachable, ServerError.
     """
@@ -132,7 +132,7 @@ def add(
 
 
 def _key(key: bytes | str) -> bytes:
-    """Write the key of a job.  Raises ValueError for one that is empty, or too long."""
+    """Encode the key of a job.  Raises ValueError if it is empty or too long."""
     data = encode_data(key, "key")
     if not 0 < len(data) <= KEY_MAX:
         raise ValueError(f"a key of {len(data)} bytes; 1 to {KEY_MAX} are allowed")
@@ -142,11 +142,11 @@ def _key(key: bytes | str) -> bytes:
 def get(
     *queues: bytes | str, timeout: Span | None = None, count: int = 1, nohang: bool = False, counters: bool = False
 ) -> Command[list[Job]]:
-    """Take up to `count` jobs from queues, waiting for the first one; returns none after `timeout` (None = wait on).
+    """Fetch up to `count` jobs, waiting for the first one; returns none after `timeout` (None = no limit).
 
-    With `nohang` it does not wait at all.  With `counters` each job tells its `nacks` and `additional_deliveries`.
-    While it waits it follows the cluster: when its node goes away another one is asked.  A job that a node has handed
-    out into a connection that broke comes back after its retry time, and with retry 0 never.
+    With `nohang` it does not wait.  With `counters` each job has its `nacks` and `additional_deliveries`.  While it
+    waits it follows the cluster: when its node goes away it moves to another one.  A job that a node delivered into a
+    broken connection returns after its retry time, and never with retry 0.
 
     Raises Unreachable, ServerError.
     """
@@ -171,7 +171,7 @@ def _on_jobs(word: bytes, jobs: tuple[AnyJob, ...], read: Reader[T]) -> Command[
 
 
 def job_id(job: AnyJob) -> bytes:
-    """Name a job by its id.  Raises ValueError for what cannot be one."""
+    """Return the id of a job.  Raises ValueError for an invalid id."""
     found = job.id if isinstance(job, Job) else encode_data(job, "a job id")
     if len(found) not in JOB_ID_LENGTHS or not found.startswith(b"D"):
         raise ValueError(f"{found!r} is no job id: they are DI and 46 characters, or D- and 38")
@@ -179,22 +179,22 @@ def job_id(job: AnyJob) -> bytes:
 
 
 def ack(*jobs: AnyJob) -> Command[int]:
-    """Say that jobs are done, so that nobody gets them again; returns how many were known and not done before."""
+    """Acknowledge jobs, so that they are not delivered again; returns how many were known and not acknowledged yet."""
     return _on_jobs(b"ACKJOB", jobs, replies.read_number)
 
 
 def fast_ack(*jobs: AnyJob) -> Command[int]:
-    """Say that jobs are done, without care that every holder hears of it; returns how many were known."""
+    """Acknowledge jobs without making sure that every holder learns of it; returns how many were known."""
     return _on_jobs(b"FASTACK", jobs, replies.read_number)
 
 
 def nack(*jobs: AnyJob) -> Command[int]:
-    """Give jobs back, to be delivered again at once; returns how many were queued."""
+    """Return jobs to their queue for immediate redelivery; returns how many were queued."""
     return _on_jobs(b"NACK", jobs, replies.read_number)
 
 
 def working(job: AnyJob) -> Command[int]:
-    """Say that a job is still worked on; returns its retry time in seconds, which begins anew (0 = at most once).
+    """Postpone the next delivery of a job; returns its retry time in seconds, which starts again (0 = at most once).
 
     Raises UnknownJob, TooLate.
     """
@@ -202,22 +202,22 @@ def working(job: AnyJob) -> Command[int]:
 
 
 def enqueue(*jobs: AnyJob) -> Command[int]:
-    """Queue jobs that are not; returns how many were queued."""
+    """Queue jobs that are not queued yet; returns how many it queued."""
     return _on_jobs(b"ENQUEUE", jobs, replies.read_number)
 
 
 def dequeue(*jobs: AnyJob) -> Command[int]:
-    """Take jobs out of their queue without delivering them; returns how many were queued."""
+    """Remove jobs from their queue without delivering them; returns how many were queued."""
     return _on_jobs(b"DEQUEUE", jobs, replies.read_number)
 
 
 def delete(*jobs: AnyJob) -> Command[int]:
-    """Drop jobs from the one node that is asked; returns how many it knew."""
+    """Delete jobs from one node; returns how many it knew."""
     return _on_jobs(b"DELJOB", jobs, replies.read_number)
 
 
 def show(job: AnyJob) -> Command[Facts | None]:
-    """Tell what the node knows of a job, by name; None when it does not know it."""
+    """Return the facts that a node has about a job, by name; None when it does not know the job."""
     return _on_jobs(b"SHOW", (job,), replies.read_facts)
 
 
@@ -225,30 +225,30 @@ def show(job: AnyJob) -> Command[Facts | None]:
 
 
 def qlen(queue: bytes | str) -> Command[int]:
-    """Count the jobs that wait in a queue, on the node that is asked."""
+    """Return the number of queued jobs of a queue, on one node."""
     return Command((b"QLEN", encode_data(queue, "queue")), replies.read_number)
 
 
 def qpeek(queue: bytes | str, count: int = 1) -> Command[list[Job]]:
-    """Look at jobs that wait, oldest first, without taking them; a negative count looks at the newest, newest first."""
+    """Return queued jobs without fetching them, oldest first; with a negative count the newest, newest first."""
     number = whole_number(count, "count", least=-(2**63))
     return Command((b"QPEEK", encode_data(queue, "queue"), number), replies.read_jobs)
 
 
 def qstat(queue: bytes | str, *, full: bool = False) -> Command[Facts | None]:
-    """Tell the statistics of a queue, by name; None when there is no such queue on the node that is asked."""
+    """Return the statistics of a queue on one node, by name; None when it has no such queue."""
     words = (b"QSTAT", encode_data(queue, "queue"), *((b"FULL",) if full else ()))
     return Command(words, replies.read_facts)
 
 
 def pause(queue: bytes | str, state: PauseName = "all", *, everywhere: bool = False) -> Command[str]:
-    """Stop a queue from taking jobs (`in`), from handing them out (`out`) or both (`all`), or let it go on (`none`).
+    """Pause adding to a queue (`in`), delivering from it (`out`) or both (`all`), or resume it (`none`).
 
-    `state` changes nothing.  Returns the state afterwards.  With `everywhere` every node that can be reached is told.
+    `state` changes nothing.  Returns the state afterwards.  `everywhere` applies it to every reachable node.
     """
     if state not in ("none", "in", "out", "all", "state"):
         raise ValueError(f"a pause of {state!r}; none, in, out, all and state are allowed")
-    # IN and OUT add up, so that what was there before is cleared first.
+    # IN and OUT add up, so the old state is cleared first.
     parts = {"in": [b"none", b"in"], "out": [b"none", b"out"]}.get(state, [state.encode()])
     words = (b"PAUSE", encode_data(queue, "queue"), *parts, *((b"bcast",) if everywhere else ()))
     return Command(words, replies.read_word)
@@ -261,7 +261,7 @@ WALK_COUNT: Final = 100
 def scan_queues(
     cursor: bytes = b"0", *, minlen: int | None = None, maxlen: int | None = None, count: int = WALK_COUNT
 ) -> Command[Page]:
-    """Walk over the names of the queues of one node: those with `minlen` jobs at least, and `maxlen` at most."""
+    """Return a page of the names of one node's queues that have at least `minlen` and at most `maxlen` jobs."""
     words = [b"QSCAN", cursor, b"COUNT", whole_number(count, "count")]
     if minlen is not None:
         words += b"MINLEN", whole_number(minlen, "minlen", least=0)
@@ -277,7 +277,7 @@ def scan_jobs(
     states: Iterable[JobStateName] = (),
     count: int = WALK_COUNT,
 ) -> Command[Page]:
-    """Walk over the ids of the jobs of one node: those of a queue, and in some of the states."""
+    """Return a page of the ids of one node's jobs, of one queue and in some states if given."""
     words = [b"JSCAN", cursor, b"COUNT", whole_number(count, "count")]
     if queue is not None:
         words += b"QUEUE", encode_data(queue, "queue")
@@ -292,20 +292,20 @@ def scan_jobs(
 
 
 def hello() -> Command[Topology]:
-    """Tell which nodes there are, as the node that is asked knows it."""
+    """Return the nodes of the cluster, as one node knows them."""
     return Command((b"HELLO",), replies.read_hello)
 
 
 def info(section: str | None = None) -> Command[dict[str, str]]:
-    """Tell the figures of the node that is asked, by name: all, or one section."""
+    """Return the figures of one node by name: all, or one section."""
     return Command((b"INFO", *(() if section is None else (encode(section),))), replies.read_info)
 
 
 def call(*words: Word, repeatable: bool = False, waits: Span = 0) -> Command[object]:
-    """Send any other command; returns the reply as it came: numbers, bytes, lists, None.
+    """Send any other command; returns the raw reply: numbers, bytes, lists, None.
 
-    `repeatable` says that it may be sent again when the connection breaks before the answer; otherwise Uncertain is
-    raised then.  `waits` is the time that the node may take before it answers, beside the usual.
+    `repeatable` allows sending it again when the connection breaks before the reply; otherwise Uncertain is raised.
+    `waits` is how long the node may wait before it answers, in addition to the usual time.
     """
     if not words:
         raise ValueError("a command has at least one word")

@@ -1,15 +1,15 @@
-"""What can go wrong for a client, one class per thing that a caller can act on.
+"""The errors of a client, one class per condition that a caller can act on.
 
     DisquedError
-      ServerError          a node refused; `word` is the first word of its answer
-        NotReplicated ...  the words that mean something of their own
-      Unreachable          no node answered in time; what is not sent twice was not done
-      Uncertain            the connection broke while it was asked for: it was done, or it was not
+      ServerError          a node refused; `word` is the first word of its reply
+        NotReplicated ...  error words with a meaning of their own
+      Unreachable          no node answered in time; a command that is not repeatable was not done
+      Uncertain            the connection broke before the reply: the command was done, or it was not
       Closed               the client was closed
-      BadReply             an answer that no node gives
-      NotTrusted           no connection by TLS, because of certificates
+      BadReply             a reply that no node sends
+      NotTrusted           no TLS connection, because of certificates
 
-Source: the error words of the reference of commands.
+Source: the error words in the command reference.
 """
 
 from typing import ClassVar
@@ -20,11 +20,11 @@ class DisquedError(Exception):
 
 
 class Unreachable(DisquedError):
-    """No node answered within the client's patience: a command that is not sent twice was not done."""
+    """No node answered within the client's patience; a command that is not repeatable was not done."""
 
 
 class Uncertain(DisquedError):
-    """The connection broke before the answer came: nobody knows if it was done, and doing it twice would matter."""
+    """The connection broke before the reply: the command may have been done, and must not be done twice."""
 
 
 class Closed(DisquedError):
@@ -32,75 +32,75 @@ class Closed(DisquedError):
 
 
 class BadReply(DisquedError):
-    """An answer of a form that no node gives: what answers there may be another server."""
+    """A malformed reply: the server may not be a disqued node."""
 
 
 class NotTrusted(DisquedError):
-    """No connection by TLS: the node's certificate is not in order, or it refuses ours, or it speaks no TLS."""
+    """No TLS connection: the node's certificate is invalid, it refuses ours, or it does not speak TLS."""
 
 
 class ServerError(DisquedError):
-    """A node refused; the text is its own, word and all."""
+    """A node refused; the text is its reply, including the error word."""
 
-    #: The word that answers of this class begin with; "" = any other.
+    #: The error word of this class; "" = any other.
     code: ClassVar[str] = ""
 
     @property
     def word(self) -> str:
-        """The first word of the answer: ERR, NOREPL, PAUSED ..."""
+        """The first word of the reply: ERR, NOREPL, PAUSED ..."""
         return str(self).partition(" ")[0]
 
 
 class NotReplicated(ServerError):
-    """Not as many nodes could hold the job as were asked for: it was not added."""
+    """Too few nodes could hold the job: it was not added."""
 
     code = "NOREPL"
 
 
 class QueuePaused(ServerError):
-    """The queue takes no jobs: this one was not added."""
+    """The queue is paused: the job was not added."""
 
     code = "PAUSED"
 
 
 class QueueTooLong(ServerError):
-    """The queue held `maxlen` jobs already: this one was not added."""
+    """The queue already held `maxlen` jobs: the job was not added."""
 
     code = "MAXLEN"
 
 
 class UnknownJob(ServerError):
-    """The node does not know the job: it is done, or over, or held by other nodes."""
+    """The node does not know the job: it is done, has expired, or is on other nodes."""
 
     code = "NOJOB"
 
 
 class TooLate(ServerError):
-    """Half of the job's life is over: its next delivery cannot be put off any more."""
+    """Half of the job's life is over: its next delivery can no longer be postponed."""
 
     code = "TOOLATE"
 
 
 class BadJobId(ServerError):
-    """What was sent is no job id."""
+    """The job id is invalid."""
 
     code = "BADID"
 
 
 class WrongKind(ServerError):
-    """The queue is of another kind than the command is for."""
+    """The queue is of a kind that the command does not support."""
 
     code = "WRONGTYPE"
 
 
 class NoWorker(ServerError):
-    """No worker of this id is alive on the node."""
+    """The node has no live worker of this id."""
 
     code = "NOWORKER"
 
 
 class StaleWorker(ServerError):
-    """Somebody else is the worker now, or it is not alive any more."""
+    """Another client has taken over the worker, or the worker is no longer alive."""
 
     code = "STALE"
 
@@ -112,7 +112,7 @@ class AccessDenied(ServerError):
 
 
 class NodeRefuses(ServerError):
-    """The node cannot do it, and another one may: the client asks the others before it raises this."""
+    """The node cannot do it but another may: the client tries the others before it raises this."""
 
 
 class NodeLeaving(NodeRefuses):
@@ -122,7 +122,7 @@ class NodeLeaving(NodeRefuses):
 
 
 class NodeLoading(NodeRefuses):
-    """The node reads its journal."""
+    """The node is loading its journal."""
 
     code = "LOADING"
 
@@ -140,7 +140,7 @@ class JournalFailed(NodeRefuses):
 
 
 class NodeCrowded(NodeRefuses):
-    """The node has as many clients as it takes."""
+    """The node has reached its limit of clients."""
 
 
 _CLASSES: tuple[type[ServerError], ...] = (
@@ -149,7 +149,7 @@ _CLASSES: tuple[type[ServerError], ...] = (
     NodeLeaving, NodeLoading, NodeFull, JournalFailed,
 )  # fmt: skip
 _BY_WORD = {each.code: each for each in _CLASSES} | {"WRONGPASS": AccessDenied}
-#: Answers that begin with ERR and mean something of their own.
+#: Replies that begin with ERR and have a meaning of their own.
 _BY_TEXT: dict[str, type[ServerError]] = {
     "ERR invalid password": AccessDenied,
     "ERR Client sent AUTH": AccessDenied,
@@ -158,10 +158,10 @@ _BY_TEXT: dict[str, type[ServerError]] = {
 
 
 def server_error(text: str) -> ServerError:
-    """Make the error of an answer, given as it came without its leading `-`."""
+    """Return the exception for an error reply, given without its leading `-`."""
     word = text.partition(" ")[0]
     if not word.isupper():
-        text, word = f"ERR {text}", "ERR"  # a library has taken the word away
+        text, word = f"ERR {text}", "ERR"  # a library has removed the word
     for beginning, meant in _BY_TEXT.items():
         if text.startswith(beginning):
             return meant(text)

@@ -1,4 +1,4 @@
-"""How a command can fail on its way to a node; the two say whether the node may have carried it out."""
+"""How a command can fail on its way to a node, with or without having been carried out."""
 
 
 class NotSent(Exception):

@@ -1,6 +1,6 @@
-"""How replies read: bytes and numbers in, what callers get out.
+"""Parsing of replies: from bytes and numbers to the results of commands.
 
-Each reader takes the reply and the id of the node that gave it, and raises BadReply for a form that no node sends.
+Each reader takes the reply and the id of the node that sent it, and raises BadReply for a malformed reply.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,12 +11,12 @@ from disqued.client.job import Job, Topology
 
 T = TypeVar("T")
 Reader: TypeAlias = Callable[[object, bytes], T]
-#: What SHOW and QSTAT tell, by name: numbers, bytes, and lists of bytes.
+#: Results of SHOW and QSTAT, by name: numbers, bytes, and lists of bytes.
 Facts: TypeAlias = Mapping[str, object]
 
 
 def read_raw(reply: object, node: bytes) -> object:
-    """Give a reply as it came."""
+    """Return a reply unchanged."""
     return reply
 
 
@@ -65,7 +65,7 @@ def _job(row: list[object], node: bytes) -> Job:
 
 
 def read_facts(reply: object, node: bytes) -> Facts | None:
-    """Read names and values in turn, or a map; None when there is nothing of that name."""
+    """Read alternating names and values, or a map; None for null."""
     if reply is None:
         return None
     if isinstance(reply, dict):
@@ -80,7 +80,7 @@ def _pairs(row: list[object]) -> dict[str, object]:
 
 
 def read_page(reply: object, node: bytes) -> tuple[bytes, list[bytes]]:
-    """Read a page of a walk: the cursor, and what was found."""
+    """Read a page of a scan: the next cursor and the items."""
     match read_list(reply):
         case [cursor, list() as found]:
             return read_bytes(cursor, node), [read_bytes(each, node) for each in found]

@@ -99,7 +99,7 @@ class JobReporter:
         self.forget(task)
 
     def forget(self, task: Task) -> None:
-        """Have done with a job."""
+        """Drop a job."""
         self._tasks.forget(task)
         self._on_change()
 

@@ -1,4 +1,4 @@
-"""TLS by the standard library, for the sides that use it: the context, and what went wrong in plain words."""
+"""TLS of the standard library, for the sides that use it: the context, and errors in plain words."""
 
 import contextlib
 import ssl
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from disqued.client.errors import NotTrusted
 from disqued.client.tls import Tls, is_refusal
 
-#: The end of a connection during a handshake, as when a node is killed: not a matter of certificates.
+#: A connection that ends during the handshake, as when a node is killed: unrelated to certificates.
 BROKE_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 def make_context(tls: Tls) -> ssl.SSLContext:
-    """Read the files.  Raises ValueError."""
+    """Make a context from the files.  Raises ValueError."""
     if tls.ca is None:
         context = ssl.create_default_context()
     else:
@@ -22,7 +22,7 @@ def make_context(tls: Tls) -> ssl.SSLContext:
     context.check_hostname = tls.check_host_name
     if tls.certificate is not None:
         with _reading(f"certificate {tls.certificate} with key {tls.key or tls.certificate}"):
-            # Without a password OpenSSL would ask for it at the terminal.
+            # Without a password OpenSSL would prompt at the terminal.
             context.load_cert_chain(str(tls.certificate), tls.files.get("key"), lambda: tls.key_password or "")
     return context
 
@@ -36,14 +36,14 @@ def _reading(what: str) -> Iterator[None]:
 
 
 def why_not(error: ssl.SSLError) -> str:
-    """Say why there is no connection by TLS."""
+    """Return why there is no TLS connection."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate of the node is not trusted: {error.verify_message}"
     return f"TLS: {(error.reason or str(error)).lower().replace('_', ' ')}"
 
 
 def refusal(error: BaseException) -> NotTrusted | None:
-    """Find out if what broke a connection after its handshake is that the node refused our certificate."""
+    """Return NotTrusted if the node ended the connection after the handshake because it refused our certificate."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLError):
         cause = cause.__cause__ or cause.__context__

@@ -1,11 +1,11 @@
-"""What a program says of TLS: whom it trusts, who it is, and what the certificates of nodes have to name.
+"""TLS options: trusted authorities, our own certificate, and the name that nodes must have.
 
-    node --certificate--> is it of an authority that we trust?   `ca`
-                          is it in the name that was asked for?  `host_name`, `check_host_name`
-    we   --certificate--> the node asks itself the same          `certificate`, `key`
+    node --certificate--> is it signed by a trusted authority?   `ca`
+                          is it for the expected host?           `host_name`, `check_host_name`
+    we   --certificate--> the node checks the same               `certificate`, `key`
 
-The words are the same for both clients; the files are read by each with its own library (`blocking.secure`,
-`deferred.secure`), and read anew when they have changed, so that a renewed certificate needs no restart.
+The options are the same for all clients.  Each reads the files with its own library (`ssl_context`, `deferred.secure`),
+and again when they have changed, so that a renewed certificate needs no restart.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from typing import Self
 import attrs
 
 _YES_AND_NO = {"yes": True, "no": False}
-#: What a node says that refuses our certificate, in OpenSSL's words.
+#: Parts of OpenSSL's errors when a node refuses our certificate.
 _REFUSALS = ("certificate", "unknown ca", "access denied")
 
 
@@ -29,22 +29,22 @@ def _path(value: object) -> str | None:
 
 @attrs.frozen(kw_only=True)
 class Tls:
-    """How nodes are reached by TLS.  Files are in the form PEM.
+    """TLS options; files are PEM.
 
-    Raises ValueError for values that do not fit together; files are looked at when a client is made.
+    Raises ValueError for values that contradict each other; the client reads the files when it is created.
     """
 
-    #: File of the certificates to trust; None = those that the system trusts.
+    #: File of the certificates to trust; None = those of the system.
     ca: str | PurePath | None = attrs.field(default=None, converter=_path)
-    #: File of our own certificate, with those between it and the root; None = we have none.
+    #: File of our own certificate, with intermediate ones; None = no certificate.
     certificate: str | PurePath | None = attrs.field(default=None, converter=_path)
-    #: File of its key; None = it lies in the same file.
+    #: File of its key; None = the same file.
     key: str | PurePath | None = attrs.field(default=None, converter=_path)
-    #: What that file is encrypted with.
+    #: Password of that file.
     key_password: str | None = attrs.field(default=None, repr=False)
-    #: What the certificate of every node has to be for; None = the host that the node is reached at.
+    #: The name that the certificate of every node must have; None = the host of its address.
     host_name: str | None = None
-    #: Without it any node that has a certificate of the authority is taken for the one that was meant.
+    #: Without it, any node with a certificate of the authority is accepted.
     check_host_name: bool = True
 
     def __attrs_post_init__(self) -> None:
@@ -57,7 +57,7 @@ class Tls:
 
     @classmethod
     def of_words(cls, words: Mapping[str, str]) -> Self:
-        """Read what stands behind a URL: the names of the fields, `check_host_name` yes or no.  Raises ValueError."""
+        """Parse the query of a URL: names of the fields, `check_host_name` as yes or no.  Raises ValueError."""
         known = {field.name for field in attrs.fields(cls)}
         given: dict[str, object] = dict(words)
         for name, text in words.items():
@@ -72,20 +72,20 @@ class Tls:
         return cls(**given)  # type: ignore[arg-type]
 
     def name_of(self, host: str) -> str:
-        """Say what the certificate of the node at a host has to be for."""
+        """Return the name that the certificate of a node at `host` must have."""
         return self.host_name or host
 
     @property
     def files(self) -> dict[str, str]:
-        """The files that are named, by what they are."""
+        """The given files, by their role."""
         named = {"ca": self.ca, "certificate": self.certificate, "key": self.key}
         return {what: str(path) for what, path in named.items() if path is not None}
 
 
 def is_refusal(words: str) -> bool:
-    """Say whether what ended a connection after our side of the handshake is that the node refuses our certificate.
+    """Return whether a connection ended after our side of the handshake because the node refuses our certificate.
 
-    By TLS 1.3 it says so in the place of its first reply: nothing that was sent has been done.  Other alerts may come
-    at any time, after anything.
+    With TLS 1.3 that error comes instead of the first reply: no command has been carried out.  Other alerts may come at
+    any time.
     """
     return "alert" in words and any(refusal in words for refusal in _REFUSALS)

@@ -1,7 +1,7 @@
-"""The files of TLS, read when a connection is opened, and read again when they have changed.
+"""TLS files: checked when a connection is opened, and read again when they have changed.
 
-Certificates are renewed on the disk, some of them every day; a client that read them once would use the old ones to its
-end.  Reading those that the system trusts takes tens of milliseconds, so nothing is read again that is the same.
+Certificates are renewed on disk, some of them every day; a client that read them once would keep using the old ones.
+Reading those of the system takes tens of milliseconds, so unchanged files are not read again.
 """
 
 import os
@@ -12,24 +12,24 @@ from disqued.client.errors import NotTrusted
 from disqued.client.tls import Tls
 
 C = TypeVar("C")
-#: Of each file: when it was changed, its size, its number on the disk.
+#: Of each file: modification time, size, inode.
 Stamp = tuple[tuple[int, int, int], ...]
 
 
 class RenewedContext(Generic[C]):
-    """What a library makes of the files, up to date."""
+    """A TLS context that follows changes of its files."""
 
     def __init__(self, tls: Tls, build: Callable[[Tls], C]) -> None:
-        """Read the files.  Raises ValueError when that is not possible."""
+        """Read the files.  Raises ValueError when that fails."""
         self._tls = tls
         self._build = build
         try:
-            self._built = _stamp(tls), build(tls)  # in one, so that threads may ask at the same time
+            self._built = _stamp(tls), build(tls)  # one assignment, so that threads may call `get` concurrently
         except (OSError, ValueError) as error:
             raise ValueError(f"TLS: {error}") from error
 
     def get(self) -> C:
-        """Give it, made anew if a file has changed.  Raises NotTrusted when that is not possible."""
+        """Return the context, rebuilt if a file has changed.  Raises NotTrusted when that fails."""
         try:
             stamp, built = _stamp(self._tls), self._built
             if stamp != built[0]:

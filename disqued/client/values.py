@@ -1,6 +1,6 @@
-"""What callers give, as the words of a command; a value that no node would take is refused before anything is sent.
+"""Arguments of callers as words of a command; invalid values are refused before anything is sent.
 
-Spans are seconds, as numbers or as `timedelta`.
+Durations are seconds, as numbers or as `timedelta`.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ JOB_ID_LENGTHS: Final = (48, 40)
 
 
 def encode(value: Word, name: str = "a word") -> bytes:
-    """Make bytes: text becomes UTF-8, a number decimals.  Raises ValueError."""
+    """Encode text as UTF-8 and numbers as decimals.  Raises ValueError."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -32,14 +32,14 @@ def _is_whole(value: object) -> bool:
 
 
 def encode_data(value: bytes | str, name: str) -> bytes:
-    """Make bytes of a name or a body.  Raises ValueError, for a number too: as a name it is a mistake."""
+    """Encode a name or a body.  Raises ValueError, also for a number, which is a mistake as a name."""
     if not isinstance(value, bytes | str):
         raise ValueError(f"{name} is {value!r}, and has to be bytes or text")  # noqa: TRY004 - one error for all
     return encode(value)
 
 
 def encode_queues(queues: bytes | str | Iterable[bytes | str]) -> tuple[bytes, ...]:
-    """Make bytes of the names of one queue or more; a name alone is one.  Raises ValueError."""
+    """Encode the names of one or more queues; a single name is one queue.  Raises ValueError."""
     if isinstance(queues, bytes | str):
         queues = (queues,)
     found = tuple(encode_data(queue, "a queue") for queue in queues)
@@ -49,7 +49,7 @@ def encode_queues(queues: bytes | str | Iterable[bytes | str]) -> tuple[bytes, .
 
 
 def to_seconds(span: Span, name: str) -> float:
-    """Read a span.  Raises ValueError."""
+    """Convert a duration to seconds.  Raises ValueError."""
     if isinstance(span, timedelta):
         return span.total_seconds()
     if not (_is_whole(span) or isinstance(span, float)) or not isfinite(span):
@@ -58,7 +58,7 @@ def to_seconds(span: Span, name: str) -> float:
 
 
 def whole_seconds(span: Span, name: str, least: int = 0) -> bytes:
-    """Write a span for an option that takes whole seconds.  Raises ValueError."""
+    """Encode a duration for an option in whole seconds.  Raises ValueError."""
     seconds = to_seconds(span, name)
     if seconds != int(seconds) or not least <= seconds <= MOST_SECONDS:
         raise ValueError(f"{name} is {seconds:g} seconds; whole ones from {least} to {MOST_SECONDS} are allowed")
@@ -66,7 +66,7 @@ def whole_seconds(span: Span, name: str, least: int = 0) -> bytes:
 
 
 def waiting_seconds(span: Span, name: str) -> float:
-    """Read how long to wait.  Raises ValueError when that is no time, or too long."""
+    """Convert a time to wait to seconds.  Raises ValueError when it is not positive, or too long."""
     seconds = to_seconds(span, name)
     if not 0 < seconds <= MOST_SECONDS:
         raise ValueError(f"{name} is {seconds:g} seconds; more than 0, and at most {MOST_SECONDS}, are allowed")
@@ -74,12 +74,12 @@ def waiting_seconds(span: Span, name: str) -> float:
 
 
 def milliseconds(seconds: float) -> bytes:
-    """Write a time to wait, never as 0, which a node takes for ever."""
+    """Encode a time to wait, never as 0, which means no limit to a node."""
     return b"%d" % max(1, round(seconds * 1_000))
 
 
 def whole_number(value: int, name: str, least: int = 1, most: int = 2**63 - 1) -> bytes:
-    """Write a count.  Raises ValueError."""
+    """Encode a count.  Raises ValueError."""
     if not _is_whole(value) or not least <= value <= most:
         raise ValueError(f"{name} is {value!r}; a whole number from {least} to {most} is allowed")
     return b"%d" % value

@@ -1,14 +1,14 @@
-"""The client for asyncio: commands are coroutines, on whichever node is best.
+"""The client for asyncio: commands are coroutines, on the best node.
 
     async with Client(["disqued://10.0.0.1", "disqued://10.0.0.2"]) as client:
         job_id = await client.add("mail", "to: ann")
         [job] = await client.get("mail")
         await client.ack(job)
 
-A client connects with its first command, and reconnects when it has to.  It belongs to the event loop that runs its
+A client connects with its first command, and reconnects when necessary.  It belongs to the event loop that runs its
 first command.  Any command may be cancelled, as by `asyncio.timeout`.  A job that arrives for a cancelled `get` goes to
-the next `get` of the same queues when that is waiting by then, else back to its queue; when it is delivered at most
-once, the client keeps it for the next `get`.  Durations are seconds.
+the next `get` of the same queues if that is waiting by then, else back to its queue; the client keeps an at-most-once
+job for the next `get`.  Durations are seconds.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ P = ParamSpec("P")
 
 
 def _sends(build: Callable[P, Command[T]]) -> "Callable[Concatenate[Client, P], Coroutine[Any, Any, T]]":
-    """Make a method of a command; it raises ValueError at once, and returns a coroutine."""
+    """Turn a command into a method, which raises ValueError at once and returns a coroutine."""
 
     @wraps(build)
     def send(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
@@ -40,7 +40,7 @@ def _sends(build: Callable[P, Command[T]]) -> "Callable[Concatenate[Client, P], 
 class Client(AwaitedClient[Links]):
     """A cluster, as one program uses it from an event loop.
 
-    Its methods are the commands of `disqued.client.commands`; they raise ValueError for what no node takes, and the
+    Its methods are the commands of `disqued.client.commands`; they raise ValueError for invalid values, and the
     errors of `disqued.client.errors`.
     """
 

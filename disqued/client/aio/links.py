@@ -5,8 +5,8 @@
                                           +-- jobs come --> another fetch of the same kind, if one waits
                                                       \\---> else `unclaimed`
 
-So a program that asks with short time-outs of its own, again and again, has one connection and loses no job.  Durations
-are seconds.
+So a program that fetches repeatedly with short timeouts of its own has one connection and loses no job.  Durations are
+seconds.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from disqued.client.failures import ConnectionBroken, NotSent
 from disqued.client.ssl_context import BROKE_OFF, make_context, refusal, why_not
 from disqued.client.tls_renewal import RenewedContext
 
-#: Words of a fetch before those that say what it asks for: GETJOB TIMEOUT milliseconds.
+#: Words of a fetch before its queues and options: GETJOB TIMEOUT milliseconds.
 _FETCH_HEAD: Final = 3
 
 
 class _Waiting:
-    """A command that was sent: who waits for its reply, and until when."""
+    """A command that was sent: the future of its reply, and its timeout."""
 
     def __init__(self, answer: "asyncio.Future[object]", too_long: asyncio.TimerHandle) -> None:
         self.answer = answer
@@ -39,7 +39,7 @@ class _Waiting:
 
 
 class Link(asyncio.Protocol):
-    """One connection: replies come in the order of the commands."""
+    """One connection: replies arrive in the order of the commands."""
 
     def __init__(self) -> None:
         self._reader = hiredis.Reader(replyError=server_error)
@@ -57,7 +57,7 @@ class Link(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no reply is awaited."""
+        """Whether no reply is outstanding."""
         return not self._waiting
 
     @property
@@ -104,14 +104,14 @@ class Link(asyncio.Protocol):
         if not self._gone.done():
             self._gone.set_result(None)
 
-    # What links do.
+    # What `Links` calls.
 
     async def ask(self, words: tuple[bytes, ...], limit: float) -> object:
-        """Send a command and wait for its reply.  Raises NotSent, Broken, NotTrusted, ServerError."""
+        """Send a command and wait for its reply.  Raises NotSent, ConnectionBroken, NotTrusted, ServerError."""
         return await self.send(words, limit)
 
     def send(self, words: tuple[bytes, ...], limit: float) -> "asyncio.Future[object]":
-        """Send a command; the reply comes by the future, which fails as `ask` does.  Raises NotSent."""
+        """Send a command; returns a future of the reply, which fails as `ask` does.  Raises NotSent."""
         if not self.is_up:
             raise NotSent("the connection is closed")
         self._transport.write(hiredis.pack_command(cast("Any", words)))
@@ -121,11 +121,11 @@ class Link(asyncio.Protocol):
         return answer
 
     def orphan(self, unclaimed: Unclaimed) -> None:
-        """Give the reply of a cancelled command to `unclaimed`, unless a caller adopts it first."""
+        """Pass the reply to a cancelled command to `unclaimed`, unless a caller adopts it first."""
         self._unclaimed = unclaimed
 
     def adopt(self) -> "asyncio.Future[object]":
-        """Take over a cancelled command whose reply is still to come."""
+        """Take over a cancelled command whose reply is outstanding."""
         answer: asyncio.Future[object] = self._loop.create_future()
         self._waiting[-1].answer = answer
         return answer
@@ -139,12 +139,12 @@ class Link(asyncio.Protocol):
         self._unclaimed = unclaimed
 
     def finish(self) -> None:
-        """Close the connection once everything is written."""
+        """Close the connection after writing everything."""
         if self._transport is not None:
             self._transport.close()
 
     def end(self, why: str) -> None:
-        """Break the connection off."""
+        """Abort the connection."""
         self._why = self._why or why
         if self._transport is not None:
             self._transport.abort()
@@ -155,17 +155,17 @@ class Link(asyncio.Protocol):
 
 
 class Connector:
-    """How connections are opened, to any node."""
+    """Opens connections, to any node."""
 
     def __init__(self, access: ConnectionOptions, patience: Patience) -> None:
-        """Read the files of TLS.  Raises ValueError."""
+        """Read the TLS files.  Raises ValueError."""
         self.patience = patience
         self.greetings = access.greetings
         self._tls = access.tls
         self._context = None if access.tls is None else RenewedContext(access.tls, make_context)
 
     async def connect(self, address: Address) -> Link:
-        """Open a connection, on which nothing was said yet.  Raises NotSent, NotTrusted."""
+        """Open a connection, before any command.  Raises NotSent, NotTrusted."""
         try:
             async with asyncio.timeout(self.patience.connect):
                 return await self._open(address)
@@ -196,8 +196,8 @@ class Links(BaseLinks[Link]):
     def __init__(self, address: Address, way: Connector, unclaimed: Unclaimed) -> None:
         super().__init__(address, way, unclaimed)
         self._opening: dict[ConnectionUse, asyncio.Task[Link]] = {}
-        self._orphans: dict[tuple[bytes, ...], Link] = {}  #: by what the cancelled fetch asks for
-        self._fetching: dict[tuple[bytes, ...], set[Link]] = {}  #: fetches under way, by what they ask for
+        self._orphans: dict[tuple[bytes, ...], Link] = {}  #: by the queues and options of the cancelled fetch
+        self._fetching: dict[tuple[bytes, ...], set[Link]] = {}  #: fetches under way, by their queues and options
 
     async def _ask_seated(self, link: Link, words: tuple[bytes, ...], limit: float) -> object:
         answer = link.send(words, limit)
@@ -206,7 +206,7 @@ class Links(BaseLinks[Link]):
         except asyncio.CancelledError:
             if answer.cancelled():
                 link.orphan(self._unclaimed)
-            elif answer.exception() is None:  # it came in the same turn of the loop
+            elif answer.exception() is None:  # the reply came in the same turn of the loop
                 self._unclaimed(answer.result())
             raise
 
@@ -249,7 +249,7 @@ class Links(BaseLinks[Link]):
             peers.discard(link)
             if not peers:
                 self._fetching.pop(wanted, None)
-        if link.is_idle:  # else another fetch's reply was handed over, and its own is still to come
+        if link.is_idle:  # else another fetch's reply was handed over, and its own is outstanding
             self._give(link)
         return reply
 
@@ -258,7 +258,7 @@ class Links(BaseLinks[Link]):
         self._orphans.setdefault(wanted, link)
 
     def _orphan_answered(self, link: Link, wanted: tuple[bytes, ...], reply: object) -> None:
-        """Take the reply to a cancelled fetch: to one that waits for the same, or back to the queue."""
+        """Pass the reply to a cancelled fetch to one that waits for the same, or to `unclaimed`."""
         if self._orphans.get(wanted) is link:
             del self._orphans[wanted]
         self._give(link)

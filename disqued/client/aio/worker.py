@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Worker(BaseWorker[Client]):
-    """Works on the jobs of some queues, several at a time, until it is stopped."""
+    """Handles the jobs of some queues, several at a time, until it is stopped."""
 
     _client_type = Client
 
@@ -35,14 +35,14 @@ class Worker(BaseWorker[Client]):
         self._asleep: set[asyncio.Future[None]] = set()  #: coroutines that wait for a change
 
     def stop(self) -> None:
-        """Ask it to stop; `run` returns when all jobs are put away."""
+        """Ask it to stop; `run` returns once it holds no more jobs."""
         self._stop_asked = True
         self._change()
 
     async def run(self) -> None:
-        """Work until `stop`.  Raises AccessDenied, NotTrusted or Closed, after all jobs are put away.
+        """Work until `stop`.  Raises AccessDenied, NotTrusted or Closed, once it holds no more jobs.
 
-        Cancelling it stops the worker: it puts its jobs away, and then raises CancelledError.
+        Cancelling it stops the worker, which raises CancelledError once it holds no more jobs.
         """
         self._begin_run()
         loop = asyncio.get_running_loop()

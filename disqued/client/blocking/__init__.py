@@ -1,4 +1,4 @@
-"""The client that waits, on redis-py, for programs without a reactor.
+"""The blocking client, on redis-py, for programs without an event loop.
 
 client.py        the commands as methods; one client may be used by many threads
 connections.py   the connections to one node

@@ -1,12 +1,12 @@
-"""The client for threads: commands as plain calls, on whichever node is best.
+"""The client for threads: commands as plain calls, on the best node.
 
     with Client(["disqued://10.0.0.1", "disqued://10.0.0.2"]) as client:
         job_id = client.add("mail", "to: ann")
         [job] = client.get("mail")
         client.ack(job)
 
-A client connects with its first command, and reconnects when it has to.  Threads may share one, and so may forked
-processes: each opens connections of its own (`forks`).  Durations are seconds.
+A client connects with its first command, and reconnects when necessary.  Threads may share one, and so may forked
+processes: each opens its own connections (`forks`).  Durations are seconds.
 """
 
 import threading
@@ -29,7 +29,7 @@ P = ParamSpec("P")
 
 
 def _sends(build: Callable[P, Command[T]]) -> "Callable[Concatenate[Client, P], T]":
-    """Make a method of a command; it returns what the command returns."""
+    """Turn a command into a method, which returns the result of the command."""
 
     @wraps(build)
     def send(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -41,7 +41,7 @@ def _sends(build: Callable[P, Command[T]]) -> "Callable[Concatenate[Client, P], 
 class Client(BaseClient[Connections, Iterator[bytes]]):
     """A cluster, as one program uses it.
 
-    Its methods are the commands of `disqued.client.commands`; they raise ValueError for what no node takes, and the
+    Its methods are the commands of `disqued.client.commands`; they raise ValueError for invalid values, and the
     errors of `disqued.client.errors`.
     """
 
@@ -114,7 +114,7 @@ class Client(BaseClient[Connections, Iterator[bytes]]):
             super().leave(seat)
 
     def _begin_anew(self) -> None:
-        """Leave the connections to the process that this one was forked from."""
+        """Leave the connections to the parent process."""
         inherited, self._connections = self._connections, {}
         for connections in inherited.values():
             connections.abandon()
@@ -133,7 +133,7 @@ class Client(BaseClient[Connections, Iterator[bytes]]):
 
 
 class _Forking:
-    """A client, as it is seen to at forks (`forks.Forked`)."""
+    """A client at forks (`forks.Forked`)."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -1,8 +1,8 @@
-"""The connections to one node: each is one thread's while its command is under way, and idle in between.
+"""The connections to one node: each belongs to one thread while its command is under way, and is idle in between.
 
-A live worker has one of its own (`seats`), which nobody else is given.
+A live worker has one of its own (`seats`), which nothing else uses.
 
-The connection is redis-py's, without its own way of trying again, which would add jobs twice.  Spans are seconds.
+The connections are redis-py's, without its retries, which would add jobs twice.  Durations are seconds.
 """
 
 import contextlib
@@ -29,23 +29,23 @@ _AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, OSErro
 
 
 class _Parser(DefaultParser):  # type: ignore[misc, valid-type]
-    """Leaves errors their words, which redis-py takes away from those that Redis has, too."""
+    """Keeps the first word of errors, which redis-py removes from those that Redis also has."""
 
-    EXCEPTION_CLASSES: dict[str, type[Exception]] = {}  # noqa: RUF012 - as in the class that it comes from
+    EXCEPTION_CLASSES: dict[str, type[Exception]] = {}  # noqa: RUF012 - as in the base class
 
 
 class Connector:
-    """How connections are opened, to whatever node."""
+    """Opens connections, to any node."""
 
     def __init__(self, access: ConnectionOptions, patience: Patience) -> None:
-        """Read the files of TLS.  Raises ValueError."""
+        """Read the TLS files.  Raises ValueError."""
         self.patience = patience
         self.greetings = access.greetings
         self._tls = access.tls
         self._context = None if access.tls is None else RenewedContext(access.tls, make_context)
 
     def connection_to(self, address: Address) -> AbstractConnection:
-        """Make a connection, which is not open yet.  Raises NotTrusted."""
+        """Make a connection without opening it.  Raises NotTrusted."""
         options: dict[str, Any] = {
             "protocol": 2,
             "socket_timeout": self.patience.reply,
@@ -62,7 +62,7 @@ class Connector:
         return SecureConnection(self._tls, self._context.get(), **options)
 
     def open(self, connection: AbstractConnection) -> None:
-        """Connect, and log in.  Raises NotSent, NotTrusted, ServerError; the connection is closed then."""
+        """Connect and log in.  Raises NotSent, NotTrusted, ServerError, and then closes the connection."""
         try:
             connection.connect()
             for greeting in self.greetings:
@@ -83,21 +83,21 @@ class Connections:
         self._way = way
         self._lock = threading.Lock()
         self._idle: list[AbstractConnection] = []
-        #: Of live workers, by their ids, while nothing is under way on them.
+        #: Connections of live workers, by their ids, while no command is under way on them.
         self._seats: dict[bytes, AbstractConnection] = {}
-        #: All that were opened, in use or not.
+        #: All opened connections, in use or not.
         self._open: WeakSet[AbstractConnection] = WeakSet()
         self._is_closed = False
 
     def ask(self, words: tuple[bytes, ...], limit: float) -> object:
-        """Send a command and wait for its reply.  Raises NotSent, Broken, NotTrusted, ServerError."""
+        """Send a command and wait for its reply.  Raises NotSent, ConnectionBroken, NotTrusted, ServerError."""
         connection = self._take()
         try:
             reply = _exchange(connection, words, limit)
         except ServerError:
             self._give(connection)
             raise
-        except BaseException:  # an interrupt, too: what comes next on it would be the reply to this command
+        except BaseException:  # an interrupt, too: the next reply on it would be that of this command
             connection.disconnect()
             raise
         self._give(connection)
@@ -106,7 +106,7 @@ class Connections:
     def ask_seated(self, seat: WorkerIdentity, words: tuple[bytes, ...], limit: float) -> object:
         """Send a command on the connection of a live worker, and wait for its reply.
 
-        A worker that was declared dead begins anew.  Raises NotSent, Broken, NotTrusted, ServerError.
+        A worker that its node declared dead starts again.  Raises NotSent, ConnectionBroken, NotTrusted, ServerError.
         """
         try:
             return self._ask_on(seat, self._take_seat(seat), words, limit)
@@ -138,7 +138,7 @@ class Connections:
         return self._sit(seat)
 
     def _sit(self, seat: WorkerIdentity) -> AbstractConnection:
-        """Open a connection whose end is the death of a worker."""
+        """Open the connection of a live worker, which lives as long as it."""
         connection = self._connect()
         try:
             _exchange(connection, take_a_seat(seat), self._way.patience.reply)
@@ -188,7 +188,7 @@ class Connections:
         return connection
 
     def close(self) -> None:
-        """Close what is idle now, and the rest when its command is over."""
+        """Close idle connections now, and the others after their commands."""
         self._is_closed = True
         self.rest()
         with self._lock:
@@ -197,12 +197,12 @@ class Connections:
             connection.disconnect()
 
     def abandon(self) -> None:
-        """Close all in a process that was forked: that is to let go of them, for the node is told nothing."""
+        """Close all connections in a forked process, of which the nodes notice nothing."""
         for connection in list(self._open):
             connection.disconnect()
 
     def rest(self) -> None:
-        """Close what is idle."""
+        """Close idle connections."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
@@ -210,7 +210,7 @@ class Connections:
 
 
 def _exchange(connection: AbstractConnection, words: tuple[bytes, ...], limit: float) -> object:
-    """Send a command and read its reply.  Raises Broken, NotTrusted, ServerError."""
+    """Send a command and read its reply.  Raises ConnectionBroken, NotTrusted, ServerError."""
     try:
         connection.send_command(*words, check_health=False)
         return connection.read_response(disable_decoding=True, timeout=limit)
@@ -221,7 +221,7 @@ def _exchange(connection: AbstractConnection, words: tuple[bytes, ...], limit: f
 
 
 def is_quiet(connection: AbstractConnection) -> bool:
-    """Say whether a connection that was idle can be used: nothing has come on it, not even its end."""
+    """Return whether an idle connection can be used: it has received nothing, not even its end."""
     with contextlib.suppress(*_AWAY):
         return not connection.can_read(timeout=0)
     return False

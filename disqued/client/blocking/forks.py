@@ -1,11 +1,11 @@
-"""Forks: the child of a process begins anew with the clients that it has, and its parent's connections are not its own.
+"""Forks: a child process opens its own connections for its clients, and leaves those of its parent alone.
 
     before the fork      all clients are at rest: their locks are held
     in the parent        they go on
-    in the child         connections are closed, which the nodes do not notice as long as the parent has them too,
-                         and new ones are opened when something is asked
+    in the child         connections are closed, which nodes do not notice while the parent has them too,
+                         and new ones are opened for the next command
 
-Were they left open the death of a live worker would not be noticed before that of all children of its process.
+If they stayed open, nodes would notice the death of a live worker only after all children of its process had ended.
 """
 
 import os
@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 
 class Forked(Protocol):
-    """What is in order before a fork, and after it on both sides."""
+    """An object that must be consistent across a fork."""
 
     def hold(self) -> None:
         """Change nothing until `release` or `begin_anew`."""
@@ -24,17 +24,17 @@ class Forked(Protocol):
         """Go on."""
 
     def begin_anew(self) -> None:
-        """Forget what belongs to the parent."""
+        """Forget the resources of the parent, and start again."""
 
 
 _watched: WeakSet[Forked] = WeakSet()
 _guard = threading.Lock()
-#: Those that are held while a fork is under way.
+#: The objects held while a fork is under way.
 _held: list[Forked] = []
 
 
 def watch(one: Forked) -> None:
-    """See to something at each fork, as long as it is there."""
+    """Handle an object at each fork, as long as it exists."""
     with _guard:
         _watched.add(one)
 

@@ -1,7 +1,7 @@
 """TLS of the blocking client: redis-py's connection on a context of our own.
 
-redis-py makes a context from its files for every connection, asks every node for the name that it was reached by, and
-reports a certificate that is not trusted as a broken connection.
+redis-py makes a new context from the files for every connection, expects every node to have the name of its address,
+and reports an untrusted certificate as a broken connection.
 """
 
 import socket
@@ -16,7 +16,7 @@ from disqued.client.tls import Tls
 
 
 class SecureConnection(redis.SSLConnection):
-    """A connection by TLS."""
+    """A TLS connection."""
 
     def __init__(self, tls: Tls, context: ssl.SSLContext, **options: Any) -> None:
         super().__init__(**options)

@@ -3,9 +3,9 @@
     thread A   step ==== released: socket ----------- step ====
     thread B             step ==== released: handler --------- step ====
 
-A side that waits for everything needs no event loop: its primitives block, and so `finish` runs a coroutine from its
-beginning to its end.  One lock is held while the core runs and released while a primitive blocks, which gives the core
-the same promise as on an event loop: between two primitives nothing else runs.
+The blocking side needs no event loop: its primitives block, so `finish` runs a coroutine from beginning to end.  One
+lock is held while the core runs and released while a primitive blocks, which gives the core the same guarantee as an
+event loop: nothing else runs between two primitives.
 """
 
 from collections.abc import Coroutine, Iterator
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 class Lock(Protocol):
-    """A lock, or a condition with one."""
+    """A lock, or a condition variable."""
 
     def acquire(self) -> Any:
         """Take it."""
 
     def release(self) -> None:
-        """Give it up."""
+        """Release it."""
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:
@@ -38,7 +38,7 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
 
 @contextmanager
 def released(lock: Lock) -> Iterator[None]:
-    """Let other threads run the core in the meantime."""
+    """Release the lock meanwhile, so that other threads can run the core."""
     lock.release()
     try:
         yield

@@ -29,22 +29,22 @@ T = TypeVar("T")
 
 
 class Worker(BaseWorker[Client]):
-    """Works on the jobs of some queues, several at a time, until it is stopped."""
+    """Handles the jobs of some queues, several at a time, until it is stopped."""
 
     _client_type = Client
     _awaits = False
 
     def _prepare(self) -> None:
-        #: Held while the core runs; notified when something changes that a thread may wait for.
+        #: Held while the core runs; notified of each change that a thread may wait for.
         self._changed = threading.Condition(threading.Lock())
         self._todo: SimpleQueue[tuple[Task, Coroutine[Any, Any, None]] | None] = SimpleQueue()
 
     def stop(self) -> None:
-        """Ask it to stop, from any thread or a signal handler; `run` returns when all jobs are put away."""
+        """Ask it to stop, from any thread or a signal handler; `run` returns once it holds no more jobs."""
         self._stop_asked = True
 
     def run(self) -> None:
-        """Work until `stop`.  Raises AccessDenied, NotTrusted or Closed, after all jobs are put away."""
+        """Work until `stop`.  Raises AccessDenied, NotTrusted or Closed, once it holds no more jobs."""
         self._begin_run()
         keeper = threading.Thread(target=self._step, args=(self._keep,), name="disqued-keeper", daemon=True)
         threads = [

@@ -1,4 +1,4 @@
-"""The client for Twisted: commands that return Deferreds, on whichever node is best.
+"""The client for Twisted: commands that return Deferreds, on the best node.
 
     async def main(reactor):
         client = Client(["disqued://10.0.0.1", "disqued://10.0.0.2"], reactor=reactor)
@@ -7,7 +7,7 @@
         await client.ack(job)
         await client.close()
 
-A client connects with its first command, and reconnects when it has to.  A Deferred may be cancelled; the client gives
+A client connects with its first command, and reconnects when necessary.  A Deferred may be cancelled; the client gives
 back the jobs of a cancelled `get`.  Durations are seconds.
 """
 
@@ -35,7 +35,7 @@ _log = Logger(namespace="disqued.client")
 
 
 def _sends(build: Callable[P, Command[T]]) -> "Callable[Concatenate[Client, P], Deferred[T]]":
-    """Make a method of a command; it returns a Deferred of what the command returns."""
+    """Turn a command into a method, which returns a Deferred of the result."""
 
     @wraps(build)
     def send(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> "Deferred[T]":
@@ -47,7 +47,7 @@ def _sends(build: Callable[P, Command[T]]) -> "Callable[Concatenate[Client, P], 
 class Client(AwaitedClient[Links]):
     """A cluster, as one program uses it from a reactor.
 
-    Its methods are the commands of `disqued.client.commands`, and raise ValueError at once for what no node takes;
+    Its methods are the commands of `disqued.client.commands`, and raise ValueError at once for invalid values;
     their Deferreds fail with the errors of `disqued.client.errors`.
     """
 
@@ -86,11 +86,11 @@ class Client(AwaitedClient[Links]):
         raise TypeError(NO_CONTEXT)
 
     def __exit__(self, *error: object) -> None:
-        """Stand there for `with`, which looks for it first."""
+        """Exist for `with`, which looks it up before it calls `__enter__`."""
 
     @property
     def reactor(self) -> Any:
-        """The reactor that it runs in."""
+        """The reactor of the client."""
         return self._reactor
 
     add = _sends(commands.add)

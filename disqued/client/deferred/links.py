@@ -1,7 +1,6 @@
 """The connections to one node in a reactor (`base_links`), and how they are opened.
 
-A fetch whose caller has gone away is still answered: the jobs that come are handed to `unclaimed`.  Durations are
-seconds.
+A cancelled fetch is still answered: its jobs are passed to `unclaimed`.  Durations are seconds.
 """
 
 from collections.abc import Callable
@@ -30,10 +29,10 @@ AnyLink = TypeVar("AnyLink", bound="Link")
 
 
 class Connector:
-    """How connections are opened, to whatever node."""
+    """Opens connections, to any node."""
 
     def __init__(self, access: ConnectionOptions, patience: Patience, reactor: Any) -> None:
-        """Read the files of TLS.  Raises ValueError."""
+        """Read the TLS files.  Raises ValueError."""
         self.patience = patience
         self.greetings = access.greetings
         self._reactor = reactor
@@ -45,7 +44,7 @@ class Connector:
             self._context = RenewedContext(access.tls, make_context)
 
     async def connect(self, address: Address) -> "Link":
-        """Open a connection; the node is who it is to be, and nothing was said yet.  Raises NotSent, NotTrusted."""
+        """Open a connection to a node whose name is verified, before any command.  Raises NotSent, NotTrusted."""
         try:
             return await self._open(address)
         except (CancelledError, NotSent, NotTrusted):
@@ -84,7 +83,7 @@ class Connector:
 
 
 def _connected(endpoint: Any, make: "Callable[[], AnyLink]") -> "Deferred[AnyLink]":
-    """Connect; whoever cancels it gets CancelledError, of which an endpoint may make that it found no host."""
+    """Connect; cancelling fails with CancelledError, where an endpoint may report that it found no host."""
     factory: Factory = Factory.forProtocol(make)
     factory.noisy = False
     connecting: Deferred[Any] = endpoint.connect(factory)
@@ -128,7 +127,7 @@ class Links(BaseLinks["Link"]):
         if not isinstance(opened, Failure):
             self._shared[lane] = opened
         for waiter in self._opening.pop(lane):
-            if not waiter.called:  # else whoever waited has gone away
+            if not waiter.called:  # else the caller has cancelled it
                 waiter.callback(opened)
 
     async def _fetch(self, words: tuple[bytes, ...], limit: float) -> object:
@@ -141,7 +140,7 @@ class Links(BaseLinks["Link"]):
         try:
             reply = await link.ask(words, limit, late)
         except CancelledError:
-            raise  # it is given back when its reply is there
+            raise  # `late` gives the connection back with its reply
         except BaseException:
             self._give(link)
             raise

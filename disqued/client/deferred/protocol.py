@@ -1,7 +1,7 @@
-"""One connection of the client for Twisted: txredisapi's protocol, whose values stay bytes.
+"""One connection of the client for Twisted: txredisapi's protocol, with values kept as bytes.
 
-txredisapi installs the default reactor when it is imported, so this module is only loaded once a client has one.
-Spans are seconds.
+Importing txredisapi installs the default reactor, so this module is loaded only once a client has a reactor.
+Durations are seconds.
 """
 
 from typing import Any, cast
@@ -37,18 +37,18 @@ class Link(txredisapi.RedisProtocol):  # type: ignore[misc]
 
     @property
     def is_idle(self) -> bool:
-        """Whether no reply is awaited."""
+        """Whether no reply is outstanding."""
         return self.is_up and not self.replyQueue.waiting
 
     def gone(self) -> "Deferred[object]":
-        """Wait until the connection is closed; to be called while it is up."""
+        """Wait until the connection is closed; call it while the connection is up."""
         return cast("Deferred[object]", self.whenDisconnected())
 
     def connectionMade(self) -> None:
-        """Do nothing: whoever opened it logs in."""
+        """Do nothing: the opener logs in."""
 
     def tryConvertData(self, data: Any) -> Any:
-        """Leave values as they are."""
+        """Return values unchanged."""
         return data
 
     def dataReceived(self, data: bytes, unpause: bool = False) -> None:
@@ -61,15 +61,15 @@ class Link(txredisapi.RedisProtocol):  # type: ignore[misc]
         return cast("bytes", hiredis.pack_command(args))
 
     def finish(self) -> None:
-        """Close the connection once all is written."""
+        """Close the connection after writing everything."""
         self._is_ending = True
         self.transport.loseConnection()
 
     def end(self, why: str) -> None:
-        """Break the connection off."""
+        """Abort the connection."""
         self._is_ending = True
         self._why = self._why or why
-        # Not in the middle of what comes: TLS would go on to read from a connection that is gone.
+        # Not while data is being received: TLS would go on reading from a closed connection.
         self._reactor.callLater(0, self._abort)
 
     def _abort(self) -> None:
@@ -77,9 +77,9 @@ class Link(txredisapi.RedisProtocol):  # type: ignore[misc]
             self.transport.abortConnection()
 
     def ask(self, words: tuple[bytes, ...], limit: float, unclaimed: Unclaimed | None = None) -> "Deferred[object]":
-        """Send a command and wait for its reply.  Fails with NotSent, Broken, NotTrusted, ServerError.
+        """Send a command and wait for its reply.  Fails with NotSent, ConnectionBroken, NotTrusted, ServerError.
 
-        When the Deferred is cancelled the reply is awaited all the same, and given to `unclaimed`.
+        When the Deferred is cancelled, `unclaimed` receives the reply.
         """
         answer: Deferred[object] = Deferred()
         try:
@@ -110,7 +110,7 @@ class Link(txredisapi.RedisProtocol):  # type: ignore[misc]
 
 @implementer(IHandshakeListener)
 class SecureLink(Link):
-    """One connection by TLS; `agreed` fires when the node has shown who it is."""
+    """One TLS connection; `agreed` fires when the certificate of the node is verified."""
 
     def __init__(self, reactor: Any, secure: Secure) -> None:
         super().__init__(reactor)

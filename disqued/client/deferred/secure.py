@@ -1,11 +1,11 @@
-"""TLS of the client for Twisted: a context made of the files, and the name that each node has to show.
+"""TLS of the client for Twisted: a context from the files, and verification of the node's name.
 
-    connect --> handshake: is the certificate of an authority that is trusted? (OpenSSL)
-                          then: is it for the name that was meant? (service_identity)
-            --> the first word
+    connect --> handshake: is the certificate signed by a trusted authority? (OpenSSL)
+                          then: is it for the expected name? (service_identity)
+            --> the first command
 
-Nothing is said before both have been answered.  Twisted tells neither what is wrong with a certificate nor, for a
-certificate that is not to name its host, knows a way; so both is done here.
+No command is sent before both checks.  Twisted neither reports what is wrong with a certificate, nor can it leave the
+name unchecked or check another one; so this module does both.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from zope.interface import implementer
 from disqued.client.errors import NotTrusted
 from disqued.client.tls import Tls, is_refusal
 
-#: What X509_verify_cert finds, by its numbers; of others the number is told.
+#: Errors of X509_verify_cert by number; other errors are reported by number.
 _FINDINGS: Final = {
     2: "unable to get issuer certificate",
     9: "certificate is not yet valid",
@@ -46,7 +46,7 @@ _KEY: Final = re.compile(rb"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?-----END \1--
 
 
 def make_context(tls: Tls) -> SSL.Context:
-    """Read the files.  Raises ValueError."""
+    """Make a context from the files.  Raises ValueError."""
     context = CertificateOptions().getContext()  # with Twisted's choice of versions and ciphers
     if tls.ca is None:
         context.set_default_verify_paths()
@@ -63,7 +63,7 @@ def make_context(tls: Tls) -> SSL.Context:
 
 
 def _read_key(path: Path, password: str) -> Any:
-    """Read the key in a file, which may have certificates in it, too.  Raises ValueError."""
+    """Read the key in a file that may also contain certificates.  Raises ValueError."""
     found = _KEY.search(path.read_bytes())
     if found is None:
         raise ValueError("there is no key")
@@ -75,12 +75,12 @@ def _read_key(path: Path, password: str) -> Any:
 def _reading(what: str) -> Iterator[None]:
     try:
         yield
-    except (SSL.Error, OSError, ValueError, TypeError) as error:  # TypeError: of a key without its password
+    except (SSL.Error, OSError, ValueError, TypeError) as error:  # TypeError: a key without its password
         raise ValueError(f"{what} cannot be used: {_words(error)}") from error
 
 
 def _look(connection: SSL.Connection, certificate: Any, finding: int, depth: int, is_fine: int) -> bool:
-    """Note what is wrong with a certificate, which OpenSSL tells nobody else."""
+    """Note what is wrong with a certificate, which OpenSSL reports nowhere else."""
     if not is_fine:
         connection.set_app_data(_FINDINGS.get(finding, f"verification error {finding}"))
     return bool(is_fine)
@@ -88,7 +88,7 @@ def _look(connection: SSL.Connection, certificate: Any, finding: int, depth: int
 
 @implementer(IOpenSSLClientConnectionCreator)
 class Secure:
-    """Makes the connections by TLS to one host, and checks who is there."""
+    """Makes the TLS connections to one host, and verifies its name."""
 
     def __init__(self, tls: Tls, context: SSL.Context, host: str) -> None:
         self._context = context
@@ -103,7 +103,7 @@ class Secure:
         return connection
 
     def check_name(self, connection: SSL.Connection) -> None:
-        """See if a certificate, which is trusted, is for the node that was meant.  Raises NotTrusted."""
+        """Check that a trusted certificate is for the expected node.  Raises NotTrusted."""
         if not self._checks_name:
             return
         verify = verify_ip_address if _is_ip(self._name) else verify_hostname
@@ -123,11 +123,11 @@ def _is_ip(name: str) -> bool:
 
 
 def why_not(error: BaseException | None, connection: SSL.Connection, *, is_agreed: bool) -> NotTrusted | None:
-    """Find out if what ended a connection is a matter of certificates; `is_agreed` after our side of the handshake."""
+    """Return NotTrusted if certificates ended a connection; `is_agreed`: our side of the handshake was done."""
     if not isinstance(error, SSL.Error) or isinstance(error, SSL.SysCallError | SSL.ZeroReturnError):
         return None
     words = _words(error)
-    finding = connection.get_app_data()  # Twisted keeps something of its own there until we do
+    finding = connection.get_app_data()  # before `_look` it holds an object of Twisted
     if isinstance(finding, str):
         return NotTrusted(f"the certificate of the node is not trusted: {finding}")
     if is_agreed:
@@ -136,7 +136,7 @@ def why_not(error: BaseException | None, connection: SSL.Connection, *, is_agree
 
 
 def _words(error: Exception) -> str:
-    """Write an error; OpenSSL's are lists of (library, function, reason)."""
+    """Format an error; OpenSSL's are lists of (library, function, reason)."""
     if isinstance(error, SSL.Error) and error.args and isinstance(error.args[0], list):
         return "; ".join(str(reason) for *_, reason in error.args[0]) or "unknown error"
     return str(error)

@@ -1,10 +1,10 @@
 """Clear errors for a Twisted client in a program without a running reactor.
 
-    Client().add(...) in a script        nothing is ever sent: said on standard error when the program ends
+    Client().add(...) in a script        nothing is ever sent: a message on standard error when the program ends
     await Client().add(...) in asyncio   RuntimeError at once
     with Client() as client:             TypeError at once
 
-A program may call a client before it runs its reactor, so that the first case shows at the end alone.
+A program may call a client before it runs its reactor, so the first case is known only at the end.
 """
 
 import atexit
@@ -25,15 +25,15 @@ NEVER_SENT: Final = (
     f"Choose a client: {WAYS}"
 )
 
-#: Commands that wait for the global reactor to begin.
+#: Commands that wait for the global reactor to start.
 _waiting = 0
 
 
 def check_running(reactor: Any) -> None:
-    """Look at the reactor that a command is for.  Raises RuntimeError in an event loop of asyncio."""
+    """Check the reactor of a command.  Raises RuntimeError in an asyncio event loop."""
     if getattr(reactor, "running", True) or reactor is not sys.modules.get("twisted.internet.reactor"):
         return
-    if getattr(reactor, "_startedBefore", False):  # it has run, and the program ends
+    if getattr(reactor, "_startedBefore", False):  # it has run, and the program is ending
         return
     if _is_in_asyncio():
         raise RuntimeError(IN_ASYNCIO)
@@ -52,7 +52,7 @@ def _is_in_asyncio() -> bool:
 
 
 def _note(reactor: Any) -> None:
-    global _waiting  # noqa: PLW0603 - there is one global reactor, and one end of the program
+    global _waiting  # noqa: PLW0603 - one global reactor, one end of the program
     if not _waiting:
         atexit.register(_say)
         reactor.callWhenRunning(_forget)

@@ -30,20 +30,20 @@ _log = Logger(namespace="disqued.client")
 
 
 class Worker(BaseWorker[Client]):
-    """Works on the jobs of some queues, several at a time, until it is stopped."""
+    """Handles the jobs of some queues, several at a time, until it is stopped."""
 
     _client_type = Client
 
     def _prepare(self) -> None:
         self._asleep: set[Deferred[None]] = set()  #: coroutines that wait for a change
-        self._wakes = False  #: a change is to wake them in the next turn of the reactor
+        self._wakes = False  #: they wake in the next turn of the reactor
         self._end: Deferred[None] | None = None
-        self._waiters: list[Deferred[None]] = []  #: of those who asked it to stop
+        self._waiters: list[Deferred[None]] = []  #: Deferreds of `stop`
 
     def run(self) -> "Deferred[None]":
-        """Work until `stop`; fires when all jobs are put away, or fails with AccessDenied, NotTrusted or Closed.
+        """Work until `stop`; fires once it holds no more jobs, or fails with AccessDenied, NotTrusted or Closed.
 
-        Cancelling it stops the worker; it fails at once, and the Deferred of `stop` fires when all jobs are put away.
+        Cancelling it stops the worker; it fails at once, and the Deferred of `stop` fires once it holds no more jobs.
         """
         self._begin_run()
         Deferred.fromCoroutine(self._keep()).addErrback(lambda failure: _log.failure("in a worker", failure))
@@ -53,7 +53,7 @@ class Worker(BaseWorker[Client]):
         return ended
 
     def stop(self) -> "Deferred[None]":
-        """Stop: fetch nothing new, give handlers their grace, give back the rest."""
+        """Stop: fetch no more jobs, wait for handlers during `grace`, give back the rest."""
         stopped: Deferred[None] = Deferred()
         self._stop_asked = True
         if self._end is None or self._end.called:
@@ -103,7 +103,7 @@ class Worker(BaseWorker[Client]):
         waiting.callback(None)
 
     def _change(self) -> None:
-        """Wake what waits in the next turn of the reactor: nothing else runs in the middle of a step of the core."""
+        """Wake waiters in the next turn of the reactor, so that nothing else runs within a step of the core."""
         if not self._wakes and self._asleep:
             self._wakes = True
             self._client.reactor.callLater(0, self._wake_all)
