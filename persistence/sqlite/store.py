@@ -1,6 +1,6 @@
 """A database that an operator can read: jobs, and what became of those that are over.
 
-    append --> notes in memory --commit--> writer's thread: one transaction (transaction.py) --> log --> answer
+    append --> notes (pending.py) --commit--> writer's thread: one transaction (transaction.py) --> log --> answer
     load   <-- the rows of the jobs (reading.py), while the writer's thread checks the file
     compact    what is over for long enough is deleted, and pages are given back, whenever the writer is idle
     rewrite    one transaction that replaces all jobs, and says that they are where the rows say
@@ -30,18 +30,16 @@ from zope.interface import implementer
 from disqued.config.settings import Settings
 from disqued.core.model.clock import Clock
 from disqued.core.model.outbox import Record
-from disqued.core.recovery import draw
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import IStore, StoreError, StoreFailed
-from disqued.persistence.lock import FileLock
 from disqued.persistence.rewrite_status import Rewrites
 from disqued.persistence.sqlite.compaction import Compaction, Upkeep
+from disqued.persistence.sqlite.database_files import DatabaseFiles
 from disqued.persistence.sqlite.log import ALWAYS
+from disqued.persistence.sqlite.pending import PendingNotes
 from disqued.persistence.sqlite.reading import DatabaseReader, check_database
-from disqued.persistence.sqlite.rows import Note, noted
-from disqued.persistence.sqlite.schema import failure_of, find_database, prepare, wal_path
-from disqued.persistence.sqlite.synced import forget_synced, index_path, synced_path
-from disqued.persistence.sqlite.tail import check_tail
+from disqued.persistence.sqlite.rows import Note
+from disqued.persistence.sqlite.schema import prepare
 from disqued.persistence.sqlite.writer import NoteSlices, Writer
 from disqued.persistence.worker import FromThreads, WorkerThread
 
@@ -62,17 +60,13 @@ class SqliteStore:
     ) -> None:
         """Take the settings appendfsync, sqlite-history, aof-load-truncated and aof-enqueue-jobs-once."""
         self.restores_queues: bool = False
-        self._config = config
-        self._path = path
         self._clock = clock
         self._reactor = reactor
-        self._disk = disk or Disk()
-        self._lock = FileLock(path, self._disk, "database")  #: the log watches the other files
+        self._files = DatabaseFiles(path, disk or Disk())
         self._reader: DatabaseReader | None = None  #: None = there is no database yet
         self._worker: WorkerThread | None = None
-        self._writer = Writer(path, self._disk)
-        self._pending: list[Note] = []  #: appended, and in no transaction
-        self._sequence = 1  #: number of the next record to be appended
+        self._writer = Writer(path, self._files.disk)
+        self._pending = PendingNotes(clock)
         self._has_queues = False  #: the rows tell where jobs are, until the next commit
         self._failure: str | None = None  #: why nothing is taken any more
         self._last_error: str | None = None  #: why the last commit failed
@@ -81,6 +75,7 @@ class SqliteStore:
         self._rewrites = Rewrites(clock)
         self._upkeep = Upkeep(self._writer, clock)
         self._renewal: _Renewal | None = None
+        self.configure(config)
 
     # Coming back.
 
@@ -94,52 +89,31 @@ class SqliteStore:
         """Bytes loaded so far."""
         return self._reader.bytes_loaded if self._reader else 0
 
-    @property
-    def _history_ms(self) -> int:
-        return self._config.sqlite_history * 1_000
-
     def open(self) -> None:
-        self._lock.take()
-        try:
-            if find_database(self._path):
-                check_tail(
-                    self._path, synced=self._config.appendfsync == ALWAYS, cut_torn=self._config.aof_load_truncated
-                )
-                self._forget_synced()
-                prepare(self._path, self._disk)
-                self._reader = DatabaseReader(self._path)
-        except BaseException:
-            self._lock.release()
-            raise
+        config = self._config
+        self._reader = self._files.open(synced=config.appendfsync == ALWAYS, cut_torn=config.aof_load_truncated)
         self._is_open = True
         self._has_queues = self._reader is not None and self._reader.has_queues
-        enqueue_once = self._config.aof_enqueue_jobs_once
+        enqueue_once = config.aof_enqueue_jobs_once
         self.restores_queues = enqueue_once and self._has_queues
         if enqueue_once and not self._has_queues:
             self.log.warn(
                 "aof-enqueue-jobs-once: {path} was not written by SHUTDOWN REWRITE-AOF; queues are not restored",
-                path=str(self._path),
+                path=str(self._files.path),
             )
-
-    def _forget_synced(self) -> None:
-        # Who reads the database puts the log into it at the end.
-        try:
-            forget_synced(self._path)
-        except OSError as error:
-            raise failure_of(error, self._path) from error
 
     def load(self) -> "Iterator[Record | Deferred[None]]":
         reader = self._reader
         if not self._is_open or self._worker is not None:
             raise StoreError("a store is loaded once, after it is opened")
         begun = _Outcome(self._begin())
-        checked = _Outcome(self._ask(partial(check_database, self._path)))
+        checked = _Outcome(self._ask(partial(check_database, self._files.path)))
         if reader is not None:
             try:
                 yield from reader
             finally:
                 reader.close()
-            self._sequence = reader.next_number
+            self._pending.begin_at(reader.next_number)
         for outcome in (begun, checked):
             yield outcome.over
             outcome.check()
@@ -162,7 +136,7 @@ class SqliteStore:
 
     def _renewed(self, _: None) -> None:
         self._has_queues = False
-        self._sequence = 1
+        self._pending.begin_at(1)
         self._is_loaded = True
 
     def _begin(self) -> "Deferred[None]":
@@ -172,7 +146,7 @@ class SqliteStore:
     def _open_writer(self, appendfsync: str) -> None:
         """Begin to write, on the writer's thread: to make a database takes long, and a loop may be running."""
         if self._reader is None:
-            prepare(self._path, self._disk)
+            prepare(self._files.path, self._files.disk)
         self._writer.open(appendfsync)
 
     def _ask(self, function: Callable[[], T]) -> "Deferred[T]":
@@ -183,21 +157,15 @@ class SqliteStore:
 
     def append(self, records: list[Record]) -> None:
         if self._failure is None or self._renewal is not None:
-            self._pending += self._note(records)
-
-    def _note(self, records: list[Record], *, with_state: bool = False) -> list[Note]:
-        wall = self._clock.wall()
-        first = self._sequence
-        self._sequence += len(records)
-        return noted(records, first, wall, wall - self._clock.now(), with_state=with_state)
+            self._pending.append(records)
 
     def commit(self) -> "Deferred[None] | None":
         if not self._is_loaded:
             raise StoreError("a database takes records after it is loaded, not before")
         self._check()
-        if not self._pending:
+        if not self._pending.notes:
             return None
-        notes, self._pending = self._pending, []
+        notes = self._pending.take()
         answer = self._ask(
             partial(self._writer.commit, notes, keeps_history=self._keeps_history, take_back=self._has_queues)
         )
@@ -209,7 +177,7 @@ class SqliteStore:
             return
         try:
             self._check()
-            self._lock.look()
+            self._files.lock.look()
             self._writer.log.look()
         except StoreFailed as error:
             self._failure = str(error)
@@ -223,10 +191,6 @@ class SqliteStore:
     def secure(self) -> "Deferred[None] | None":
         return None if self._config.appendfsync == ALWAYS else self._ask(self._writer.log.sync)
 
-    @property
-    def _keeps_history(self) -> bool:
-        return self._history_ms > 0
-
     def _committed(self, _: None) -> None:
         self._has_queues = False
         self._last_error = None
@@ -234,16 +198,18 @@ class SqliteStore:
     def _not_committed(self, failure: Failure, notes: list[Note]) -> Failure:
         self._last_error = str(failure.value)
         if isinstance(failure.value, StoreFailed) and not failure.value.final:
-            self._pending = notes + self._pending
+            self._pending.put_back(notes)
         else:
             self._failure = self._last_error
-            self._pending = []
+            self._pending.forget()
         return failure
 
     def configure(self, config: Settings) -> None:
         self._config = config
+        self._history_ms = config.sqlite_history * 1_000
+        self._keeps_history = config.sqlite_history > 0
         if self._is_loaded:
-            self._writer.log.set_fsync(self._config.appendfsync)
+            self._writer.log.set_fsync(config.appendfsync)
 
     # Everything anew.
 
@@ -252,7 +218,7 @@ class SqliteStore:
             raise StoreError("a database is rewritten after it is loaded, not before")
         if self._renewal is not None:
             self._renewal.stop()
-        notes, self._pending = self._pending, []
+        notes = self._pending.take()
         self._rewrites.begin()
         slices = NoteSlices()
         answer = self._replace(notes, slices, queues=True)
@@ -261,7 +227,7 @@ class SqliteStore:
         try:
             # All of it at once: nothing may happen between the first job and the last.
             while some := list(islice(rest, RECORDS_PER_SLICE)):
-                slices.put(self._note(some, with_state=True))
+                slices.put(self._pending.number(some, with_state=True))
         except BaseException as error:
             answer.addErrback(lambda _: None)
             slices.end(StoreFailed(f"the jobs could not be told: {error}", final=False))
@@ -290,7 +256,7 @@ class SqliteStore:
         """Whether there is much to be deleted or given back."""
         if not self._is_loaded or self._failure or self._last_error or self._rewrites.under_way:
             return False
-        return self._upkeep.is_due(self._history_ms, _size(self._path))
+        return self._upkeep.is_due(self._history_ms, self._files.size)
 
     def compact(self, records: Iterator[Record | None]) -> None:
         if not self._is_loaded or self._worker is None:
@@ -325,17 +291,13 @@ class SqliteStore:
         What happens meanwhile is kept, and committed after it.
         """
         self._failure = self._failure or self._writer.log.failure
-        self._pending = []
-        self._lock.take_again()
+        self._pending.forget()
+        self._files.lock.take_again()
         slices = NoteSlices()
-        self._renewal = _Renewal(self._reactor, slices, self._slices_of(records))
+        self._renewal = _Renewal(self._reactor, slices, self._pending.slices(records, RECORDS_PER_SLICE))
         answer = self._replace([], slices, queues=False)
         answer.addCallbacks(self._written_anew, self._not_written_anew)
         self._renewal.go_on()
-
-    def _slices_of(self, records: Iterator[Record | None]) -> Iterator[list[Note]]:
-        while (some := draw(records, RECORDS_PER_SLICE)) is not None:
-            yield self._note(some)
 
     def _written_anew(self, _: None) -> None:
         self._renewal = None
@@ -345,7 +307,7 @@ class SqliteStore:
 
     def _not_written_anew(self, failure: Failure) -> None:
         self._renewal = None
-        self._pending = []
+        self._pending.forget()
         self.log.error("The database was not written anew: {reason}", reason=str(failure.value))
         self._rewrites.end(succeeded=False)
 
@@ -356,43 +318,36 @@ class SqliteStore:
         return {
             **self._rewrites.status(writes=not (self._failure or self._last_error)),
             "aof_pending_bio_fsync": int(is_open and self._writer.log.is_syncing),
-            "sqlite_file": str(self._path),
-            "sqlite_size": _size(self._path),
-            "sqlite_wal_size": _size(wal_path(self._path)),
+            "sqlite_file": str(self._files.path),
+            "sqlite_size": self._files.size,
+            "sqlite_wal_size": self._files.wal_size,
             "sqlite_free_bytes": self._writer.free_bytes,
             "sqlite_oldest_fact": self._writer.oldest_fact or 0,
-            "sqlite_records_waiting": len(self._pending),
+            "sqlite_records_waiting": len(self._pending.notes),
             "sqlite_queued_transactions": self._worker.waiting if self._worker else 0,
         }
 
     def discard(self) -> "Deferred[None] | None":
         self._is_loaded = False
-        self._pending = []
+        self._pending.forget()
         answer = self.close()
         if answer is None:
-            self._remove()
+            self._files.remove()
             return None
-        return answer.addCallback(lambda _: self._remove())
-
-    def _remove(self) -> None:
-        for path in (self._path, wal_path(self._path), index_path(self._path), synced_path(self._path)):
-            try:
-                path.unlink(missing_ok=True)
-            except OSError as error:
-                self.log.warn("{path} cannot be removed: {why}", path=str(path), why=error.strerror)
+        return answer.addCallback(lambda _: self._files.remove())
 
     def close(self) -> "Deferred[None] | None":
         if self._reader is not None:
             self._reader.close()
         worker, self._worker = self._worker, None
         if worker is None:
-            self._lock.release()
+            self._files.lock.release()
             return None
         if self._renewal is not None:
             self._renewal.stop()
         worker.idle(None)
         self._rewrites.give_up()
-        answer = worker.call(partial(self._end, self._pending))
+        answer = worker.call(partial(self._end, self._pending.notes))
         answer.addBoth(self._let_go, worker)
         return answer
 
@@ -406,7 +361,7 @@ class SqliteStore:
     def _let_go(self, result: Any, worker: WorkerThread) -> Any:
         self._is_loaded = False
         worker.end()
-        self._lock.release()
+        self._files.lock.release()
         return result
 
 
@@ -456,11 +411,3 @@ class _Renewal:
         if self._call is not None and self._call.active():
             self._call.cancel()
             self._slices.end(StoreFailed("the database was closed before it was written anew"))
-
-
-def _size(path: Path) -> int:
-    """Bytes of a file; 0 when it is not there."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

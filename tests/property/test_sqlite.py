@@ -770,12 +770,12 @@ def test_a_database_in_place_of_its_own_is_not_overwritten_and_the_answer_says_s
 def test_a_compaction_that_fails_leaves_the_failure(
     failed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failed._disk.error = broken()  # type: ignore[attr-defined]
+    failed._files.disk.error = broken()  # type: ignore[attr-defined]
     failed.compact_now([added(1, b"new")])
     assert failed.status()["aof_last_bgrewrite_status"] == "err"
     with pytest.raises(StoreFailed):
         failed.put(added(2))
-    failed._disk.error = None  # type: ignore[attr-defined]
+    failed._files.disk.error = None  # type: ignore[attr-defined]
     failed.compact_now([added(1, b"new")])
     failed.put(added(3, b"three"))
     failed.end()
