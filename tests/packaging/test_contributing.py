@@ -20,8 +20,17 @@ def named(text: str) -> list[str]:
 
 
 def missing(text: str, places: tuple[Path, ...]) -> list[str]:
-    """Those that are not there."""
-    return [name for name in named(text) if name not in ELSEWHERE and not any([*place.glob(name)] for place in places)]
+    """Those that are not there, below the folders that the heading of their part names either."""
+    gone: list[str] = []
+    for part in re.split(r"^(?=##)", text, flags=re.MULTILINE):
+        heading = part.partition("\n")[0]
+        folders = [ROOT / name for name in named(heading)] if heading.startswith("###") else []
+        gone += [
+            name
+            for name in named(part)
+            if name not in ELSEWHERE and not any([*place.glob(name)] for place in (*places, *folders))
+        ]
+    return gone
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -34,6 +43,8 @@ def test_the_paths_that_a_page_names_are_there(page: str) -> None:
 def test_a_path_that_is_not_there_is_found() -> None:
     text = "`disqued/core/node.py` `disqued/core/nodes.py` `web/gone/` `state.now` `tests/unit/test_s*.py` `a_b`"
     assert missing(text, (ROOT,)) == ["disqued/core/nodes.py", "web/gone/"]
+    below = "### Work: `disqued/core/`\n`work/acks.py` `work/none.py`\n### More\n`work/acks.py`"
+    assert missing(below, (ROOT,)) == ["work/none.py", "work/acks.py"]
 
 
 @pytest.mark.parametrize(
