@@ -248,7 +248,7 @@ class Running:
             if not client.lost:
                 client.transport.abortConnection()
         await defer.maybeDeferred(self.port.stopListening)
-        for store in (self.daemon.driver.store, self.daemon.driver.successor):
+        for store in (self.daemon.driver.store, self.daemon.driver.handover.successor):
             if isinstance(store, RecordingStore):
                 store.answer_at_once()
         await self.daemon.stop()

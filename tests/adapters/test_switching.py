@@ -79,7 +79,7 @@ async def test_nothing_is_acknowledged_while_the_new_store_takes_over(launch: La
     assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
     new.later = True
     await wait_until(lambda: new.under_way is not None)
-    while running.daemon.driver._when_handed_over is None and not running.daemon.turn.under_way:
+    while not running.daemon.driver.handover.is_due and not running.daemon.turn.under_way:
         new.answer()
         await wait_until(lambda: new.under_way is not None)
     client.send("ADDJOB", "q", "late", 0)

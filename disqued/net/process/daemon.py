@@ -56,6 +56,7 @@ from disqued.net.loop.passed import Adopt, adopt_nothing
 from disqued.net.loop.turns import BusyClients
 from disqued.net.process.crashes import CrashReports
 from disqued.net.process.driver import Commits, Driver
+from disqued.net.process.handover import begin_watermark
 from disqued.net.process.loading import Loader
 from disqued.net.process.settings import LiveSettings, follow_bus, follow_events, follow_node, follow_slow
 from disqued.net.process.statistics import Statistics
@@ -235,7 +236,7 @@ class Daemon:
         self.node.note_expired(recovery.expired)
         self.node.begin()
         recovery.finish()
-        self.driver.begin_watermark()
+        begin_watermark(self.turn)
         self.node.workers.recover(recovery.held)
         self.node.acksets.resume()
         # A flush in the journal took their deadlines along.

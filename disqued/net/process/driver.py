@@ -5,11 +5,7 @@
                              append, commit, secure |  end of the turn, next deadline, another attempt
                                      store <--------+--------> the loop's timers
 
-While a store is changed for another, both take the records:
-
-    store ----------------------------------> left
-         records of each step to both           ^  one commit of both, then the word that the new one counts
-    successor --- walk, in slices --- complete -+
+While a store is changed for another, both take the records (`handover.py`).
 
 Times are integer milliseconds, those of the loop seconds.
 """
@@ -18,7 +14,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -27,6 +23,8 @@ from disqued.core.node import Node
 from disqued.core.recovery import walk
 from disqued.core.turn import RETRY_MS, Messages, Turn
 from disqued.net.loop.turns import soon_of
+from disqued.net.process.handover import Handover
+from disqued.net.process.store_errors import reason_of, report
 from disqued.persistence.interface import IStore, StoreError, StoreFailed
 
 log = Logger("disqued.net.process.driver.Driver")  # by its name: who asks cannot be seen where this is compiled
@@ -69,8 +67,7 @@ class Driver:
         self.send = send
         self.on_members = on_members
         self.on_trail = on_trail
-        #: Receives the same records, and will replace the store.
-        self.successor: IStore | None = None
+        self.handover = Handover(self.turn, self._find_journals)
         self._on_crash = on_crash
         self._state = node.state
         self._timer: IDelayedCall | None = None
@@ -80,7 +77,6 @@ class Driver:
         self._is_look_due = False
         self._retry_call: IDelayedCall | None = None
         self._secure_call: IDelayedCall | None = None
-        self._when_handed_over: Callable[[StoreFailed | None], Deferred[None] | None] | None = None
         node.state.journaling = False
 
     def start(self) -> None:
@@ -89,17 +85,9 @@ class Driver:
 
     def _find_journals(self) -> None:
         """Let records go to the stores that there are."""
-        journals = [store for store in (self.store, self.successor) if store is not None]
+        journals = [store for store in (self.store, self.handover.successor) if store is not None]
         self.turn.give_to(*journals)
-        self._state.journaling = bool(self.store.records) or self.successor is not None
-
-    def begin_watermark(self) -> None:
-        """Let a journal that has no watermark have one, with whatever it is given next."""
-        if self._state.journaling and not self._state.durability.watermark.until:
-            self.turn.append()
-            record = self._state.begin_watermark()
-            for journal in self.turn.journals:
-                journal.append([record])
+        self._state.journaling = bool(self.store.records) or self.handover.successor is not None
 
     # What a turn needs done.
 
@@ -139,7 +127,7 @@ class Driver:
     def await_commit(self) -> None:
         """Tell the turn when the commit is over that takes its time."""
         assert self._pending is not None
-        self._pending.addCallbacks(self._committed, self._failed).addErrback(self._report)
+        self._pending.addCallbacks(self._committed, self._failed).addErrback(report)
 
     def _committed(self, _: None) -> None:
         self._pending = None
@@ -149,17 +137,7 @@ class Driver:
     def _failed(self, failure: Failure) -> None:
         self._pending = None
         self.commits.failed += 1
-        self.turn.committed(str(self._reason(failure)))
-
-    def _reason(self, failure: Failure) -> StoreFailed:
-        error = failure.value
-        if isinstance(error, StoreFailed):
-            return error
-        self._report(failure)
-        return StoreFailed(f"internal error: {error}")
-
-    def _report(self, failure: Failure) -> None:
-        log.failure("Internal error in the store", failure=failure)
+        self.turn.committed(str(reason_of(failure)))
 
     def secure(self) -> None:
         """Let the store make safe what was committed."""
@@ -173,8 +151,8 @@ class Driver:
             self._soon(lambda: self.turn.secured(""))
         else:
             result.addCallbacks(
-                lambda _: self.turn.secured(""), lambda failure: self.turn.secured(str(self._reason(failure)))
-            ).addErrback(self._report)
+                lambda _: self.turn.secured(""), lambda failure: self.turn.secured(str(reason_of(failure)))
+            ).addErrback(report)
 
     def secure_later(self, reason: str) -> None:
         """Try again in a while to make safe what is held."""
@@ -213,8 +191,8 @@ class Driver:
         if self._is_look_due:
             self._is_look_due = False
             self._look()
-        if self._when_handed_over is not None:
-            self._commit_successor()
+        if self.handover.is_due:
+            self.handover.commit()
 
     def crashed(self) -> None:
         """Report an exception that is a bug of ours."""
@@ -236,7 +214,7 @@ class Driver:
             self.commits.failed += 1
             self.turn.fail(str(error))
             return
-        if self.store.wants_compaction and self._when_handed_over is None:
+        if self.store.wants_compaction and not self.handover.is_due:
             self._compact_by_itself()
 
     def compact(self) -> None:
@@ -249,57 +227,14 @@ class Driver:
         except StoreError as error:
             log.warn("The journal is not rewritten: {reason}", reason=str(error))
 
-    # Another store.
-
-    def follow(self, successor: IStore) -> None:
-        """Give a store that is open and empty the records of each step from now on, beside the one that counts."""
-        self.turn.append()
-        self.successor = successor
-        self._find_journals()
-        self.begin_watermark()
-
-    def hand_over(self, done: "Callable[[StoreFailed | None], Deferred[None] | None]") -> None:
-        """Let the successor, which was given everything by now, take over.
-
-        `done` gets the error, or None at a moment when the successor holds all that was ever acknowledged.  Nothing is
-        acknowledged until its Deferred has fired, before which it calls `succeed`.
-        """
-        self._when_handed_over = done
-        self.turn.rest_soon()
-
-    def _commit_successor(self) -> None:
-        done, self._when_handed_over = self._when_handed_over, None
-        assert done is not None
-        assert self.successor is not None
-        committing: Deferred[Any]
-        try:
-            committing = self.successor.commit() or succeed(None)
-        except StoreFailed as error:
-            committing = fail(error)
-        self._pending = committing
-        self.turn.occupy()
-        committing.addCallbacks(lambda _: done(None), lambda failure: done(self._reason(failure)))
-        committing.addErrback(self._report).addCallback(self._handed_over)
-
-    def _handed_over(self, _: None) -> None:
-        self._pending = None
-        self.turn.vacate()
-        self.turn.go_on()
-
     def succeed(self) -> IStore:
         """Make the successor the store; returns the one that is left, which is to be closed."""
-        assert self.successor is not None
-        left, self.store = self.store, self.successor
-        self.drop_successor()
+        assert self.handover.successor is not None
+        left, self.store = self.store, self.handover.successor
+        self.handover.drop()
         self._cancel_retry()
         self.turn.recover()
         return left
-
-    def drop_successor(self) -> None:
-        """Give records to the store alone."""
-        self.successor = None
-        self._when_handed_over = None
-        self._find_journals()
 
     # The timer.
 
@@ -341,10 +276,10 @@ class Driver:
 
     async def settle(self) -> None:
         """Commit what is pending and answer, outside the turns."""
-        while self._pending is not None or self.turn.is_planned:
-            if self._pending is not None:
+        while (pending := self._pending or self.handover.pending) is not None or self.turn.is_planned:
+            if pending is not None:
                 waiter: Deferred[Any] = Deferred()
-                self._pending.addBoth(waiter.callback)
+                pending.addBoth(waiter.callback)
                 await waiter
             else:
                 self.turn.end()

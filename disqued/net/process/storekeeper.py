@@ -90,8 +90,8 @@ class StoreKeeper:
     def _configure(self) -> None:
         """Let the stores hear of settings that changed."""
         self._driver.store.configure(self._config)
-        if self._driver.successor is not None:
-            self._driver.successor.configure(self._config)
+        if self._driver.handover.successor is not None:
+            self._driver.handover.successor.configure(self._config)
 
     def compact(self) -> None:
         """Begin to rewrite the journal in the background.  Raises CommandError."""

@@ -144,7 +144,7 @@ class StoreSwitch:
         """Give records to the new store, which is empty now, and begin to copy."""
         if self._filled is not successor:
             return
-        self._driver.follow(successor)
+        self._driver.handover.follow(successor)
         self._copied = 0
         # Nobody reads a journal of a store that keeps none.
         self._records = walk(self._driver.node.state) if successor.records else iter(())
@@ -168,7 +168,7 @@ class StoreSwitch:
         began = self._reactor.seconds()
         records = draw(self._records, RECORDS_PER_SLICE)
         if records is None:
-            self._driver.hand_over(self._take_over)
+            self._driver.handover.hand_over(self._take_over)
             return
         self._copied += len(records)
         successor.append(records)
@@ -241,7 +241,7 @@ class StoreSwitch:
         target, self.target = self.target, None
         self.last_failure = f"{target}: {reason}"
         self._records = iter(())
-        self._driver.drop_successor()
+        self._driver.handover.drop()
         if successor is not None and target is not None:
             self._close(successor.discard, target)
         self._failed(self.name)
