@@ -53,7 +53,7 @@ COMPILED = (
             "streammessages",
         )
     ),
-    *(f"net/clients/{name}.py" for name in ("connection", "input_queue", "replies", "traffic")),
+    *(f"net/clients/{name}.py" for name in ("connection", "input_queue", "pending_replies", "traffic")),
     *(f"net/cluster/{name}.py" for name in ("linkinbox", "linkqueue")),
     *(f"net/loop/{name}.py" for name in ("clock", "handles", "rounds", "turns")),
     "net/process/driver.py",

@@ -79,7 +79,7 @@ def machine_code() -> set[str]:
             for name in (
                 "clients/connection",
                 "clients/input_queue",
-                "clients/replies",
+                "clients/pending_replies",
                 "clients/traffic",
                 "cluster/linkinbox",
                 "cluster/linkqueue",

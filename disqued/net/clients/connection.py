@@ -44,7 +44,7 @@ from disqued.config import Config
 from disqued.errors import CommandError
 from disqued.net.clients.input_queue import InputQueue
 from disqued.net.clients.peer_addresses import Peer
-from disqued.net.clients.replies import REPLY_COST, Replies, job_ids
+from disqued.net.clients.pending_replies import REPLY_COST, Replies, job_ids
 from disqued.net.clients.subscription_set import SubscriptionSet
 from disqued.net.clients.traffic import Traffic
 from disqued.net.clients.unauthenticated import UnauthenticatedClients
@@ -220,7 +220,7 @@ class ClientSession:
         self.close()
         self.due.drop()
         self.held.drop()
-        handed = job_ids(self.held.take_handed() + self.due.take_handed())
+        handed = job_ids(self.held.take_deliveries() + self.due.take_deliveries())
         if self._wire is not None and self._wire.was_deaf:
             handed += job_ids(self._unseen)
         self._unseen = []
@@ -359,9 +359,9 @@ class ClientSession:
         runs: Runnable | None = entry
         if runs is not None and not outcome.failed:
             if runs.hands_out and outcome.value:
-                due.handed.append((runs.handed, outcome.value))
+                due.deliveries.append((runs.handed, outcome.value))
             if runs.promised is not None and self.reply_mode == "on" and self._traffic.node.state.journaling:
-                due.promised.append((len(due.texts), runs.promised, outcome.value))
+                due.promises.append((len(due.texts), runs.promised, outcome.value))
             if outcome.checked and outcome.protocol == 2 and self.subscriptions and self.last_command == "ping":
                 reply = encode_push((b"pong", args[1] if len(args) > 1 else b""), 2)
         if self.reply_mode == "on":
@@ -411,8 +411,8 @@ class ClientSession:
             else:
                 data = joined(out)
             out.clear()
-            if due.promised:
-                due.promised.clear()
+            if due.promises:
+                due.promises.clear()
             size = len(data)
             self._traffic.bytes_out += size
             handle = self._handle
@@ -424,10 +424,10 @@ class ClientSession:
             else:
                 self._transport.write(data)
                 handle = self._wire
-            if due.handed:
+            if due.deliveries:
                 if not self._transport.refused:
-                    self._unseen = due.handed.copy()
-                    due.handed.clear()
+                    self._unseen = due.deliveries.copy()
+                    due.deliveries.clear()
             elif self._unseen:
                 self._unseen = []
             if (self.reported or (handle is not None and not handle.at_once)) and self._flow is not None:
@@ -454,7 +454,7 @@ class ClientSession:
     def hold(self) -> None:
         """Put the replies that are due apart: they wait for a commit that is under way."""
         due, held = self.due, self.held
-        if held.texts or held.handed:
+        if held.texts or held.deliveries:
             held.extend(due)
         else:
             self.due, self.held = held, due
@@ -463,13 +463,13 @@ class ClientSession:
         """Send what was put apart; what came after it waits for the next commit."""
         texts, handed = self.held.take()
         if self.is_lost:
-            self.due.handed[:0] = handed  # they go back when the connection is told of its end
+            self.due.deliveries[:0] = handed  # they go back when the connection is told of its end
             return
         if not texts:
             return
         self._send(texts[0] if len(texts) == 1 else joined(texts))
         if self._transport.refused:
-            self.due.handed[:0] = handed
+            self.due.deliveries[:0] = handed
         else:
             self._unseen += handed
         if self._flow is not None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from disqued.errors import JournalFailed
-from disqued.net.clients.replies import Replies, job_ids
+from disqued.net.clients.pending_replies import Replies, job_ids
 
 
 def ids(value: Any) -> list[bytes]:
@@ -13,8 +13,8 @@ def ids(value: Any) -> list[bytes]:
 def replies(*texts: bytes) -> Replies:
     made = Replies()
     for text in texts:
-        made.promised.append((len(made.texts), ids, [text]))
-        made.handed.append((ids, [text]))
+        made.promises.append((len(made.texts), ids, [text]))
+        made.deliveries.append((ids, [text]))
         made.texts.append(text)
     return made
 
@@ -23,7 +23,7 @@ def test_the_promises_of_later_replies_are_still_those_of_their_texts() -> None:
     both = replies(b"a", b"b")
     later = replies(b"c")
     both.extend(later)
-    assert (later.texts, later.handed, later.promised) == ([], [], [])
+    assert (later.texts, later.deliveries, later.promises) == ([], [], [])
     assert both.take_back({b"b", b"c"}, JournalFailed("MISCONF full")) == [b"b", b"c"]
     assert both.texts[0] == b"a"
     assert [text[:1] for text in both.texts[1:]] == [b"-", b"-"]
@@ -33,5 +33,5 @@ def test_jobs_are_known_though_the_texts_that_hand_them_out_are_dropped() -> Non
     dropped = replies(b"a", b"b")
     dropped.drop()
     assert not dropped.texts
-    assert not dropped.promised
-    assert job_ids(dropped.handed) == [b"a", b"b"]
+    assert not dropped.promises
+    assert job_ids(dropped.deliveries) == [b"a", b"b"]

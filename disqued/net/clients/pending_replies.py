@@ -15,40 +15,40 @@ REPLY_COST = 48  #: bytes of memory that a reply takes besides its text
 class Replies:
     """Replies that leave together."""
 
-    __slots__ = ("handed", "promised", "texts")
+    __slots__ = ("deliveries", "promises", "texts")
 
     def __init__(self) -> None:
         self.texts: list[Text] = []
         #: Functions that return the ids of the jobs that are handed out, each with the value that it takes: these jobs
         #: go back if the connection is lost first.
-        self.handed: list[tuple[Any, Any]] = []
+        self.deliveries: list[tuple[Any, Any]] = []
         #: For each reply that waits for a commit: its index in `texts`, a function that returns the job ids that it
         #: promises, and its value.
-        self.promised: list[tuple[int, Any, Any]] = []
+        self.promises: list[tuple[int, Any, Any]] = []
 
     def extend(self, later: "Replies") -> None:
         """Take over what others have."""
         before = len(self.texts)
         self.texts += later.texts
-        self.handed += later.handed
-        self.promised += [(before + at, names, value) for at, names, value in later.promised]
+        self.deliveries += later.deliveries
+        self.promises += [(before + at, names, value) for at, names, value in later.promises]
         later.take()
 
     def take(self) -> tuple[list[Text], list[tuple[Any, Any]]]:
         """Take the texts, and what they hand out."""
         texts, self.texts = self.texts, []
-        self.promised.clear()
-        return texts, self.take_handed()
+        self.promises.clear()
+        return texts, self.take_deliveries()
 
-    def take_handed(self) -> list[tuple[Any, Any]]:
+    def take_deliveries(self) -> list[tuple[Any, Any]]:
         """Take what the replies hand out."""
-        handed, self.handed = self.handed, []
-        return handed
+        deliveries, self.deliveries = self.deliveries, []
+        return deliveries
 
     def take_back(self, unkept: set[bytes], error: CommandError) -> list[bytes]:
         """Replace each reply that tells of one of these jobs or units by an error; returns their ids."""
         taken: list[bytes] = []
-        for at, names, value in self.promised:
+        for at, names, value in self.promises:
             told = [job_id for job_id in names(value) if job_id in unkept]
             if told:
                 taken += told
@@ -58,9 +58,9 @@ class Replies:
     def drop(self) -> None:
         """Forget the texts, which nobody will read; the jobs that they hand out are still known."""
         self.texts.clear()
-        self.promised.clear()
+        self.promises.clear()
 
 
-def job_ids(handed: list[tuple[Any, Any]]) -> list[bytes]:
+def job_ids(deliveries: list[tuple[Any, Any]]) -> list[bytes]:
     """Ids of jobs that replies hand out."""
-    return [job_id for names, value in handed for job_id in names(value)]
+    return [job_id for names, value in deliveries for job_id in names(value)]
