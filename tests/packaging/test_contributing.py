@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = {"CONTRIBUTING.md": (ROOT,), "docs/architecture.md": (ROOT, ROOT / "disqued")}
 PATH = re.compile(r"`([\w.*-]+(?:/[\w.*-]+)*/?)`")
 #: What is no path: generated in the data folder, or made by `make run`.
-ELSEWHERE = {"crash-*.txt", "data/"}
+ELSEWHERE = {"crash-*.txt", "data/", "store.conf"}
 
 
 def named(text: str) -> list[str]:
