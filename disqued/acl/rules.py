@@ -200,9 +200,7 @@ def _with_command(user: User, name: str, book: CommandCatalogue, *, grant: bool)
     everything = user.all_commands and not user.commands
     granted = book.every() if everything else user.granted
     return attrs.evolve(
-        user,
-        commands=(*rules, f"{'+' if grant else '-'}{name}"),
-        granted=granted | names if grant else granted - names,
+        user, commands=(*rules, f"{'+' if grant else '-'}{name}"), granted=granted | names if grant else granted - names
     )
 
 

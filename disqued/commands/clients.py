@@ -219,12 +219,7 @@ def _read_client_type(text: bytes) -> bytes:
 
 
 _CLIENT_TYPE = Kind(
-    "oneof",
-    _read_client_type,
-    "normal",
-    {"type": "string", "enum": ["normal"]},
-    (f"ERR {_BAD_TYPE}",),
-    ("normal",),
+    "oneof", _read_client_type, "normal", {"type": "string", "enum": ["normal"]}, (f"ERR {_BAD_TYPE}",), ("normal",)
 )
 
 

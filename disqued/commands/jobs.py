@@ -25,18 +25,7 @@ from disqued.commands.parse_cache import (
 from disqued.commands.parts import in_parts, spelt
 from disqued.commands.shapes import JOBS, bulk, either, integer, null_or, pairs, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
-from disqued.commands.values import (
-    BYTES,
-    INT64_MAX,
-    JOB_ID,
-    QUEUE,
-    TAKER,
-    TIMEOUT,
-    Kind,
-    bounded,
-    read_job_id,
-    seconds,
-)
+from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TAKER, TIMEOUT, Kind, bounded, read_job_id, seconds
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model import marks
 from disqued.core.model.groups import Entry, Group, units_of

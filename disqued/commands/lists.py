@@ -20,30 +20,10 @@ import attrs
 from disqued.commands.jobs import JOBS_AT_ONCE, REPLICATE
 from disqued.commands.names import ELEMENT, element_names, jobs_called, name_of, shown
 from disqued.commands.parts import in_order, in_parts
-from disqued.commands.shapes import (
-    array,
-    bulk,
-    either,
-    handing_out,
-    integer,
-    null_or,
-    pairs,
-    tuple_of,
-)
+from disqued.commands.shapes import array, bulk, either, handing_out, integer, null_or, pairs, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, optional, positional, rest
 from disqued.commands.taking import existing, note_taken, wait_for_jobs, with_new, work_queue
-from disqued.commands.values import (
-    BYTES,
-    INT64_MAX,
-    INT64_MIN,
-    INTEGER,
-    NAME,
-    QUEUE,
-    TAKER,
-    Kind,
-    bounded,
-    seconds,
-)
+from disqued.commands.values import BYTES, INT64_MAX, INT64_MIN, INTEGER, NAME, QUEUE, TAKER, Kind, bounded, seconds
 from disqued.commands.values import integer as integer_kind
 from disqued.core.lists import RecoveredJob, RecoveryRequest
 from disqued.core.model.ids import is_job_id

@@ -195,12 +195,7 @@ INFO_FIELDS: dict[str, dict[str, Any]] = {
         "repl_backlog_histlen": 0,
     },
     "Cluster": {},
-    "CPU": {
-        "used_cpu_sys": None,
-        "used_cpu_user": None,
-        "used_cpu_sys_children": None,
-        "used_cpu_user_children": None,
-    },
+    "CPU": {"used_cpu_sys": None, "used_cpu_user": None, "used_cpu_sys_children": None, "used_cpu_user_children": None},
     "Commandstats": {},
 }
 
@@ -236,10 +231,7 @@ def _node_facts(node: NodeView) -> dict[str, dict[str, Any]]:
             "background_pushes": node.background_pushes,
             "background_pushes_failed": node.counters.background_failed,
         },
-        "Stats": {
-            "background_additions": additions.running,
-            "background_additions_failed": additions.failed,
-        },
+        "Stats": {"background_additions": additions.running, "background_additions_failed": additions.failed},
         "Replication": {"master_replid": node.id.decode()},
         "Commandstats": _command_statistics(),
     }

@@ -19,14 +19,7 @@ _FLAGS = Flag.READ | Flag.LOADING | Flag.FAST
 _REPLY = pushes("[the command in lower case, the channel or pattern, how many of both there are now]")
 
 
-@command(
-    "SUBSCRIBE",
-    group="workers",
-    flags=_FLAGS,
-    reply=_REPLY,
-    cost="O(1) per channel",
-    is_of_connection=True,
-)
+@command("SUBSCRIBE", group="workers", flags=_FLAGS, reply=_REPLY, cost="O(1) per channel", is_of_connection=True)
 @attrs.define
 class Subscribe:
     """Listen to channels: what is told on them comes as messages on this connection.
@@ -41,14 +34,7 @@ class Subscribe:
         return client.host.pubsub.subscribe(client, self.channels, patterns=False)
 
 
-@command(
-    "PSUBSCRIBE",
-    group="workers",
-    flags=_FLAGS,
-    reply=_REPLY,
-    cost="O(1) per pattern",
-    is_of_connection=True,
-)
+@command("PSUBSCRIBE", group="workers", flags=_FLAGS, reply=_REPLY, cost="O(1) per pattern", is_of_connection=True)
 @attrs.define
 class PSubscribe:
     """Listen to all channels that match glob patterns."""
@@ -60,14 +46,7 @@ class PSubscribe:
         return client.host.pubsub.subscribe(client, self.patterns, patterns=True)
 
 
-@command(
-    "UNSUBSCRIBE",
-    group="workers",
-    flags=_FLAGS,
-    reply=_REPLY,
-    cost="O(1) per channel",
-    is_of_connection=True,
-)
+@command("UNSUBSCRIBE", group="workers", flags=_FLAGS, reply=_REPLY, cost="O(1) per channel", is_of_connection=True)
 @attrs.define
 class Unsubscribe:
     """Listen to channels no more: to those named, or to none at all."""
@@ -79,14 +58,7 @@ class Unsubscribe:
         return client.host.pubsub.unsubscribe(client, self.channels, patterns=False)
 
 
-@command(
-    "PUNSUBSCRIBE",
-    group="workers",
-    flags=_FLAGS,
-    reply=_REPLY,
-    cost="O(1) per pattern",
-    is_of_connection=True,
-)
+@command("PUNSUBSCRIBE", group="workers", flags=_FLAGS, reply=_REPLY, cost="O(1) per pattern", is_of_connection=True)
 @attrs.define
 class PUnsubscribe:
     """Listen to patterns no more: to those named, or to none at all."""

@@ -103,16 +103,11 @@ class NetworkSettings(Section):
     )
 
     unixsocket = File(
-        FilePath(),
-        "",
-        "Path of a Unix socket to accept clients on, beside or instead of TCP. Empty for none.",
+        FilePath(), "", "Path of a Unix socket to accept clients on, beside or instead of TCP. Empty for none."
     )
 
     unixsocketperm = Value(
-        Octal(0o777),
-        0,
-        "Permissions of the Unix socket. 0 leaves them to the umask of the process.",
-        unit="octal",
+        Octal(0o777), 0, "Permissions of the Unix socket. 0 leaves them to the umask of the process.", unit="octal"
     )
 
     endpoint = Value(
@@ -426,11 +421,7 @@ class StoreSettings(Section):
         mutable=True,
     )
 
-    appendfilename = File(
-        FileName(),
-        "disque.aof",
-        "Name of the append-only file in `dir`.",
-    )
+    appendfilename = File(FileName(), "disque.aof", "Name of the append-only file in `dir`.")
 
     appendfsync = Value(
         Choice(("always", "everysec", "no")),
@@ -477,11 +468,7 @@ class StoreSettings(Section):
     )
 
     auto_aof_rewrite_min_size = Value(
-        Size(),
-        64 * _MB,
-        "Size below which the journal is not worth compacting.",
-        unit="bytes",
-        mutable=True,
+        Size(), 64 * _MB, "Size below which the journal is not worth compacting.", unit="bytes", mutable=True
     )
 
     aof_rewrite_incremental_fsync = Value(
@@ -492,11 +479,7 @@ class StoreSettings(Section):
         mutable=True,
     )
 
-    sqlite_file = File(
-        FileName(),
-        "disque.sqlite",
-        "Name of the database in `dir` for `persistence sqlite`.",
-    )
+    sqlite_file = File(FileName(), "disque.sqlite", "Name of the database in `dir` for `persistence sqlite`.")
 
     sqlite_history = Value(
         WholeNumber(),
@@ -515,9 +498,7 @@ class StoreSettings(Section):
     )
 
     redis_prefix = Value(
-        Prefix(),
-        "disqued",
-        "What the keys in the Redis server begin with. Nodes that share a server need one each.",
+        Prefix(), "disqued", "What the keys in the Redis server begin with. Nodes that share a server need one each."
     )
 
     redis_backlog = Value(
@@ -569,11 +550,7 @@ class ObservationSettings(Section):
     )
 
     slowlog_max_len = Value(
-        WholeNumber(),
-        128,
-        "Entries that the slow log keeps; the oldest go first.",
-        unit="entries",
-        mutable=True,
+        WholeNumber(), 128, "Entries that the slow log keeps; the oldest go first.", unit="entries", mutable=True
     )
 
     latency_monitor_threshold = Value(
@@ -638,9 +615,7 @@ class ClusterSettings(Section):
     )
 
     cluster_announce_bus_port = Value(
-        WholeNumber(0, 65535),
-        0,
-        "Bus port that other nodes are told to connect to. 0 for the one that is listened on.",
+        WholeNumber(0, 65535), 0, "Bus port that other nodes are told to connect to. 0 for the one that is listened on."
     )
 
     cluster_config_file = File(
@@ -778,11 +753,7 @@ class EventLogSettings(Section):
     )
 
     events_keep_days = Value(
-        WholeNumber(0),
-        30,
-        "Age after which this node removes what it published; 0 = never.",
-        unit="days",
-        mutable=True,
+        WholeNumber(0), 30, "Age after which this node removes what it published; 0 = never.", unit="days", mutable=True
     )
 
     events_keep_size = Value(
@@ -850,19 +821,11 @@ class DisqueSettings(Section):
     )
 
     syslog_enabled = Value(
-        YesNo(),
-        False,
-        "Disque's switch for logs to syslog.",
-        status=Status.OBSOLETE,
-        reason=_NO_SYSLOG,
+        YesNo(), False, "Disque's switch for logs to syslog.", status=Status.OBSOLETE, reason=_NO_SYSLOG
     )
 
     syslog_ident = Value(
-        Text(),
-        "disque",
-        "Disque's name in the logs of syslog.",
-        status=Status.OBSOLETE,
-        reason=_NO_SYSLOG,
+        Text(), "disque", "Disque's name in the logs of syslog.", status=Status.OBSOLETE, reason=_NO_SYSLOG
     )
 
     syslog_facility = Value(

@@ -37,12 +37,7 @@ from zope.interface import implementer
 from disqued.config import Config
 from disqued.net.process.journald import JournalLines, as_people_read
 
-LEVELS = {
-    "debug": LogLevel.debug,
-    "verbose": LogLevel.info,
-    "notice": LogLevel.info,
-    "warning": LogLevel.warn,
-}
+LEVELS = {"debug": LogLevel.debug, "verbose": LogLevel.info, "notice": LogLevel.info, "warning": LogLevel.warn}
 #: Where Twisted, and what was written for its older log, log to; heard from notice on only when something is wrong.
 LIBRARIES = ("twisted", "log_legacy")
 
