@@ -43,18 +43,14 @@ container("ACL", group="server", flags=_ACL, summary="Users, and what they may d
 
 
 @command(
-    "ACL SETUSER",
-    group="server",
-    flags=_ACL,
-    reply=OK,
-    cost="O(N) in the rules and the clients",
+    "ACL SETUSER", group="server", flags=_ACL, reply=OK, cost="O(N) in the rules and the clients",
     errors=(
         "Error in ACL SETUSER modifier '<rule>': <reason>",
         "Usernames can't contain spaces or null characters",
         OutOfMemory,
     ),
     is_of_connection=True,
-)
+)  # fmt: skip
 @attrs.define
 class AclSetUser:
     """Make a user, or change one, by rules: all of them or none.
@@ -77,14 +73,9 @@ class AclSetUser:
 
 
 @command(
-    "ACL DELUSER",
-    group="server",
-    flags=_ACL,
-    reply=integer("users that are gone"),
-    cost="O(N) in the clients",
-    errors=("The 'default' user cannot be removed",),
-    is_of_connection=True,
-)
+    "ACL DELUSER", group="server", flags=_ACL, reply=integer("users that are gone"), cost="O(N) in the clients",
+    errors=("The 'default' user cannot be removed",), is_of_connection=True,
+)  # fmt: skip
 @attrs.define
 class AclDelUser:
     """Forget users, and end their connections."""
@@ -206,14 +197,9 @@ class AclGenPass:
 
 
 @command(
-    "ACL DRYRUN",
-    group="server",
-    flags=_ACL,
-    reply=either(OK, bulk("why not")),
-    cost="O(N) in the words",
-    errors=("User '<name>' not found", "Command '<name>' not found"),
-    is_of_connection=True,
-)
+    "ACL DRYRUN", group="server", flags=_ACL, reply=either(OK, bulk("why not")), cost="O(N) in the words",
+    errors=("User '<name>' not found", "Command '<name>' not found"), is_of_connection=True,
+)  # fmt: skip
 @attrs.define
 class AclDryRun:
     """Ask whether a user may run a command, which is not run: OK, or why not."""
@@ -259,13 +245,9 @@ _LOGGED = 10
 
 
 @command(
-    "ACL LOG",
-    group="server",
-    flags=_ACL,
-    reply=either(OK, array(mapping("entry"), "of entries, newest first")),
-    cost="O(count)",
-    is_of_connection=True,
-)
+    "ACL LOG", group="server", flags=_ACL, reply=either(OK, array(mapping("entry"), "of entries, newest first")),
+    cost="O(count)", is_of_connection=True,
+)  # fmt: skip
 @attrs.define
 class AclLog:
     """What was refused, newest first: passwords, commands, queues and channels; ACL LOG RESET forgets it.
@@ -336,13 +318,9 @@ class AclSave:
 
 
 @command(
-    "ACL HELP",
-    group="server",
-    flags=_OWN,
-    reply=array(Shape("line", lambda value: isinstance(value, Status)), "lines"),
-    cost="O(1)",
-    is_of_connection=True,
-)
+    "ACL HELP", group="server", flags=_OWN,
+    reply=array(Shape("line", lambda value: isinstance(value, Status)), "lines"), cost="O(1)", is_of_connection=True,
+)  # fmt: skip
 @attrs.define
 class AclHelp:
     """Name the subcommands of ACL."""

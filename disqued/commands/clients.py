@@ -143,13 +143,9 @@ class ClientId:
 
 
 @command(
-    "CLIENT GETNAME",
-    group="connection",
-    flags=_ADMIN,
-    reply=null_or(bulk("the name")),
-    cost="O(1)",
+    "CLIENT GETNAME", group="connection", flags=_ADMIN, reply=null_or(bulk("the name")), cost="O(1)",
     is_of_connection=True,
-)
+)  # fmt: skip
 @attrs.define
 class ClientGetName:
     """Name of this connection."""
@@ -228,14 +224,10 @@ _AGE = integer_kind(1, INT64_MAX, _YOUNG, "seconds, from 1")
 
 
 @command(
-    "CLIENT KILL",
-    group="connection",
-    flags=_ADMIN,
-    reply=either(OK, integer("connections ended, in the form with words")),
-    cost="O(N) in the clients",
-    arity=-3,
+    "CLIENT KILL", group="connection", flags=_ADMIN,
+    reply=either(OK, integer("connections ended, in the form with words")), cost="O(N) in the clients", arity=-3,
     errors=("No such client", "No such user '<user>'"),
-)
+)  # fmt: skip
 @attrs.define
 class ClientKill:
     """End connections: one by its address alone, or all those that every one of the words fits.
@@ -354,14 +346,9 @@ _NO_MAINTENANCE = "this server announces no maintenance: only CLIENT MAINT_NOTIF
 
 
 @command(
-    "CLIENT MAINT_NOTIFICATIONS",
-    group="connection",
-    flags=_ADMIN,
-    reply=OK,
-    cost="O(1)",
-    errors=(_NO_MAINTENANCE,),
+    "CLIENT MAINT_NOTIFICATIONS", group="connection", flags=_ADMIN, reply=OK, cost="O(1)", errors=(_NO_MAINTENANCE,),
     is_of_connection=True,
-)
+)  # fmt: skip
 @attrs.define
 class ClientMaintNotifications:
     """Ask to be told before maintenance; there is nothing that this server would tell, and it says so.

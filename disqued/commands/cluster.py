@@ -106,13 +106,9 @@ def _read_port(word: bytes, error: str) -> int:
 
 
 @command(
-    "CLUSTER MEET",
-    group="cluster",
-    flags=_FLAGS,
-    reply=OK,
-    cost="O(1)",
+    "CLUSTER MEET", group="cluster", flags=_FLAGS, reply=OK, cost="O(1)",
     errors=(_BAD_PORT, _BAD_BUS_PORT, _BAD_ADDRESS, _LOOPBACK_ALONE, _NO_BUS),
-)
+)  # fmt: skip
 @attrs.define
 class ClusterMeet:
     """Join the cluster of another node, or let it join ours; all nodes of both come to know each other.
@@ -159,13 +155,9 @@ def _unknown(node_id: bytes) -> CommandError:
 
 
 @command(
-    "CLUSTER FORGET",
-    group="cluster",
-    flags=_FLAGS,
-    reply=OK,
-    cost="O(1)",
+    "CLUSTER FORGET", group="cluster", flags=_FLAGS, reply=OK, cost="O(1)",
     errors=(_BAD_ID, _UNKNOWN_ID, "I tried hard but I can't forget myself..."),
-)
+)  # fmt: skip
 @attrs.define
 class ClusterForget:
     """Remove a node from those that this one knows; for a minute no other node can bring it back.
@@ -187,13 +179,9 @@ class ClusterForget:
 
 
 @command(
-    "CLUSTER COUNT-FAILURE-REPORTS",
-    group="cluster",
-    flags=_FLAGS,
-    reply=integer("other nodes"),
-    cost="O(N) in the nodes",
-    errors=(_BAD_ID, _UNKNOWN_ID),
-)
+    "CLUSTER COUNT-FAILURE-REPORTS", group="cluster", flags=_FLAGS, reply=integer("other nodes"),
+    cost="O(N) in the nodes", errors=(_BAD_ID, _UNKNOWN_ID),
+)  # fmt: skip
 @attrs.define
 class ClusterCountFailureReports:
     """How many other nodes have said of one, within twice cluster-node-timeout, that it does not answer."""
@@ -211,13 +199,9 @@ class ClusterCountFailureReports:
 
 
 @command(
-    "CLUSTER RESET",
-    group="cluster",
-    flags=_FLAGS,
-    reply=OK,
-    cost="O(N) in the jobs",
+    "CLUSTER RESET", group="cluster", flags=_FLAGS, reply=OK, cost="O(N) in the jobs",
     errors=("error saving the cluster node config: <reason>",),
-)
+)  # fmt: skip
 @attrs.define
 class ClusterReset:
     """Forget every job and queue of this node, and the other nodes of the cluster.
@@ -263,13 +247,9 @@ class ClusterLeaving:
 
 
 @command(
-    "CLUSTER SAVECONFIG",
-    group="cluster",
-    flags=_FLAGS,
-    reply=OK,
-    cost="O(N) in the nodes",
+    "CLUSTER SAVECONFIG", group="cluster", flags=_FLAGS, reply=OK, cost="O(N) in the nodes",
     errors=("error saving the cluster node config: <reason>",),
-)
+)  # fmt: skip
 @attrs.define
 class ClusterSaveConfig:
     """Write nodes.conf: the node's id, and the nodes that it knows."""

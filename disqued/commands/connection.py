@@ -61,14 +61,9 @@ def _log_in(client: Session, user: bytes, password: bytes, wrong: CommandError) 
 
 
 @command(
-    "AUTH",
-    group="connection",
-    flags=_SETUP,
-    reply=OK,
-    cost="O(1)",
-    errors=(_BAD_PASSWORD, _NO_PASSWORD, WrongPassword, TooManyPasswords),
-    is_of_connection=True,
-)
+    "AUTH", group="connection", flags=_SETUP, reply=OK, cost="O(1)",
+    errors=(_BAD_PASSWORD, _NO_PASSWORD, WrongPassword, TooManyPasswords), is_of_connection=True,
+)  # fmt: skip
 @attrs.define
 class Auth:
     """Authenticate: AUTH password, or AUTH user password.
@@ -160,13 +155,10 @@ _TOPOLOGY = attrs.evolve(
 
 
 @command(
-    "HELLO",
-    group="connection",
-    flags=_SETUP,
-    reply=either(_TOPOLOGY, mapping("server, version, proto, id, mode, role, modules")),
-    cost="O(N) in the nodes",
+    "HELLO", group="connection", flags=_SETUP,
+    reply=either(_TOPOLOGY, mapping("server, version, proto, id, mode, role, modules")), cost="O(N) in the nodes",
     errors=(NotAuthenticated, _VERSION_FIRST, _NO_PASSWORD, WrongPassword, TooManyPasswords),
-)
+)  # fmt: skip
 @attrs.define
 class Hello:
     """Ask for the nodes of the cluster, or choose the protocol of this connection.
@@ -222,14 +214,9 @@ class Hello:
 
 
 @command(
-    "SELECT",
-    group="connection",
-    flags=_SETUP,
-    reply=OK,
-    cost="O(1)",
-    errors=("DB index is out of range - allowed is 0",),
-    is_of_connection=True,
-)
+    "SELECT", group="connection", flags=_SETUP, reply=OK, cost="O(1)",
+    errors=("DB index is out of range - allowed is 0",), is_of_connection=True,
+)  # fmt: skip
 @attrs.define
 class Select:
     """Choose database 0, the only one there is."""
@@ -257,14 +244,9 @@ class Quit:
 
 
 @command(
-    "MONITOR",
-    group="server",
-    flags=Flag.ADMIN | Flag.READ,
-    reply=or_silence(OK),
-    cost="O(1) per command",
-    shows_bodies=True,
-    is_of_connection=True,
-)
+    "MONITOR", group="server", flags=Flag.ADMIN | Flag.READ, reply=or_silence(OK), cost="O(1) per command",
+    shows_bodies=True, is_of_connection=True,
+)  # fmt: skip
 @attrs.define
 class Monitor:
     """Show every command that any client sends, on this connection, as it is run.

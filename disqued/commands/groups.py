@@ -132,13 +132,10 @@ _BY_GROUP = Shape(
 
 
 @command(
-    "QSTATUS",
-    group="logs",
-    flags=Flag.READ,
+    "QSTATUS", group="logs", flags=Flag.READ,
     reply=array(tuple_of("[queue, groups]", bulk("queue"), _BY_GROUP), "of [queue, groups]"),
-    cost="O(N) in the queues and groups",
-    errors=(okq.TOO_MANY,),
-)
+    cost="O(N) in the queues and groups", errors=(okq.TOO_MANY,),
+)  # fmt: skip
 @attrs.define
 class QStatus:
     """Count the events of queues by what groups made of them, on this node.
@@ -180,13 +177,9 @@ class QStatus:
 
 
 @command(
-    "QINFO",
-    group="logs",
-    flags=Flag.READ,
-    reply=array(bulk("line"), "of lines, one for each queue and group"),
-    cost="O(N) in the queues and groups",
-    errors=(okq.TOO_MANY,),
-)
+    "QINFO", group="logs", flags=Flag.READ, reply=array(bulk("line"), "of lines, one for each queue and group"),
+    cost="O(N) in the queues and groups", errors=(okq.TOO_MANY,),
+)  # fmt: skip
 @attrs.define
 class QInfo:
     """Show what QSTATUS counts in lines for people: queue, group, and the figures by name."""
@@ -277,13 +270,9 @@ _START = Kind(
 
 
 @command(
-    "QGROUP START",
-    group="logs",
-    flags=Flag.WRITE | Flag.DENY_OOM,
-    reply=OK,
-    cost="O(N) in the events of the queue",
+    "QGROUP START", group="logs", flags=Flag.WRITE | Flag.DENY_OOM, reply=OK, cost="O(N) in the events of the queue",
     errors=(WrongType, UnknownJob, OutOfMemory),
-)
+)  # fmt: skip
 @attrs.define
 class QGroupStart:
     """Let a group begin at the oldest event, behind all that are there now, or at one of them.
@@ -317,13 +306,9 @@ class QGroupStart:
 
 
 @command(
-    "QGROUP RETURN",
-    group="logs",
-    flags=Flag.WRITE,
-    reply=integer("events that were given back"),
-    cost="O(log N) per event",
-    errors=(WrongType,),
-)
+    "QGROUP RETURN", group="logs", flags=Flag.WRITE, reply=integer("events that were given back"),
+    cost="O(log N) per event", errors=(WrongType,),
+)  # fmt: skip
 @attrs.define
 class QGroupReturn:
     """Give events back that consumers of a group have: the group gets them at once, before all others."""
@@ -339,13 +324,9 @@ class QGroupReturn:
 
 
 @command(
-    "QGROUP FORGET",
-    group="logs",
-    flags=Flag.WRITE,
-    reply=integer("1 when this node knew of such a group, else 0"),
-    cost="O(N) in the events of the queue",
-    errors=(WrongType, OutOfMemory),
-)
+    "QGROUP FORGET", group="logs", flags=Flag.WRITE, reply=integer("1 when this node knew of such a group, else 0"),
+    cost="O(N) in the events of the queue", errors=(WrongType, OutOfMemory),
+)  # fmt: skip
 @attrs.define
 class QGroupForget:
     """Forget what a group made of a log, on all nodes; should it come again it is new, and begins at the oldest event.

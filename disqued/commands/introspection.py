@@ -88,12 +88,10 @@ class CommandCount:
 
 
 @command(
-    "COMMAND INFO",
-    group="server",
-    flags=_COMMAND,
+    "COMMAND INFO", group="server", flags=_COMMAND,
     reply=array(null_or(_ROW), "of [name, arity, [flags], 0, 0, 0]; null for a name that is none"),
     cost="O(N) in the names",
-)
+)  # fmt: skip
 @attrs.define
 class CommandInfo:
     """Describe some commands as COMMAND does."""
@@ -136,12 +134,9 @@ class CommandList:
 
 
 @command(
-    "COMMAND DOCS",
-    group="server",
-    flags=_COMMAND,
-    reply=mapping("of name to summary, since, group, complexity, arguments, subcommands"),
-    cost="O(N) in the names",
-)
+    "COMMAND DOCS", group="server", flags=_COMMAND,
+    reply=mapping("of name to summary, since, group, complexity, arguments, subcommands"), cost="O(N) in the names",
+)  # fmt: skip
 @attrs.define
 class CommandDocs:
     """Document some commands, or all, as Redis 7 does; names that are none are left out."""
@@ -233,16 +228,13 @@ _SLOW_FULL = tuple_of("with FULL also the client's address and name", *_SLOW_ROW
 
 
 @command(
-    "SLOWLOG GET",
-    group="server",
-    flags=Flag.READ,
+    "SLOWLOG GET", group="server", flags=Flag.READ,
     reply=Shape(
         "array: of [id, unix seconds, microseconds, [words]], newest first; with FULL also [..., address, name]",
         lambda value: array(_SLOW, "").matches(value) or array(_SLOW_FULL, "").matches(value),
     ),
-    cost="O(count)",
-    shows_bodies=True,
-)
+    cost="O(count)", shows_bodies=True,
+)  # fmt: skip
 @attrs.define
 class SlowLogGet:
     """Commands that took longer than slowlog-log-slower-than, newest first.
@@ -311,15 +303,13 @@ EVENT = Kind("string", _text, "an event of LATENCY LATEST")
 
 
 @command(
-    "LATENCY LATEST",
-    group="server",
-    flags=_LATENCY,
+    "LATENCY LATEST", group="server", flags=_LATENCY,
     reply=array(
         tuple_of("event", bulk("event"), *[integer("number")] * 3),
         "of [event, unix seconds of the last sample, its milliseconds, milliseconds of the worst ever]",
     ),
     cost="O(N) in the events",
-)
+)  # fmt: skip
 @attrs.define
 class LatencyLatest:
     """Last and worst sample of every event."""
@@ -334,12 +324,10 @@ class LatencyLatest:
 
 
 @command(
-    "LATENCY HISTORY",
-    group="server",
-    flags=_LATENCY,
+    "LATENCY HISTORY", group="server", flags=_LATENCY,
     reply=array(tuple_of("sample", integer("time"), integer("span")), "of [unix seconds, milliseconds], oldest first"),
     cost="O(1)",
-)
+)  # fmt: skip
 @attrs.define
 class LatencyHistory:
     """Samples of an event: the last 160, one a second at most."""
@@ -353,13 +341,9 @@ class LatencyHistory:
 
 
 @command(
-    "LATENCY GRAPH",
-    group="server",
-    flags=_LATENCY,
-    reply=bulk("a drawing in ASCII"),
-    cost="O(1)",
+    "LATENCY GRAPH", group="server", flags=_LATENCY, reply=bulk("a drawing in ASCII"), cost="O(1)",
     errors=("No samples available for event '<event>'",),
-)
+)  # fmt: skip
 @attrs.define
 class LatencyGraph:
     """Draw the samples of an event."""

@@ -86,15 +86,11 @@ GET_COUNT = attrs.evolve(
 
 
 @command(
-    "ADDJOB",
-    group="jobs",
-    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
-    reply=status("the id of the job"),
+    "ADDJOB", group="jobs", flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST, reply=status("the id of the job"),
     cost="O(log N) in the jobs of the queue at worst, O(1) as a rule",
-    errors=(ONCE, NEVER_DELIVERED, NotReplicated, QueueTooLong, QueuePaused, WrongType),
-    cache=cached_options,
+    errors=(ONCE, NEVER_DELIVERED, NotReplicated, QueueTooLong, QueuePaused, WrongType), cache=cached_options,
     is_large=True,
-)
+)  # fmt: skip
 @attrs.define
 class AddJob:
     """Add a job to a queue.
@@ -149,16 +145,9 @@ class AddJob:
 
 
 @command(
-    "GETJOB",
-    group="jobs",
-    flags=Flag.WRITE | Flag.FAST,
-    reply=JOBS,
-    cost="O(1) per job",
-    arity=-2,
-    errors=(NodeLeaving, OutOfMemory, NoWorker, WrongType),
-    cache=cached_fetches,
-    shows_bodies=True,
-)
+    "GETJOB", group="jobs", flags=Flag.WRITE | Flag.FAST, reply=JOBS, cost="O(1) per job", arity=-2,
+    errors=(NodeLeaving, OutOfMemory, NoWorker, WrongType), cache=cached_fetches, shows_bodies=True,
+)  # fmt: skip
 @attrs.frozen
 class GetJob:
     """Take jobs from one or more queues, waiting for the first when there is none.
@@ -270,14 +259,10 @@ def _on_known(node: Node, change: Callable[[Job], bool]) -> Callable[[bytes], bo
 
 
 @command(
-    "ACKJOB",
-    group="jobs",
-    flags=Flag.WRITE | Flag.FAST,
-    reply=integer("jobs that were known here and not acknowledged before"),
-    cost="O(1) per job",
-    arity=-1,
+    "ACKJOB", group="jobs", flags=Flag.WRITE | Flag.FAST,
+    reply=integer("jobs that were known here and not acknowledged before"), cost="O(1) per job", arity=-1,
     cache=checked_ids,
-)
+)  # fmt: skip
 @attrs.define
 class AckJob(_OnEachJob):
     """Acknowledge jobs: they are done and are never delivered again.
@@ -299,13 +284,9 @@ class AckJob(_OnEachJob):
 
 
 @command(
-    "FASTACK",
-    group="jobs",
-    flags=Flag.WRITE | Flag.FAST,
-    reply=integer("jobs that were known here"),
-    cost="O(1) per job",
-    arity=-1,
-)
+    "FASTACK", group="jobs", flags=Flag.WRITE | Flag.FAST, reply=integer("jobs that were known here"),
+    cost="O(1) per job", arity=-1,
+)  # fmt: skip
 @attrs.define
 class FastAck(_OnEachJob):
     """Acknowledge jobs without making sure that every holder hears of it."""
@@ -319,13 +300,9 @@ class FastAck(_OnEachJob):
 
 
 @command(
-    "DELJOB",
-    group="jobs",
-    flags=Flag.WRITE | Flag.FAST,
-    reply=integer("jobs that were known here"),
-    cost="O(1) per job, O(log N) when it is queued",
-    arity=-1,
-)
+    "DELJOB", group="jobs", flags=Flag.WRITE | Flag.FAST, reply=integer("jobs that were known here"),
+    cost="O(1) per job, O(log N) when it is queued", arity=-1,
+)  # fmt: skip
 @attrs.define
 class DelJob(_OnEachJob):
     """Drop jobs from this node alone, whatever their state; events of a log from all nodes that can be reached."""
@@ -353,13 +330,9 @@ class DelJob(_OnEachJob):
 
 
 @command(
-    "NACK",
-    group="jobs",
-    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
-    reply=integer("jobs that were queued"),
-    cost="O(log N) per job in the jobs of its queue",
-    arity=-1,
-)
+    "NACK", group="jobs", flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST, reply=integer("jobs that were queued"),
+    cost="O(log N) per job in the jobs of its queue", arity=-1,
+)  # fmt: skip
 @attrs.define
 class Nack(_OnEachJob):
     """Give jobs back: queue them again now, and count that they were given back."""
@@ -373,13 +346,9 @@ class Nack(_OnEachJob):
 
 
 @command(
-    "ENQUEUE",
-    group="jobs",
-    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
-    reply=integer("jobs that were queued"),
-    cost="O(log N) per job in the jobs of its queue",
-    arity=-1,
-)
+    "ENQUEUE", group="jobs", flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST, reply=integer("jobs that were queued"),
+    cost="O(log N) per job in the jobs of its queue", arity=-1,
+)  # fmt: skip
 @attrs.define
 class Enqueue(_OnEachJob):
     """Queue jobs that are active: delivered, delayed or dequeued.
@@ -397,13 +366,9 @@ class Enqueue(_OnEachJob):
 
 
 @command(
-    "DEQUEUE",
-    group="jobs",
-    flags=Flag.WRITE | Flag.FAST,
-    reply=integer("jobs that were queued"),
-    cost="O(log N) per job in the jobs of its queue",
-    arity=-1,
-)
+    "DEQUEUE", group="jobs", flags=Flag.WRITE | Flag.FAST, reply=integer("jobs that were queued"),
+    cost="O(log N) per job in the jobs of its queue", arity=-1,
+)  # fmt: skip
 @attrs.define
 class Dequeue(_OnEachJob):
     """Take jobs out of their queue without delivering them; their retry timer goes on."""
@@ -417,13 +382,9 @@ class Dequeue(_OnEachJob):
 
 
 @command(
-    "WORKING",
-    group="jobs",
-    flags=Flag.WRITE | Flag.FAST,
-    reply=integer("the retry period of the job, in seconds"),
-    cost="O(1), O(log N) when the job is queued",
-    errors=(UnknownJob, TooLate, WrongType),
-)
+    "WORKING", group="jobs", flags=Flag.WRITE | Flag.FAST, reply=integer("the retry period of the job, in seconds"),
+    cost="O(1), O(log N) when the job is queued", errors=(UnknownJob, TooLate, WrongType),
+)  # fmt: skip
 @attrs.define
 class Working:
     """Say that a job is still being worked on: its next delivery is a whole retry period away again.

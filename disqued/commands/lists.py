@@ -131,14 +131,9 @@ def list_options(node: Node, *, ttl_ms: int = 0, retry_ms: int = RETRY_NEVER_MS,
 
 
 @command(
-    "RQ.PUSH",
-    group="lists",
-    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
-    reply=PUSHED,
-    cost="O(1) per element",
-    errors=_PUSH_ERRORS,
-    is_large=True,
-)
+    "RQ.PUSH", group="lists", flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST, reply=PUSHED, cost="O(1) per element",
+    errors=_PUSH_ERRORS, is_large=True,
+)  # fmt: skip
 @attrs.define
 class RqPush:
     """Add elements at the end of a list, all of them or none, in their order.
@@ -171,14 +166,9 @@ def push(
 
 
 @command(
-    "RQ.PUSHX",
-    group="lists",
-    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
-    reply=PUSHED,
-    cost="O(1) per element",
-    errors=(*_PUSH_ERRORS, QueueTooLong, _ONCE, _DELAY),
-    is_large=True,
-)
+    "RQ.PUSHX", group="lists", flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST, reply=PUSHED, cost="O(1) per element",
+    errors=(*_PUSH_ERRORS, QueueTooLong, _ONCE, _DELAY), is_large=True,
+)  # fmt: skip
 @attrs.define
 class RqPushX:
     """Add elements as RQ.PUSH does, with the options of jobs.
@@ -217,14 +207,9 @@ class RqPushX:
 
 
 @command(
-    "RQ.POP",
-    group="lists",
-    flags=Flag.WRITE | Flag.FAST,
-    reply=POPPED,
-    cost="O(1) per element",
-    errors=(NodeLeaving, OutOfMemory, NoWorker, WrongType),
-    shows_bodies=True,
-)
+    "RQ.POP", group="lists", flags=Flag.WRITE | Flag.FAST, reply=POPPED, cost="O(1) per element",
+    errors=(NodeLeaving, OutOfMemory, NoWorker, WrongType), shows_bodies=True,
+)  # fmt: skip
 @attrs.define
 class RqPop:
     """Take elements from one or more lists: each is emptied before the next one is touched.
@@ -267,13 +252,10 @@ class RqPop:
 
 
 @command(
-    "RQ.ACK",
-    group="lists",
-    flags=Flag.WRITE | Flag.FAST,
-    reply=null_or(array(bulk("id"), "ids that are acknowledged by this call, as they were given")),
-    cost="O(1) per id",
+    "RQ.ACK", group="lists", flags=Flag.WRITE | Flag.FAST,
+    reply=null_or(array(bulk("id"), "ids that are acknowledged by this call, as they were given")), cost="O(1) per id",
     errors=(WrongType,),
-)
+)  # fmt: skip
 @attrs.define
 class RqAck:
     """Acknowledge elements: they are done, and leave their list.
@@ -327,15 +309,9 @@ class RqAck:
 
 
 @command(
-    "RQ.RECOVER",
-    group="lists",
-    flags=Flag.WRITE,
-    reply=RECOVERED,
-    cost="O(1) per element, as a rule",
-    arity=-4,
-    errors=(_RECOVER, NoWorker, WrongType),
-    shows_bodies=True,
-)
+    "RQ.RECOVER", group="lists", flags=Flag.WRITE, reply=RECOVERED, cost="O(1) per element, as a rule", arity=-4,
+    errors=(_RECOVER, NoWorker, WrongType), shows_bodies=True,
+)  # fmt: skip
 @attrs.define
 class RqRecover:
     """Take elements that were delivered long enough ago and are not acknowledged, oldest first.
@@ -373,15 +349,10 @@ def _recovered(found: RecoveredJob) -> tuple[bytes, bytes]:
 
 
 @command(
-    "RQ.INSPECT",
-    group="lists",
-    flags=Flag.READ,
-    reply=array(either(_ELEMENT, _DELIVERED), "elements; the longer rows with PENDING"),
-    cost="O(start + count)",
-    arity=-4,
-    errors=(_INSPECT, EmptyKey, WrongType),
-    shows_bodies=True,
-)
+    "RQ.INSPECT", group="lists", flags=Flag.READ,
+    reply=array(either(_ELEMENT, _DELIVERED), "elements; the longer rows with PENDING"), cost="O(start + count)",
+    arity=-4, errors=(_INSPECT, EmptyKey, WrongType), shows_bodies=True,
+)  # fmt: skip
 @attrs.define
 class RqInspect:
     """Look at the elements that wait, or with PENDING at those that are delivered, without taking any.
@@ -460,13 +431,9 @@ _INFO = ("undelivered", "delivered", "memory", "oldest-pending-ms", "max-deliver
 
 
 @command(
-    "RQ.INFO",
-    group="lists",
-    flags=Flag.READ,
-    reply=pairs("what is in the list, on this node", *_INFO),
-    cost="O(N) in the elements, bit by bit",
-    errors=(EmptyKey, WrongType),
-)
+    "RQ.INFO", group="lists", flags=Flag.READ, reply=pairs("what is in the list, on this node", *_INFO),
+    cost="O(N) in the elements, bit by bit", errors=(EmptyKey, WrongType),
+)  # fmt: skip
 @attrs.define
 class RqInfo:
     """Count what is in a list, on this node; more pairs may come at the end.

@@ -166,14 +166,9 @@ class _Push:
 
 
 @command(
-    "QLPUSH",
-    group="lists",
-    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
-    reply=OK,
-    cost="O(1)",
-    errors=_PUSH_ERRORS,
+    "QLPUSH", group="lists", flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST, reply=OK, cost="O(1)", errors=_PUSH_ERRORS,
     is_large=True,
-)
+)  # fmt: skip
 @attrs.define
 class QLPush(_Push):
     """Add an event at the left of a queue: it is served after all that are there.
@@ -188,14 +183,9 @@ class QLPush(_Push):
 
 
 @command(
-    "QRPUSH",
-    group="lists",
-    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
-    reply=OK,
-    cost="O(1)",
-    errors=_PUSH_ERRORS,
+    "QRPUSH", group="lists", flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST, reply=OK, cost="O(1)", errors=_PUSH_ERRORS,
     is_large=True,
-)
+)  # fmt: skip
 @attrs.define
 class QRPush(_Push):
     """Add an event at the right of a queue: it is served next, before all that are there."""
@@ -224,14 +214,9 @@ class _Peek:
 
 
 @command(
-    "QLPEEK",
-    group="lists",
-    flags=Flag.READ | Flag.FAST,
-    reply=EVENT_ROW,
-    cost="O(1)",
-    errors=(WrongType,),
+    "QLPEEK", group="lists", flags=Flag.READ | Flag.FAST, reply=EVENT_ROW, cost="O(1)", errors=(WrongType,),
     shows_bodies=True,
-)
+)  # fmt: skip
 @attrs.define
 class QLPeek(_Peek):
     """Look at the left-most event that waits on this node: the one that is served last."""
@@ -242,14 +227,9 @@ class QLPeek(_Peek):
 
 
 @command(
-    "QRPEEK",
-    group="lists",
-    flags=Flag.READ | Flag.FAST,
-    reply=EVENT_ROW,
-    cost="O(1)",
-    errors=(WrongType,),
+    "QRPEEK", group="lists", flags=Flag.READ | Flag.FAST, reply=EVENT_ROW, cost="O(1)", errors=(WrongType,),
     shows_bodies=True,
-)
+)  # fmt: skip
 @attrs.define
 class QRPeek(_Peek):
     """Look at the right-most event that waits on this node: the one that is served next."""
@@ -260,14 +240,9 @@ class QRPeek(_Peek):
 
 
 @command(
-    "QRPOP",
-    group="lists",
-    flags=Flag.WRITE | Flag.FAST,
-    reply=handing_out_one(EVENT_ROW),
-    cost="O(1)",
-    errors=(DONE_AT_ONCE, NoWorker, WrongType),
-    shows_bodies=True,
-)
+    "QRPOP", group="lists", flags=Flag.WRITE | Flag.FAST, reply=handing_out_one(EVENT_ROW), cost="O(1)",
+    errors=(DONE_AT_ONCE, NoWorker, WrongType), shows_bodies=True,
+)  # fmt: skip
 @attrs.define
 class QRPop:
     """Take the next event of a queue, for EX seconds: without QACK it is then the next one again.

@@ -75,9 +75,7 @@ STREAM_STATISTICS = ("owned",)
 
 
 @command(
-    "QSTAT",
-    group="queues",
-    flags=Flag.READ | Flag.FAST,
+    "QSTAT", group="queues", flags=Flag.READ | Flag.FAST,
     reply=null_array_or(
         either(
             pairs("statistics", *STATISTICS),
@@ -85,9 +83,8 @@ STREAM_STATISTICS = ("owned",)
             pairs("with FULL, of a log", *STATISTICS, *MORE_STATISTICS, *STREAM_STATISTICS),
         )
     ),
-    cost="O(1)",
-    arity=-2,
-)
+    cost="O(1)", arity=-2,
+)  # fmt: skip
 @attrs.define
 class QStat:
     """Statistics of a queue on this node.

@@ -39,13 +39,9 @@ DISQUE_VERSION = "1.0-rc1"  #: whose replies are served; programs of Disque's us
 
 
 @command(
-    "PING",
-    group="connection",
-    flags=Flag.READ | Flag.FAST,
-    reply=either(status("PONG"), bulk("the message")),
-    cost="O(1)",
-    most=2,
-)
+    "PING", group="connection", flags=Flag.READ | Flag.FAST, reply=either(status("PONG"), bulk("the message")),
+    cost="O(1)", most=2,
+)  # fmt: skip
 @attrs.define
 class Ping:
     """Answer PONG, or the message."""
@@ -70,12 +66,9 @@ class Echo:
 
 
 @command(
-    "TIME",
-    group="server",
-    flags=Flag.READ | Flag.FAST,
-    reply=tuple_of("[unix seconds, microseconds]", bulk("seconds"), bulk("microseconds")),
-    cost="O(1)",
-)
+    "TIME", group="server", flags=Flag.READ | Flag.FAST,
+    reply=tuple_of("[unix seconds, microseconds]", bulk("seconds"), bulk("microseconds")), cost="O(1)",
+)  # fmt: skip
 @attrs.define
 class Time:
     """Wall clock of this node."""
@@ -87,9 +80,7 @@ class Time:
 
 
 @command(
-    "ROLE",
-    group="server",
-    flags=Flag.READ | Flag.FAST,
+    "ROLE", group="server", flags=Flag.READ | Flag.FAST,
     reply=tuple_of(
         "[master, offset of the replication, replicas] of a master of Redis without replicas",
         bulk("master"),
@@ -97,7 +88,7 @@ class Time:
         array(bulk("a replica"), "none"),
     ),
     cost="O(1)",
-)
+)  # fmt: skip
 @attrs.define
 class Role:
     """What clients of Redis ask for to find a node that takes writes, and each node does; HELLO has the real nodes."""
@@ -263,12 +254,9 @@ def _section(name: str, node_facts: Mapping[str, Any], host_facts: Mapping[str, 
 
 
 @command(
-    "INFO",
-    group="server",
-    flags=Flag.READ | Flag.LOADING,
-    reply=bulk("sections of field:value lines"),
+    "INFO", group="server", flags=Flag.READ | Flag.LOADING, reply=bulk("sections of field:value lines"),
     cost="O(N) in the clients",
-)
+)  # fmt: skip
 @attrs.define
 class Info:
     """Facts and counters of this node.
@@ -330,17 +318,13 @@ class ConfigGet:
 
 
 @command(
-    "CONFIG SET",
-    group="server",
-    flags=_CONFIG,
-    reply=OK,
-    cost="O(1)",
+    "CONFIG SET", group="server", flags=_CONFIG, reply=OK, cost="O(1)",
     errors=(
         "Unsupported CONFIG parameter: <name>",
         _AT_START,
         "Invalid argument '<value>' for CONFIG SET '<name>' - <what is wrong; allowed are ...>",
     ),
-)
+)  # fmt: skip
 @attrs.define
 class ConfigSet:
     """Change a setting now; CONFIG REWRITE makes it last."""
@@ -366,13 +350,9 @@ class ConfigResetStat:
 
 
 @command(
-    "CONFIG REWRITE",
-    group="server",
-    flags=_CONFIG,
-    reply=OK,
-    cost="O(N) in the lines of the file",
+    "CONFIG REWRITE", group="server", flags=_CONFIG, reply=OK, cost="O(N) in the lines of the file",
     errors=("The server is running without a config file", "Rewriting config file: <reason>"),
-)
+)  # fmt: skip
 @attrs.define
 class ConfigRewrite:
     """Write the settings in force to the configuration file; its comments and its order stay."""
@@ -384,13 +364,9 @@ class ConfigRewrite:
 
 
 @command(
-    "SHUTDOWN",
-    group="server",
-    flags=Flag.ADMIN | Flag.READ | Flag.LOADING,
-    reply=SILENCE,
-    cost="O(1), O(N) in the jobs with REWRITE-AOF",
-    errors=("Errors trying to SHUTDOWN. Check logs.",),
-)
+    "SHUTDOWN", group="server", flags=Flag.ADMIN | Flag.READ | Flag.LOADING, reply=SILENCE,
+    cost="O(1), O(N) in the jobs with REWRITE-AOF", errors=("Errors trying to SHUTDOWN. Check logs.",),
+)  # fmt: skip
 @attrs.define
 class Shutdown:
     """End the daemon after what was acknowledged is safe.
@@ -407,13 +383,10 @@ class Shutdown:
 
 
 @command(
-    "BGREWRITEAOF",
-    group="server",
-    flags=Flag.ADMIN | Flag.READ,
-    reply=status("Background append only file rewriting started"),
-    cost="O(N) in the jobs, in the background",
+    "BGREWRITEAOF", group="server", flags=Flag.ADMIN | Flag.READ,
+    reply=status("Background append only file rewriting started"), cost="O(N) in the jobs, in the background",
     errors=("Background append only file rewriting already in progress",),
-)
+)  # fmt: skip
 @attrs.define
 class RewriteJournal:
     """Write the journal anew, without what is over, while the node goes on.
@@ -523,14 +496,9 @@ _LOADJOB = "LOADJOB is a special command only processed from AOF"
 
 
 @command(
-    "LOADJOB",
-    group="jobs",
-    flags=Flag.WRITE,
-    reply=status("never: refused"),
-    cost="O(1)",
-    errors=(_LOADJOB,),
+    "LOADJOB", group="jobs", flags=Flag.WRITE, reply=status("never: refused"), cost="O(1)", errors=(_LOADJOB,),
     is_large=True,
-)
+)  # fmt: skip
 @attrs.define
 class LoadJob:
     """A record of Disque's journal; no client may send it."""

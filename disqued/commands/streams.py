@@ -73,14 +73,10 @@ COUNT = integer_kind(1, JOBS_AT_ONCE, f"COUNT must be between 1 and {JOBS_AT_ONC
 
 
 @command(
-    "QADD",
-    group="logs",
-    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
-    reply=status("the id of the event; OK with NOBLOCK"),
-    cost="O(1) per group of the queue as a rule",
-    errors=(_DELAY, _PAST, WrongType, NotReplicated, QueueTooLong, QueuePaused, Busy),
-    is_large=True,
-)
+    "QADD", group="logs", flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
+    reply=status("the id of the event; OK with NOBLOCK"), cost="O(1) per group of the queue as a rule",
+    errors=(_DELAY, _PAST, WrongType, NotReplicated, QueueTooLong, QueuePaused, Busy), is_large=True,
+)  # fmt: skip
 @attrs.define
 class QAdd:
     """Add an event to a log, where it stays until its time is over.
@@ -296,13 +292,10 @@ def _fetch(node: Node, queue: Queue, group_name: bytes, form: EntryForm) -> list
 
 
 @command(
-    "QACK",
-    group="logs",
-    flags=Flag.WRITE | Flag.FAST,
-    reply=integer("events that were acknowledged: of one id 1 or 0"),
-    cost="O(1) per event",
+    "QACK", group="logs", flags=Flag.WRITE | Flag.FAST,
+    reply=integer("events that were acknowledged: of one id 1 or 0"), cost="O(1) per event",
     errors=(WrongType, BadJobId, _NAME_TOO_LONG),
-)
+)  # fmt: skip
 @attrs.define
 class QAck:
     """Acknowledge events as a member of a group: no consumer of the group gets them again.
@@ -344,11 +337,7 @@ def queue_of_log(node: Node, name: bytes) -> Queue | None:
 
 
 @command(
-    "QNOTIFY",
-    group="logs",
-    flags=Flag.READ,
-    reply=null_or(bulk("name of a queue")),
-    cost="O(N) in the queues",
+    "QNOTIFY", group="logs", flags=Flag.READ, reply=null_or(bulk("name of a queue")), cost="O(N) in the queues",
     errors=(
         WrongType,
         NodeLeaving,
@@ -356,7 +345,7 @@ def queue_of_log(node: Node, name: bytes) -> Queue | None:
         *(error.removeprefix("ERR ") for error in (*TIMEOUT.errors, *PATIENCE.errors)),
     ),
     is_of_connection=True,
-)
+)  # fmt: skip
 @attrs.define
 class QNotify:
     """Wait until a group can have an event of one of some queues, and answer the name of the queue.
@@ -416,14 +405,9 @@ def _registered(node: Node, client: Client, group: bytes) -> Iterable[bytes]:
 
 
 @command(
-    "QREGISTER",
-    group="logs",
-    flags=Flag.WRITE | Flag.FAST,
-    reply=OK,
-    cost="O(N) in the queues",
-    errors=(OutOfMemory,),
+    "QREGISTER", group="logs", flags=Flag.WRITE | Flag.FAST, reply=OK, cost="O(N) in the queues", errors=(OutOfMemory,),
     is_of_connection=True,
-)
+)  # fmt: skip
 @attrs.define
 class QRegister:
     """Make this connection a consumer of some queues, and of no others, as a member of a group or of none.

@@ -71,13 +71,9 @@ class PUnsubscribe:
 
 
 @command(
-    "RESET",
-    group="connection",
-    flags=_FLAGS,
-    reply=status("RESET"),
-    cost="O(N) in the subscriptions",
+    "RESET", group="connection", flags=_FLAGS, reply=status("RESET"), cost="O(N) in the subscriptions",
     is_of_connection=True,
-)
+)  # fmt: skip
 @attrs.define
 class Reset:
     """Make this connection as new: RESP2, no subscriptions, no name, all replies, and no password given yet."""

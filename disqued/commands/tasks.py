@@ -92,14 +92,10 @@ _COUNT = Kind(
 
 
 @command(
-    "WQ.ENQUEUE",
-    group="workers",
-    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
-    reply=array(status("job id"), "ids of the jobs, in the order of the tasks"),
-    cost="O(log N) per task",
-    errors=(_ONCE, _DELAY, _TOO_LARGE, NotReplicated, QueuePaused, DuplicateTask),
-    is_large=True,
-)
+    "WQ.ENQUEUE", group="workers", flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
+    reply=array(status("job id"), "ids of the jobs, in the order of the tasks"), cost="O(log N) per task",
+    errors=(_ONCE, _DELAY, _TOO_LARGE, NotReplicated, QueuePaused, DuplicateTask), is_large=True,
+)  # fmt: skip
 @attrs.define
 class WqEnqueue:
     """Add tasks to a queue, the first one to be served first: all of them, or none.
@@ -195,14 +191,10 @@ _WHO = (NoWorker, StaleWorker)
 
 
 @command(
-    "WQ.WORK",
-    group="workers",
-    flags=Flag.WRITE | Flag.FAST,
-    reply=integer("tasks that wait in these queues on this node"),
-    cost="O(1) per queue",
-    errors=(*_WHO, OutOfMemory, WrongType),
-    is_of_connection=True,
-)
+    "WQ.WORK", group="workers", flags=Flag.WRITE | Flag.FAST,
+    reply=integer("tasks that wait in these queues on this node"), cost="O(1) per queue",
+    errors=(*_WHO, OutOfMemory, WrongType), is_of_connection=True,
+)  # fmt: skip
 @attrs.define
 class WqWork:
     """Work on queues from now on, as the worker that this connection is: WQ.DEQUEUE may name them."""
@@ -228,14 +220,9 @@ def _length(node: Node, name: bytes) -> int:
 
 
 @command(
-    "WQ.UNWORK",
-    group="workers",
-    flags=Flag.WRITE,
-    reply=integer("tasks that were queued again"),
-    cost="O(N) in what the worker has",
-    errors=_WHO,
-    is_of_connection=True,
-)
+    "WQ.UNWORK", group="workers", flags=Flag.WRITE, reply=integer("tasks that were queued again"),
+    cost="O(N) in what the worker has", errors=_WHO, is_of_connection=True,
+)  # fmt: skip
 @attrs.define
 class WqUnwork:
     """Work on queues no more: what this worker has of them goes to the front again, and what others have stays."""
@@ -249,14 +236,9 @@ class WqUnwork:
 
 
 @command(
-    "WQ.REQUEST",
-    group="workers",
-    flags=Flag.READ | Flag.FAST,
-    reply=integer("tasks that wait on this node"),
-    cost="O(1)",
-    errors=(WrongType,),
-    is_of_connection=True,
-)
+    "WQ.REQUEST", group="workers", flags=Flag.READ | Flag.FAST, reply=integer("tasks that wait on this node"),
+    cost="O(1)", errors=(WrongType,), is_of_connection=True,
+)  # fmt: skip
 @attrs.define
 class WqRequest:
     """Ask whether there is work: if there is, a `work` event comes on this connection, if it listens to the queue."""
@@ -282,15 +264,9 @@ class ProcessForm(Form):
 
 
 @command(
-    "WQ.DEQUEUE",
-    group="workers",
-    flags=Flag.WRITE | Flag.FAST,
-    reply=PROCESSES,
-    cost="O(1) per task",
-    errors=(*_WHO, NotWorking, NodeLeaving, OutOfMemory, WrongType),
-    shows_bodies=True,
-    is_of_connection=True,
-)
+    "WQ.DEQUEUE", group="workers", flags=Flag.WRITE | Flag.FAST, reply=PROCESSES, cost="O(1) per task",
+    errors=(*_WHO, NotWorking, NodeLeaving, OutOfMemory, WrongType), shows_bodies=True, is_of_connection=True,
+)  # fmt: skip
 @attrs.define
 class WqDequeue:
     """Take tasks, as the worker that this connection is, from queues that it works on.
@@ -337,16 +313,12 @@ class WqDequeue:
 
 
 @command(
-    "WQ.FINISH",
-    group="workers",
-    flags=Flag.WRITE | Flag.FAST,
+    "WQ.FINISH", group="workers", flags=Flag.WRITE | Flag.FAST,
     reply=integer(
         "1 = it was the current process; 2 = it was late, and the task is done now; 0 = nothing was done here"
     ),
-    cost="O(1)",
-    errors=(WrongType,),
-    is_large=True,
-)
+    cost="O(1)", errors=(WrongType,), is_large=True,
+)  # fmt: skip
 @attrs.define
 class WqFinish:
     """Say that a process is done, whoever had it; those who listen hear `done`, with the result.
@@ -370,12 +342,9 @@ class WqFinish:
 
 
 @command(
-    "WQ.RETURN",
-    group="workers",
-    flags=Flag.WRITE | Flag.FAST,
-    reply=integer("tasks that were given back"),
+    "WQ.RETURN", group="workers", flags=Flag.WRITE | Flag.FAST, reply=integer("tasks that were given back"),
     cost="O(log N) per process",
-)
+)  # fmt: skip
 @attrs.define
 class WqReturn:
     """Give tasks back: they go to the front of their queue, in their order, and whoever waits is woken.
@@ -396,14 +365,10 @@ class WqReturn:
 
 
 @command(
-    "WQ.CANCEL",
-    group="workers",
-    flags=Flag.WRITE,
+    "WQ.CANCEL", group="workers", flags=Flag.WRITE,
     reply=array(either(integer("tasks"), bulk("process")), "how many waiting tasks are gone, then ids of processes"),
-    cost="O(N) in the tasks of the queue",
-    errors=(WrongType,),
-    is_large=True,
-)
+    cost="O(N) in the tasks of the queue", errors=(WrongType,), is_large=True,
+)  # fmt: skip
 @attrs.define
 class WqCancel:
     """End all tasks of a queue of this node with exactly this body that wait; those who listen hear `cancel`.
@@ -423,13 +388,9 @@ class WqCancel:
 
 
 @command(
-    "WQ.DELETE",
-    group="workers",
-    flags=Flag.WRITE,
-    reply=integer("tasks that are gone"),
-    cost="O(N) in the tasks",
+    "WQ.DELETE", group="workers", flags=Flag.WRITE, reply=integer("tasks that are gone"), cost="O(N) in the tasks",
     errors=(WrongType,),
-)
+)  # fmt: skip
 @attrs.define
 class WqDelete:
     """End all tasks of a queue that wait on this node; those who listen hear `delete`.
@@ -454,14 +415,9 @@ def _good(node: Node, queue: bytes) -> Iterator[Unit]:
 
 
 @command(
-    "WQ.PEEK",
-    group="workers",
-    flags=Flag.READ | Flag.FAST,
-    reply=null_or(bulk("the task")),
-    cost="O(1)",
-    errors=(WrongType,),
-    shows_bodies=True,
-)
+    "WQ.PEEK", group="workers", flags=Flag.READ | Flag.FAST, reply=null_or(bulk("the task")), cost="O(1)",
+    errors=(WrongType,), shows_bodies=True,
+)  # fmt: skip
 @attrs.define
 class WqPeek:
     """Look at the task of this node that is served next; null when there is none."""
@@ -475,13 +431,9 @@ class WqPeek:
 
 
 @command(
-    "WQ.LEN",
-    group="workers",
-    flags=Flag.READ | Flag.FAST,
-    reply=integer("tasks that wait"),
-    cost="O(1)",
+    "WQ.LEN", group="workers", flags=Flag.READ | Flag.FAST, reply=integer("tasks that wait"), cost="O(1)",
     errors=(WrongType,),
-)
+)  # fmt: skip
 @attrs.define
 class WqLen:
     """Count the tasks that wait in a queue of this node."""
@@ -494,14 +446,9 @@ class WqLen:
 
 
 @command(
-    "WQ.TASKS",
-    group="workers",
-    flags=Flag.READ,
-    reply=array(bulk("task"), "tasks"),
-    cost="O(start + count)",
-    errors=(WrongType,),
-    shows_bodies=True,
-)
+    "WQ.TASKS", group="workers", flags=Flag.READ, reply=array(bulk("task"), "tasks"), cost="O(start + count)",
+    errors=(WrongType,), shows_bodies=True,
+)  # fmt: skip
 @attrs.define
 class WqTasks:
     """Look at tasks that wait in a queue of this node, those first that are served first.
@@ -563,15 +510,10 @@ _PROCESS = tuple_of(
 
 
 @command(
-    "WQ.PROCS",
-    group="workers",
-    flags=Flag.READ,
-    reply=array(_PROCESS, "of processes"),
-    cost="O(N) in the processes of the queue, of the worker, or of the node",
-    errors=(WrongType,),
-    shows_bodies=True,
+    "WQ.PROCS", group="workers", flags=Flag.READ, reply=array(_PROCESS, "of processes"),
+    cost="O(N) in the processes of the queue, of the worker, or of the node", errors=(WrongType,), shows_bodies=True,
     is_large=True,
-)
+)  # fmt: skip
 @attrs.define
 class WqProcs:
     """List what consumers have from this node, 10000 at most and no more once it is a mebibyte together."""

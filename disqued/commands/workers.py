@@ -113,14 +113,9 @@ class WorkerStart:
 
 
 @command(
-    "WORKER KEEPALIVE",
-    group="workers",
-    flags=Flag.WRITE | Flag.FAST,
-    reply=integer("its ttl, in milliseconds"),
-    cost="O(1)",
-    errors=(NoWorker, StaleWorker, _UNHEARD_EPOCH),
-    is_of_connection=True,
-)
+    "WORKER KEEPALIVE", group="workers", flags=Flag.WRITE | Flag.FAST, reply=integer("its ttl, in milliseconds"),
+    cost="O(1)", errors=(NoWorker, StaleWorker, _UNHEARD_EPOCH), is_of_connection=True,
+)  # fmt: skip
 @attrs.define
 class WorkerKeepAlive:
     """Show a sign of life, of the worker that this connection works as or of another one, as which it works then.
@@ -190,13 +185,9 @@ _RETURNED = integer("tasks that were queued again")
 
 
 @command(
-    "WORKER STOP",
-    group="workers",
-    flags=Flag.WRITE,
-    reply=_RETURNED,
-    cost="O(log N) per task that it has",
+    "WORKER STOP", group="workers", flags=Flag.WRITE, reply=_RETURNED, cost="O(log N) per task that it has",
     errors=(NoWorker, StaleWorker),
-)
+)  # fmt: skip
 @attrs.define
 class WorkerStop:
     """End a worker in order: what it has goes to the front of its queues, and nobody hears of a death."""
@@ -210,13 +201,9 @@ class WorkerStop:
 
 
 @command(
-    "WORKER FAIL",
-    group="workers",
-    flags=Flag.WRITE,
-    reply=_RETURNED,
-    cost="O(log N) per task that it has",
+    "WORKER FAIL", group="workers", flags=Flag.WRITE, reply=_RETURNED, cost="O(log N) per task that it has",
     errors=(NoWorker,),
-)
+)  # fmt: skip
 @attrs.define
 class WorkerFail:
     """Declare a worker of this node dead, whoever it is: what it has goes to the front of its queues."""
@@ -261,13 +248,9 @@ _FACTS = (
 
 
 @command(
-    "WORKER INFO",
-    group="workers",
-    flags=Flag.READ | Flag.FAST,
-    reply=pairs("what is known of the worker", *_FACTS),
-    cost="O(N) in its queues",
-    errors=(NoWorker,),
-)
+    "WORKER INFO", group="workers", flags=Flag.READ | Flag.FAST, reply=pairs("what is known of the worker", *_FACTS),
+    cost="O(N) in its queues", errors=(NoWorker,),
+)  # fmt: skip
 @attrs.define
 class WorkerInfo:
     """Describe a worker of this node.
