@@ -67,7 +67,6 @@ class AclSetUser:
     rules: list[bytes] = rest("Rules, applied from left to right.", NAME, minimum=0)
 
     def run(self, node: Node, client: Session) -> Status:
-        """Apply the rules."""
         client.host.access.set_user(self.name, self.rules)
         return DONE
 
@@ -83,7 +82,6 @@ class AclDelUser:
     names: list[bytes] = rest("The users.", NAME)
 
     def run(self, node: Node, client: Session) -> int:
-        """Forget them; returns how many there were."""
         return client.host.access.delete_users(self.names)
 
 
@@ -100,7 +98,6 @@ class AclGetUser:
     name: bytes = positional("The user.", NAME)
 
     def run(self, node: Node, client: Session) -> dict[bytes, Any] | None:
-        """Describe it."""
         user = client.host.access.users.get(self.name)
         if user is None:
             return None
@@ -123,7 +120,6 @@ class AclList:
     """Describe every user in the words of a file of users, by name."""
 
     def run(self, node: Node, client: Session) -> list[bytes]:
-        """Write the lines."""
         return [user.line for user in client.host.access.users.all()]
 
 
@@ -136,7 +132,6 @@ class AclUsers:
     """Name every user."""
 
     def run(self, node: Node, client: Session) -> list[bytes]:
-        """Name them, in order."""
         return client.host.access.users.names()
 
 
@@ -146,7 +141,6 @@ class AclWhoAmI:
     """Name the user of this connection."""
 
     def run(self, node: Node, client: Session) -> bytes:
-        """Name it."""
         return b"default" if client.user is None else client.user.name
 
 
@@ -164,7 +158,6 @@ class AclCat:
     category: bytes | None = optional("The category, without its @.", NAME)
 
     def run(self, node: Node, client: Session) -> list[bytes]:
-        """Name them."""
         if self.category is None:
             return [name.encode() for name in CATEGORIES]
         name = _text(self.category)
@@ -192,7 +185,6 @@ class AclGenPass:
     bits: int = optional("How many bits.", _BITS, 256)
 
     def run(self, node: Node, client: Session) -> bytes:
-        """Make it up."""
         return client.host.access.random_digits((self.bits + 3) // 4)
 
 
@@ -209,7 +201,6 @@ class AclDryRun:
     arguments: list[bytes] = rest("Its arguments.", BYTES, minimum=0)
 
     def run(self, node: Node, client: Session) -> bytes:
-        """Find out."""
         user = client.host.access.users.get(self.name)
         if user is None:
             raise CommandError(f"User '{_text(self.name)}' not found")
@@ -259,7 +250,6 @@ class AclLog:
     count: int | None = optional("How many entries, 10 unless given; or RESET.", _COUNT, _LOGGED)
 
     def run(self, node: Node, client: Session) -> Any:
-        """Return the newest entries."""
         denials = client.host.access.denials
         if self.count is None:
             denials.clear()
@@ -298,7 +288,6 @@ class AclLoad:
     """Take the users of the file that `aclfile` names in place of those that there are: all of them, or none."""
 
     def run(self, node: Node, client: Session) -> Status:
-        """Read the file."""
         client.host.access.load()
         return DONE
 
@@ -312,7 +301,6 @@ class AclSave:
     """Write the users to the file that `aclfile` names, whole or not at all; its comments are lost."""
 
     def run(self, node: Node, client: Session) -> Status:
-        """Write the file."""
         client.host.access.save()
         return DONE
 
@@ -326,7 +314,6 @@ class AclHelp:
     """Name the subcommands of ACL."""
 
     def run(self, node: Node, client: Session) -> list[Status]:
-        """Write a line for each, and what it does below it."""
         return [Status(line.encode()) for line in _help(table.every_command())]
 
 

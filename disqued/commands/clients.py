@@ -128,7 +128,6 @@ class ClientInfo:
     """Describe this connection as CLIENT LIST does."""
 
     def run(self, node: Node, client: Session) -> bytes:
-        """Describe this client."""
         return describe_client(client, node.state.now) + b"\n"
 
 
@@ -138,7 +137,6 @@ class ClientId:
     """Number of this connection; no other one has it while the daemon runs."""
 
     def run(self, node: Node, client: Session) -> int:
-        """Return the number."""
         return client.id
 
 
@@ -151,7 +149,6 @@ class ClientGetName:
     """Name of this connection."""
 
     def run(self, node: Node, client: Session) -> bytes | None:
-        """Return the name; None when it has none."""
         return client.name or None
 
 
@@ -163,7 +160,6 @@ class ClientSetName:
     name: bytes = positional("The name; empty for none.", CLIENT_NAME)
 
     def run(self, node: Node, client: Session) -> Status:
-        """Take the name."""
         client.name = self.name
         return DONE
 
@@ -200,7 +196,6 @@ class ClientSetInfo:
     text: bytes = positional("Name or version of the library.", _LIBRARY)
 
     def run(self, node: Node, client: Session) -> Status:
-        """Take the fact."""
         client.lib[self.attribute] = self.text
         return DONE
 
@@ -321,7 +316,6 @@ class ClientPause:
     timeout: int = positional("For how many milliseconds.", _PAUSE)
 
     def run(self, node: Node, client: Session) -> Status:
-        """Begin the pause."""
         client.host.clients.pause(self.timeout)
         return DONE
 
@@ -360,7 +354,6 @@ class ClientMaintNotifications:
     endpoint: bytes | None = option("MOVING-ENDPOINT-TYPE", "Kind of address that would be told.", BYTES)
 
     def run(self, node: Node, client: Session) -> Status:
-        """Accept OFF."""
         if self.on:
             raise CommandError(_NO_MAINTENANCE)
         return DONE

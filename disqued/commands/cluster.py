@@ -39,7 +39,6 @@ class ClusterMyId:
     """Id of this node; it stays the same across restarts."""
 
     def run(self, node: Node, client: Client) -> bytes:
-        """Return the id."""
         return node.id
 
 
@@ -55,7 +54,6 @@ class ClusterNodes:
     """
 
     def run(self, node: Node, client: Client) -> bytes:
-        """Describe every node."""
         return format_nodes([*node.membership.lines(), *node.membership.meetings.lines()])
 
 
@@ -65,7 +63,6 @@ class ClusterInfo:
     """Facts of the cluster: its state, its nodes, the messages between them, and how far leaving has come."""
 
     def run(self, node: Node, client: Session) -> bytes:
-        """Describe the cluster as this node sees it."""
         known = 1 + len(node.state.peers.by_id)
         bus = client.host.bus.facts()
         facts = {
@@ -121,7 +118,6 @@ class ClusterMeet:
     bus_port: bytes | None = optional("Port of the other node for nodes; 10000 above the port unless given.", BYTES)
 
     def run(self, node: Node, client: Session) -> Status:
-        """Check the address, and see to it that it is tried."""
         ip, port, bus_port = self._address()
         if not (ip.is_loopback or client.host.bus.has_secret):
             raise CommandError(_LOOPBACK_ALONE.replace("<ip>", str(ip)))
@@ -168,7 +164,6 @@ class ClusterForget:
     id: bytes = positional("Id of the node, 40 hex digits.", BYTES)
 
     def run(self, node: Node, client: Client) -> Status:
-        """Forget it."""
         if len(self.id) != NODE_ID_LENGTH:
             raise CommandError(_BAD_ID)
         if self.id == node.id:
@@ -189,7 +184,6 @@ class ClusterCountFailureReports:
     id: bytes = positional("Id of the node that is spoken of, 40 hex digits.", BYTES)
 
     def run(self, node: Node, client: Client) -> int:
-        """Count them."""
         if len(self.id) != NODE_ID_LENGTH:
             raise CommandError(_BAD_ID)
         reports = 0 if self.id == node.id else node.membership.detector.failure_reports(self.id)
@@ -217,7 +211,6 @@ class ClusterReset:
     )
 
     def run(self, node: Node, client: Session) -> Status:
-        """Forget everything."""
         node.flush()  # by the node that had the jobs: its event log says where they are
         node.membership.reset(hard=self.hard)
         client.host.identity.save()
@@ -239,7 +232,6 @@ class ClusterLeaving:
     )
 
     def run(self, node: Node, client: Client) -> Status:
-        """Change or tell the state."""
         if self.leaving is None:
             return Status(b"yes" if node.state.leaving else b"no")
         node.leaving.set(leaving=self.leaving)
@@ -255,6 +247,5 @@ class ClusterSaveConfig:
     """Write nodes.conf: the node's id, and the nodes that it knows."""
 
     def run(self, node: Node, client: Session) -> Any:
-        """Write the file."""
         client.host.identity.save()
         return DONE

@@ -77,7 +77,6 @@ class Auth:
     password: bytes | None = optional("The password, after a user.", BYTES)
 
     def run(self, node: Node, client: Session) -> Status:
-        """Check the password."""
         if self.password is None:
             _log_in(client, DEFAULT, self.password_or_user, CommandError(_BAD_PASSWORD))
         else:
@@ -224,7 +223,6 @@ class Select:
     index: int = positional("Always 0.", INTEGER)
 
     def run(self, node: Node, client: Session) -> Status:
-        """Accept 0."""
         if self.index != 0:
             raise CommandError("DB index is out of range - allowed is 0")
         return DONE
@@ -238,7 +236,6 @@ class Quit:
     ignored: list[bytes] = rest("Not looked at.", BYTES, minimum=0)
 
     def run(self, node: Node, client: Session) -> Status:
-        """End the connection."""
         client.close()
         return DONE
 
@@ -256,7 +253,6 @@ class Monitor:
     """
 
     def run(self, node: Node, client: Session) -> Any:
-        """Begin to watch."""
         if client.monitors:
             return NO_REPLY
         client.host.clients.monitor(client)

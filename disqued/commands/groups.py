@@ -338,7 +338,6 @@ class QGroupForget:
     group: bytes = positional("Group to forget.", GROUP)
 
     def run(self, node: Node, client: Client) -> int:
-        """Forget it."""
         queue = queue_of_log(node, self.queue)
         group: Group | None = None if queue is None or queue.stream is None else queue.stream.groups.get(self.group)
         is_known = group is not None and group.is_known

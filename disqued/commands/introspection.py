@@ -73,7 +73,6 @@ class CommandAll:
     """
 
     def run(self, node: Node, client: Client) -> list[Any]:
-        """Describe the table."""
         return [_describe(TABLE[key]) for key in sorted(TABLE)]
 
 
@@ -83,7 +82,6 @@ class CommandCount:
     """Count the commands; those with subcommands count once."""
 
     def run(self, node: Node, client: Client) -> int:
-        """Count."""
         return len(TABLE)
 
 
@@ -99,7 +97,6 @@ class CommandInfo:
     names: list[bytes] = rest("Commands to describe; a subcommand is config|get.", BYTES)
 
     def run(self, node: Node, client: Client) -> list[Any]:
-        """Describe them, in the order named."""
         found = map(_look_up, self.names)
         return [None if entry is None else _describe(entry) for entry in found]
 
@@ -123,7 +120,6 @@ class CommandList:
     """Name every command and subcommand; a subcommand is config|get."""
 
     def run(self, node: Node, client: Client) -> list[bytes]:
-        """Name them, by name."""
         names: list[bytes] = []
         for key in sorted(TABLE):
             entry = TABLE[key]
@@ -144,7 +140,6 @@ class CommandDocs:
     names: list[bytes] = rest("Commands to document; all unless given.", BYTES, minimum=0)
 
     def run(self, node: Node, client: Client) -> dict[bytes, Any]:
-        """Document them."""
         found = map(_look_up, self.names) if self.names else (TABLE[key] for key in sorted(TABLE))
         return {_bar_name(entry): document(entry) for entry in found if entry is not None}
 
@@ -246,7 +241,6 @@ class SlowLogGet:
     full: bool = flag("FULL", "Answer the address and the name of the client, too.")
 
     def run(self, node: Node, client: Session) -> list[Any]:
-        """Return the newest entries."""
         entries = list(client.host.slowlog)
         chosen = entries if self.count < 0 else entries[: self.count]
         return [self._row(entry) for entry in chosen]
@@ -262,7 +256,6 @@ class SlowLogLen:
     """Count the entries of the slow log."""
 
     def run(self, node: Node, client: Session) -> int:
-        """Count."""
         return len(client.host.slowlog)
 
 
@@ -272,7 +265,6 @@ class SlowLogReset:
     """Empty the slow log."""
 
     def run(self, node: Node, client: Session) -> Status:
-        """Forget the entries."""
         client.host.slowlog.clear()
         return DONE
 
@@ -315,7 +307,6 @@ class LatencyLatest:
     """Last and worst sample of every event."""
 
     def run(self, node: Node, client: Session) -> list[Any]:
-        """Return a row per event."""
         events = client.host.latency.events
         return [
             [name.encode(), event.samples[-1].noted_at, event.samples[-1].ms, event.worst_ms]
@@ -351,7 +342,6 @@ class LatencyGraph:
     event: str = positional("Event to draw.", EVENT)
 
     def run(self, node: Node, client: Session) -> bytes:
-        """Draw them."""
         host = client.host
         if self.event not in host.latency.events:
             raise CommandError(f"No samples available for event '{self.event}'")
@@ -364,7 +354,6 @@ class LatencyDoctor:
     """Say in words what the samples tell, and what can be done about it."""
 
     def run(self, node: Node, client: Session) -> bytes:
-        """Write the report."""
         return client.host.latency.report(client.host.microseconds() // 1_000_000).encode()
 
 
@@ -378,6 +367,5 @@ class LatencyReset:
     events: list[str] = rest("Events to forget; all unless given.", EVENT, minimum=0)
 
     def run(self, node: Node, client: Session) -> int:
-        """Forget them."""
         latency = client.host.latency
         return latency.reset(self.events or list(latency.events))

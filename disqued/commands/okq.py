@@ -222,7 +222,6 @@ class QLPeek(_Peek):
     """Look at the left-most event that waits on this node: the one that is served last."""
 
     def run(self, node: Node, client: Client) -> tuple[bytes, bytes] | None:
-        """Look; None when there is none."""
         return self.peek(node, newest=True)
 
 
@@ -235,7 +234,6 @@ class QRPeek(_Peek):
     """Look at the right-most event that waits on this node: the one that is served next."""
 
     def run(self, node: Node, client: Client) -> tuple[bytes, bytes] | None:
-        """Look; None when there is none."""
         return self.peek(node, newest=False)
 
 
@@ -258,7 +256,6 @@ class QRPop:
     worker: bytes | None = option("WORKER", "Who takes it: if it dies the event is queued again, in front.", TAKER)
 
     def run(self, node: Node, client: Client) -> Handed | None:
-        """Take it; returns (event id, contents), or None."""
         state = node.state
         worker = None if self.worker is None else taker(node, self.worker, self.held)
         queues = existing(node, [self.queue])

@@ -33,7 +33,6 @@ class QLen:
     queue: bytes = positional("Queue to measure.", QUEUE)
 
     def run(self, node: Node, client: Client) -> int:
-        """Count; 0 for a queue that does not exist."""
         queue = node.state.queues.by_name.get(self.queue)
         return 0 if queue is None else queue.length
 
@@ -308,7 +307,6 @@ class _QueueScan:
     maxidle: int | None = option("MAXIDLE", "Only queues used within this many seconds.", INTEGER)
 
     def run(self, node: Node, client: Client) -> list[Any]:
-        """Return the next cursor and queue names."""
         limits = Limits.of(self.count, busyloop=self.busyloop, most=ELEMENTS_MAX)
         return _page(*scan_queues(node, self.cursor, limits, self._filter(node.state.now, seen_by(client))))
 
@@ -341,7 +339,6 @@ class _JobScan:
     )
 
     def run(self, node: Node, client: Client) -> list[Any]:
-        """Return the next cursor and job ids, or descriptions."""
         limits = Limits.of(self.count, busyloop=self.busyloop, most=DESCRIBED_MAX if self.full else ELEMENTS_MAX)
         size_of = _described_size if self.full else _id_size
         wanted = self._filter(node.state.now, seen_by(client))

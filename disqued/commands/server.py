@@ -49,7 +49,6 @@ class Ping:
     message: bytes | None = optional("What to answer.", BYTES)
 
     def run(self, node: Node, client: Client) -> bytes:
-        """Answer."""
         return Status(b"PONG") if self.message is None else self.message
 
 
@@ -61,7 +60,6 @@ class Echo:
     message: bytes = positional("What to answer.", BYTES)
 
     def run(self, node: Node, client: Client) -> bytes:
-        """Answer."""
         return self.message
 
 
@@ -74,7 +72,6 @@ class Time:
     """Wall clock of this node."""
 
     def run(self, node: Node, client: Session) -> list[bytes]:
-        """Read the clock."""
         seconds, microseconds = divmod(client.host.microseconds(), 1_000_000)
         return [b"%d" % seconds, b"%d" % microseconds]
 
@@ -94,7 +91,6 @@ class Role:
     """What clients of Redis ask for to find a node that takes writes, and each node does; HELLO has the real nodes."""
 
     def run(self, node: Node, client: Client) -> list[Any]:
-        """Answer."""
         return [b"master", 0, []]
 
 
@@ -269,7 +265,6 @@ class Info:
     section: bytes | None = optional("Section to answer, in any case.", BYTES)
 
     def run(self, node: Node, client: Session) -> bytes:
-        """Write the sections that are asked for."""
         node_facts, host_facts = _node_facts(NodeView(node)), client.host.facts()
         sections = (_section(name, node_facts.get(name, {}), host_facts.get(name, {})) for name in self._names())
         return "\r\n".join(sections).encode("utf-8", "surrogateescape")
@@ -313,7 +308,6 @@ class ConfigGet:
     pattern: bytes = positional("Pattern with *, ? and [...]; case does not matter.", PATTERN)
 
     def run(self, node: Node, client: Session) -> dict[bytes, bytes]:
-        """Look the settings up."""
         return dict(client.host.settings.matching(self.pattern))
 
 
@@ -333,7 +327,6 @@ class ConfigSet:
     value: bytes = positional("Its new value, as it would stand in the file.", BYTES)
 
     def run(self, node: Node, client: Session) -> Status:
-        """Change the setting."""
         client.host.settings.change(self.name, self.value)
         return DONE
 
@@ -344,7 +337,6 @@ class ConfigResetStat:
     """Zero the counters that INFO shows."""
 
     def run(self, node: Node, client: Session) -> Status:
-        """Zero the counters."""
         client.host.reset_statistics()
         return DONE
 
@@ -358,7 +350,6 @@ class ConfigRewrite:
     """Write the settings in force to the configuration file; its comments and its order stay."""
 
     def run(self, node: Node, client: Session) -> Status:
-        """Write the file."""
         client.host.settings.rewrite()
         return DONE
 
@@ -395,7 +386,6 @@ class RewriteJournal:
     """
 
     def run(self, node: Node, client: Session) -> Status:
-        """Begin."""
         client.host.stores.compact()
         return Status(b"Background append only file rewriting started")
 
@@ -419,7 +409,6 @@ class DebugFlushAll:
     """Forget every job and queue of this node; consumers that wait are answered: no jobs."""
 
     def run(self, node: Node, client: Client) -> Status:
-        """Forget everything."""
         node.flush()
         return DONE
 
@@ -451,7 +440,6 @@ class DebugSleep:
     seconds: float = positional("For how long.", _SPAN)
 
     def run(self, node: Node, client: Session) -> Status:
-        """Sleep."""
         client.host.sleep(self.seconds)
         return DONE
 
@@ -478,7 +466,6 @@ class DebugError:
     text: bytes = positional("Text of the error, its first word included.", BYTES)
 
     def run(self, node: Node, client: Client) -> Status:
-        """Raise the error."""
         raise _SpokenError(self.text)
 
 
@@ -488,7 +475,6 @@ class DebugStructSize:
     """Bytes that a job without its body, and a queue without its name, count towards maxmemory."""
 
     def run(self, node: Node, client: Client) -> Status:
-        """Name the sizes."""
         return Status(b"job:%d queue:%d" % (JOB_COST, QUEUE_COST))
 
 
@@ -506,5 +492,4 @@ class LoadJob:
     record: bytes = positional("The record.", BYTES)
 
     def run(self, node: Node, client: Client) -> Status:
-        """Refuse."""
         raise CommandError(_LOADJOB)

@@ -30,7 +30,6 @@ class Subscribe:
     channels: list[bytes] = rest("Channels, such as wq:mail:work.", CHANNEL)
 
     def run(self, node: Node, client: Session) -> Any:
-        """Begin to listen."""
         return client.host.pubsub.subscribe(client, self.channels, patterns=False)
 
 
@@ -42,7 +41,6 @@ class PSubscribe:
     patterns: list[bytes] = rest("Patterns, such as wq:mail:*.", CHANNEL_PATTERN)
 
     def run(self, node: Node, client: Session) -> Any:
-        """Begin to listen."""
         return client.host.pubsub.subscribe(client, self.patterns, patterns=True)
 
 
@@ -54,7 +52,6 @@ class Unsubscribe:
     channels: list[bytes] = rest("Channels; none means all of them.", CHANNEL, minimum=0)
 
     def run(self, node: Node, client: Session) -> Any:
-        """Stop listening."""
         return client.host.pubsub.unsubscribe(client, self.channels, patterns=False)
 
 
@@ -66,7 +63,6 @@ class PUnsubscribe:
     patterns: list[bytes] = rest("Patterns; none means all of them.", CHANNEL_PATTERN, minimum=0)
 
     def run(self, node: Node, client: Session) -> Any:
-        """Stop listening."""
         return client.host.pubsub.unsubscribe(client, self.patterns, patterns=True)
 
 
@@ -79,6 +75,5 @@ class Reset:
     """Make this connection as new: RESP2, no subscriptions, no name, all replies, and no password given yet."""
 
     def run(self, node: Node, client: Session) -> Status:
-        """Reset it."""
         client.host.clients.reset_session(client)
         return Status(b"RESET")

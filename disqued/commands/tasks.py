@@ -246,7 +246,6 @@ class WqRequest:
     queue: bytes = positional("Queue to ask about.", QUEUE)
 
     def run(self, node: Node, client: Client) -> int:
-        """Count the tasks that wait, and have this client told."""
         count = _length(node, self.queue)
         if count and node.notifications.listens:
             node.outbox.events.append(Notification(self.queue, WORK, count, client))
@@ -336,7 +335,6 @@ class WqFinish:
     strict: bool = flag("STRICT", "Do nothing if somebody else has the task by now.")
 
     def run(self, node: Node, client: Client) -> int:
-        """Finish it; returns 1, 2 or 0."""
         by = node.sessions.last_worker_of(client)
         return node.tasks.finish(self.process, self.result, by, strict=self.strict)
 
@@ -359,7 +357,6 @@ class WqReturn:
     processes: list[Process] = rest("More of them.", PROCESS, minimum=0)
 
     def run(self, node: Node, client: Client) -> int:
-        """Give them back; returns how many."""
         processes = [self.process, *self.processes]
         return node.tasks.return_some(processes, back=self.back, delay_ms=self.delay * 1_000)
 
@@ -425,7 +422,6 @@ class WqPeek:
     queue: bytes = positional("Queue to look into.", QUEUE)
 
     def run(self, node: Node, client: Client) -> bytes | None:
-        """Look."""
         unit = next(_good(node, self.queue), None)
         return None if unit is None else unit.body
 
@@ -441,7 +437,6 @@ class WqLen:
     queue: bytes = positional("Queue to measure.", QUEUE)
 
     def run(self, node: Node, client: Client) -> int:
-        """Count; 0 for a queue that does not exist."""
         return _length(node, self.queue)
 
 

@@ -262,7 +262,6 @@ class WorkerInfo:
     id: bytes = positional("Its id.", _WORKER)
 
     def run(self, node: Node, client: Client) -> list[Any]:
-        """Describe it: 12 names and their values in turn."""
         worker = alive_here(node, self.id)
         return [
             b"id", worker.id,
