@@ -19,19 +19,6 @@ from disqued.commands import (
 )
 
 MODULES = (
-    jobs,
-    queues,
-    lists,
-    okq,
-    streams,
-    groups,
-    workers,
-    tasks,
-    subscriptions,
-    connection,
-    clients,
-    server,
-    acl,
-    cluster,
+    jobs, queues, lists, okq, streams, groups, workers, tasks, subscriptions, connection, clients, server, acl, cluster,
     introspection,
-)
+)  # fmt: skip

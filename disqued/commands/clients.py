@@ -32,12 +32,9 @@ def _client_misuse(word: str, known: bool) -> str:
 
 
 container(
-    "CLIENT",
-    group="connection",
-    flags=_ADMIN,
-    summary="Look at client connections and end them.",
+    "CLIENT", group="connection", flags=_ADMIN, summary="Look at client connections and end them.",
     misuse=_client_misuse,
-)
+)  # fmt: skip
 
 
 LISTED_PER_PART = 200  #: clients that CLIENT LIST describes at a time, some milliseconds' work
@@ -177,11 +174,9 @@ def _read_library(text: bytes) -> bytes:
 
 
 _LIBRARY = Kind(
-    "string",
-    _read_library,
-    f"up to {NAMING_MAX} bytes from ! to ~",
+    "string", _read_library, f"up to {NAMING_MAX} bytes from ! to ~",
     errors=(f"ERR {_BAD_LIBRARY}", f"ERR {_LONG_LIBRARY}"),
-)
+)  # fmt: skip
 _ATTRIBUTE = one_of(
     {b"LIB-NAME": b"lib-name", b"LIB-VER": b"lib-ver"}, "Unrecognized option: CLIENT SETINFO takes LIB-NAME or LIB-VER"
 )

@@ -95,12 +95,9 @@ def _read_protocol(text: bytes) -> int:
 
 
 PROTOCOL = Kind(
-    "integer",
-    _read_protocol,
-    "2 or 3",
-    {"type": "integer", "enum": [2, 3]},
+    "integer", _read_protocol, "2 or 3", {"type": "integer", "enum": [2, 3]},
     (f"{ProtocolVersion.code} {ProtocolVersion.__doc__}",),
-)
+)  # fmt: skip
 
 
 def _read_name(text: bytes) -> bytes:
@@ -112,11 +109,9 @@ def _read_name(text: bytes) -> bytes:
 
 
 CLIENT_NAME = Kind(
-    "string",
-    _read_name,
-    f"up to {NAMING_MAX} bytes from ! to ~; none for no name",
+    "string", _read_name, f"up to {NAMING_MAX} bytes from ! to ~; none for no name",
     errors=(f"ERR {_BAD_NAME}", f"ERR {_LONG_NAME}"),
-)
+)  # fmt: skip
 
 HELLO_FORMAT = 1
 # Where clients should go first: the lowest number.

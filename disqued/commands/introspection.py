@@ -49,12 +49,10 @@ def _command_misuse(word: str, known: bool) -> str:
 container("COMMAND", group="server", flags=_COMMAND, summary="Describe the commands.", misuse=_command_misuse, arity=0)
 
 _ROW = tuple_of(
-    "[name, arity, [flags], 0, 0, 0]",
-    bulk("name"),
-    integer("arity"),
+    "[name, arity, [flags], 0, 0, 0]", bulk("name"), integer("arity"),
     array(Shape("status", lambda value: isinstance(value, Status)), "flags"),
     *[integer("positions of keys: there are none")] * 3,
-)
+)  # fmt: skip
 
 
 def _describe(entry: Command | Container) -> list[Any]:
@@ -279,12 +277,9 @@ def _latency_misuse(word: str, known: bool) -> str:
 
 
 container(
-    "LATENCY",
-    group="server",
-    flags=_LATENCY,
-    summary="When the daemon was slow, and in doing what.",
+    "LATENCY", group="server", flags=_LATENCY, summary="When the daemon was slow, and in doing what.",
     misuse=_latency_misuse,
-)
+)  # fmt: skip
 
 
 def _text(name: bytes) -> str:

@@ -100,91 +100,46 @@ class Role:
 #: What describes a build in C has the values that Redis gives when it does not know.
 INFO_FIELDS: dict[str, dict[str, Any]] = {
     "Server": {
-        "disque_version": DISQUE_VERSION,
-        "disqued_version": __version__,
-        "disque_git_sha1": "00000000",
-        "disque_git_dirty": 0,
-        "disque_build_id": 0,
-        "os": None,
-        "arch_bits": None,
-        "multiplexing_api": None,
-        "gcc_version": "0.0.0",
-        "process_id": None,
-        "run_id": None,
-        "tcp_port": None,
-        "uptime_in_seconds": None,
-        "uptime_in_days": None,
-        "hz": 10,
-        "executable": None,
-        "config_file": None,
+        "disque_version": DISQUE_VERSION, "disqued_version": __version__, "disque_git_sha1": "00000000",
+        "disque_git_dirty": 0, "disque_build_id": 0, "os": None, "arch_bits": None, "multiplexing_api": None,
+        "gcc_version": "0.0.0", "process_id": None, "run_id": None, "tcp_port": None, "uptime_in_seconds": None,
+        "uptime_in_days": None, "hz": 10, "executable": None, "config_file": None,
     },
     "Clients": {
-        "connected_clients": None,
-        "client_longest_output_list": None,
-        "client_biggest_input_buf": None,
+        "connected_clients": None, "client_longest_output_list": None, "client_biggest_input_buf": None,
         "blocked_clients": None,
     },
     "Memory": {
-        "used_memory": None,
-        "used_memory_human": None,
-        "used_memory_rss": None,
-        "used_memory_peak": None,
-        "used_memory_peak_human": None,
-        "mem_fragmentation_ratio": None,
-        "mem_allocator": None,
-        "maxmemory": None,
+        "used_memory": None, "used_memory_human": None, "used_memory_rss": None, "used_memory_peak": None,
+        "used_memory_peak_human": None, "mem_fragmentation_ratio": None, "mem_allocator": None, "maxmemory": None,
         "memory_level": None,
     },
     "Jobs": {"registered_jobs": None},
     "Queues": {"registered_queues": None, "background_pushes": None, "background_pushes_failed": None},
     "Persistence": {
-        "loading": 0,
-        "aof_enabled": 0,
-        "aof_state": "off",
-        "aof_rewrite_in_progress": 0,
-        "aof_rewrite_scheduled": 0,
-        "aof_last_rewrite_time_sec": -1,
-        "aof_current_rewrite_time_sec": -1,
-        "aof_last_bgrewrite_status": "ok",
+        "loading": 0, "aof_enabled": 0, "aof_state": "off", "aof_rewrite_in_progress": 0, "aof_rewrite_scheduled": 0,
+        "aof_last_rewrite_time_sec": -1, "aof_current_rewrite_time_sec": -1, "aof_last_bgrewrite_status": "ok",
         "aof_last_write_status": "ok",
     },
     "Events": {
-        "events": None,
-        "events_written": None,
-        "events_lost": None,
-        "events_files_published": None,
-        "events_waiting_bytes": None,
-        "events_last_error": None,
+        "events": None, "events_written": None, "events_lost": None, "events_files_published": None,
+        "events_waiting_bytes": None, "events_last_error": None,
     },
     "Stats": {
-        "total_connections_received": None,
-        "total_commands_processed": None,
-        "instantaneous_ops_per_sec": None,
-        "total_net_input_bytes": None,
-        "total_net_output_bytes": None,
-        "instantaneous_input_kbps": None,
-        "instantaneous_output_kbps": None,
-        "rejected_connections": None,
-        "latest_fork_usec": None,
+        "total_connections_received": None, "total_commands_processed": None, "instantaneous_ops_per_sec": None,
+        "total_net_input_bytes": None, "total_net_output_bytes": None, "instantaneous_input_kbps": None,
+        "instantaneous_output_kbps": None, "rejected_connections": None, "latest_fork_usec": None,
     },
     # What Redis clients read as they connect: every node takes writes, and none is a replica of another one.
     "Replication": {
-        "role": "master",
-        "connected_slaves": 0,
-        "master_failover_state": "no-failover",
-        "master_replid": None,
-        "master_replid2": "0" * 40,
-        "master_repl_offset": 0,
-        "second_repl_offset": -1,
-        "repl_backlog_active": 0,
-        "repl_backlog_size": 0,
-        "repl_backlog_first_byte_offset": 0,
-        "repl_backlog_histlen": 0,
+        "role": "master", "connected_slaves": 0, "master_failover_state": "no-failover", "master_replid": None,
+        "master_replid2": "0" * 40, "master_repl_offset": 0, "second_repl_offset": -1, "repl_backlog_active": 0,
+        "repl_backlog_size": 0, "repl_backlog_first_byte_offset": 0, "repl_backlog_histlen": 0,
     },
     "Cluster": {},
     "CPU": {"used_cpu_sys": None, "used_cpu_user": None, "used_cpu_sys_children": None, "used_cpu_user_children": None},
     "Commandstats": {},
-}
+}  # fmt: skip
 
 #: Sections that INFO without a word leaves out.
 _ON_REQUEST = frozenset({"Commandstats"})
@@ -424,12 +379,9 @@ def _read_span(text: bytes) -> float:
 
 
 _SPAN = Kind(
-    "double",
-    _read_span,
-    f"0 to {SLEEP_MAX_S} seconds",
-    {"type": "number", "minimum": 0, "maximum": SLEEP_MAX_S},
+    "double", _read_span, f"0 to {SLEEP_MAX_S} seconds", {"type": "number", "minimum": 0, "maximum": SLEEP_MAX_S},
     (f"ERR {_BAD_SPAN}",),
-)
+)  # fmt: skip
 
 
 @command("DEBUG SLEEP", group="server", flags=Flag.ADMIN, reply=OK, cost="O(1)")

@@ -151,20 +151,15 @@ def handing_out_one(shape: Shape) -> Shape:
 #: ``[(queue, id, body), ...]``, or rows of seven with counters; None = nothing came.
 JOBS = Shape(
     "array of jobs, each [queue, id, body], with counters also [nacks, n, additional-deliveries, n]; or null",
-    _is_job_rows,
-    encode_fetched2,
-    encode_fetched3,
-    ids_of_jobs,
-)
+    _is_job_rows, encode_fetched2, encode_fetched3, ids_of_jobs,
+)  # fmt: skip
 
 #: ``[(queue, process, task), ...]``; None = nothing came.
 PROCESSES = Shape(
     "array of processes, each [queue, process, task]; or null",
-    lambda value: value is None or all(len(row) == 3 and all(map(_is_bytes, row)) for row in value),
-    encode_fetched2,
-    encode_fetched3,
-    ids_of_jobs,
-)
+    lambda value: value is None or all(len(row) == 3 and all(map(_is_bytes, row)) for row in value), encode_fetched2,
+    encode_fetched3, ids_of_jobs,
+)  # fmt: skip
 
 
 def pushes(text: str) -> Shape:

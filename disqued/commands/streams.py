@@ -163,15 +163,11 @@ def _handed_events(value: Any) -> list[bytes]:
 
 
 @command(
-    "QGET",
-    group="logs",
-    flags=Flag.WRITE | Flag.FAST,
+    "QGET", group="logs", flags=Flag.WRITE | Flag.FAST,
     # With EX 0 it says that the events are done, which must be written down.
-    reply=attrs.evolve(null_or(_EVENTS), handed=_handed_events, promised=_handed_events),
-    cost="O(log N) per event",
-    errors=(_TWO_DEADLINES, _STRICT, okq.DONE_AT_ONCE, *_GET_ERRORS),
-    shows_bodies=True,
-)
+    reply=attrs.evolve(null_or(_EVENTS), handed=_handed_events, promised=_handed_events), cost="O(log N) per event",
+    errors=(_TWO_DEADLINES, _STRICT, okq.DONE_AT_ONCE, *_GET_ERRORS), shows_bodies=True,
+)  # fmt: skip
 @attrs.define
 class QGet:
     """Take the next event that a group can have, oldest first; null when there is none.

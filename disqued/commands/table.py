@@ -271,21 +271,10 @@ def command(
         least = _arity(fields, len(words)) if arity is None else arity
         parse = _generate(name, cls, fields, (least, most), len(words))
         entry = Command(
-            name=name,
-            group=group,
-            flags=flags,
-            since=since,
-            cost=cost,
-            reply=reply,
-            arity=least,
-            summary=summary,
-            manual=manual.strip(),
-            fields=fields,
-            errors=tuple(map(_error_line, errors)),
-            parse=parse,
-            make=cls,
+            name=name, group=group, flags=flags, since=since, cost=cost, reply=reply, arity=least, summary=summary,
+            manual=manual.strip(), fields=fields, errors=tuple(map(_error_line, errors)), parse=parse, make=cls,
             **nature,
-        )
+        )  # fmt: skip
         adds_data = Flag.DENY_OOM in flags
         entry.prepare(
             parse if cache is None else cache(parse), reply.encode2, reply.encode3, reply.handed or _nothing,

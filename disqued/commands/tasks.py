@@ -75,20 +75,16 @@ def _read_process(text: bytes) -> Process:
 
 
 PROCESS = Kind(
-    "string",
-    _read_process,
+    "string", _read_process,
     "<job id>:<attempt> as WQ.DEQUEUE answered it, or a job id, which means the current attempt",
-    errors=(f"{BadJobId.code} {BadJobId.__doc__}", f"ERR {_BAD_ATTEMPT}"),
-    names="job",
-)
+    errors=(f"{BadJobId.code} {BadJobId.__doc__}", f"ERR {_BAD_ATTEMPT}"), names="job",
+)  # fmt: skip
 _START = integer_kind(0, INT64_MAX, "start must be 0 or more", "0 or more")
 _COUNT = Kind(
-    "integer",
-    bounded(0, INT64_MAX, "count must be 0 or more"),
-    f"0 or more; more than {JOBS_AT_ONCE} is {JOBS_AT_ONCE}",
-    {"type": "integer", "minimum": 0},
+    "integer", bounded(0, INT64_MAX, "count must be 0 or more"),
+    f"0 or more; more than {JOBS_AT_ONCE} is {JOBS_AT_ONCE}", {"type": "integer", "minimum": 0},
     ("ERR count must be 0 or more",),
-)
+)  # fmt: skip
 
 
 @command(

@@ -130,19 +130,13 @@ QUEUE = Kind("string", None, f"any bytes, or none; {NAME_MAX} at most of a new q
 NAME = Kind("string", None, "any bytes, or none")
 INTEGER = Kind("integer", read_integer, "a whole number of 64 bits", {"type": "integer"}, (_NOT_AN_INTEGER,))
 TIMEOUT = Kind(
-    "integer",
-    read_timeout,
-    "milliseconds; 0 = wait for ever",
-    {"type": "integer", "minimum": 0, "maximum": INT64_MAX},
+    "integer", read_timeout, "milliseconds; 0 = wait for ever", {"type": "integer", "minimum": 0, "maximum": INT64_MAX},
     ("ERR timeout is not an integer or out of range", "ERR timeout is negative"),
-)
+)  # fmt: skip
 JOB_ID = Kind(
-    "string",
-    read_job_id,
-    "48 bytes DI…SQ, or 40 bytes D-… of Disque 1.0",
-    errors=(f"{BadJobId.code} {BadJobId.__doc__}",),
-    names="job",
-)
+    "string", read_job_id, "48 bytes DI…SQ, or 40 bytes D-… of Disque 1.0",
+    errors=(f"{BadJobId.code} {BadJobId.__doc__}",), names="job",
+)  # fmt: skip
 #: The worker that is to have what is handed out.
 TAKER = Kind("string", names="worker")
 CHANNEL = Kind("string", names="channel")

@@ -68,16 +68,12 @@ container(
 
 
 @command(
-    "WORKER START",
-    group="workers",
-    flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
+    "WORKER START", group="workers", flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST,
     reply=tuple_of(
         "[id, epoch, ttl in ms, ms between two signs of life that are advised]",
         bulk("id"), integer("epoch"), integer("ttl"), integer("advice"),
     ),
-    cost="O(1)",
-    errors=(OutOfMemory,),
-    is_of_connection=True,
+    cost="O(1)", errors=(OutOfMemory,), is_of_connection=True,
 )  # fmt: skip
 @attrs.define
 class WorkerStart:

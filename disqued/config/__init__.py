@@ -41,25 +41,7 @@ SETTINGS: Final[dict[str, Setting[Any]]] = dict(Settings.settings)
 SECRETS: Final = tuple(name for name, setting in SETTINGS.items() if setting.secret)
 
 __all__ = [
-    "BUS_PORT_OFFSET",
-    "MAX_PASSWORD_BYTES",
-    "SECRETS",
-    "SETTINGS",
-    "BadValue",
-    "Config",
-    "ConfigError",
-    "File",
-    "NoConfigFile",
-    "NotMutable",
-    "OutputLimit",
-    "Section",
-    "Setting",
-    "Settings",
-    "Status",
-    "UnknownDirective",
-    "Value",
-    "as_bytes",
-    "as_text",
-    "conf_text",
-    "markdown_text",
-]
+    "BUS_PORT_OFFSET", "MAX_PASSWORD_BYTES", "SECRETS", "SETTINGS", "BadValue", "Config", "ConfigError", "File",
+    "NoConfigFile", "NotMutable", "OutputLimit", "Section", "Setting", "Settings", "Status", "UnknownDirective",
+    "Value", "as_bytes", "as_text", "conf_text", "markdown_text",
+]  # fmt: skip

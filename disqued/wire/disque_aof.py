@@ -242,21 +242,11 @@ def _decode_job(data: bytes) -> LoadedJob:
     queue, body_at = _string(data, fixed, "queue")
     body, nodes_at = _string(data, body_at, "body")
     return LoadedJob(
-        id=job_id,
-        queue=queue,
-        body=body,
-        state=state,
-        queued_before=state == QUEUED or flags & _FLAG_QUEUED_BEFORE != 0,
-        delivered=flags & _FLAG_DELIVERED != 0,
-        replicate=replicate,
-        expires_s=expires_s,
-        ctime=ctime,
-        delay_s=delay_s,
-        retry_s=retry_s,
-        nacks=nacks,
-        additional_deliveries=additional_deliveries,
-        nodes=_nodes(data, nodes_at),
-    )
+        id=job_id, queue=queue, body=body, state=state,
+        queued_before=state == QUEUED or flags & _FLAG_QUEUED_BEFORE != 0, delivered=flags & _FLAG_DELIVERED != 0,
+        replicate=replicate, expires_s=expires_s, ctime=ctime, delay_s=delay_s, retry_s=retry_s, nacks=nacks,
+        additional_deliveries=additional_deliveries, nodes=_nodes(data, nodes_at),
+    )  # fmt: skip
 
 
 def _string(data: bytes, at: int, name: str) -> tuple[bytes, int]:
