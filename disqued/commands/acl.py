@@ -20,7 +20,7 @@ from disqued.commands.host import Session
 from disqued.commands.permission import check_command, check_names
 from disqued.commands.shapes import OK, Shape, array, bulk, either, integer, mapping, null_or
 from disqued.commands.table import Flag, command, container, optional, positional, rest
-from disqued.commands.values import BYTES, NAME, Kind, read_integer
+from disqued.commands.values import BYTES, NAME, Kind, read_integer, readable
 from disqued.commands.values import integer as integer_kind
 from disqued.core.node import Node
 from disqued.errors import CommandError, NoPermission, OutOfMemory, UnknownCommand, UnknownJob
@@ -160,7 +160,7 @@ class AclCat:
     def run(self, node: Node, client: Session) -> list[bytes]:
         if self.category is None:
             return [name.encode() for name in CATEGORIES]
-        name = _text(self.category)
+        name = readable(self.category)
         found = client.host.access.book.of_category(name.lower())
         if found is None:
             raise CommandError(f"Unknown category '{name}'")
@@ -203,7 +203,7 @@ class AclDryRun:
     def run(self, node: Node, client: Session) -> bytes:
         user = client.host.access.users.get(self.name)
         if user is None:
-            raise CommandError(f"User '{_text(self.name)}' not found")
+            raise CommandError(f"User '{readable(self.name)}' not found")
         return self._outcome(user, node)
 
     def _outcome(self, user: User, node: Node) -> bytes:
@@ -211,7 +211,7 @@ class AclDryRun:
         try:
             entry = table.find(words)
         except UnknownCommand:
-            raise CommandError(f"Command '{_text(self.command)}' not found") from None
+            raise CommandError(f"Command '{readable(self.command)}' not found") from None
         try:
             check_command(user, entry)
             check_names(user, entry, table.parse(entry, words), node)
@@ -323,7 +323,3 @@ def _help(entries: Iterable[table.Command]) -> Iterable[str]:
         if entry.name.startswith("ACL "):
             yield entry.name.removeprefix("ACL ")
             yield f"    {entry.summary}"
-
-
-def _text(name: bytes) -> str:
-    return name[:128].decode("utf-8", "surrogateescape")

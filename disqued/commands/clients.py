@@ -16,7 +16,7 @@ from disqued.commands.connection import CLIENT_NAME, DONE, NAMING_MAX, is_word
 from disqued.commands.host import Host, Session
 from disqued.commands.shapes import OK, bulk, either, integer, null_or, or_silence
 from disqued.commands.table import BLOCKED, NO_REPLY, Flag, command, container, option, optional, positional
-from disqued.commands.values import BYTES, INT64_MAX, INTEGER, TIMEOUT, YES_NO, Kind, one_of, read_timeout
+from disqued.commands.values import BYTES, INT64_MAX, INTEGER, TIMEOUT, YES_NO, Kind, one_of, read_timeout, readable
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model.outbox import Client
 from disqued.core.model.unfinished import Parts
@@ -200,7 +200,7 @@ _BAD_TYPE = "Unknown client type '<type>' - allowed is normal"
 
 def _read_client_type(text: bytes) -> bytes:
     if text[:32].lower() != b"normal":
-        raise CommandError(_BAD_TYPE.replace("<type>", text[:128].decode("utf-8", "surrogateescape")))
+        raise CommandError(_BAD_TYPE.replace("<type>", readable(text)))
     return b"normal"
 
 

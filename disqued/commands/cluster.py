@@ -12,7 +12,7 @@ from disqued.commands.connection import DONE
 from disqued.commands.host import Session
 from disqued.commands.shapes import OK, bulk, either, integer, status
 from disqued.commands.table import Flag, command, container, optional, positional
-from disqued.commands.values import BYTES, one_of, read_integer
+from disqued.commands.values import BYTES, one_of, read_integer, readable
 from disqued.core.model.ids import NODE_ID_LENGTH
 from disqued.core.model.outbox import Client
 from disqued.core.node import Node
@@ -91,10 +91,6 @@ _LOOPBACK_ALONE = (
 _NO_BUS = "other nodes cannot connect to this one: give it a cluster-port, and a cluster-bind or a bind that is allowed"
 
 
-def _shown(word: bytes) -> str:
-    return word[:128].decode("utf-8", "surrogateescape")
-
-
 def _read_port(word: bytes, error: str) -> int:
     try:
         return read_integer(word)
@@ -127,19 +123,19 @@ class ClusterMeet:
         return DONE
 
     def _address(self) -> tuple[IPv4Address | IPv6Address, int, int]:
-        port = _read_port(self.port, _BAD_PORT.replace("<port>", _shown(self.port)))
+        port = _read_port(self.port, _BAD_PORT.replace("<port>", readable(self.port)))
         bus_port = port + BUS_PORT_OFFSET
         if self.bus_port is not None:
-            wrong = _BAD_BUS_PORT.replace("<bus-port>", _shown(self.bus_port))
+            wrong = _BAD_BUS_PORT.replace("<bus-port>", readable(self.bus_port))
             bus_port = _read_port(self.bus_port, wrong)
             if not 1 <= bus_port <= PORT_MAX:
                 raise CommandError(wrong)
         try:
             if 1 <= port <= PORT_MAX and bus_port <= PORT_MAX:
-                return ip_address(_shown(self.ip)), port, bus_port
+                return ip_address(readable(self.ip)), port, bus_port
         except ValueError:
             pass
-        raise CommandError(_BAD_ADDRESS.replace("<ip>", _shown(self.ip)).replace("<port>", _shown(self.port)))
+        raise CommandError(_BAD_ADDRESS.replace("<ip>", readable(self.ip)).replace("<port>", readable(self.port)))
 
 
 _BAD_ID = "Invalid node identifier"
@@ -147,7 +143,7 @@ _UNKNOWN_ID = "Unknown node <id>"
 
 
 def _unknown(node_id: bytes) -> CommandError:
-    return CommandError(_UNKNOWN_ID.replace("<id>", _shown(node_id)))
+    return CommandError(_UNKNOWN_ID.replace("<id>", readable(node_id)))
 
 
 @command(

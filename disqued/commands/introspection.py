@@ -30,7 +30,7 @@ from disqued.commands.table import (
     positional,
     rest,
 )
-from disqued.commands.values import BYTES, INTEGER, Kind
+from disqued.commands.values import BYTES, INTEGER, Kind, readable
 from disqued.core.model.outbox import Client
 from disqued.core.node import Node
 from disqued.errors import CommandError, SyntaxFault
@@ -282,11 +282,7 @@ container(
 )  # fmt: skip
 
 
-def _text(name: bytes) -> str:
-    return name[:128].decode("utf-8", "surrogateescape")
-
-
-EVENT = Kind("string", _text, "an event of LATENCY LATEST")
+EVENT = Kind("string", readable, "an event of LATENCY LATEST")
 
 
 @command(

@@ -25,7 +25,7 @@ from disqued.commands.names import EVENT, jobs_called, name_of
 from disqued.commands.shapes import OK, bulk, handing_out_one, null_or, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional
 from disqued.commands.taking import existing, note_taken, with_new, work_queue
-from disqued.commands.values import BYTES, NAME, QUEUE, SECONDS_MAX, TAKER, Kind, read_integer
+from disqued.commands.values import BYTES, NAME, QUEUE, SECONDS_MAX, TAKER, Kind, read_integer, readable
 from disqued.core.model.job import ALIAS_MAX
 from disqued.core.model.messages import ACK_EVERY, HAS
 from disqued.core.model.outbox import Client
@@ -149,7 +149,7 @@ class _Push:
 
     @property
     def _duplicate(self) -> CommandError:
-        return CommandError(f"duplicate event {self.event_id[:128].decode('utf-8', 'surrogateescape')}")
+        return CommandError(f"duplicate event {readable(self.event_id)}")
 
     def _add(self, node: Node, batch: Batch, found: dict[bytes, AliasFindings], *, front: bool) -> bytes:
         """Add the event, as one of a batch, unless another node has it; returns its job id.  Raises CommandError."""

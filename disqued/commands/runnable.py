@@ -34,9 +34,8 @@ class Runnable:
         "adds_data", "encode2", "encode3", "handed", "hands_out", "needs_journal", "parse_cached", "promised", "tally",
     )  # fmt: skip
 
-    parse_cached: Callable[
-        [list[bytes]], Any
-    ]  #: its words, with its name -> the call; from a parse cache if it has one
+    #: Its words, with its name -> the call; from a parse cache if it has one.
+    parse_cached: Callable[[list[bytes]], Any]
     encode2: Callable[[Any], Text]  #: of its replies, for RESP2
     encode3: Callable[[Any], Text]  #: for RESP3
     adds_data: bool  #: it is refused when memory is full

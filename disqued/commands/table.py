@@ -30,7 +30,7 @@ import attrs
 from disqued.commands import runnable, shapes
 from disqued.commands.runnable import Runnable
 from disqued.commands.shapes import Shape
-from disqued.commands.values import BYTES, Kind
+from disqued.commands.values import BYTES, Kind, readable
 from disqued.core.node import Call
 from disqued.errors import CommandError, EmptyKey, SyntaxFault, TooManyWords, UnknownCommand, WrongArity
 from disqued.wire.pieces import Text
@@ -212,7 +212,7 @@ class Container:
             raise WrongArity(self.name.lower())
         child = self.children.get(args[1][:32].upper())
         if child is None:
-            raise CommandError(self.misuse(_readable(args[1]), False))
+            raise CommandError(self.misuse(readable(args[1]), False))
         return child
 
     def parse(self, args: list[bytes]) -> Call:
@@ -221,11 +221,7 @@ class Container:
         try:
             return child.parse(args)
         except (WrongArity, SyntaxFault):
-            raise CommandError(self.misuse(_readable(args[1]), True)) from None
-
-
-def _readable(word: bytes) -> str:
-    return word[:128].decode("utf-8", "surrogateescape")
+            raise CommandError(self.misuse(readable(args[1]), True)) from None
 
 
 #: Name in upper case: command or container.

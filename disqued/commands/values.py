@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from disqued.core.model.glob import PATTERN_MAX
-from disqued.core.model.ids import is_job_id, is_node_id
+from disqued.core.model.ids import is_job_id
 from disqued.core.model.queues import NAME_MAX
 from disqued.errors import BadJobId, CommandError, NotAnInteger, SyntaxFault
 
@@ -66,6 +66,11 @@ def bounded(minimum: int, maximum: int, error: str) -> Callable[[bytes], int]:
     return read
 
 
+def readable(word: bytes) -> str:
+    """The beginning of a word that a client sent, for an error text."""
+    return word[:128].decode("utf-8", "surrogateescape")
+
+
 def read_timeout(text: bytes) -> int:
     """Read a time-out in milliseconds; 0 = for ever."""
     if text == b"0":
@@ -86,31 +91,12 @@ def read_job_id(text: bytes) -> bytes:
     return text
 
 
-def read_node_id(text: bytes) -> bytes:
-    """Read a node id: 40 lower-case hex digits."""
-    if not is_node_id(text):
-        raise CommandError("Invalid node identifier")
-    return text
-
-
 def read_yes_no(text: bytes) -> bool:
     """Read ``yes`` or ``no``, in any case."""
     word = text[:4].upper()
     if word not in (b"YES", b"NO"):
         raise SyntaxFault
     return word == b"YES"
-
-
-def choice(words: dict[bytes, Any], error: str | None = None) -> Callable[[bytes], Any]:
-    """Make a reader of one of several words, in any case; everything else is `error`, or a syntax error."""
-
-    def read(text: bytes) -> Any:
-        try:
-            return words[text[:32].upper()]
-        except KeyError:
-            raise (SyntaxFault() if error is None else CommandError(error)) from None
-
-    return read
 
 
 def read_pattern(text: bytes) -> bytes:
@@ -142,7 +128,6 @@ TAKER = Kind("string", names="worker")
 CHANNEL = Kind("string", names="channel")
 CHANNEL_PATTERN = Kind("string", names="pattern")
 PATTERN = Kind("string", read_pattern, f"up to {PATTERN_MAX} bytes", errors=(f"ERR {_LONG_PATTERN}",))
-NODE_ID = Kind("string", read_node_id, "40 lower-case hex digits", errors=("ERR Invalid node identifier",))
 YES_NO = Kind("oneof", read_yes_no, "yes | no", {"type": "boolean"}, (_SYNTAX,), ("yes", "no"))
 
 
@@ -169,8 +154,15 @@ def seconds(name: str, minimum: int, error: str) -> Kind:
 
 
 def one_of(words: dict[bytes, Any], error: str | None = None) -> Kind:
-    """A kind that is one of several words."""
+    """A kind that is one of several words, in any case; everything else is `error`, or a syntax error."""
+
+    def read(text: bytes) -> Any:
+        try:
+            return words[text[:32].upper()]
+        except KeyError:
+            raise (SyntaxFault() if error is None else CommandError(error)) from None
+
     names = [word.decode().lower() for word in words]
     line = _SYNTAX if error is None else f"ERR {error}"
     schema = {"type": "string", "enum": names}
-    return Kind("oneof", choice(words, error), " | ".join(names), schema, (line,), tuple(names))
+    return Kind("oneof", read, " | ".join(names), schema, (line,), tuple(names))

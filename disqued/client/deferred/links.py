@@ -108,9 +108,8 @@ class Links(BaseLinks["Link"]):
 
     def __init__(self, address: Address, way: Connector, unclaimed: Unclaimed) -> None:
         super().__init__(address, way, unclaimed)
-        self._opening: dict[
-            ConnectionUse, list[Deferred[Link]]
-        ] = {}  #: waiters for the connection that is being opened
+        #: Waiters for the connection that is being opened.
+        self._opening: dict[ConnectionUse, list[Deferred[Link]]] = {}
 
     def _ask_seated(self, link: "Link", words: tuple[bytes, ...], limit: float) -> "Deferred[object]":
         return link.ask(words, limit, self._unclaimed)

@@ -91,19 +91,13 @@ def test_other_bytes_are_no_job_id(text):
     assert caught.value.line == b"BADID Invalid Job ID format."
 
 
-def test_a_node_id_is_40_lower_case_hex_digits():
-    assert values.read_node_id(b"0123456789abcdef" * 2 + b"01234567")
-    for text in (b"", b"g" * 40, b"A" * 40, b"a" * 39, b"a" * 41):
-        assert line_of(values.read_node_id, text) == b"ERR Invalid node identifier"
-
-
 def test_yes_and_no_are_read_in_any_case():
     assert [values.read_yes_no(text) for text in (b"yes", b"NO", b"Yes")] == [True, False, True]
     assert line_of(values.read_yes_no, b"yess") == b"ERR syntax error"
 
 
 def test_a_choice_is_read_in_any_case_and_nothing_longer_is_taken_for_it():
-    read = values.choice({b"ID": 1, b"ALL": 2}, "Invalid REPLY type, try ID or ALL")
+    read = values.one_of({b"ID": 1, b"ALL": 2}, "Invalid REPLY type, try ID or ALL").read
     assert [read(text) for text in (b"id", b"All")] == [1, 2]
     for text in (b"", b"ALLL", b"ID" + b" " * 40):
         assert line_of(read, text) == b"ERR Invalid REPLY type, try ID or ALL"
@@ -115,7 +109,6 @@ def test_a_kind_names_the_errors_that_its_reader_raises():
         (values.TIMEOUT, b"x"),
         (values.TIMEOUT, b"-1"),
         (values.JOB_ID, b"x"),
-        (values.NODE_ID, b"x"),
         (values.YES_NO, b"x"),
         (values.integer(1, 2, "one or two", "1 or 2"), b"3"),
         (values.seconds("TTL", 1, "bad"), b"0"),
