@@ -120,7 +120,6 @@ class BaseLinks(ABC, Generic[Link]):
         return link
 
     def leave(self, seat: WorkerIdentity) -> None:
-        """Close the connection of a live worker, if there is one."""
         link = self._seats.pop(seat.id, None)
         if link is not None and link.is_up:
             link.finish()

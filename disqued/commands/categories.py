@@ -97,7 +97,6 @@ class CommandBook:
         return {name: frozenset(names) for name, names in found.items()}
 
     def called(self, name: str) -> frozenset[str] | None:
-        """The commands of a name in lower case, ``config`` or ``config|get``; None when there is none."""
         return self._by_name.get(name)
 
     def of_category(self, name: str) -> frozenset[str] | None:
@@ -105,5 +104,4 @@ class CommandBook:
         return self._by_category.get(name)
 
     def every(self) -> frozenset[str]:
-        """All commands."""
         return frozenset().union(*self._by_name.values())

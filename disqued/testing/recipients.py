@@ -50,7 +50,6 @@ class SimRecipient:
 
     @property
     def is_held(self) -> bool:
-        """True while replies wait for a commit that is under way."""
         return bool(self.held)
 
     def is_gone(self) -> bool:
@@ -65,7 +64,6 @@ class SimRecipient:
         self.blocked = None
 
     def flush(self) -> None:
-        """Send the replies that are due."""
         due, self.due = self.due, []
         self._send(due)
 
@@ -85,7 +83,6 @@ class SimRecipient:
             self._leave(self)
 
     def take_back(self, unkept: set[bytes], error: CommandError) -> list[bytes]:
-        """Replace each reply that tells of one of these jobs or units by an error; returns their ids."""
         taken: list[bytes] = []
         for outcome in (*self.held, *self.due):
             told = [name for name in outcome.promised() if name in unkept]

@@ -246,7 +246,6 @@ class SimServer:
             self.driver.finish_step()
 
     def hear(self, sender: bytes, batch: list[bytes]) -> None:
-        """Take messages of another node."""
         if not self._takes(self.hear, sender, batch):
             return
         node, note, watch = self.node, self.events.note, self.network.watch
@@ -260,14 +259,12 @@ class SimServer:
         self.driver.finish_step()
 
     def hear_greeting(self, greeting: Greeting, host: str) -> None:
-        """Another node has opened its link to this one."""
         if self._takes(self.hear_greeting, greeting, host):
             self.node.begin()
             self.node.greeted(greeting, host, self.host)
             self.driver.finish_step()
 
     def open_link(self, dial: Dial, link: SimLink, greeting: Greeting) -> bool:
-        """Our link to a target is proven; say whether the attempt is over."""
         self.node.begin()
         if self.node.link_opened(dial.target, greeting, self.host):
             self.links.opened(dial, link)
@@ -277,7 +274,6 @@ class SimServer:
         return dial.is_over
 
     def lose_link(self, link: SimLink) -> None:
-        """A link has broken."""
         self.links.lose(link)
 
     def _link_closed(self, peer_id: bytes) -> None:

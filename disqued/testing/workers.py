@@ -65,7 +65,6 @@ class WorkerActor(Actor):
             connection.close()
 
     def go_on(self) -> None:
-        """Do the next thing."""
         connection = self.connect()
         if connection is None:
             self.plan(RECONNECT_MS)

@@ -170,11 +170,9 @@ class OwnDialect:
     codec: MessageCodec = OwnCodec()
 
     def dial(self, secret: bytes, greeting: Greeting, nonce: bytes) -> "LinkOpener":
-        """Open a link to another node."""
         return LinkOpener(secret, greeting, nonce)
 
     def answer(self, secret: bytes, greeting: Greeting, nonce: bytes) -> "LinkAcceptor":
-        """Be the one who is dialed."""
         return LinkAcceptor(secret, greeting, nonce)
 
 
@@ -197,17 +195,14 @@ class _Side(ABC):
         self._has_spoken = False
 
     def start(self) -> bytes:
-        """The bytes to begin with."""
         self._has_spoken = True
         return _HELLO + _part(_NONCE, self._nonce)
 
     def refuse(self, reason: str) -> bytes:
-        """What tells the other side that there will be no link, and why."""
         part = _part(_REFUSED, reason.encode("ascii", "replace")[:_PART_MAX])
         return part if self._has_spoken else _HELLO + part
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes, and return those to answer with.  Raises Refused."""
         self._data += data
         answer = b""
         if not self._hello_seen and not self._take_hello():
@@ -294,7 +289,6 @@ class LinkOpener(_Side):
         return b""
 
     def writer(self) -> "FrameWriter":
-        """What writes on the link, once there is a greeting."""
         assert self.greeting is not None
         return FrameWriter(self._prove(b"frames", self._nonce, self._other_nonce), self._own[:20])
 
@@ -317,7 +311,6 @@ class LinkAcceptor(_Side):
         return _part(_GREETING, self._own + own_proof)
 
     def reader(self, largest: int) -> "FrameReader":
-        """What reads messages of this size at most, once there is a greeting; takes what came already."""
         reader = FrameReader(self._prove(b"frames", self._other_nonce, self._nonce), self._other, largest)
         reader.feed(bytes(self._data))
         return reader
@@ -381,7 +374,6 @@ class FrameWriter:
         self._sequence = 0
 
     def batch(self, texts: Sequence[bytes]) -> bytes:
-        """Write messages of `PIECE_BYTES` together at most, and of `MESSAGES_PER_FRAME`."""
         assert len(texts) <= MESSAGES_PER_FRAME
         # The texts of a frame are of a few lengths, and each is packed once.
         last, packed, length = -1, b"", 0
@@ -396,7 +388,6 @@ class FrameWriter:
         return self._frame(_BATCH, length + _SIZE_BYTES * len(texts), body)
 
     def piece(self, size: int, part: bytes | memoryview) -> bytes:
-        """Write the next part, of `PIECE_BYTES` at most, of a message of this size."""
         return self._frame(_PIECE, _SIZE_BYTES + len(part), [_SIZE.pack(size), part])
 
     def _frame(self, kind: int, size: int, body: list[bytes | memoryview]) -> bytes:
@@ -438,13 +429,11 @@ class FrameReader:
         return len(self._data) + len(self._read) + (self._unfinished.got if self._unfinished is not None else 0)
 
     def feed(self, data: bytes) -> None:
-        """Take bytes; who feeds without taking messages out keeps all of them in memory."""
         if self._read:
             self._data += self._read
         self._read = data
 
     def next(self) -> Text | None:
-        """Take out a message; None = it is not here yet.  Raises BadFrame."""
         while self._taken == len(self._ready):
             if not self._take_frame():
                 return None

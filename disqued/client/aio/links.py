@@ -52,12 +52,10 @@ class Link(asyncio.Protocol):
 
     @property
     def is_up(self) -> bool:
-        """Whether a command can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
     @property
     def is_idle(self) -> bool:
-        """Whether no reply is outstanding."""
         return not self._waiting
 
     @property
@@ -107,7 +105,6 @@ class Link(asyncio.Protocol):
     # What `Links` calls.
 
     async def ask(self, words: tuple[bytes, ...], limit: float) -> object:
-        """Send a command and wait for its reply.  Raises NotSent, ConnectionBroken, NotTrusted, ServerError."""
         return await self.send(words, limit)
 
     def send(self, words: tuple[bytes, ...], limit: float) -> "asyncio.Future[object]":
@@ -139,7 +136,6 @@ class Link(asyncio.Protocol):
         self._unclaimed = unclaimed
 
     def finish(self) -> None:
-        """Close the connection after writing everything."""
         if self._transport is not None:
             self._transport.close()
 
@@ -165,7 +161,6 @@ class Connector:
         self._context = None if access.tls is None else RenewedContext(access.tls, make_context)
 
     async def connect(self, address: Address) -> Link:
-        """Open a connection, before any command.  Raises NotSent, NotTrusted."""
         try:
             async with asyncio.timeout(self.patience.connect):
                 return await self._open(address)

@@ -74,7 +74,6 @@ class Client(BaseClient[Connections, Iterator[bytes]]):
 
     @property
     def known_nodes(self) -> set[Address]:
-        """The addresses of all known nodes."""
         with self._lock:
             return super().known_nodes
 
@@ -109,7 +108,6 @@ class Client(BaseClient[Connections, Iterator[bytes]]):
             return finish(self._carry_out(self._call(command, patience=patience), wanted))
 
     def leave(self, seat: WorkerIdentity) -> None:
-        """Close the connections of a live worker."""
         with self._lock:
             super().leave(seat)
 

@@ -158,7 +158,6 @@ class Connections:
         connection.disconnect()
 
     def leave(self, seat: WorkerIdentity) -> None:
-        """Close the connection of a live worker, if there is one."""
         with self._lock:
             connection = self._seats.pop(seat.id, None)
         if connection is not None:

@@ -32,16 +32,13 @@ class Link(txredisapi.RedisProtocol):  # type: ignore[misc]
 
     @property
     def is_up(self) -> bool:
-        """Whether a command can be sent."""
         return bool(self.connected) and not self._is_ending
 
     @property
     def is_idle(self) -> bool:
-        """Whether no reply is outstanding."""
         return self.is_up and not self.replyQueue.waiting
 
     def gone(self) -> "Deferred[object]":
-        """Wait until the connection is closed; call it while the connection is up."""
         return cast("Deferred[object]", self.whenDisconnected())
 
     def connectionMade(self) -> None:
@@ -61,7 +58,6 @@ class Link(txredisapi.RedisProtocol):  # type: ignore[misc]
         return cast("bytes", hiredis.pack_command(args))
 
     def finish(self) -> None:
-        """Close the connection after writing everything."""
         self._is_ending = True
         self.transport.loseConnection()
 

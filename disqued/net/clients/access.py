@@ -208,7 +208,6 @@ class Access:
     # Changes.
 
     def set_user(self, name: bytes, rules: Iterable[bytes]) -> None:
-        """Make a user, or change one, by rules.  Raises CommandError, and nothing is changed."""
         self._on_password()
         if not is_name(name):
             raise CommandError(_BAD_NAME)
@@ -227,7 +226,6 @@ class Access:
             self._node.check_names(size)
 
     def delete_users(self, names: Iterable[bytes]) -> int:
-        """Forget users, and end their connections; returns how many there were.  Raises CommandError."""
         wanted = list(dict.fromkeys(names))
         if DEFAULT in wanted:
             raise CommandError("The 'default' user cannot be removed")
@@ -256,7 +254,6 @@ class Access:
             self._put(user)
 
     def save(self) -> None:
-        """Write the users to the file.  Raises CommandError."""
         path = self._config.aclfile
         if path is None:
             raise CommandError(_NO_FILE)
@@ -266,7 +263,6 @@ class Access:
             raise CommandError(f"aclfile {path}: {error.strerror}") from None
 
     def random_digits(self, count: int) -> bytes:
-        """Random hex digits."""
         return secrets.token_hex((count + 1) // 2)[:count].encode()
 
     def _put(self, user: User) -> None:

@@ -71,7 +71,6 @@ class Caller:
 
     @property
     def is_blocked(self) -> bool:
-        """True while it waits in a blocking command."""
         return self._outcome.value is BLOCKED
 
     # The command.

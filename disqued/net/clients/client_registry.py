@@ -101,7 +101,6 @@ class ClientRegistry(Factory):
         return Caller(self.host, self.traffic, self._last_id, address, is_gone).run(words)
 
     def make_parser(self) -> RequestParser:
-        """Make a parser with the limits in force."""
         largest = self.config.proto_max_bulk_len
         return RequestParser(max_bulk=largest, max_buffer=max(self.config.client_query_buffer_limit, largest))
 
@@ -123,7 +122,6 @@ class ClientRegistry(Factory):
             self._access.greet(session)
 
     def disconnected(self, client: ClientSession, handed: list[bytes]) -> None:
-        """Forget a client, and return the jobs `handed` that it did not read."""
         self.by_id.pop(client.id, None)
         self.unauthenticated.remove(client)
         traffic = self.traffic
@@ -144,7 +142,6 @@ class ClientRegistry(Factory):
         return [client.session for client in self.by_id.values()]
 
     def pause(self, span_ms: int) -> None:
-        """Run no client's commands for a while."""
         self.traffic.paused = True
         ends = self._reactor.seconds() + span_ms / 1_000
         if self._pause_end is not None and self._pause_end.active():
@@ -176,11 +173,9 @@ class ClientRegistry(Factory):
     # One of them.
 
     def monitor(self, session: Session) -> None:
-        """Show a client every command from now on.  Raises CommandError."""
         session_of(session, _NO_MONITOR).watch_commands(watches=True)
 
     def reset_session(self, session: Session) -> None:
-        """Put a connection into the state of a new one.  Raises CommandError."""
         client = session_of(session)
         self._pubsub.forget(client)
         client.set_protocol(2)

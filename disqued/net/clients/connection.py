@@ -166,12 +166,10 @@ class ClientSession:
 
     @property
     def output_buffered(self) -> int:
-        """Bytes of replies that the socket has not taken."""
         unsent: int = self._transport.unsent
         return sum(map(len, self.due.texts)) + sum(map(len, self.held.texts)) + unsent
 
     def set_protocol(self, version: int) -> None:
-        """Speak RESP 2 or 3 from the reply to the current command on."""
         self.outcome.protocol = version
 
     @property
@@ -196,7 +194,6 @@ class ClientSession:
         self.address = self.peer.address
 
     def close(self) -> None:
-        """End the connection after the replies that are due."""
         self.is_closing = True
         self._input.drop()
 
@@ -399,7 +396,6 @@ class ClientSession:
                 self.end_unread(buffered)
 
     def flush(self) -> None:
-        """Send the replies that are due."""
         due = self.due
         out = due.texts
         if out and not self.is_lost:
@@ -448,11 +444,9 @@ class ClientSession:
 
     @property
     def is_held(self) -> bool:
-        """True while replies wait for a commit that is under way."""
         return bool(self.held.texts)
 
     def hold(self) -> None:
-        """Put the replies that are due apart: they wait for a commit that is under way."""
         due, held = self.due, self.held
         if held.texts or held.deliveries:
             held.extend(due)
@@ -460,7 +454,6 @@ class ClientSession:
             self.due, self.held = held, due
 
     def release(self) -> None:
-        """Send what was put apart; what came after it waits for the next commit."""
         texts, handed = self.held.take()
         if self.is_lost:
             self.due.deliveries[:0] = handed  # they go back when the connection is told of its end
@@ -476,7 +469,6 @@ class ClientSession:
             self._flow.check_output()
 
     def take_back(self, unkept: set[bytes], error: CommandError) -> list[bytes]:
-        """Replace each reply that tells of one of these jobs or units by an error; returns their ids."""
         return self.held.take_back(unkept, error) + self.due.take_back(unkept, error)
 
     def _must_wait(self) -> bool:
@@ -663,7 +655,6 @@ class ClientConnection(Listener):
         self.resume()
 
     def resume(self) -> None:
-        """Run what was put off, if the client may go on now."""
         session, queue = self.session, self._input
         if session.is_lost or session.is_blocked or session.is_stalled or self._owes or self._traffic.paused:
             return
@@ -699,7 +690,6 @@ class ClientConnection(Listener):
                     self.transport.resumeProducing()
 
     def unblocked(self) -> None:
-        """Go on: the command that blocked the client is answered."""
         session, queue = self.session, self._input
         self._is_ready = not (self._is_busy or queue.waiting or session.is_stalled or session.is_closing)
         if not self._is_ready or queue.parser.error is not None or session.reported or not self._read_on:
@@ -738,7 +728,6 @@ class ClientConnection(Listener):
         session.report()
 
     def sent(self) -> None:
-        """The system has taken some of what the transport had buffered."""
         if self.session.reported:
             self.session.report()
 

@@ -20,12 +20,10 @@ class Peer:
 
     @property
     def descriptor(self) -> int:
-        """The file descriptor."""
         return int(self._transport.fileno())
 
     @property
     def is_unix(self) -> bool:
-        """True on a Unix socket."""
         return isinstance(self._transport.getHost(), UNIXAddress)
 
     @property

@@ -100,7 +100,6 @@ class Bus(Factory):
         self._heard_of = listens(self)
 
     def dialing(self, link: OutgoingLink) -> Any:
-        """Make what takes a connection of a link that has come about."""
         if self._tls is None:
             return link
         from disqued.net.loop.tlstransport import TlsFactory
@@ -179,7 +178,6 @@ class Bus(Factory):
 
     @property
     def has_secret(self) -> bool:
-        """True when nodes prove to each other that they know a secret."""
         return bool(self.secret)
 
     def greeting(self, meets: bool) -> Greeting:
@@ -366,7 +364,6 @@ class Bus(Factory):
         return LinkInbox(self.dialect.codec, reader, sender, self.node, self._on_crash)
 
     def bad_link(self, connection: IncomingConnection, error: BadFrame | BadMessage) -> None:
-        """End a link that brought what no sound node writes."""
         counters = self.counters
         if isinstance(error, BadFrame):
             setattr(counters, error.fault, getattr(counters, error.fault) + 1)

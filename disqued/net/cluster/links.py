@@ -289,7 +289,6 @@ class OutgoingConnection(_Connection):
         self._opening: Dialing
 
     def connectionMade(self) -> None:
-        """Begin the handshake."""
         super().connectionMade()
         bus = self.bus
         self._opening = bus.dialect.dial(bus.secret, bus.greeting(self.link.target.meets), token_bytes(NONCE_BYTES))
@@ -318,7 +317,6 @@ class OutgoingConnection(_Connection):
             self._open(self._opening.greeting)
 
     def refuse(self, reason: str) -> None:
-        """End the connection before it is a link, and say why."""
         if not self.closed:
             self.transport.write(self._opening.refuse(reason))
             self.end(reason, flush=True)
@@ -467,7 +465,6 @@ class IncomingConnection(_Connection):
             bus.greeted(self, greeting)
 
     def refuse(self, reason: str) -> None:
-        """End the connection before it is a link, and say why."""
         if not self.closed:
             self._tell(reason)
             self.transport.write(self._opening.refuse(reason))

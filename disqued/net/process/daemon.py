@@ -137,12 +137,10 @@ class Daemon:
 
     @property
     def ending(self) -> bool:
-        """True when the daemon stops."""
         return self.traffic.ending
 
     @property
     def turns(self) -> BusyClients:
-        """Where clients with more to do than fits into a slice wait for their turns."""
         return self.traffic.busy
 
     @property
@@ -152,7 +150,6 @@ class Daemon:
 
     @property
     def store_failure(self) -> str | None:
-        """Why nothing can be added now: the store's reason; None = all is well."""
         return self.turn.failure
 
     @property
@@ -305,7 +302,6 @@ class Daemon:
     # What commands ask for.
 
     def microseconds(self) -> int:
-        """Return the wall clock, unix microseconds."""
         return time.time_ns() // 1_000
 
     def sleep(self, seconds: float) -> None:
@@ -317,7 +313,6 @@ class Daemon:
         return self.statistics.facts(self)
 
     def reset_statistics(self) -> None:
-        """Zero the counters that CONFIG RESETSTAT zeroes."""
         for part in (self.traffic, self.statistics, self.crashes, self.clients, self.buffers):
             part.reset()
         self.access.reset_counts()

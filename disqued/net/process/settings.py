@@ -115,7 +115,6 @@ class LiveSettings:
         self._config = config
 
     def matching(self, pattern: bytes) -> list[tuple[bytes, bytes]]:
-        """Return the settings whose name matches a glob pattern, with their values as text."""
         return [
             (name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in self._config.matching(pattern)
         ]
@@ -143,7 +142,6 @@ class LiveSettings:
             log.warn("{warning}", warning=warning)
 
     def rewrite(self) -> None:
-        """Write the settings in force to the configuration file.  Raises CommandError."""
         try:
             self._config.rewrite()
         except NoConfigFile:

@@ -94,7 +94,6 @@ class StoreKeeper:
             self._driver.handover.successor.configure(self._config)
 
     def compact(self) -> None:
-        """Begin to rewrite the journal in the background.  Raises CommandError."""
         if self._driver.store.status().get("aof_rewrite_in_progress"):
             raise CommandError("Background append only file rewriting already in progress")
         try:
