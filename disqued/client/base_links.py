@@ -168,7 +168,6 @@ class BaseLinks(ABC, Generic[Link]):
             await gone
 
     def rest(self) -> None:
-        """Close the connections without an outstanding reply."""
         for link in [*self._idle, *self._shared.values()]:
             if link.is_idle:
                 link.finish()

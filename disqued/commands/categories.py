@@ -100,7 +100,6 @@ class CommandBook:
         return self._by_name.get(name)
 
     def of_category(self, name: str) -> frozenset[str] | None:
-        """The commands of a category; None when there is none."""
         return self._by_category.get(name)
 
     def every(self) -> frozenset[str]:

@@ -115,7 +115,6 @@ class SimDriver:
             self.end_turn_soon()
 
     def wake_at(self, at: int) -> None:
-        """Set the timer."""
         self._timer_at = at
         self._events.at(at - self._clock.offset_ms, self._tick, at)
 
@@ -138,7 +137,6 @@ class SimDriver:
     # The end of a turn.
 
     def end_turn_soon(self) -> None:
-        """End the turn in this millisecond."""
         if not self._turn_open:
             self._turn_open = True
             self._events.after(0, self.end_turn)
@@ -195,7 +193,6 @@ class SimDriver:
         """Nobody is told but the clients."""
 
     def try_again_later(self) -> None:
-        """Try to commit again in a second."""
         self._later(RETRY_MS, self._try_again)
 
     def _try_again(self) -> None:
@@ -204,7 +201,6 @@ class SimDriver:
         self._speak()
 
     def repair(self) -> None:
-        """Rewrite a journal that is not trusted any more, if that can be done now."""
         if self._journal.is_bad:
             with contextlib.suppress(StoreFailed):
                 self._journal.rewrite(walk(self._node.state))
@@ -243,7 +239,6 @@ class SimDriver:
         return ""
 
     def secure(self) -> None:
-        """Make safe what was committed, in a while."""
         self._later(0 if self._journal.policy == ALWAYS else SECURED_MS, self._secure)
 
     def _secure(self) -> None:
@@ -253,5 +248,4 @@ class SimDriver:
         self._steps = False
 
     def secure_later(self, reason: str) -> None:
-        """Try again in a second."""
         self._later(RETRY_MS, self.turn.secure_again)

@@ -57,7 +57,6 @@ class SimRecipient:
         return self.client.is_gone
 
     def unblock(self, value: Any) -> None:
-        """Take the value of the command that blocked."""
         assert self.blocked is not None
         self.blocked.answer(value)
         self.due.append(self.blocked)
@@ -68,12 +67,10 @@ class SimRecipient:
         self._send(due)
 
     def hold(self) -> None:
-        """Put the replies that are due apart."""
         self.held += self.due
         self.due = []
 
     def release(self) -> None:
-        """Send what was put apart."""
         held, self.held = self.held, []
         self._send(held)
 

@@ -188,13 +188,11 @@ class Certificates:
         return int(own.to_cryptography().not_valid_after_utc.timestamp())
 
     def serverConnectionForTLS(self, protocol: Any) -> SSL.Connection:
-        """Begin a connection that somebody has opened to us."""
         connection = self._connection(protocol)
         connection.set_accept_state()
         return connection
 
     def clientConnectionForTLS(self, protocol: Any) -> SSL.Connection:
-        """Begin a connection that we open."""
         connection = self._connection(protocol)
         connection.set_connect_state()
         return connection

@@ -146,7 +146,6 @@ class Link(asyncio.Protocol):
             self._transport.abort()
 
     def gone(self) -> "asyncio.Future[None]":
-        """Wait until the connection is closed."""
         return self._gone
 
 

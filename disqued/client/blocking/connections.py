@@ -201,7 +201,6 @@ class Connections:
             connection.disconnect()
 
     def rest(self) -> None:
-        """Close idle connections."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:

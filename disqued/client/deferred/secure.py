@@ -96,7 +96,6 @@ class Secure:
         self._checks_name = tls.check_host_name
 
     def clientConnectionForTLS(self, protocol: Any) -> SSL.Connection:
-        """Begin a handshake."""
         connection = SSL.Connection(self._context, None)
         if not _is_ip(self._name):
             connection.set_tlsext_host_name(self._name.encode("idna"))

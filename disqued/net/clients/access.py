@@ -90,7 +90,6 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """True when nobody has to say who they are."""
         return self.users.default.is_open
 
     def limits_unauthenticated(self) -> bool:
@@ -138,7 +137,6 @@ class Access:
         return self._config.has_password or self._config.aclfile is not None
 
     def log_in(self, session: Session, name: bytes, password: bytes) -> bool:
-        """Let a client be a user, if the password is right.  Raises TooManyPasswords (WRONGPASS)."""
         client = session_of(session)
         self._on_password()
         address, now = client.peer.host or "unix", self._seconds()

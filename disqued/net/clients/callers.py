@@ -65,7 +65,6 @@ class Caller:
 
     @property
     def last_command(self) -> str:
-        """The command, as CLIENT LIST shows it."""
         entry = self._outcome.entry
         return "NULL" if entry is None else entry.name.lower().replace(" ", "|")
 
@@ -109,7 +108,6 @@ class Caller:
         return self._gone or self._is_away()
 
     def unblock(self, value: Any) -> None:
-        """Take the outcome of the command that blocked."""
         self._outcome.answer(value)
 
     def hold(self) -> None:
@@ -139,7 +137,6 @@ class Caller:
             self._heard.callback(None if outcome.value is NO_REPLY else outcome.value)
 
     def take_back(self, unkept: set[bytes], error: CommandError) -> list[bytes]:
-        """Replace an outcome that tells of one of these jobs or units by an error; returns their ids."""
         taken = [job_id for job_id in self._outcome.promised() if job_id in unkept]
         if taken:
             self._outcome.fail(error)

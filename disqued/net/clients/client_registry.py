@@ -138,7 +138,6 @@ class ClientRegistry(Factory):
     # All of them.
 
     def sessions(self) -> list[ClientSession]:
-        """Return every client, oldest first."""
         return [client.session for client in self.by_id.values()]
 
     def pause(self, span_ms: int) -> None:

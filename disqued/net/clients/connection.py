@@ -155,7 +155,6 @@ class ClientSession:
 
     @property
     def last_command(self) -> str:
-        """The last command, as CLIENT LIST shows it."""
         entry = self.outcome.entry
         return "NULL" if entry is None else entry.name.lower().replace(" ", "|")
 
@@ -174,7 +173,6 @@ class ClientSession:
 
     @property
     def protocol(self) -> int:
-        """RESP 2 or 3."""
         return self.outcome.protocol
 
     def watch_commands(self, *, watches: bool) -> None:
@@ -198,7 +196,6 @@ class ClientSession:
         self._input.drop()
 
     def kill(self) -> None:
-        """End the connection now; a reply that is being made is still sent."""
         if self._traffic.running == self.id:
             self.close()
         else:
@@ -269,7 +266,6 @@ class ClientSession:
         self.flush()
 
     def check(self, entry: Command) -> None:
-        """Refuse a command that this connection cannot take now.  Raises CommandError."""
         if self.subscriptions and self.protocol == 2 and entry.name not in _FOR_LISTENERS:
             raise CommandError(_LISTENS.format(name=entry.name.lower()))
         if self.is_half_closed and entry.hands_out:
@@ -299,7 +295,6 @@ class ClientSession:
             self._traffic.buffers.hold(self, size)
 
     def end_for_buffers(self, size: int) -> None:
-        """End the connection: it holds most while all hold too much."""
         self.reported = 0
         if self._home.unauthenticated.news.is_new(f"{self.peer.host}: holds most"):
             log.warn(
@@ -368,7 +363,6 @@ class ClientSession:
         return reply
 
     def unblock(self, value: Any) -> None:
-        """Answer the command that blocked the client."""
         outcome = self.outcome
         assert self.is_blocked
         self.is_blocked = False

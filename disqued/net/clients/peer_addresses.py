@@ -38,12 +38,10 @@ class Peer:
 
     @property
     def local_address(self) -> str:
-        """The address that the other end has connected to."""
         return _written(self._transport.getHost())
 
     @property
     def certificate_name(self) -> str:
-        """The common name in its certificate; empty where there is no TLS, no certificate or no name."""
         name: str = getattr(self._transport, "common_name", "")
         return name
 

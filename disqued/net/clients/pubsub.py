@@ -78,7 +78,6 @@ class PubSub:
     # Listening.
 
     def subscribe(self, session: Session, names: Iterable[bytes], *, patterns: bool) -> list[tuple[bytes, bytes, int]]:
-        """Let a connection listen; returns what it is told for each name.  Raises CommandError, nothing is changed."""
         client = session_of(session)
         wanted = list(names)
         own = client.subscriptions
@@ -109,7 +108,6 @@ class PubSub:
     def unsubscribe(
         self, session: Session, names: Iterable[bytes], *, patterns: bool
     ) -> list[tuple[bytes, bytes | None, int]]:
-        """Let a connection listen no more; returns what it is told for each name, or for none.  Raises CommandError."""
         client = session_of(session)
         own = client.subscriptions
         word = b"punsubscribe" if patterns else b"unsubscribe"

@@ -107,7 +107,6 @@ class Bus(Factory):
         return TlsFactory(self._tls, link, self.reactor, link.not_secured, dials=True)
 
     def reason_of(self, failure: Failure) -> str:
-        """Say why a connection has ended."""
         if self._tls is None:
             return str(failure.getErrorMessage())
         from disqued.net.loop.tlstransport import reason_of
@@ -181,7 +180,6 @@ class Bus(Factory):
         return bool(self.secret)
 
     def greeting(self, meets: bool) -> Greeting:
-        """What this node says of itself when a link opens."""
         return self.node.membership.own_address.greeting(meets)
 
     # Links of ours.
@@ -354,13 +352,11 @@ class Bus(Factory):
         self.finish_step()
 
     def incoming_ended(self, connection: IncomingConnection) -> None:
-        """Forget a connection of somebody else."""
         self._handshakes.pop(connection, None)
         if self._incoming.get(connection.node_id) is connection:
             del self._incoming[connection.node_id]
 
     def inbox(self, sender: bytes, reader: Reader) -> LinkInbox:
-        """What hears a link that is open now."""
         return LinkInbox(self.dialect.codec, reader, sender, self.node, self._on_crash)
 
     def bad_link(self, connection: IncomingConnection, error: BadFrame | BadMessage) -> None:

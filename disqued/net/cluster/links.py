@@ -235,7 +235,6 @@ class OutgoingLink(ClientFactory):
         return self.connection
 
     def clientConnectionFailed(self, connector: Any, reason: Failure) -> None:
-        """Try again later."""
         self.failed(reason.getErrorMessage())
 
     def not_secured(self, address: Any, reason: str) -> None:
@@ -329,7 +328,6 @@ class OutgoingConnection(_Connection):
         bus.link_opened(self, greeting)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Dial again later."""
         self.end(self.bus.reason_of(reason))
 
     def end(self, reason: str, *, flush: bool = False) -> None:
@@ -382,11 +380,9 @@ class OutgoingConnection(_Connection):
         self._flush_alone()
 
     def pauseProducing(self) -> None:
-        """The transport has more than it wants."""
         self._stalled = True
 
     def resumeProducing(self) -> None:
-        """The transport has sent what it had."""
         self._stalled = False
         self._flush_alone()
         self.report(self.buffered)
@@ -477,7 +473,6 @@ class IncomingConnection(_Connection):
             log.info("A link from {peer} is not taken: {reason}", peer=self.peer, reason=reason)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Forget it."""
         self.end()
 
     def end(self, *, flush: bool = False) -> None:

@@ -38,7 +38,6 @@ class Buffers:
 
     @property
     def limit(self) -> int:
-        """Bytes that connections may hold together."""
         return max(MINIMUM, self._memory.limit // 4)
 
     def hold(self, owner: Holder, size: int) -> None:

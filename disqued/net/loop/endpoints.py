@@ -37,7 +37,6 @@ class _EagerEndpoint(Adopter):
     """Stands where an endpoint expects the reactor, and makes ports of ours."""
 
     def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> Any:
-        """Do what `IReactorTCP.listenTCP` does."""
         return _started(EagerPort(port, factory, backlog, interface, self.reactor))
 
     def listenUNIX(

@@ -82,7 +82,6 @@ class Adopter:
     kind: type[tcp.Port]
 
     def adoptStreamPort(self, fileDescriptor: int, addressFamily: int, factory: Any) -> Any:  # noqa: N803 - Twisted's
-        """Do what `IReactorSocket.adoptStreamPort` does."""
         port: Any
         if addressFamily == socket.AF_UNIX:
             port = PassedUnixPort._fromListeningDescriptor(self.reactor, fileDescriptor, factory)

@@ -404,7 +404,6 @@ class TlsFactory(TLSMemoryBIOFactory):
         self._shaking: dict[EagerTls, None] = {}
 
     def buildProtocol(self, address: Any) -> EagerTls:
-        """Take a connection in."""
         return EagerTls(self, address)
 
     def began(self, connection: EagerTls) -> None:

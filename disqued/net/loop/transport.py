@@ -206,7 +206,6 @@ class _Reading(_Eager):
     """The same of a server, which reads once where the loop has no rounds."""
 
     def doRead(self) -> Any:
-        """Read once."""
         try:
             data = self.socket.recv(READ_SIZE)
         except BlockingIOError:

@@ -132,7 +132,6 @@ class Daemon:
 
     @property
     def loading(self) -> bool:
-        """True while the jobs are being loaded."""
         return self.dispatch.loading
 
     @property
@@ -145,7 +144,6 @@ class Daemon:
 
     @property
     def paused(self) -> bool:
-        """True while nobody's commands run."""
         return self.traffic.paused
 
     @property
@@ -154,7 +152,6 @@ class Daemon:
 
     @property
     def commits(self) -> Commits:
-        """Counts of its commits."""
         return self.driver.commits
 
     # Start and stop.
@@ -305,11 +302,9 @@ class Daemon:
         return time.time_ns() // 1_000
 
     def sleep(self, seconds: float) -> None:
-        """Stop the whole daemon for a while, on purpose."""
         time.sleep(seconds)
 
     def facts(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return what INFO says that the node does not know."""
         return self.statistics.facts(self)
 
     def reset_statistics(self) -> None:

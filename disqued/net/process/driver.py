@@ -92,7 +92,6 @@ class Driver:
     # What a turn needs done.
 
     def wake_at(self, at: int) -> None:
-        """Set the one timer."""
         delay = max(0, at - self._state.now) / 1_000
         if self._timer is not None:
             self._timer.reset(delay)
@@ -100,15 +99,12 @@ class Driver:
             self._timer = self.reactor.callLater(delay, self._tick)
 
     def follow_members(self) -> None:
-        """Let links and file follow what is known of the nodes."""
         self.on_members()
 
     def follow_trail(self) -> None:
-        """Let the event log take what the trail has."""
         self.on_trail()
 
     def end_turn_soon(self) -> None:
-        """End the turn when this turn of the loop is over."""
         self._soon(self.turn.end)
 
     def commit(self) -> str | None:
@@ -125,7 +121,6 @@ class Driver:
         return ""
 
     def await_commit(self) -> None:
-        """Tell the turn when the commit is over that takes its time."""
         assert self._pending is not None
         self._pending.addCallbacks(self._committed, self._failed).addErrback(report)
 
@@ -140,7 +135,6 @@ class Driver:
         self.turn.committed(str(reason_of(failure)))
 
     def secure(self) -> None:
-        """Let the store make safe what was committed."""
         try:
             result = self.store.secure()
         except StoreFailed as error:
@@ -155,7 +149,6 @@ class Driver:
             ).addErrback(report)
 
     def secure_later(self, reason: str) -> None:
-        """Try again in a while to make safe what is held."""
         log.warn("Jobs that are delivered at most once wait for the store: {reason}", reason=reason)
         if not self._halted:
             self._secure_call = self.reactor.callLater(RETRY_MS / 1_000, self._secure_again)
@@ -173,7 +166,6 @@ class Driver:
             log.error("The journal {still}takes no jobs now: {reason}", still=still, reason=self.turn.failure)
 
     def try_again_later(self) -> None:
-        """Commit once more in a while what could not be committed."""
         if self._retry_call is None and not self._halted:
             self._retry_call = self.reactor.callLater(RETRY_MS / 1_000, self._try_again)
 
@@ -182,7 +174,6 @@ class Driver:
         self.turn.try_again()
 
     def repair(self) -> None:
-        """Rewrite a journal that is good only when it has been rewritten."""
         if self.store.wants_compaction:
             self._compact_by_itself()
 
@@ -195,7 +186,6 @@ class Driver:
             self.handover.commit()
 
     def crashed(self) -> None:
-        """Report an exception that is a bug of ours."""
         self._on_crash()
 
     # The store.
