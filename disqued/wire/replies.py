@@ -7,7 +7,6 @@ r"""Replies: Python values become the bytes that a client reads, in RESP2 or RES
     b"body", "body"       $4 body              $4 body
     Verbatim(b"text")     $4 text              =8 txt:text
     None                  $-1                  _
-    NULL_ARRAY            *-1                  _
     [1, b"a"], (1, b"a")  *2 ...               *2 ...
     SpeltList()           *0 ...               *0 ...
     {b"a": 1}             *2 a 1               %1 a 1
@@ -104,13 +103,6 @@ class Verbatim:
     form: bytes = attrs.field(default=b"txt", validator=attrs.validators.in_((b"txt", b"mkd")))
 
 
-@attrs.frozen
-class NullArray:
-    """Nothing, where a client expects an array: what GETJOB answers after its time-out."""
-
-
-NULL_ARRAY: Final = NullArray()
-
 OK: Final = b"+OK\r\n"
 
 
@@ -179,10 +171,6 @@ def _append_verbatim(value: Verbatim, resp3: bool, parts: list[bytes]) -> None:
         _append_bulk(value.text, resp3, parts)
 
 
-def _append_null_array(value: NullArray, resp3: bool, parts: list[bytes]) -> None:
-    parts.append(b"_\r\n" if resp3 else b"*-1\r\n")
-
-
 def _append_boolean(value: bool, resp3: bool, parts: list[bytes]) -> None:
     if resp3:
         parts.append(b"#t\r\n" if value else b"#f\r\n")
@@ -223,7 +211,6 @@ _SPELLINGS: Final[dict[type, Callable[[Any, bool, list[bytes]], None]]] = {
     bytes: _append_bulk,
     str: _append_text,
     Verbatim: _append_verbatim,
-    NullArray: _append_null_array,
     bool: _append_boolean,
     float: _append_double,
     EncodedList: _append_spelt,

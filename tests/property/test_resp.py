@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from disqued.wire.brief import encode_jobs
-from disqued.wire.replies import NULL_ARRAY, Error, Status, Verbatim, encode
+from disqued.wire.replies import Error, Status, Verbatim, encode
 from disqued.wire.requests import RequestParser, parse_pipeline, parse_single
 
 Outcome = tuple[list[list[bytes]], bytes | None, bool]
@@ -153,7 +153,6 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 LINES = st.binary(max_size=20)
 LEAVES = st.one_of(
     st.none(),
-    st.just(NULL_ARRAY),
     st.booleans(),
     INT64,
     st.floats(),
@@ -193,7 +192,7 @@ def as_read(value: Any, protocol: int) -> Any:
         case dict():
             return [word for key, element in value.items() for word in (key, as_read(element, protocol))]
         case _:
-            return None if value is NULL_ARRAY else value
+            return value
 
 
 def depth(value: Any) -> int:

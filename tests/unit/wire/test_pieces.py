@@ -18,7 +18,7 @@ from disqued.wire.jobdump import decode_record, decode_text, encode_copy, job_te
 from disqued.wire.messages import decode, place_of_body
 from disqued.wire.messages import encode as encode_message
 from disqued.wire.pieces import APART, LARGE, TOGETHER, IncomingText, Pieces, grouped, joined, slices, text_of, whole
-from disqued.wire.replies import NULL_ARRAY, EncodedList, Status, Verbatim, encode, encode_push
+from disqued.wire.replies import EncodedList, Status, Verbatim, encode, encode_push
 from tests.core_fixtures import make_job
 
 BODY = bytes(range(256)) * (2 * LARGE // 256)
@@ -84,7 +84,7 @@ COUNTED = (*ROW, b"nacks", 0, b"additional-deliveries", 1)
     "value",
     [
         BODY, [BODY, BODY], (b"a", [1, None, BODY]), {b"body": BODY, b"more": [BODY]}, [Status(b"OK"), BODY],
-        [NULL_ARRAY, True, 1.5, "text", 2**70, BODY],
+        [True, 1.5, "text", 2**70, BODY],
     ],
 )  # fmt: skip
 def test_any_reply_with_a_large_body_holds_the_body_itself(value: Any, protocol: int) -> None:

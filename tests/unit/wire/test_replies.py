@@ -7,7 +7,7 @@ import pytest
 
 from disqued.wire.brief import encode_error, encode_fetched2, encode_integer, encode_jobs, encode_status
 from disqued.wire.pieces import whole
-from disqued.wire.replies import NULL_ARRAY, Error, Status, Verbatim, encode
+from disqued.wire.replies import Error, Status, Verbatim, encode
 
 
 class Level(enum.IntEnum):
@@ -32,7 +32,6 @@ class Level(enum.IntEnum):
         (Verbatim(b"text"), b"$4\r\ntext\r\n", b"=8\r\ntxt:text\r\n"),
         (Verbatim(b"# t", b"mkd"), b"$3\r\n# t\r\n", b"=7\r\nmkd:# t\r\n"),
         (None, b"$-1\r\n", b"_\r\n"),
-        (NULL_ARRAY, b"*-1\r\n", b"_\r\n"),
         (True, b":1\r\n", b"#t\r\n"),
         (False, b":0\r\n", b"#f\r\n"),
         (1.5, b"$3\r\n1.5\r\n", b",1.5\r\n"),
