@@ -32,9 +32,9 @@ class Kind(abc.ABC, Generic[T]):
     def parse(self, text: str) -> T:
         """Read one value. Raises: ValueError, with a text when `describe` alone would not say what is wrong."""
 
-    @abc.abstractmethod
     def format(self, value: T) -> str:
         """Show it as CONFIG GET does; `parse` reads it back."""
+        return str(value)
 
     @abc.abstractmethod
     def describe(self) -> str:
@@ -72,9 +72,6 @@ class WholeNumber(Kind[int]):
         if not _WHOLE.fullmatch(text) or not self.low <= int(text) <= self.high:
             raise ValueError
         return int(text)
-
-    def format(self, value: int) -> str:
-        return str(value)
 
     def describe(self) -> str:
         return f"whole numbers from {self.low} to {self.high}"
@@ -131,9 +128,6 @@ class Size(Kind[int]):
             raise ValueError
         return size
 
-    def format(self, value: int) -> str:
-        return str(value)
-
     def written(self, value: int) -> str:
         for unit in ("gb", "mb", "kb"):
             if value and value % _FACTORS[unit] == 0:
@@ -173,9 +167,6 @@ class Choice(Kind[str]):
             raise ValueError
         return text.lower()
 
-    def format(self, value: str) -> str:
-        return value
-
     def describe(self) -> str:
         return " and ".join(filter(None, (", ".join(self.words[:-1]), self.words[-1])))
 
@@ -206,9 +197,6 @@ class Text(Kind[str]):
         if len(as_bytes(text)) > self.max_bytes:
             raise ValueError
         return as_text(as_bytes(text))  # so that bytes given singly and together are the same text
-
-    def format(self, value: str) -> str:
-        return value
 
     def written(self, value: str) -> str:
         return quoted(value)
@@ -362,9 +350,6 @@ class Folder(Kind[Path]):
             raise ValueError("there is no such folder" if not os.path.lexists(path) else "this is not a folder")
         return Path(path)
 
-    def format(self, value: Path) -> str:
-        return str(value)
-
     def written(self, value: Path) -> str:
         return quoted(str(value))
 
@@ -430,9 +415,6 @@ class AddressOrNone(Kind[str]):
         if ipaddress.ip_address(address).is_unspecified:
             raise ValueError(f"{address} stands for all interfaces and is not one address")
         return address
-
-    def format(self, value: str) -> str:
-        return value
 
     def written(self, value: str) -> str:
         return value or '""'
