@@ -14,7 +14,7 @@ from itertools import count
 import attrs
 
 from disqued.testing.profiles import ALL, named
-from disqued.testing.world import Broken, Profile, World
+from disqued.testing.world import Broken, World
 
 #: How many stories of each profile come in one round; what is cheap to tell is told more often.
 SHARES = {"crashes": 3, "disks": 3, "wide": 1, "logs-disks": 1}
@@ -85,14 +85,9 @@ def tell(story: Story) -> Outcome:
 def reduced(story: Story, failure: Broken) -> tuple[Broken, tuple[str, ...]]:
     """Switch off the kinds of faults that a failure does not need, one after the other."""
     without: tuple[str, ...] = ()
-    for kind in _kinds(story):
+    for kind in named(story.profile).kinds:
         try:
             story.told((*without, kind))
         except Broken as error:
             failure, without = error, (*without, kind)
     return failure, without
-
-
-def _kinds(story: Story) -> tuple[str, ...]:
-    profile: Profile = named(story.profile)
-    return profile.kinds

@@ -29,7 +29,6 @@ from disqued.testing.network import Path, SimNetwork
 from disqued.testing.server import SimServer
 
 HOUR_MS: Final = 3_600_000
-STOP_GRACE_MS: Final = 2_000
 BUSY_MS: Final = 700  #: that a node without a fault may be busy for, at most
 
 KINDS: Final = (

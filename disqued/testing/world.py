@@ -14,12 +14,13 @@ and what was found.  The same seed and profile tell the same story: `trace` says
 Times are integer milliseconds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import attrs
 
 from disqued.core.cluster.failure_detector import FailureDetector
+from disqued.core.model.job import STATE_NAMES, Job
 from disqued.core.model.memory import QUEUE_COST
 from disqued.core.model.peers import FAILING
 from disqued.core.model.queues import Queue
@@ -28,7 +29,7 @@ from disqued.testing.checker import Checker, NodeName, Request, Rules
 from disqued.testing.clients import Consumer, Load, Operator, Producer
 from disqued.testing.eventlog import SimEventLog
 from disqued.testing.events import EventQueue, TimeStandsStill, generator
-from disqued.testing.faults import HOUR_MS, KINDS, FaultInjector
+from disqued.testing.faults import HOUR_MS, FaultInjector
 from disqued.testing.journal import ALWAYS
 from disqued.testing.keys import KeyedProducer
 from disqued.testing.lists import ListConsumer, ListProducer
@@ -353,8 +354,7 @@ class World:
     def _pass(self, ms: int) -> None:
         self.events.run(self.events.now + ms)
 
-    def _wait_until(self, is_so: "object", limit_ms: int, otherwise: str) -> None:
-        assert callable(is_so)
+    def _wait_until(self, is_so: Callable[[], bool], limit_ms: int, otherwise: str) -> None:
         end = self.events.now + limit_ms
         while not is_so():
             if self.events.now >= end:
@@ -481,10 +481,7 @@ def _timers(server: SimServer) -> list[object]:
     return [item for item in items if not isinstance(item, FailureDetector)]
 
 
-def _shown_job(server: SimServer, job: object) -> str:
-    from disqued.core.model.job import STATE_NAMES, Job
-
-    assert isinstance(job, Job)
+def _shown_job(server: SimServer, job: Job) -> str:
     now = server.state.now
     confirmed = sorted(server.numbers[node] for node in job.confirmed or ())
     holders = sorted(server.numbers[node] for node in job.holders or ())
@@ -495,6 +492,3 @@ def _shown_job(server: SimServer, job: object) -> str:
         f" {job.requeue_at - now if job.requeue_at else None}, awake in {job.awake_at - now if job.awake_at else None},"
         f" expires in {job.expires_at - now}"
     )
-
-
-assert KINDS
