@@ -137,10 +137,8 @@ def _refusal(admin: Site, request: AdminRequest, problem: Problem) -> bytes:
     assert isinstance(reply.body, bytes)
     own = {"Content-Type": reply.media, "Content-Length": str(len(reply.body)), "Connection": "close"}
     fields = {**answers.HEADERS, **reply.headers, **own}
-    lines = [
-        f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}", "Server: disqued",
-        *(f"{name}: {value}" for name, value in fields.items()),
-    ]  # fmt: skip
+    lines = [f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}", "Server: disqued",
+             *(f"{name}: {value}" for name, value in fields.items())]  # fmt: skip
     return "\r\n".join([*lines, "", ""]).encode("ascii") + reply.body
 
 

@@ -31,10 +31,8 @@ _ENTRY: Final = {
 }
 
 
-@route(
-    "POST", LOGIN, role=Role.NOBODY, summary="Open a session of a browser with a token", body=_LOGIN_BODY,
-    reply={"type": "object"}, writes=True, takes_form=True, tag="access", listed=False,
-)  # fmt: skip
+@route("POST", LOGIN, role=Role.NOBODY, summary="Open a session of a browser with a token", body=_LOGIN_BODY,
+       reply={"type": "object"}, writes=True, takes_form=True, tag="access", listed=False)  # fmt: skip
 async def login(site: Site, asked: Request) -> Reply:
     """Sets the cookie of the session.
 
@@ -59,10 +57,8 @@ async def login(site: Site, asked: Request) -> Reply:
     return Reply(b"", HTML, 303, {"Location": target, "Set-Cookie": cookie})
 
 
-@route(
-    "POST", "/logout", role=Role.NOBODY, summary="Close the session of a browser", reply={"type": "object"},
-    writes=True, takes_form=True, tag="access", listed=False,
-)  # fmt: skip
+@route("POST", "/logout", role=Role.NOBODY, summary="Close the session of a browser", reply={"type": "object"},
+       writes=True, takes_form=True, tag="access", listed=False)  # fmt: skip
 async def logout(site: Site, asked: Request) -> Reply:
     """Takes the cookie away."""
     cookie = {"Set-Cookie": site.access.logout(asked.request)}

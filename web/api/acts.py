@@ -17,11 +17,10 @@ ID: Final = "DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"  #: of the job in
 OK: Final = object_of(ok={"const": True})
 
 
-@route(
-    "POST", "/api/add", role=Role.OPERATOR, summary="Add a job to a queue", body=schema(COMMANDS["ADDJOB"]),
-    reply=object_of(id={"type": "string"}), tag="jobs", writes=True, errors=error_words(COMMANDS["ADDJOB"]),
-    commands=("ADDJOB",), is_large=True, example={"queue": "mail", "body": "to: ann", "timeout": 0, "delay": 5},
-)  # fmt: skip
+@route("POST", "/api/add", role=Role.OPERATOR, summary="Add a job to a queue", body=schema(COMMANDS["ADDJOB"]),
+       reply=object_of(id={"type": "string"}), tag="jobs", writes=True, errors=error_words(COMMANDS["ADDJOB"]),
+       commands=("ADDJOB",), is_large=True,
+       example={"queue": "mail", "body": "to: ann", "timeout": 0, "delay": 5})  # fmt: skip
 async def add(site: Site, asked: Request) -> dict[str, Any]:
     """ADDJOB: the answer comes when enough nodes hold the job.
 
@@ -41,11 +40,9 @@ def _on_jobs(path: str, name: str, summary: str, doc: str) -> None:
 
     act.__doc__ = doc
     act.__name__ = path.rpartition("/")[2]
-    route(
-        "POST", path, role=Role.OPERATOR, summary=summary, body={**schema(entry), "required": ["ids"]},
-        reply=object_of(changed={"type": "integer", "minimum": 0}), tag="jobs", writes=True, errors=error_words(entry),
-        commands=(name,), example={"ids": [ID]},
-    )(act)  # fmt: skip
+    route("POST", path, role=Role.OPERATOR, summary=summary, body={**schema(entry), "required": ["ids"]},
+          reply=object_of(changed={"type": "integer", "minimum": 0}), tag="jobs", writes=True,
+          errors=error_words(entry), commands=(name,), example={"ids": [ID]})(act)  # fmt: skip
 
 
 _on_jobs("/api/ack", "ACKJOB", "Acknowledge jobs", "They are done and are never delivered again.")
@@ -57,22 +54,19 @@ _on_jobs("/api/dequeue", "DEQUEUE", "Take jobs out of their queue", "They stay a
 _on_jobs("/api/delete", "DELJOB", "Drop jobs from this node", "Other nodes that hold them keep them.")
 
 
-@route(
-    "POST", "/api/pause", role=Role.OPERATOR, summary="Pause a queue, or let it go on", body=schema(COMMANDS["PAUSE"]),
-    reply=object_of(pause={"enum": ["none", "in", "out", "all"]}), tag="queues", writes=True,
-    errors=error_words(COMMANDS["PAUSE"]), commands=("PAUSE",), example={"queue": "mail", "words": ["in", "bcast"]},
-)  # fmt: skip
+@route("POST", "/api/pause", role=Role.OPERATOR, summary="Pause a queue, or let it go on",
+       body=schema(COMMANDS["PAUSE"]), reply=object_of(pause={"enum": ["none", "in", "out", "all"]}), tag="queues",
+       writes=True, errors=error_words(COMMANDS["PAUSE"]), commands=("PAUSE",),
+       example={"queue": "mail", "words": ["in", "bcast"]})  # fmt: skip
 async def pause(site: Site, asked: Request) -> dict[str, Any]:
     """PAUSE with the words in, out, all, none, state and bcast; answers the state afterwards."""
     return {"pause": await site.call(asked.visitor, *words(COMMANDS["PAUSE"], asked.body))}
 
 
-@route(
-    "POST", "/api/drain", role=Role.ADMIN, summary="Leave the cluster, or stay",
-    body=object_of(leaving={"type": "boolean"}), reply=object_of(leaving={"type": "boolean"}), tag="cluster",
-    writes=True, errors=error_words(COMMANDS["CLUSTER LEAVING"]), commands=("CLUSTER LEAVING",),
-    example={"leaving": False},
-)  # fmt: skip
+@route("POST", "/api/drain", role=Role.ADMIN, summary="Leave the cluster, or stay",
+       body=object_of(leaving={"type": "boolean"}), reply=object_of(leaving={"type": "boolean"}), tag="cluster",
+       writes=True, errors=error_words(COMMANDS["CLUSTER LEAVING"]), commands=("CLUSTER LEAVING",),
+       example={"leaving": False})  # fmt: skip
 async def drain(site: Site, asked: Request) -> dict[str, Any]:
     """CLUSTER LEAVING: true moves what this node holds to the others and takes no new jobs; false ends that."""
     leaving = read_object(asked.body, ["leaving"]).get("leaving")
@@ -82,23 +76,19 @@ async def drain(site: Site, asked: Request) -> dict[str, Any]:
     return {"leaving": leaving}
 
 
-@route(
-    "POST", "/api/config", role=Role.ADMIN, summary="Change a setting now",
-    body=schema(COMMANDS["CONFIG SET"]), reply=OK, tag="node", writes=True, errors=error_words(COMMANDS["CONFIG SET"]),
-    commands=("CONFIG SET",),
-    example={"name": "slowlog-max-len", "value": 64},
-)  # fmt: skip
+@route("POST", "/api/config", role=Role.ADMIN, summary="Change a setting now", body=schema(COMMANDS["CONFIG SET"]),
+       reply=OK, tag="node", writes=True, errors=error_words(COMMANDS["CONFIG SET"]), commands=("CONFIG SET",),
+       example={"name": "slowlog-max-len", "value": 64})  # fmt: skip
 async def set_config(site: Site, asked: Request) -> dict[str, Any]:
     """CONFIG SET: the value is as it would stand in the file.  CONFIG REWRITE makes it last."""
     await site.call(asked.visitor, *words(COMMANDS["CONFIG SET"], asked.body))
     return {"ok": True}
 
 
-@route(
-    "POST", "/api/meet", role=Role.ADMIN, summary="Join the cluster of another node",
-    body=schema(COMMANDS["CLUSTER MEET"]), reply=OK, tag="cluster", writes=True,
-    errors=error_words(COMMANDS["CLUSTER MEET"]), commands=("CLUSTER MEET",), example={"ip": "127.0.0.1", "port": 7712},
-)  # fmt: skip
+@route("POST", "/api/meet", role=Role.ADMIN, summary="Join the cluster of another node",
+       body=schema(COMMANDS["CLUSTER MEET"]), reply=OK, tag="cluster", writes=True,
+       errors=error_words(COMMANDS["CLUSTER MEET"]), commands=("CLUSTER MEET",),
+       example={"ip": "127.0.0.1", "port": 7712})  # fmt: skip
 async def meet(site: Site, asked: Request) -> dict[str, Any]:
     """CLUSTER MEET: the other node will be called; `/api/cluster/nodes` tells what came of it."""
     await site.call(asked.visitor, *words(COMMANDS["CLUSTER MEET"], asked.body))

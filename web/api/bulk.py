@@ -103,13 +103,12 @@ def read_filter(given: Any, visitor: Visitor) -> JobFilter:
     limit = whole("limit", values.get("limit", LIMIT_MAX))
     if not 1 <= limit <= LIMIT_MAX:
         raise Problem(400, f"limit is {limit}; allowed are whole numbers from 1 to {LIMIT_MAX}")
-    return JobFilter(
-        _read_ids(values["ids"]) if "ids" in values else None,
-        read_bytes("queue", values["queue"]) if "queue" in values else None,
-        _read_states(values["state"]) if "state" in values else None,
-        _read_age("older_than_s", values), _read_age("newer_than_s", values),
-        read_bytes("body_contains", values["body_contains"]) if "body_contains" in values else None, limit,
-    )  # fmt: skip
+    return JobFilter(_read_ids(values["ids"]) if "ids" in values else None,
+                     read_bytes("queue", values["queue"]) if "queue" in values else None,
+                     _read_states(values["state"]) if "state" in values else None, _read_age("older_than_s", values),
+                     _read_age("newer_than_s", values),
+                     read_bytes("body_contains", values["body_contains"]) if "body_contains" in values else None,
+                     limit)  # fmt: skip
 
 
 def _read_ids(given: Any) -> tuple[bytes, ...]:
@@ -260,12 +259,11 @@ def _described(job: Job, now: int) -> moves.Job:
     """Describe a job to the machine; `now` is the clock of deadlines, in milliseconds."""
     options = job.options
     is_delayed = job.state == ACTIVE and not job.flags & FLAG_QUEUED_BEFORE and options.delay_ms
-    return moves.Job(
-        job.id, job.body, ttl_s=-(-(job.expires_at - now) // 1_000), retry_s=options.retry_ms // 1_000,
-        replicate=options.replicate, key=job.alias[1:] if isinstance(job, NamedJob) else moves.key_of(job.id),
-        delay_s=max(0, -(-(job.requeue_at - now) // 1_000)) if is_delayed else 0,
-        has=Has.QUEUE if job.state == QUEUED else Has.OTHERS,
-    )  # fmt: skip
+    return moves.Job(job.id, job.body, ttl_s=-(-(job.expires_at - now) // 1_000), retry_s=options.retry_ms // 1_000,
+                     replicate=options.replicate,
+                     key=job.alias[1:] if isinstance(job, NamedJob) else moves.key_of(job.id),
+                     delay_s=max(0, -(-(job.requeue_at - now) // 1_000)) if is_delayed else 0,
+                     has=Has.QUEUE if job.state == QUEUED else Has.OTHERS)  # fmt: skip
 
 
 async def _perform(run: BulkRun, machine: moves.Machine[moves.Tally]) -> moves.Tally:
@@ -430,12 +428,10 @@ def _declare(action: str, command: str, summary: str, doc: str, *, takes_events:
         read_object(asked.body, _BODY)
         return await _run(site, asked, action, act, most=IDS_AT_ONCE)
 
-    route(
-        "POST", f"/api/bulk/{action}", role=Role.OPERATOR, summary=summary, doc=f"{doc}  {_HOW}",
-        body=object_of(optional=_BODY, **_BODY), reply=_REPLY, tag="bulk",
-        writes=True, errors=_ERRORS, commands=(command,),
-        example={"filter": {"queue": "mail", "state": ["active"], "older_than_s": 600}},
-    )(bulk)  # fmt: skip
+    route("POST", f"/api/bulk/{action}", role=Role.OPERATOR, summary=summary, doc=f"{doc}  {_HOW}",
+          body=object_of(optional=_BODY, **_BODY), reply=_REPLY, tag="bulk", writes=True, errors=_ERRORS,
+          commands=(command,),
+          example={"filter": {"queue": "mail", "state": ["active"], "older_than_s": 600}})(bulk)  # fmt: skip
 
 
 _ERRORS: Final = ("ERR", "TRYAGAIN", "LOADING")
@@ -444,26 +440,18 @@ _HOW: Final = (
     "act.  The act answers how many jobs fitted, to how many of them the action applied, and which failed and why; "
     f"after {FAILED_MAX} failures the rest is left alone.  Hanging up ends it where it is."
 )
-_declare(
-    "requeue", "ENQUEUE", "Queue every job that fits",
-    "ENQUEUE: jobs that are active are queued now; those that wait stay.",
-)  # fmt: skip
-_declare(
-    "delete", "DELJOB", "Drop every job that fits from this node", "DELJOB: other nodes that hold a job keep it.",
-    takes_events=True,
-)  # fmt: skip
-_declare(
-    "ack", "ACKJOB", "Acknowledge every job that fits",
-    "ACKJOB: they are done, on every node, and are never delivered again.",
-)  # fmt: skip
+_declare("requeue", "ENQUEUE", "Queue every job that fits",
+         "ENQUEUE: jobs that are active are queued now; those that wait stay.")  # fmt: skip
+_declare("delete", "DELJOB", "Drop every job that fits from this node", "DELJOB: other nodes that hold a job keep it.",
+         takes_events=True)  # fmt: skip
+_declare("ack", "ACKJOB", "Acknowledge every job that fits",
+         "ACKJOB: they are done, on every node, and are never delivered again.")  # fmt: skip
 
 
-@route(
-    "POST", "/api/bulk/move", role=Role.OPERATOR, summary="Move every job that fits to another queue",
-    body=object_of(optional=_BODY, **_BODY, to={**VALUE, "description": "The queue to move to."}),
-    reply=_REPLY, tag="bulk", writes=True, errors=_ERRORS, commands=("ADDJOB", "ACKJOB", "DEQUEUE", "ENQUEUE"),
-    example={"filter": {"queue": "mail"}, "to": "post"},
-)  # fmt: skip
+@route("POST", "/api/bulk/move", role=Role.OPERATOR, summary="Move every job that fits to another queue",
+       body=object_of(optional=_BODY, **_BODY, to={**VALUE, "description": "The queue to move to."}), reply=_REPLY,
+       tag="bulk", writes=True, errors=_ERRORS, commands=("ADDJOB", "ACKJOB", "DEQUEUE", "ENQUEUE"),
+       example={"filter": {"queue": "mail"}, "to": "post"})  # fmt: skip
 async def move(site: Site, asked: Request) -> dict[str, Any]:
     """Add each job to the other queue, then acknowledge the old one: a job whose copy is refused stays.
 

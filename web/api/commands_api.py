@@ -133,14 +133,11 @@ def _declare(entry: Command) -> None:
         return await site.json(reply)
 
     role = role_of(entry)
-    route(
-        "POST", _path(entry.name), role=role, summary=f"{entry.name}: {entry.summary}", doc=entry.manual,
-        body=schema(entry, only), reply=object_of(reply=reply_schema(entry)), tag="commands",
-        writes=role > Role.VIEWER and entry.name not in LOOKING,
-        commands=(entry.name,), needs_bodies=entry.shows_bodies, errors=error_words(entry, only),
-        example=EXAMPLES.get(entry.name, {}),
-        example_status=_STATUSES.get(entry.name, 200), is_large=entry.is_large,
-    )(act)  # fmt: skip
+    route("POST", _path(entry.name), role=role, summary=f"{entry.name}: {entry.summary}", doc=entry.manual,
+          body=schema(entry, only), reply=object_of(reply=reply_schema(entry)), tag="commands",
+          writes=role > Role.VIEWER and entry.name not in LOOKING, commands=(entry.name,),
+          needs_bodies=entry.shows_bodies, errors=error_words(entry, only), example=EXAMPLES.get(entry.name, {}),
+          example_status=_STATUSES.get(entry.name, 200), is_large=entry.is_large)(act)  # fmt: skip
 
 
 def _refuse(entry: Command) -> None:
@@ -152,19 +149,16 @@ def _refuse(entry: Command) -> None:
     async def act(site: Site, asked: Request) -> dict[str, Any]:
         raise Problem(400, f"{entry.name} concerns {concerns}; send it {there}")
 
-    route(
-        "POST", _path(entry.name), role=role_of(entry), summary=f"{entry.name} concerns {concerns}",
-        body={"type": "object"}, tag="commands", listed=False,
-    )(act)  # fmt: skip
+    route("POST", _path(entry.name), role=role_of(entry), summary=f"{entry.name} concerns {concerns}",
+          body={"type": "object"}, tag="commands", listed=False)(act)  # fmt: skip
 
 
 for _entry in COMMANDS.values():
     (_refuse if _entry.is_of_connection else _declare)(_entry)
 
 
-@route(
-    "POST", "/api/commands/<name>", role=Role.VIEWER, summary="No such command", body={}, tag="commands", listed=False,
-)  # fmt: skip
+@route("POST", "/api/commands/<name>", role=Role.VIEWER, summary="No such command", body={}, tag="commands",
+       listed=False)  # fmt: skip
 async def no_such(site: Site, asked: Request) -> dict[str, Any]:
     """Tell how commands are called."""
     name = asked.path["name"][:100].decode("utf-8", "backslashreplace")

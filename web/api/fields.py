@@ -121,10 +121,8 @@ def error_words(entry: Command, only: Iterable[str] | None = None) -> tuple[str,
 
 def reply_schema(entry: Command) -> Schema:
     """Schema of what a command answers, as far as its shape says."""
-    kinds = {
-        "integer": {"type": "integer"}, "map": {"type": "object"}, "status": BYTES, "bulk string": BYTES,
-        "null": {"type": "null"}, "no reply": {"type": "null"},
-    }  # fmt: skip
+    kinds = {"integer": {"type": "integer"}, "map": {"type": "object"}, "status": BYTES, "bulk string": BYTES,
+             "null": {"type": "null"}, "no reply": {"type": "null"}}  # fmt: skip
     text = entry.reply.text
     found: list[dict[str, Any]] = []
     for part in text.split("; or "):

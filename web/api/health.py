@@ -49,10 +49,8 @@ async def healthz(site: Site, asked: Request) -> Reply:
     return _reply([])
 
 
-@route(
-    "GET", "/readyz", role=Role.NOBODY, summary="Can jobs be added?", reply=_STATUS, also={503: _STATUS},
-    tag="health",
-)  # fmt: skip
+@route("GET", "/readyz", role=Role.NOBODY, summary="Can jobs be added?", reply=_STATUS, also={503: _STATUS},
+       tag="health")  # fmt: skip
 async def readyz(site: Site, asked: Request) -> Reply:
     """503 with the reasons while producers had better go elsewhere.
 
@@ -61,10 +59,8 @@ async def readyz(site: Site, asked: Request) -> Reply:
     return _reply(obstacles(site.gateway))
 
 
-@route(
-    "GET", "/startupz", role=Role.NOBODY, summary="Are the jobs loaded?", reply=_STATUS, also={503: _STATUS},
-    tag="health",
-)  # fmt: skip
+@route("GET", "/startupz", role=Role.NOBODY, summary="Are the jobs loaded?", reply=_STATUS, also={503: _STATUS},
+       tag="health")  # fmt: skip
 async def startupz(site: Site, asked: Request) -> Reply:
     """503 while the jobs are loaded from the store."""
     return _reply(["loading"] if site.gateway.loading else [])

@@ -15,10 +15,8 @@ NUMBERS: Final = 1_000  #: written in one turn of the loop, half a millisecond's
 _WHOLE: Final = 2  #: the first columns of a history are whole numbers
 
 
-@route(
-    "GET", "/metrics", role=Role.VIEWER, summary="Metrics of this node, for Prometheus",
-    reply={"type": "string"}, media="text/plain", tag="metrics",
-)  # fmt: skip
+@route("GET", "/metrics", role=Role.VIEWER, summary="Metrics of this node, for Prometheus", reply={"type": "string"},
+       media="text/plain", tag="metrics")  # fmt: skip
 async def metrics(site: Site, asked: Request) -> Reply:
     """Text, or OpenMetrics where the header Accept asks for it; all queues of the node together."""
     body, media = await site.metrics.of_node(asked.headers.get("accept", ""))
@@ -57,19 +55,15 @@ _COLUMNS: Final = {
 }
 
 
-@route(
-    "GET", "/api/history/node", role=Role.VIEWER, summary="What the node was like, over time",
-    query=(_SPAN,), reply=_COLUMNS, tag="history", at="/api/history/node?span=hour",
-)  # fmt: skip
+@route("GET", "/api/history/node", role=Role.VIEWER, summary="What the node was like, over time", query=(_SPAN,),
+       reply=_COLUMNS, tag="history", at="/api/history/node?span=hour")  # fmt: skip
 async def node_history(site: Site, asked: Request) -> Reply:
     """Columns for a chart, all queues of the node together."""
     return await _written(site, site.history.node(asked.query.get("span", "hour")))
 
 
-@queue_route(
-    "/api/history/queue", role=Role.VIEWER, summary="What a queue was like, over time",
-    query=(_SPAN,), reply=_COLUMNS, tag="history", at="?span=week",
-)  # fmt: skip
+@queue_route("/api/history/queue", role=Role.VIEWER, summary="What a queue was like, over time", query=(_SPAN,),
+             reply=_COLUMNS, tag="history", at="?span=week")  # fmt: skip
 async def queue_history(site: Site, asked: Request) -> Reply:
     """Columns for a chart; empty ones for a queue in which nothing happened since the daemon started."""
     name = queue_of(asked)

@@ -40,14 +40,9 @@ _GROUPS: Final[Schema] = {
     "description": "Of an event alone: group; in progress, redo or done; deliveries; milliseconds until its deadline.",
 }
 JOB: Final[Schema] = object_of(
-    "A job as SHOW describes it.",
-    **_JOB,
-    body={"anyOf": [BYTES, {"type": "null"}]},
-    body_withheld=_WITHHELD,
-    groups=_GROUPS,
-    key={**BYTES, "description": "Of a job that was added with a KEY alone, and is not done."},
-    optional=("body", "body_withheld", "groups", "key"),
-)
+    "A job as SHOW describes it.", **_JOB, body={"anyOf": [BYTES, {"type": "null"}]}, body_withheld=_WITHHELD,
+    groups=_GROUPS, key={**BYTES, "description": "Of a job that was added with a KEY alone, and is not done."},
+    optional=("body", "body_withheld", "groups", "key"))  # fmt: skip
 PEEKED: Final[Schema] = object_of(
     queue=BYTES, id=_ID, body=BYTES, body_withheld=_WITHHELD, optional=("body", "body_withheld")
 )

@@ -48,10 +48,8 @@ _ACCESS: Final = (401, 403, 421)
 _BODY: Final = (413, 415)  #: and every route that takes a body
 
 
-@route(
-    "GET", "/api/openapi.json", role=Role.VIEWER, summary="This API as an OpenAPI 3.1 document",
-    reply={"type": "object"}, tag="node",
-)  # fmt: skip
+@route("GET", "/api/openapi.json", role=Role.VIEWER, summary="This API as an OpenAPI 3.1 document",
+       reply={"type": "object"}, tag="node")  # fmt: skip
 async def openapi(site: Site, asked: Request) -> Reply:
     """Every route with its parameters, bodies, replies and errors."""
     return written()
@@ -131,10 +129,8 @@ def operation_id(entry: Route) -> str:
 
 
 def _placeholder(name: str) -> dict[str, Any]:
-    return {
-        "name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1},
-        "description": "Any bytes, each that is no letter, digit or one of -._~ as %XX.",
-    }  # fmt: skip
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1},
+            "description": "Any bytes, each that is no letter, digit or one of -._~ as %XX."}  # fmt: skip
 
 
 def _parameter(param: QueryParameter) -> dict[str, Any]:

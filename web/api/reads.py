@@ -38,14 +38,11 @@ _QUEUE: Final = QueryParameter("queue", "The queue; its bytes quoted with %.", {
 _CURSOR: Final = QueryParameter(
     "cursor", "What the page before answered; 0, or nothing, to begin.", {"type": "integer", "minimum": 0}
 )
-_REPLY: Final = QueryParameter(
-    "reply", "id: names or ids alone; all: descriptions, and pages of about 250 at most.",
-    {"type": "string", "enum": ["id", "all"], "default": "id"},
-)  # fmt: skip
+_REPLY: Final = QueryParameter("reply", "id: names or ids alone; all: descriptions, and pages of about 250 at most.",
+                               {"type": "string", "enum": ["id", "all"], "default": "id"})  # fmt: skip
 _COUNT: Final = QueryParameter(
     "count", "Elements wanted, as a hint; a page may hold fewer, or none, and the walk still goes on.",
-    {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": 100},
-)  # fmt: skip
+    {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": 100})  # fmt: skip
 _WHOLE: Final[Schema] = {"type": "integer"}
 
 
@@ -87,10 +84,8 @@ def queue_of(asked: Request) -> bytes:
     raise Problem(400, "which queue? Give it in the path, or as ?queue=")
 
 
-@queue_route(
-    "/api/qstat", role=Role.VIEWER, summary="Statistics of a queue on this node", reply=QUEUE, tag="queues",
-    commands=("QSTAT",), errors=("NOQUEUE",),
-)  # fmt: skip
+@queue_route("/api/qstat", role=Role.VIEWER, summary="Statistics of a queue on this node", reply=QUEUE, tag="queues",
+             commands=("QSTAT",), errors=("NOQUEUE",))  # fmt: skip
 async def qstat(site: Site, asked: Request) -> dict[str, Any]:
     """What QSTAT with FULL answers, as an object."""
     queue = queue_of(asked)
@@ -120,11 +115,9 @@ async def qpeek(site: Site, asked: Request) -> Reply:
     return await site.json({"queue": queue, "jobs": jobs})
 
 
-@route(
-    "GET", "/api/show/<id>", role=Role.VIEWER, summary="A job as this node knows it", reply=JOB, tag="jobs",
-    commands=("SHOW",),
-    errors=("NOJOB", "BADID"), at="/api/show/DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ",
-)  # fmt: skip
+@route("GET", "/api/show/<id>", role=Role.VIEWER, summary="A job as this node knows it", reply=JOB, tag="jobs",
+       commands=("SHOW",), errors=("NOJOB", "BADID"),
+       at="/api/show/DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ")  # fmt: skip
 async def show(site: Site, asked: Request) -> dict[str, Any]:
     """What SHOW answers, as an object."""
     values = await site.call(asked.visitor, "SHOW", asked.path["id"])
@@ -331,10 +324,8 @@ async def cluster_nodes(site: Site, asked: Request) -> list[dict[str, Any]]:
 
 
 def _vitals(told: Vitals, told_at: int) -> dict[str, Any]:
-    return {
-        "told_at": told_at, "version": told.version.decode("ascii"), "jobs": told.jobs, "memory": told.memory,
-        "maxmemory": told.limit, "queued": told.queued, "given": told.given,
-    }  # fmt: skip
+    return {"told_at": told_at, "version": told.version.decode("ascii"), "jobs": told.jobs, "memory": told.memory,
+            "maxmemory": told.limit, "queued": told.queued, "given": told.given}  # fmt: skip
 
 
 def _node(fields: list[str]) -> dict[str, Any]:
@@ -342,11 +333,9 @@ def _node(fields: list[str]) -> dict[str, Any]:
     place, _, bus = place.partition("@")
     ip, _, port = place.rpartition(":")
     words = [word for word in flags.split(",") if word != "noflags"]
-    return {
-        "id": node_id, "ip": ip, "port": int(port), "bus_port": int(bus) if bus else _bus_of(int(port)),
-        "flags": words, "myself": "myself" in words, "ping_sent_at": int(ping), "pong_at": int(pong),
-        "connected": link == "connected",
-    }  # fmt: skip
+    return {"id": node_id, "ip": ip, "port": int(port), "bus_port": int(bus) if bus else _bus_of(int(port)),
+            "flags": words, "myself": "myself" in words, "ping_sent_at": int(ping), "pong_at": int(pong),
+            "connected": link == "connected"}  # fmt: skip
 
 
 def _bus_of(port: int) -> int:
@@ -354,12 +343,10 @@ def _bus_of(port: int) -> int:
     return port + 10_000 if 0 < port <= 55_535 else 0
 
 
-@route(
-    "GET", "/api/config", role=Role.VIEWER, summary="The settings in force",
-    query=(QueryParameter("pattern", "Only settings whose name fits: *, ? and [...] as in CONFIG GET."),),
-    reply={"type": "object", "additionalProperties": BYTES}, tag="node",
-    commands=("CONFIG GET",), at="/api/config?pattern=slowlog-*",
-)  # fmt: skip
+@route("GET", "/api/config", role=Role.VIEWER, summary="The settings in force",
+       query=(QueryParameter("pattern", "Only settings whose name fits: *, ? and [...] as in CONFIG GET."),),
+       reply={"type": "object", "additionalProperties": BYTES}, tag="node", commands=("CONFIG GET",),
+       at="/api/config?pattern=slowlog-*")  # fmt: skip
 async def config(site: Site, asked: Request) -> dict[str, Any]:
     """Names and values as CONFIG GET answers them.  Passwords and secrets that are set are shown as asterisks."""
     return without_secrets(await site.call(asked.visitor, "CONFIG", "GET", asked.query.get("pattern", "*")))

@@ -49,10 +49,8 @@ _JOB: Final = QueryParameter("job", "Only runs of this verb of disqued-spark.")
 
 
 def _limit(default: int, most: int) -> QueryParameter:
-    return QueryParameter(
-        "limit", "Rows at most; `more` says whether there are others.",
-        {"type": "integer", "minimum": 1, "maximum": most, "default": default},
-    )  # fmt: skip
+    return QueryParameter("limit", "Rows at most; `more` says whether there are others.",
+                          {"type": "integer", "minimum": 1, "maximum": most, "default": default})  # fmt: skip
 
 
 _NONE_OR: Final = {"INTEGER": "integer", "REAL": "number", "TEXT": "string"}
@@ -81,10 +79,8 @@ def report_route(
     name: str, summary: str, row: Schema, query: tuple[QueryParameter, ...], at: str
 ) -> Callable[[Act], Act]:
     """Enter a route on the reports."""
-    return route(
-        "GET", f"/api/reports/{name}", role=Role.VIEWER, summary=summary, query=query, reply=_reply(row),
-        tag="reports", errors=(MISSING, UNREADABLE), at=f"/api/reports/{name}{at}",
-    )  # fmt: skip
+    return route("GET", f"/api/reports/{name}", role=Role.VIEWER, summary=summary, query=query, reply=_reply(row),
+                 tag="reports", errors=(MISSING, UNREADABLE), at=f"/api/reports/{name}{at}")  # fmt: skip
 
 
 @report_route(
@@ -101,10 +97,8 @@ async def report_queues(site: Site, asked: Request) -> Reply:
     return await _answer(site, lambda reader: reader.queues(wanted))
 
 
-@report_route(
-    "slo", "Days of queues, held against their targets", _row_schema(SLO),
-    (_QUEUE, _MEASURE, _SINCE, _UNTIL, _limit(LIMIT, ROWS_MAX)), "?queue=mail&measure=wait",
-)  # fmt: skip
+@report_route("slo", "Days of queues, held against their targets", _row_schema(SLO),
+              (_QUEUE, _MEASURE, _SINCE, _UNTIL, _limit(LIMIT, ROWS_MAX)), "?queue=mail&measure=wait")  # fmt: skip
 async def report_slo(site: Site, asked: Request) -> Reply:
     """Rows of `disqued-spark slo`; `over` is the share of jobs that took longer than the target."""
     wanted = _wanted(asked)
@@ -141,20 +135,16 @@ async def report_audit(site: Site, asked: Request) -> Reply:
     return await _answer(site, lambda reader: reader.audits(wanted, faults))
 
 
-@report_route(
-    "findings", "What is wrong with queues and jobs, and what to do about it", _row_schema(FINDINGS),
-    (_QUEUE, _limit(LIMIT, ROWS_MAX)), "?queue=mail",
-)  # fmt: skip
+@report_route("findings", "What is wrong with queues and jobs, and what to do about it", _row_schema(FINDINGS),
+              (_QUEUE, _limit(LIMIT, ROWS_MAX)), "?queue=mail")  # fmt: skip
 async def report_findings(site: Site, asked: Request) -> Reply:
     """What `disqued-spark doctor` found when it ran last."""
     wanted = _wanted(asked)
     return await _answer(site, lambda reader: reader.findings(wanted))
 
 
-@report_route(
-    "runs", "Runs of the jobs that made the reports", _row_schema(RUNS),
-    (_JOB, _SINCE, _UNTIL, _limit(LIMIT, ROWS_MAX)), "?job=rollup&limit=10",
-)  # fmt: skip
+@report_route("runs", "Runs of the jobs that made the reports", _row_schema(RUNS),
+              (_JOB, _SINCE, _UNTIL, _limit(LIMIT, ROWS_MAX)), "?job=rollup&limit=10")  # fmt: skip
 async def report_runs(site: Site, asked: Request) -> Reply:
     """When each run of `disqued-spark` began, how long it took, and how it ended; of one that failed, why."""
     wanted = _wanted(asked)
@@ -178,10 +168,9 @@ def _wanted(asked: Request, *, grain: str | None = None, limit: int = LIMIT) -> 
             raise Problem(
                 400, f"{name}={query[name][:100]}: allowed are days as 2026-11-22 and moments as 2026-11-22T10:00:00Z"
             )
-    return ReportFilter(
-        queue=text(query["queue"]) if "queue" in query else None, grain=grain, measure=query.get("measure"),
-        job=query.get("job"), since=query.get("since"), until=query.get("until"), limit=query.get("limit", limit),
-    )  # fmt: skip
+    return ReportFilter(queue=text(query["queue"]) if "queue" in query else None, grain=grain,
+                        measure=query.get("measure"), job=query.get("job"), since=query.get("since"),
+                        until=query.get("until"), limit=query.get("limit", limit))  # fmt: skip
 
 
 async def _answer(site: Site, question: Callable[[ReportReader], ReportRows]) -> Reply:

@@ -26,10 +26,9 @@ LOGIN: Final = "/login"  #: where a browser gives a token
 def object_of(description: str = "", /, *, optional: Collection[str] = (), **properties: Schema) -> Schema:
     """The schema of an object with these properties and no other; all but the optional ones are there."""
     required = [name for name in properties if name not in optional]
-    return {
-        "type": "object", "properties": properties, "additionalProperties": False,
-        **({"required": required} if required else {}), **({"description": description} if description else {}),
-    }  # fmt: skip
+    return {"type": "object", "properties": properties, "additionalProperties": False,
+            **({"required": required} if required else {}),
+            **({"description": description} if description else {})}  # fmt: skip
 
 
 class Role(IntEnum):

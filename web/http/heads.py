@@ -61,10 +61,8 @@ def read(lines: Sequence[bytes]) -> RequestHead:
     if b"host" not in found and version == b"HTTP/1.1":
         raise _bad("there is no Host header; it has to name the host that is asked")
     _check_encoding(found)
-    return RequestHead(
-        method, target, version, fields, _length(found, version), _expects_continue(found, version),
-        version == b"HTTP/1.0" or b"close" in _list(found.get(b"connection", b"")),
-    )  # fmt: skip
+    return RequestHead(method, target, version, fields, _length(found, version), _expects_continue(found, version),
+                       version == b"HTTP/1.0" or b"close" in _list(found.get(b"connection", b"")))  # fmt: skip
 
 
 def _bad(detail: str) -> Problem:

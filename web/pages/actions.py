@@ -188,8 +188,6 @@ def _loop(wanted: JobSearch, command: bytes, port: int) -> str:
 
 def set_setting(setting: Setting[Any], value: str) -> Action:
     """Change a setting that can be changed while the daemon runs; `value` is what it is now, empty for a secret."""
-    return Action(
-        f"set-{setting.name}", "Change", "/api/config",
-        (b"CONFIG", b"SET", setting.name.encode(), Input("value", setting.name, value=value)),
-        {"name": setting.name}, "Changed.", role=Role.ADMIN,
-    )  # fmt: skip
+    return Action(f"set-{setting.name}", "Change", "/api/config",
+                  (b"CONFIG", b"SET", setting.name.encode(), Input("value", setting.name, value=value)),
+                  {"name": setting.name}, "Changed.", role=Role.ADMIN)  # fmt: skip

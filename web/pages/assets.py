@@ -64,9 +64,8 @@ def url(name: str) -> str:
     return f"/static/{version()}/{name}"
 
 
-@route(
-    "GET", "/static/<version>/<name>", role=Role.NOBODY, summary="A file of the page", media="text/css", listed=False
-)  # fmt: skip
+@route("GET", "/static/<version>/<name>", role=Role.NOBODY, summary="A file of the page", media="text/css",
+       listed=False)  # fmt: skip
 async def static(site: Site, asked: Request) -> Reply:
     """The file; another version is none that may be kept."""
     asset = assets().get(asked.path["name"].decode("utf-8", "replace"))

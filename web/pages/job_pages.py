@@ -32,5 +32,4 @@ async def job(site: Site, asked: Request) -> tuple[str, Values]:
         "alias": job_views.name_of(found), "groups": group_views.of_event(node, found),
         "why": job_views.why_not_running(node, found), "timeline": job_views.timeline(node, found),
         "ways": actions.on_job(job_id) if found.options.kind == KIND_WORK else actions.on_event(found.queue, job_id),
-        "now": node.wall(), "is_manual": found.options.retry_ms >= RETRY_NEVER_MS,
-    }  # fmt: skip
+        "now": node.wall(), "is_manual": found.options.retry_ms >= RETRY_NEVER_MS}  # fmt: skip

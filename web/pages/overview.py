@@ -43,10 +43,8 @@ def _node_rows(site: Site) -> list[Values]:
 
 
 def _vital_values(vitals: Vitals, queued_rate: float | None, given_rate: float | None) -> Values:
-    return {
-        "version": vitals.version.decode("ascii"), "memory": vitals.memory, "limit": vitals.limit,
-        "jobs": vitals.jobs, "in_rate": queued_rate, "out_rate": given_rate,
-    }  # fmt: skip
+    return {"version": vitals.version.decode("ascii"), "memory": vitals.memory, "limit": vitals.limit,
+            "jobs": vitals.jobs, "in_rate": queued_rate, "out_rate": given_rate}  # fmt: skip
 
 
 def _rates_now(node: NodeView, known: KnownNode, told: LastVitals) -> tuple[float | None, float | None]:
@@ -62,11 +60,9 @@ def _node_row(node: NodeView, known: KnownNode) -> Values:
     host = known.host or ("this machine" if known.myself else "?")
     told = known.account
     said = {} if told is None else _vital_values(told.vitals, *_rates_now(node, known, told))
-    return said | {
-        "id": known.id.decode("ascii", "replace"), "address": f"{host}:{known.port}", "flags": flags,
-        "myself": known.myself, "linked": known.connected, "bad": bool(known.flags & FAILING),
-        "pong_ms": max(0, node.wall() - known.pong_at) if known.pong_at else None,
-    }  # fmt: skip
+    return said | {"id": known.id.decode("ascii", "replace"), "address": f"{host}:{known.port}", "flags": flags,
+                   "myself": known.myself, "linked": known.connected, "bad": bool(known.flags & FAILING),
+                   "pong_ms": max(0, node.wall() - known.pong_at) if known.pong_at else None}  # fmt: skip
 
 
 def _trouble(site: Site) -> list[str]:

@@ -94,11 +94,9 @@ def _kind_of(queue: Queue) -> str | None:
 def job_row(node: NodeView, job: Job, visitor: Visitor) -> Values:
     """A job in a table."""
     seen = visitor.sees_bodies
-    return {
-        "id": job.id.decode("ascii", "replace"), "state": STATE_NAMES[job.state].decode(), "size": len(job.body),
-        "age_ms": max(0, node.wall() - job.ctime // 1_000_000), "nacks": job.nacks,
-        "again": job.redeliveries, "body": rendering.body(job.body, PEEKED_BYTES) if seen else None,
-    }  # fmt: skip
+    return {"id": job.id.decode("ascii", "replace"), "state": STATE_NAMES[job.state].decode(), "size": len(job.body),
+            "age_ms": max(0, node.wall() - job.ctime // 1_000_000), "nacks": job.nacks, "again": job.redeliveries,
+            "body": rendering.body(job.body, PEEKED_BYTES) if seen else None}  # fmt: skip
 
 
 _STATES: Final = ("queued", "active", "wait-repl", "acked", "any")
@@ -133,14 +131,12 @@ async def queue(site: Site, asked: Request) -> tuple[str, Values]:
     if found.cursor:
         terms = {"state": wanted.state, "text": text, "older": wanted.older_ms // 1_000, "cursor": found.cursor}
         further = "?" + urlencode({"name": name, **terms} if "name" in query else terms)
-    return "queue.html", {
-        **queue_values(site, name, visitor), "wanted": wanted, "states": _STATES, "further": further,
-        "is_named": name in rendering.NO_SEGMENTS,
-        "found": found, "jobs": [job_row(node, job, visitor) for job in found.jobs],
-        "known": node.job_count, "add": actions.add_job(name), "ways_with_groups": actions.on_groups(name),
-        "ways_with_log": actions.on_log(name),
-        "bulk": actions.bulk(wanted, site.gateway.config.port), "selected": actions.selected(),
-    }  # fmt: skip
+    return "queue.html", {**queue_values(site, name, visitor), "wanted": wanted, "states": _STATES, "further": further,
+                          "is_named": name in rendering.NO_SEGMENTS, "found": found,
+                          "jobs": [job_row(node, job, visitor) for job in found.jobs], "known": node.job_count,
+                          "add": actions.add_job(name), "ways_with_groups": actions.on_groups(name),
+                          "ways_with_log": actions.on_log(name), "bulk": actions.bulk(wanted, site.gateway.config.port),
+                          "selected": actions.selected()}  # fmt: skip
 
 
 def _seconds(text: str) -> int:

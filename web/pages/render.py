@@ -25,17 +25,13 @@ from disqued.wire.texts import raw
 @cache
 def environment() -> Environment:
     """The templates, and the filters that show values."""
-    made = Environment(
-        loader=ChoiceLoader([PackageLoader("disqued.web.pages"), PackageLoader("disqued.reports")]),
-        autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, auto_reload=False,
-    )  # fmt: skip
-    made.filters.update(
-        name=rendering.name, segment=rendering.segment, span=rendering.span, size=rendering.size,
-        number=count, rate=rendering.rate, moment=rendering.moment, sentence=rendering.sentence,
-        queue_path=rendering.queue_path, worker_path=rendering.worker_path, history_path=rendering.history_path,
-        **FILTERS, raw=raw,
-    )  # fmt: skip
+    made = Environment(loader=ChoiceLoader([PackageLoader("disqued.web.pages"), PackageLoader("disqued.reports")]),
+                       autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+                       auto_reload=False)  # fmt: skip
+    made.filters.update(name=rendering.name, segment=rendering.segment, span=rendering.span, size=rendering.size,
+                        number=count, rate=rendering.rate, moment=rendering.moment, sentence=rendering.sentence,
+                        queue_path=rendering.queue_path, worker_path=rendering.worker_path,
+                        history_path=rendering.history_path, **FILTERS, raw=raw)  # fmt: skip
     made.globals.update(asset=assets.url, version=disqued.__version__, Role=Role, NAME_MAX=NAME_MAX)
     return made
 
@@ -58,13 +54,10 @@ def common(site: Site, visitor: Visitor, request: Any, here: str) -> dict[str, A
     def curl_line(action: lines.Action) -> str:
         return lines.curl_line(action.path, action.body, base, with_token=with_token)
 
-    return {
-        "visitor": visitor, "here": here, "base": base, "redis_port": config.port, "with_token": with_token,
-        "with_password": bool(config.password_digest), "redis_line": redis_line, "curl_line": curl_line,
-        "node_id": site.gateway.view.id.decode("ascii", "replace"),
-        "has_reports": site.reports.path is not None,
-        "may_act": visitor.role >= Role.OPERATOR, "may_change": visitor.role >= Role.ADMIN,
-    }  # fmt: skip
+    return {"visitor": visitor, "here": here, "base": base, "redis_port": config.port, "with_token": with_token,
+            "with_password": bool(config.password_digest), "redis_line": redis_line, "curl_line": curl_line,
+            "node_id": site.gateway.view.id.decode("ascii", "replace"), "has_reports": site.reports.path is not None,
+            "may_act": visitor.role >= Role.OPERATOR, "may_change": visitor.role >= Role.ADMIN}  # fmt: skip
 
 
 def _host_of(request: Any) -> str:

@@ -42,6 +42,5 @@ async def reports(site: Site, asked: Request) -> tuple[str, dict[str, Any]]:
     def command(block: str) -> str:
         return command_line(block, shlex.quote(str(path)))
 
-    return "reports.html", {
-        "view": view, "blocks": blocks, "grains": GRAINS, "link": link, "command": command, "is_over": is_over,
-    }  # fmt: skip
+    return "reports.html", {"view": view, "blocks": blocks, "grains": GRAINS, "link": link, "command": command,
+                            "is_over": is_over}  # fmt: skip

@@ -33,16 +33,12 @@ async def events(site: Site, asked: Request) -> Reply:
     sort = query.get("sort", "name")
     if sort not in SORTS:
         raise Problem(400, f"sort={sort[:100]}: allowed are {', '.join(SORTS)}")
-    watched = Subscription(
-        query.get("page", "overview"), query.get("queue", b""),
-        QueueQuery(query.get("q", ""), sort, query.get("n", 1)), visitor.sees_bodies, visitor.role,
-        query.get("worker", b""),
-    )  # fmt: skip
+    watched = Subscription(query.get("page", "overview"), query.get("queue", b""),
+                           QueueQuery(query.get("q", ""), sort, query.get("n", 1)), visitor.sees_bodies, visitor.role,
+                           query.get("worker", b""))  # fmt: skip
     answers.begin(asked.request, STREAM)
-    await site.live.listen(
-        asked.request, watched, lambda one, rows: draw(site, one, rows),
-        lambda: site.access.still_holds(asked.request, visitor),
-    )  # fmt: skip
+    await site.live.listen(asked.request, watched, lambda one, rows: draw(site, one, rows),
+                           lambda: site.access.still_holds(asked.request, visitor))  # fmt: skip
     return Reply(b"", STREAM)
 
 

@@ -45,9 +45,8 @@ def group_rows(node: NodeView, queue: Queue) -> list[GroupRow]:
 
 def row_of(node: NodeView, group: Group) -> GroupRow:
     """Describe a group as it is now."""
-    return GroupRow(
-        group.name, len(group.stream), group.leased, group.redo, group.done, group.available, node.consumers_of(group)
-    )  # fmt: skip
+    return GroupRow(group.name, len(group.stream), group.leased, group.redo, group.done, group.available,
+                    node.consumers_of(group))  # fmt: skip
 
 
 def of_event(node: NodeView, job: Job) -> list[dict[str, Any]]:
@@ -61,7 +60,5 @@ def of_event(node: NodeView, job: Job) -> list[dict[str, Any]]:
 
 def _made_of(group: Group, event: Entry, now: int) -> dict[str, Any]:
     _, state, deliveries, left_ms = made_of(event, group, now) or (group.name, b"available", 0, 0)
-    return {
-        "group": group.name, "state": state.decode(), "left_ms": left_ms if state == b"in progress" else None,
-        "deliveries": deliveries,
-    }  # fmt: skip
+    return {"group": group.name, "state": state.decode(), "left_ms": left_ms if state == b"in progress" else None,
+            "deliveries": deliveries}  # fmt: skip

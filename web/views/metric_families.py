@@ -97,23 +97,18 @@ def _of_daemon(gateway: Gateway, facts: Mapping[str, Mapping[str, Any]]) -> Iter
     yield _gauge("disqued_read_only", "1 while the journal fails and no jobs are added.", node.is_read_only)
     yield _gauge("disqued_paused", "1 while no commands run: CLIENT PAUSE, or the end.", gateway.paused)
     if ends := gateway.tls.ends:
-        yield _gauges(
-            "disqued_certificate_expiry_timestamp_seconds",
-            "When a certificate that this node shows ends, since 1970; only with TLS.", "listener", ends,
-        )  # fmt: skip
+        yield _gauges("disqued_certificate_expiry_timestamp_seconds",
+                      "When a certificate that this node shows ends, since 1970; only with TLS.", "listener",
+                      ends)  # fmt: skip
 
 
 def _of_queues(node: NodeView, sums: QueueTotals) -> Iterator[Metric]:
     counters = node.counters
     now, wall = node.now(), node.wall()
-    yield _count(
-        "disque_queue_jobs_in", "Times that a job was queued; what was given back unseen is left out.",
-        counters.queued - counters.returned,
-    )  # fmt: skip
-    yield _count(
-        "disque_queue_jobs_out", "Times that a job was handed out, to consumers and to other nodes.",
-        counters.given,
-    )  # fmt: skip
+    yield _count("disque_queue_jobs_in", "Times that a job was queued; what was given back unseen is left out.",
+                 counters.queued - counters.returned)  # fmt: skip
+    yield _count("disque_queue_jobs_out", "Times that a job was handed out, to consumers and to other nodes.",
+                 counters.given)  # fmt: skip
     yield _gauge("disque_queue_len_jobs", "Jobs that wait in the queues.", sums.queued)
     age_ms = 0 if sums.created_at is None else now - sums.created_at
     yield _gauge("disque_queue_age_seconds", "Age of the oldest queue.", age_ms / 1_000)
@@ -122,10 +117,8 @@ def _of_queues(node: NodeView, sums: QueueTotals) -> Iterator[Metric]:
     yield _gauge("disque_queue_blocked_workers", "Consumers that wait in GETJOB.", node.blocked_count)
     yield _gauge("disqued_queues", "Queues of this node.", sums.queues)
     oldest_ms = 0 if sums.oldest_ctime is None else max(0, wall - sums.oldest_ctime // 1_000_000)
-    yield _gauge(
-        "disqued_oldest_job_age_seconds", "Age of the oldest job that is the first of a queue; 0 = none waits.",
-        oldest_ms / 1_000,
-    )  # fmt: skip
+    yield _gauge("disqued_oldest_job_age_seconds",
+                 "Age of the oldest job that is the first of a queue; 0 = none waits.", oldest_ms / 1_000)  # fmt: skip
     acked, waiting, jobs = node.acked_count, node.pending_count, node.job_count
     yield _gauges(
         "disqued_jobs", "Jobs that this node holds, by state.", "state",
@@ -137,10 +130,8 @@ def _of_queues(node: NodeView, sums: QueueTotals) -> Iterator[Metric]:
 def _of_jobs(counters: Counters) -> Iterator[Metric]:
     plain = counters.acked - counters.fast_acked - counters.acks_heard
     yield _count("disqued_jobs_added", "Jobs of producers of this node.", counters.added)
-    yield _counts(
-        "disqued_jobs_refused", "Jobs that were not kept, for want of copies or because the journal failed.", "reason",
-        {"copies": counters.refused, "journal": counters.lost_additions},
-    )  # fmt: skip
+    yield _counts("disqued_jobs_refused", "Jobs that were not kept, for want of copies or because the journal failed.",
+                  "reason", {"copies": counters.refused, "journal": counters.lost_additions})  # fmt: skip
     yield _count("disqued_jobs_queued", "Times that a job came into a queue.", counters.queued)
     yield _count("disqued_jobs_requeued", "Of these: again, without a NACK.", counters.requeued)
     yield _count("disqued_jobs_dequeued", "Jobs that left a queue and were not delivered.", counters.dequeued)
@@ -153,101 +144,73 @@ def _of_jobs(counters: Counters) -> Iterator[Metric]:
     yield _count(
         "disqued_deliveries_returned", "Deliveries to consumers that were gone; the job went back.", counters.returned
     )
-    yield _counts(
-        "disqued_acks", "Jobs that were acknowledged, by who said so.", "how",
-        {"ackjob": plain, "fastack": counters.fast_acked, "other_node": counters.acks_heard},
-    )  # fmt: skip
+    yield _counts("disqued_acks", "Jobs that were acknowledged, by who said so.", "how",
+                  {"ackjob": plain, "fastack": counters.fast_acked, "other_node": counters.acks_heard})  # fmt: skip
     yield _count("disqued_nacks", "Jobs that were given back by NACK.", counters.nacked)
     yield _count("disqued_working", "Times that WORKING put a delivery off.", counters.working)
     yield _count("disqued_jobs_expired", "Jobs whose time was over before they were acknowledged.", counters.expired)
     yield _count("disqued_jobs_deleted", "Jobs that were dropped by DELJOB, or by another node.", counters.deleted)
-    yield _counts(
-        "disqued_jobs_evicted", "Jobs that were dropped for want of memory, by what they were.", "reason",
-        {"acked": counters.evicted_acked, "delivered_once": counters.evicted_once},
-    )  # fmt: skip
+    yield _counts("disqued_jobs_evicted", "Jobs that were dropped for want of memory, by what they were.", "reason",
+                  {"acked": counters.evicted_acked, "delivered_once": counters.evicted_once})  # fmt: skip
     yield _count("disqued_copies_received", "Copies taken for other nodes.", counters.copies)
     yield _count("disqued_jobs_imported", "Jobs that other nodes brought.", counters.imported)
     yield _count("disqued_jobs_exported", "Jobs that were brought to other nodes.", counters.exported)
-    yield _histogram(
-        "disqued_job_wait_seconds", "From the queueing of a job to its delivery.",
-        counters.waiting_buckets, counters.waiting_ms,
-    )  # fmt: skip
-    yield _histogram(
-        "disqued_job_in_flight_seconds", "From the delivery of a job, or its last WORKING, to its ack.",
-        counters.flight_buckets, counters.flight_ms,
-    )  # fmt: skip
+    yield _histogram("disqued_job_wait_seconds", "From the queueing of a job to its delivery.",
+                     counters.waiting_buckets, counters.waiting_ms)  # fmt: skip
+    yield _histogram("disqued_job_in_flight_seconds", "From the delivery of a job, or its last WORKING, to its ack.",
+                     counters.flight_buckets, counters.flight_ms)  # fmt: skip
 
 
 def _of_workers(node: NodeView) -> Iterator[Metric]:
     counters = node.counters
-    yield _gauges(
-        "disqued_workers", "Live workers: of this node, and of others as far as it was told.", "home",
-        {"here": len(node.workers_here), "elsewhere": len(node.workers_elsewhere)},
-    )  # fmt: skip
+    yield _gauges("disqued_workers", "Live workers: of this node, and of others as far as it was told.", "home",
+                  {"here": len(node.workers_here), "elsewhere": len(node.workers_elsewhere)})  # fmt: skip
     yield _gauge("disqued_worker_leases", "Jobs and events in the hands of workers of this node.", node.units_held)
     yield _count(
         "disqued_worker_deaths", "Workers of this node that died, or were said to be dead.", counters.workers_died
     )
-    yield _count(
-        "disqued_tasks_returned", "Tasks that went back to their queue, by their worker or since it ended.",
-        counters.tasks_given_back,
-    )  # fmt: skip
-    yield _count(
-        "disqued_tasks_duplicate", "Times that tasks were refused since a unique one was there already.",
-        counters.unique_refused,
-    )  # fmt: skip
+    yield _count("disqued_tasks_returned", "Tasks that went back to their queue, by their worker or since it ended.",
+                 counters.tasks_given_back)  # fmt: skip
+    yield _count("disqued_tasks_duplicate", "Times that tasks were refused since a unique one was there already.",
+                 counters.unique_refused)  # fmt: skip
 
 
 def _of_lists(node: NodeView) -> Iterator[Metric]:
-    yield _gauge(
-        "disqued_background_pushes", "Pushes under way though their clients were answered (NOBLOCK).",
-        node.background_pushes,
-    )  # fmt: skip
-    yield _count(
-        "disqued_background_pushes_failed", "Of these: those that came to nothing.",
-        node.counters.background_failed,
-    )  # fmt: skip
-    yield _count(
-        "disqued_recoveries", "Elements of lists that consumers had, and that were handed to another one (RQ.RECOVER).",
-        node.counters.recovered,
-    )  # fmt: skip
+    yield _gauge("disqued_background_pushes", "Pushes under way though their clients were answered (NOBLOCK).",
+                 node.background_pushes)  # fmt: skip
+    yield _count("disqued_background_pushes_failed", "Of these: those that came to nothing.",
+                 node.counters.background_failed)  # fmt: skip
+    yield _count("disqued_recoveries",
+                 "Elements of lists that consumers had, and that were handed to another one (RQ.RECOVER).",
+                 node.counters.recovered)  # fmt: skip
 
 
 def _of_commands() -> Iterator[Metric]:
     used = [(entry.name.lower(), entry.tally) for entry in every_command() if entry.tally.calls]
     yield _counts("disqued_commands", "Commands that were run.", "command", {name: tally.calls for name, tally in used})
-    yield _counts(
-        "disqued_command_seconds", "Time that commands took, without their commit and network.", "command",
-        {name: tally.usec / 1e6 for name, tally in used},
-    )  # fmt: skip
+    yield _counts("disqued_command_seconds", "Time that commands took, without their commit and network.", "command",
+                  {name: tally.usec / 1e6 for name, tally in used})  # fmt: skip
 
 
 def _of_store(gateway: Gateway, facts: Mapping[str, Any]) -> Iterator[Metric]:
     commits = gateway.commits
     yield _count("disqued_commits", "Commits of the journal that were done.", commits.done)
     yield _count("disqued_commit_failures", "Commits of the journal that failed.", commits.failed)
-    yield _count(
-        "disqued_commit_seconds", "Time that commits took, their fsync included where one is waited for.",
-        commits.seconds,
-    )  # fmt: skip
-    yield _count(
-        "disqued_fsyncs_delayed", "Writes that waited since a sync took too long (aof).",
-        facts.get("aof_delayed_fsync", 0),
-    )  # fmt: skip
+    yield _count("disqued_commit_seconds", "Time that commits took, their fsync included where one is waited for.",
+                 commits.seconds)  # fmt: skip
+    yield _count("disqued_fsyncs_delayed", "Writes that waited since a sync took too long (aof).",
+                 facts.get("aof_delayed_fsync", 0))  # fmt: skip
     yield _gauge("disqued_fsync_pending", "1 while a sync is under way (aof).", facts.get("aof_pending_bio_fsync", 0))
     yield _gauge("disqued_journal_size_bytes", "Size of the journal (aof).", facts.get("aof_current_size", 0))
-    yield _gauge(
-        "disqued_journal_rewriting", "1 while the journal is written anew (aof).",
-        facts.get("aof_rewrite_in_progress", 0),
-    )  # fmt: skip
+    yield _gauge("disqued_journal_rewriting", "1 while the journal is written anew (aof).",
+                 facts.get("aof_rewrite_in_progress", 0))  # fmt: skip
 
 
 def _of_events(facts: Mapping[str, Any]) -> Iterator[Metric]:
     yield _count("disqued_events_written", "Lines of the event log that were written.", facts.get("events_written", 0))
-    yield _count(
-        "disqued_events_lost", "Lines of the event log that could not be written, or for which too much waited.",
-        facts.get("events_lost", 0),
-    )  # fmt: skip
+    yield _count("disqued_events_lost",
+                 "Lines of the event log that could not be written, or for which too much waited.",
+                 facts.get("events_lost", 0))  # fmt: skip
 
 
 def _of_cluster(node: NodeView, facts: Mapping[str, Any]) -> Iterator[Metric]:
@@ -256,34 +219,23 @@ def _of_cluster(node: NodeView, facts: Mapping[str, Any]) -> Iterator[Metric]:
     def fact(name: str) -> float:
         return float(facts.get(f"cluster_{name}", 0))
 
-    yield _gauges(
-        "disqued_cluster_nodes", "Other nodes of the cluster: known, linked (our link is open), suspected or failed.",
-        "state", {"known": len(node.peers), "linked": node.linked_count, "failing": failing},
-    )  # fmt: skip
-    yield _gauges(
-        "disqued_bus_links", "Open links of the cluster bus.", "direction",
-        {"out": fact("links_out"), "in": fact("links_in")},
-    )  # fmt: skip
-    yield _counts(
-        "disqued_bus_messages", "Messages on the bus.", "direction",
-        {"out": fact("stats_messages_sent"), "in": fact("stats_messages_received")},
-    )  # fmt: skip
-    yield _counts(
-        "disqued_bus_bytes", "Bytes on the bus.", "direction",
-        {"out": fact("net_output_bytes"), "in": fact("net_input_bytes")},
-    )  # fmt: skip
-    yield _counts(
-        "disqued_bus_dropped_messages", "Messages that were not sent: no link, or too much waited.", "reason",
-        {"no_link": fact("dropped_without_link"), "buffer_full": fact("dropped_buffer_full")},
-    )  # fmt: skip
+    yield _gauges("disqued_cluster_nodes",
+                  "Other nodes of the cluster: known, linked (our link is open), suspected or failed.", "state",
+                  {"known": len(node.peers), "linked": node.linked_count, "failing": failing})  # fmt: skip
+    yield _gauges("disqued_bus_links", "Open links of the cluster bus.", "direction",
+                  {"out": fact("links_out"), "in": fact("links_in")})  # fmt: skip
+    yield _counts("disqued_bus_messages", "Messages on the bus.", "direction",
+                  {"out": fact("stats_messages_sent"), "in": fact("stats_messages_received")})  # fmt: skip
+    yield _counts("disqued_bus_bytes", "Bytes on the bus.", "direction",
+                  {"out": fact("net_output_bytes"), "in": fact("net_input_bytes")})  # fmt: skip
+    yield _counts("disqued_bus_dropped_messages", "Messages that were not sent: no link, or too much waited.", "reason",
+                  {"no_link": fact("dropped_without_link"), "buffer_full": fact("dropped_buffer_full")})  # fmt: skip
     refused = {
         name: fact(f"frames_{name}") for name in ("forged", "replayed", "oversized", "malformed")
     } | {"bad_message": fact("bad_messages")}  # fmt: skip
     yield _counts("disqued_bus_bad_frames", "Frames that changed nothing and ended their link.", "reason", refused)
-    yield _counts(
-        "disqued_bus_handshakes_refused", "Links that did not come about.", "by",
-        {"us": fact("handshakes_refused"), "others": fact("handshakes_refused_by_others")},
-    )  # fmt: skip
+    yield _counts("disqued_bus_handshakes_refused", "Links that did not come about.", "by",
+                  {"us": fact("handshakes_refused"), "others": fact("handshakes_refused_by_others")})  # fmt: skip
     yield _gauge("disqued_bus_buffered_bytes", "Bytes that wait for other nodes.", fact("buffered_bytes"))
 
 
@@ -302,31 +254,21 @@ def _of_process(node: NodeView, pulse: Pulse, facts: Mapping[str, Mapping[str, A
     )
     yield _counts(
         "disqued_cpu_seconds", "Processor time of the process.", "mode",
-        {"user": float(cpu.get("used_cpu_user", 0)), "system": float(cpu.get("used_cpu_sys", 0))},
-    )  # fmt: skip
+        {"user": float(cpu.get("used_cpu_user", 0)), "system": float(cpu.get("used_cpu_sys", 0))})  # fmt: skip
     yield _gauge("disqued_clients", "Connected clients.", clients.get("connected_clients", 0))
     yield _count("disqued_connections", "Connections that were accepted.", stats.get("total_connections_received", 0))
     yield _count("disqued_connections_rejected", "Of these: turned away.", stats.get("rejected_connections", 0))
-    yield _gauge(
-        "disqued_clients_unauthenticated", "Clients that have to authenticate and have not yet.",
-        clients.get("unauthenticated_clients", 0),
-    )  # fmt: skip
-    yield _count(
-        "disqued_clients_unauthenticated_ended", "Clients that were ended since they did not authenticate.",
-        stats.get("unauthenticated_clients_ended", 0),
-    )  # fmt: skip
-    yield _gauge(
-        "disqued_connection_buffers_bytes", "What connections hold outside maxmemory: requests and replies under way.",
-        clients.get("mem_clients_normal", 0),
-    )  # fmt: skip
-    yield _gauge(
-        "disqued_connection_buffers_limit_bytes", "What they may hold, all together.",
-        clients.get("mem_clients_limit", 0),
-    )  # fmt: skip
-    yield _count(
-        "disqued_connections_ended_for_memory", "Connections that were ended since they held the most.",
-        clients.get("mem_clients_ended", 0),
-    )  # fmt: skip
+    yield _gauge("disqued_clients_unauthenticated", "Clients that have to authenticate and have not yet.",
+                 clients.get("unauthenticated_clients", 0))  # fmt: skip
+    yield _count("disqued_clients_unauthenticated_ended", "Clients that were ended since they did not authenticate.",
+                 stats.get("unauthenticated_clients_ended", 0))  # fmt: skip
+    yield _gauge("disqued_connection_buffers_bytes",
+                 "What connections hold outside maxmemory: requests and replies under way.",
+                 clients.get("mem_clients_normal", 0))  # fmt: skip
+    yield _gauge("disqued_connection_buffers_limit_bytes", "What they may hold, all together.",
+                 clients.get("mem_clients_limit", 0))  # fmt: skip
+    yield _count("disqued_connections_ended_for_memory", "Connections that were ended since they held the most.",
+                 clients.get("mem_clients_ended", 0))  # fmt: skip
     yield _counts(
         "disqued_acl_access_denied", "What was refused to clients.", "reason",
         {
@@ -336,6 +278,5 @@ def _of_process(node: NodeView, pulse: Pulse, facts: Mapping[str, Mapping[str, A
     )  # fmt: skip
     yield _counts(
         "disqued_client_bytes", "Bytes from and to clients.", "direction",
-        {"in": stats.get("total_net_input_bytes", 0), "out": stats.get("total_net_output_bytes", 0)},
-    )  # fmt: skip
+        {"in": stats.get("total_net_input_bytes", 0), "out": stats.get("total_net_output_bytes", 0)})  # fmt: skip
     yield _count("disqued_internal_errors", "Bugs that were met; the log has them.", stats.get("internal_errors", 0))

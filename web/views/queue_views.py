@@ -106,10 +106,8 @@ def row_of(node: NodeView, queue: Queue, rates: Rates) -> QueueRow:
     ctime = oldest_of(queue)
     oldest = None if ctime is None else max(0, wall - ctime // 1_000_000)
     sources = tuple(queue.recent_sources(now))
-    return QueueRow(
-        queue.name, queue.length, rate_in, rate_out, oldest, len(queue.waiters), sources,
-        queue.import_rate.per_second(now) if sources else 0, PAUSE_NAMES[queue.pause].decode(),
-    )  # fmt: skip
+    return QueueRow(queue.name, queue.length, rate_in, rate_out, oldest, len(queue.waiters), sources,
+                    queue.import_rate.per_second(now) if sources else 0, PAUSE_NAMES[queue.pause].decode())  # fmt: skip
 
 
 #: What a table can be sorted by: the key, and whether the largest come first.

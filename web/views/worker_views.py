@@ -98,20 +98,17 @@ def row_of(node: NodeView, one: Worker | RemoteWorker) -> WorkerRow:
         return WorkerRow(one.worker_id, b"", one.node_id, False, one.ttl_ms)
     now = node.now()
     since = next(iter(one.leases.values()), None)
-    return WorkerRow(
-        one.id, one.name, node.id, True, one.ttl_ms, max(0, now - one.last_sign), one.bound_to is not None,
-        tuple(islice(one.queues, QUEUES_SHOWN)), len(one.queues), len(one.leases),
-        None if since is None else max(0, now - since), one.started, one.done, one.returned,
-    )  # fmt: skip
+    return WorkerRow(one.id, one.name, node.id, True, one.ttl_ms, max(0, now - one.last_sign), one.bound_to is not None,
+                     tuple(islice(one.queues, QUEUES_SHOWN)), len(one.queues), len(one.leases),
+                     None if since is None else max(0, now - since), one.started, one.done, one.returned)  # fmt: skip
 
 
 def sums_of(node: NodeView) -> dict[str, int]:
     """What there is to say of all workers of a node together."""
     counters = node.counters
-    return {
-        "here": len(node.workers_here), "elsewhere": len(node.workers_elsewhere), "has": node.units_held,
-        "died": counters.workers_died, "returned": counters.tasks_given_back, "refused": counters.unique_refused,
-    }  # fmt: skip
+    return {"here": len(node.workers_here), "elsewhere": len(node.workers_elsewhere), "has": node.units_held,
+            "died": counters.workers_died, "returned": counters.tasks_given_back,
+            "refused": counters.unique_refused}  # fmt: skip
 
 
 def tasks_of(node: NodeView, worker: Worker, visitor: Visitor) -> list[dict[str, Any]]:
@@ -145,9 +142,6 @@ def _held(node: NodeView, units: Iterable[Unit], visitor: Visitor) -> list[dict[
 
 def _row(unit: Unit, worker: bytes | None, since_ms: int, node_id: bytes | None, visitor: Visitor) -> dict[str, Any]:
     """A row of what a consumer has: worker None where that is nobody in particular, node None where it is this one."""
-    return {
-        "id": unit.id.decode("ascii", "replace"), "queue": unit.queue, "scope": unit.scope,
-        "worker": worker, "node": node_id, "since_ms": since_ms,
-        "attempt": attempt_of(unit), "size": len(unit.body),
-        "body": rendering.body(unit.body, BODY_BYTES) if visitor.sees_bodies else None,
-    }  # fmt: skip
+    return {"id": unit.id.decode("ascii", "replace"), "queue": unit.queue, "scope": unit.scope, "worker": worker,
+            "node": node_id, "since_ms": since_ms, "attempt": attempt_of(unit), "size": len(unit.body),
+            "body": rendering.body(unit.body, BODY_BYTES) if visitor.sees_bodies else None}  # fmt: skip
