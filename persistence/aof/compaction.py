@@ -120,16 +120,8 @@ class Compaction:
 
     log = Logger()
 
-    def __init__(
-        self,
-        journal: JournalSegments,
-        records: Iterator[Record | None],
-        done: Callable[["Compaction"], None],
-        *,
-        clock: Clock,
-        reactor: IReactorTime,
-        repairs: bool,
-    ) -> None:
+    def __init__(self, journal: JournalSegments, records: Iterator[Record | None], done: Callable[["Compaction"], None],
+                 *, clock: Clock, reactor: IReactorTime, repairs: bool) -> None:  # fmt: skip
         """Begin it; `done` is called at its end.  Raises OSError, StoreFailed.
 
         `repairs`: the segments that there are cannot be trusted.

@@ -339,10 +339,8 @@ class AofStore:
             if compaction.repairs:
                 self._failure = None
             self._rewrite_succeeded()
-            self.log.info(
-                "Compaction ended: {count} records, {size} bytes in all",
-                count=compaction.count, size=self._journal.size,
-            )  # fmt: skip
+            self.log.info("Compaction ended: {count} records, {size} bytes in all", count=compaction.count,
+                          size=self._journal.size)  # fmt: skip
         else:
             if self._failure is not None:
                 self._fail(self._failure)

@@ -62,17 +62,9 @@ class RedisServer:
 
     log = Logger()
 
-    def __init__(
-        self,
-        address: RedisAddress,
-        keys: Keys,
-        reactor: IReactorTime,
-        *,
-        synced: Callable[[list[Any]], None],
-        full: Callable[[RedisConnection], Awaitable[None]],
-        up: Callable[[], None],
-        down: Callable[[bool], None],
-    ) -> None:
+    def __init__(self, address: RedisAddress, keys: Keys, reactor: IReactorTime, *, synced: Callable[[list[Any]], None],
+                 full: Callable[[RedisConnection], Awaitable[None]], up: Callable[[], None],
+                 down: Callable[[bool], None]) -> None:  # fmt: skip
         """Take a server and its keys, and what to tell.
 
         `synced` is told what SYNC answers on a connection that was made again: ok or lost.  `full` is to make room on
@@ -251,10 +243,8 @@ class RedisServer:
         if left_s < 0:
             raise StoreLocked(f"{belongs}, for ever; remove the key {self.keys.name('owner').decode()} to end that")
         if ends_s is None:
-            self.log.info(
-                "{where}: {who} holds the lease, for another {left} s unless it renews it",
-                where=self.where, who=who, left=f"{left_s:.1f}",
-            )  # fmt: skip
+            self.log.info("{where}: {who} holds the lease, for another {left} s unless it renews it", where=self.where,
+                          who=who, left=f"{left_s:.1f}")  # fmt: skip
             return now_s + left_s
         if now_s + left_s > ends_s + LOOK_S / 2:
             raise StoreLocked(

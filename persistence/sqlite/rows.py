@@ -74,13 +74,11 @@ def noted(records: list[Record], first: int, wall: int, offset: int, *, with_sta
             requeue_at = job.requeue_at
             # One that is done stays so, whatever else is known of places.
             state = job.state if with_state or job.state == ACKED else ACTIVE
-            notes.append((
-                JOB_ADDED, sequence, job.id, job.queue, job.body, state, job.flags & KEPT_FLAGS,
-                options.replicate, job.holders, job.ctime, job.expires_at + offset,
-                requeue_at + offset if requeue_at else 0, options.ttl_ms, options.retry_ms, options.delay_ms,
-                job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,
-                options.kind, job.alias if isinstance(job, NamedJob) else b"",
-            ))  # fmt: skip
+            notes.append((JOB_ADDED, sequence, job.id, job.queue, job.body, state, job.flags & KEPT_FLAGS,
+                          options.replicate, job.holders, job.ctime, job.expires_at + offset,
+                          requeue_at + offset if requeue_at else 0, options.ttl_ms, options.retry_ms, options.delay_ms,
+                          job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,
+                          options.kind, job.alias if isinstance(job, NamedJob) else b""))  # fmt: skip
         else:
             # A lease or a group may say itself when it began.
             when = () if len(record) == WITH_WHEN.get(record[0]) else (wall,)
@@ -128,10 +126,8 @@ def name_crc(kind: int, alias: bytes, check: int) -> int:
 
 def job_row(note: Note) -> Row:
     """The row of a job."""
-    (
-        _, sequence, job_id, queue, body, state, flags, replicate, holders, ctime, expires, requeue,
-        ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key, kind, alias,
-    ) = note  # fmt: skip
+    (_, sequence, job_id, queue, body, state, flags, replicate, holders, ctime, expires, requeue, ttl_ms, retry_ms,
+     delay_ms, nacks, additional_deliveries, order_key, kind, alias) = note  # fmt: skip
     fact = fact_crc(job_id, queue, ctime)
     check = crc32(
         _pack_job(
@@ -147,11 +143,9 @@ def job_row(note: Note) -> Row:
         named = b" ".join(sorted(holders))
         check = crc32(named, check)
         text = named.decode("ascii")
-    return (
-        sequence, id_text(job_id), readable(queue), readable(body), state, ctime, expires, requeue, ttl_ms, retry_ms,
-        delay_ms, replicate, flags, nacks, additional_deliveries, order_key, text, fact, check,
-        kind, readable(alias) if alias else None,
-    )  # fmt: skip
+    return (sequence, id_text(job_id), readable(queue), readable(body), state, ctime, expires, requeue, ttl_ms,
+            retry_ms, delay_ms, replicate, flags, nacks, additional_deliveries, order_key, text, fact, check, kind,
+            readable(alias) if alias else None)  # fmt: skip
 
 
 def job_records(rows: list[Row]) -> list[Record]:
@@ -161,10 +155,8 @@ def job_records(rows: list[Row]) -> list[Record]:
     try:
         # A database has millions of these: all is in this one loop, and local.
         for row in rows:
-            (
-                sequence, job_id, queue, body, state, ctime, expires, requeue, ttl_ms, retry_ms, delay_ms,
-                replicate, flags, nacks, additional_deliveries, order_key, named, fact, wanted, kind, alias,
-            ) = row  # fmt: skip
+            (sequence, job_id, queue, body, state, ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, replicate,
+             flags, nacks, additional_deliveries, order_key, named, fact, wanted, kind, alias) = row  # fmt: skip
             if not job_id.isascii():
                 job_id = id_bytes(job_id)
             check = crc32(
@@ -192,9 +184,8 @@ def job_records(rows: list[Row]) -> list[Record]:
                 raise BadRow(misfit(ctime, order_key, ttl_ms, retry_ms, delay_ms), row)
             # The class's own constructor takes twice as long.
             records.append((JOB_ADDED, _new_job(StoredJob, (
-                job_id, queue, body, state, flags, replicate, holders, ctime, expires, requeue,
-                ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key, kind, alias,
-            ))))  # fmt: skip
+                job_id, queue, body, state, flags, replicate, holders, ctime, expires, requeue, ttl_ms, retry_ms,
+                delay_ms, nacks, additional_deliveries, order_key, kind, alias))))  # fmt: skip
     except _NONSENSE as problem:
         raise BadRow(f"the row makes no sense: {problem}", row) from None
     return records
@@ -205,17 +196,15 @@ def fact_row(note: Note, job: Note | None) -> Row:
     _, sequence, job_id, tail, when = note
     queue, ctime = (job[3], job[9]) if job else (None, None)
     check = (fact_crc(job_id, queue, ctime) + news_crc(sequence, when, tail)) & _CRC_MASK
-    return (
-        sequence, id_text(job_id), readable(tail), None if queue is None else readable(queue), ctime, when, check,
-    )  # fmt: skip
+    return (sequence, id_text(job_id), readable(tail), None if queue is None else readable(queue), ctime, when,
+            check)  # fmt: skip
 
 
 def news_row(note: Note) -> Row:
     """What SQL makes the row of: number, id, tail, when, and the checksums of an unknown job and of the news."""
     _, sequence, job_id, tail, when = note
-    return (
-        sequence, id_text(job_id), readable(tail), when, fact_crc(job_id, None, None), news_crc(sequence, when, tail),
-    )  # fmt: skip
+    return (sequence, id_text(job_id), readable(tail), when, fact_crc(job_id, None, None),
+            news_crc(sequence, when, tail))  # fmt: skip
 
 
 def fact_record(kind: int, row: Row) -> Record:

@@ -148,10 +148,8 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     SQLite would keep an error of either to itself.
     """
     connection = connect(path)
-    for pragma in (
-        "synchronous = NORMAL", "wal_autocheckpoint = 0", f"journal_size_limit = {KEPT_LOG_BYTES}",
-        "secure_delete = OFF", f"cache_size = -{CACHE_KIB}",
-    ):  # fmt: skip
+    for pragma in ("synchronous = NORMAL", "wal_autocheckpoint = 0", f"journal_size_limit = {KEPT_LOG_BYTES}",
+                   "secure_delete = OFF", f"cache_size = -{CACHE_KIB}"):  # fmt: skip
         connection.execute(f"PRAGMA {pragma}").fetchall()
     return connection
 
@@ -424,12 +422,10 @@ def _make_view(database: "Database", name: str, columns: tuple[str, ...], table:
 
 def _make_tables(database: "Database") -> None:
     number, text, anything = int, str, "ANY"
-    _make_table(
-        database, "jobs",
-        seq=number, id=text, queue=anything, body=anything, state=number, ctime=number, expires_at=number,
-        requeue_at=number, ttl_ms=number, retry_ms=number, delay_ms=number, replicate=number, flags=number,
-        nacks=number, additional_deliveries=number, order_key=number, holders=text, fact_crc=number, crc=number,
-    )  # fmt: skip
+    _make_table(database, "jobs", seq=number, id=text, queue=anything, body=anything, state=number, ctime=number,
+                expires_at=number, requeue_at=number, ttl_ms=number, retry_ms=number, delay_ms=number, replicate=number,
+                flags=number, nacks=number, additional_deliveries=number, order_key=number, holders=text,
+                fact_crc=number, crc=number)  # fmt: skip
     for table, column, tail in (("done", "done_at", "scope"), ("evictions", "gone_at", "reason")):
         columns = {"id": text, tail: anything, "queue": anything, "ctime": number, column: number, "crc": number}
         _make_table(database, table, seq=number, **columns)
@@ -475,10 +471,8 @@ def _make_version_2(database: "Database") -> None:
     database.conn.execute("ALTER TABLE jobs ADD COLUMN kind INTEGER NOT NULL DEFAULT 0")
     database.conn.execute("ALTER TABLE jobs ADD COLUMN alias ANY")
     number = int
-    _make_table(
-        database, "leases",
-        seq=number, id=str, scope="ANY", deliveries=number, worker="ANY", leased_at=number, crc=number,
-    )  # fmt: skip
+    _make_table(database, "leases", seq=number, id=str, scope="ANY", deliveries=number, worker="ANY", leased_at=number,
+                crc=number)  # fmt: skip
     for name in ("jobs_by_alias", "leases_by_id"):
         _make_index(database.conn, name)
     database.conn.execute("DROP VIEW jobs_readable")

@@ -184,10 +184,8 @@ class Transaction:
         rows = [job_row(note) for note in self._added.values()]
         self._in_pieces(_INSERT_JOBS, _JOB, "", rows)
         self._write_leases()
-        for known in (
-            self._added, self._over, self._done_in_groups, self._brief, self._brief_in_groups, self._stale,
-            self._leased, self._free_jobs, self._free_units,
-        ):  # fmt: skip
+        for known in (self._added, self._over, self._done_in_groups, self._brief, self._brief_in_groups, self._stale,
+                      self._leased, self._free_jobs, self._free_units):  # fmt: skip
             known.clear()
 
     def _write_facts(self) -> None:
@@ -209,12 +207,8 @@ class Transaction:
         table, tail, at = _FACTS[done]
         head = f"INSERT INTO {table} (seq, id, {tail}, queue, ctime, {at}, crc) "
         self._in_pieces(head + "VALUES ", "(?, ?, ?, ?, ?, ?, ?)", "", [fact_row(*pair) for pair in brief])
-        self._in_pieces(
-            head + _FROM_JOB,
-            "(?, ?, ?, ?, ?, ?)",
-            f") {join} jobs ON jobs.id = column2",
-            [news_row(note) for note in over],
-        )
+        self._in_pieces(head + _FROM_JOB, "(?, ?, ?, ?, ?, ?)", f") {join} jobs ON jobs.id = column2",
+                        [news_row(note) for note in over])  # fmt: skip
 
     def _write_leases(self) -> None:
         if self._free_jobs or self._free_units:
