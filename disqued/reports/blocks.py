@@ -118,8 +118,7 @@ def all_blocks(reader: ReportReader, view: ReportQuery) -> Blocks:
         view, *window, flow=flow(reader, view, window[0]), queues=queue_table(reader, view, window[0]),
         latencies=latencies(reader, view, window[0]), redelivery=redelivery(reader, view),
         targets=targets(reader, view), audits=_block(reader.audits(ReportFilter(limit=AUDITS_SHOWN), FAULTS_SHOWN)),
-        findings=findings(reader, view), runs=_block(reader.runs(ReportFilter(limit=RUNS_SHOWN))),
-    )  # fmt: skip
+        findings=findings(reader, view), runs=_block(reader.runs(ReportFilter(limit=RUNS_SHOWN))))  # fmt: skip
 
 
 def _window(reader: ReportReader, view: ReportQuery) -> tuple[str | None, str | None]:

@@ -127,12 +127,9 @@ class _Drawing:
     def svg(self) -> str:
         """Everything, the grid first."""
         chart = self._chart
-        parts = [
-            f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(chart.title)}">',
-            *self._grid(), *self._times(), *self._limit(),
-            *(part for line in chart.lines for part in self._line(line)),
-            *self._strips(), "</svg>",
-        ]  # fmt: skip
+        parts = [f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(chart.title)}">',
+                 *self._grid(), *self._times(), *self._limit(),
+                 *(part for line in chart.lines for part in self._line(line)), *self._strips(), "</svg>"]  # fmt: skip
         return "".join(parts)
 
     def _x(self, at: float) -> float:

@@ -261,10 +261,8 @@ class ReportReader:
         limit = max(0, min(wanted.limit, ROWS_MAX))
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
         sql = f"SELECT {_names(table)} FROM {table.name}{where} ORDER BY {order} LIMIT :limit"  # noqa: S608 - names of ours
-        given = {
-            **equal, "since": _bound(wanted.since, is_date=is_date), "until": _bound(wanted.until, is_date=is_date),
-            "limit": limit + 1,
-        }  # fmt: skip
+        given = {**equal, "since": _bound(wanted.since, is_date=is_date),
+                 "until": _bound(wanted.until, is_date=is_date), "limit": limit + 1}  # fmt: skip
         rows = [_read(row) for row in self._connection.execute(sql, given)]
         shown = rows[:limit]
         return ReportRows(shown, max((row["computed_at"] for row in shown), default=None), len(rows) > limit)

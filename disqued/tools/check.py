@@ -122,10 +122,8 @@ def command() -> None:
 @node_options
 @click.option("-w", "--warning", type=RANGE, default="75", show_default=True, help="Range of the memory in use, in %.")
 @click.option("-c", "--critical", type=RANGE, default="95", show_default=True, help="The same, for CRITICAL.")
-@click.option(
-    "--warning-certificate", type=RANGE, default="30:", show_default=True,
-    help="Range of the days that are left to the certificate that ends first.",
-)  # fmt: skip
+@click.option("--warning-certificate", type=RANGE, default="30:", show_default=True,
+              help="Range of the days that are left to the certificate that ends first.")  # fmt: skip
 @click.option("--critical-certificate", type=RANGE, default="7:", show_default=True, help="The same, for CRITICAL.")
 def check_node(
     target: Target, *, warning: Range, critical: Range, warning_certificate: Range, critical_certificate: Range
@@ -150,10 +148,8 @@ def check_node(
         report.add(CheckState.WARNING, f"{info['internal_errors']} internal errors; the log has them")
     used, most = int(info["used_memory"]), int(info["maxmemory"])
     percent = 100 * used / most if most else 0.0
-    report.figure(
-        "memory", percent, "%", warning=warning, critical=critical, most=100,
-        problem=f"{percent:.1f} % of the memory is in use",
-    )  # fmt: skip
+    report.figure("memory", percent, "%", warning=warning, critical=critical, most=100,
+                  problem=f"{percent:.1f} % of the memory is in use")  # fmt: skip
     _check_certificates(report, info, warning_certificate, critical_certificate)
     for label, name in (("jobs", "registered_jobs"), ("queues", "registered_queues"), ("clients", "connected_clients")):
         report.figure(label, int(info[name]))
@@ -168,10 +164,8 @@ def _check_certificates(report: CheckResult, info: Mapping[str, str], warning: R
         return
     days = int(info["tls_certificate_expires_in_seconds"]) / DAY_S
     ends = f"ends in {days:.1f} days" if days > 0 else f"ended {-days:.1f} days ago"
-    report.figure(
-        "certificate", max(0.0, days), warning=warning, critical=critical,
-        problem=f"the certificate of {info['tls_certificate_expires_first']} {ends}",
-    )  # fmt: skip
+    report.figure("certificate", max(0.0, days), warning=warning, critical=critical,
+                  problem=f"the certificate of {info['tls_certificate_expires_first']} {ends}")  # fmt: skip
 
 
 @command.command("cluster")
@@ -218,10 +212,8 @@ def check_cluster(target: Target, wanted: int | None) -> int:
 @click.option("-c", "--critical", type=RANGE, help="The same, for CRITICAL.")
 @click.option("--warning-length", type=RANGE, help="Range of how many jobs wait.")
 @click.option("--critical-length", type=RANGE, help="The same, for CRITICAL.")
-def check_queue(
-    target: Target, queue: str, *, warning: Range | None, critical: Range | None, warning_length: Range | None,
-    critical_length: Range | None,
-) -> int:  # fmt: skip
+def check_queue(target: Target, queue: str, *, warning: Range | None, critical: Range | None,
+                warning_length: Range | None, critical_length: Range | None) -> int:  # fmt: skip
     """Check how many jobs wait in a queue of one node, and how old the oldest is.
 
     A queue that is empty, or was never there, has no jobs, and its oldest is 0 seconds old.

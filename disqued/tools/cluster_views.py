@@ -108,12 +108,8 @@ def _lines(text: str) -> Iterator[NodeLine]:
 def look_at(member: Member, node: NodeConnection) -> NodeReport:
     """Ask a node, whose answer may be that it is away."""
     try:
-        return NodeReport(
-            member,
-            read_lines(node.call("CLUSTER", "NODES").decode()),
-            read_info(node.call("CLUSTER", "INFO"), b""),
-            info(node, *SECTIONS),
-        )
+        return NodeReport(member, read_lines(node.call("CLUSTER", "NODES").decode()),
+                          read_info(node.call("CLUSTER", "INFO"), b""), info(node, *SECTIONS))  # fmt: skip
     except DisquedError as error:
         return NodeReport(member, error=str(error), is_refused=isinstance(error, ServerError))
 

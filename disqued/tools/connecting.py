@@ -191,10 +191,8 @@ class Target:
         """Make a client of the cluster, which goes to another node when one is away."""
         from disqued.client.blocking import Client
 
-        return Client(
-            self._named, username=self.user, password=self.password, tls=self.tls,
-            patience=self.timeout, reply_timeout=self.timeout, connect_timeout=self.timeout,
-        )  # fmt: skip
+        return Client(self._named, username=self.user, password=self.password, tls=self.tls, patience=self.timeout,
+                      reply_timeout=self.timeout, connect_timeout=self.timeout)  # fmt: skip
 
     def connection(self) -> "AbstractConnection":
         """Open a bare connection of redis-py, logged in.
@@ -311,10 +309,9 @@ def node_options(function: F) -> F:
     return cast("F", _OPTIONS(verb))
 
 
-def target_of(
-    *, host: str, port: int, socket: str | None, password: str | None, password_file: str | None, askpass: bool,
-    user: str | None, tls: bool, cacert: str | None, cert: str | None, key: str | None, timeout: float,
-) -> Target:  # fmt: skip
+def target_of(*, host: str, port: int, socket: str | None, password: str | None, password_file: str | None,
+              askpass: bool, user: str | None, tls: bool, cacert: str | None, cert: str | None, key: str | None,
+              timeout: float) -> Target:  # fmt: skip
     """Read the options.  Raises click.UsageError for what does not fit together, Failed for a file of no use."""
     if not tls and (cacert or cert or key):
         raise click.UsageError("--cacert, --cert and --key are of TLS, and --tls is not given")
@@ -326,13 +323,9 @@ def target_of(
     if user and not secret:
         raise click.UsageError(f"--user is given without a password: {_PASSWORDS} give one")
     try:
-        target = Target(
-            address=Socket(os.path.abspath(socket)) if socket else (host, port),
-            user=os.fsencode(user) if user else None,
-            password=secret,
-            tls=Tls(ca=cacert, certificate=cert, key=key) if tls else None,
-            timeout=timeout,
-        )
+        target = Target(address=Socket(os.path.abspath(socket)) if socket else (host, port),
+                        user=os.fsencode(user) if user else None, password=secret,
+                        tls=Tls(ca=cacert, certificate=cert, key=key) if tls else None, timeout=timeout)  # fmt: skip
         if tls:
             target.way()  # reads the files
         else:

@@ -218,12 +218,11 @@ def row(record: Record) -> Row:
 
 
 def _added(job: StoredJob) -> Row:
-    return _row(
-        event="added", at=job.ctime // 1_000_000, id=text(job.id), queue=text(job.queue), body=job.body,
-        ctime=job.ctime, ttl_ms=job.ttl_ms, retry_ms=job.retry_ms, delay_ms=job.delay_ms, replicate=job.replicate,
-        nacks=job.nacks, additional_deliveries=job.additional_deliveries, expires=job.expires,
-        kind=text(KIND_NAMES[job.kind]), alias=text(job.alias) if job.alias else None,
-    )  # fmt: skip
+    return _row(event="added", at=job.ctime // 1_000_000, id=text(job.id), queue=text(job.queue), body=job.body,
+                ctime=job.ctime, ttl_ms=job.ttl_ms, retry_ms=job.retry_ms, delay_ms=job.delay_ms,
+                replicate=job.replicate, nacks=job.nacks, additional_deliveries=job.additional_deliveries,
+                expires=job.expires, kind=text(KIND_NAMES[job.kind]),
+                alias=text(job.alias) if job.alias else None)  # fmt: skip
 
 
 def _row(**values: Value) -> Row:

@@ -201,20 +201,10 @@ def next_steps(*, user: bool) -> str:
 
 
 @click.command(TOOL)
-@click.option(
-    "--root",
-    metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    default="/",
-    show_default=True,
-    help="Put everything below this folder.",
-)
-@click.option(
-    "--prefix",
-    metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="For packages: units in DIR/lib/systemd, not /etc.",
-)
+@click.option("--root", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), default="/", show_default=True,
+              help="Put everything below this folder.")  # fmt: skip
+@click.option("--prefix", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
+              help="For packages: units in DIR/lib/systemd, not /etc.")  # fmt: skip
 @click.option("--user", is_flag=True, help="For the systemd of this user, not that of the system.")
 @click.option("--program", metavar="FILE", type=click.Path(), help="The program that the units start, if not this one.")
 @click.option("--force", is_flag=True, help="Replace units that somebody has changed, too.")

@@ -187,11 +187,10 @@ def man() -> Iterator[str]:
             yield ".PP\n" + _roff("And the options that say which node is meant, above.")
         yield from _items(entry.options)
     yield ".SH EXIT STATUS"
-    for status, when in (
-        ("0", "Done."), ("1", "Not done, for the reason on standard error; of cli: a reply was an error."),
-        ("2", "It was asked for something that there is not."), ("130", "It was stopped by Ctrl-C."),
-        ("141", "Nobody reads what it prints; nothing is said of that."),
-    ):  # fmt: skip
+    for status, when in (("0", "Done."),
+                         ("1", "Not done, for the reason on standard error; of cli: a reply was an error."),
+                         ("2", "It was asked for something that there is not."), ("130", "It was stopped by Ctrl-C."),
+                         ("141", "Nobody reads what it prints; nothing is said of that.")):  # fmt: skip
         yield from _item(status, "", when)
     yield ".PP\n" + _roff("Of check: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.")
 

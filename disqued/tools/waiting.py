@@ -40,10 +40,8 @@ def bar(what: str) -> Iterator[Bar]:
     if not console.is_terminal:
         yield Bar(lambda done, total, note: None)
         return
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-    )  # fmt: skip
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"),
+               TimeElapsedColumn())  # fmt: skip
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(what, total=None, note="")
         yield Bar(lambda done, total, note: progress.update(task, completed=done, total=total, note=note))

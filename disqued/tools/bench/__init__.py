@@ -102,10 +102,8 @@ def command(  # noqa: PLR0917 - click gives them by name
     if requests is None and seconds is None:
         requests = REQUESTS
     processes = min(processes, connections, requests or processes)
-    load = {
-        "address": str(target), "connections": connections, "pipeline": pipeline, "size": size, "rate": rate,
-        "processes": processes,
-    }  # fmt: skip
+    load = {"address": str(target), "connections": connections, "pipeline": pipeline, "size": size, "rate": rate,
+            "processes": processes}  # fmt: skip
     _check(target, [] if keep else filled)
 
     from disqued.tools.bench.crew import Crew

@@ -52,10 +52,9 @@ def _row(name: str, figures: LoadResult, number: int | None) -> ReportRow:
     requests = len(latencies) + errors
     per_second = requests / figures.seconds if figures.seconds > 0 else 0.0
     p50, p99, p999, most = latencies.percentiles(*PERCENTILES)
-    return ReportRow(
-        name, requests, errors, sum(tally.empty for tally in tallies), sum(tally.passed_over for tally in tallies),
-        round(per_second, 1), round(latencies.mean_ms, 3), p50, p99, p999, most,
-    )  # fmt: skip
+    return ReportRow(name, requests, errors, sum(tally.empty for tally in tallies),
+                     sum(tally.passed_over for tally in tallies), round(per_second, 1), round(latencies.mean_ms, 3),
+                     p50, p99, p999, most)  # fmt: skip
 
 
 def as_object(figures: LoadResult, more: dict[str, Any]) -> dict[str, Any]:
@@ -90,10 +89,8 @@ def as_table(figures: LoadResult) -> "Table":
         drawn.add_column(name, justify="right", no_wrap=True)
     for row in rows(figures):
         times = (row.p50_ms, row.p99_ms, row.p999_ms, row.max_ms)
-        drawn.add_row(
-            short(row.command), f"{row.requests:,}", f"{row.errors:,}", f"{row.per_second:,.0f}",
-            *(f"{each:,.3f}" for each in times),
-        )  # fmt: skip
+        drawn.add_row(short(row.command), f"{row.requests:,}", f"{row.errors:,}", f"{row.per_second:,.0f}",
+                      *(f"{each:,.3f}" for each in times))  # fmt: skip
     return drawn
 
 

@@ -21,23 +21,10 @@ MOST_INTERVAL_S: Final = 86_400.0
 @node_options
 @redis_options
 @click.option("-x", "from_stdin", is_flag=True, help="The last argument is what standard input has.")
-@click.option(
-    "-r",
-    "--repeat",
-    "times",
-    type=click.IntRange(min=-1),
-    default=1,
-    metavar="N",
-    help="Run the command N times; -1 runs it until Ctrl-C.",
-)
-@click.option(
-    "-i",
-    "--interval",
-    type=Seconds(MOST_INTERVAL_S, zero=True),
-    default=0.0,
-    metavar="SECONDS",
-    help="Pause between two times; parts of a second are allowed.",
-)
+@click.option("-r", "--repeat", "times", type=click.IntRange(min=-1), default=1, metavar="N",
+              help="Run the command N times; -1 runs it until Ctrl-C.")  # fmt: skip
+@click.option("-i", "--interval", type=Seconds(MOST_INTERVAL_S, zero=True), default=0.0, metavar="SECONDS",
+              help="Pause between two times; parts of a second are allowed.")  # fmt: skip
 @click.option("--raw", "raw", is_flag=True, help="Print replies as they are: the default where no terminal is.")
 @click.option("--no-raw", "tree", is_flag=True, help="Print replies with their types: the default at a terminal.")
 @click.option("--csv", "csv", is_flag=True, help="Print each reply as a line of CSV.")
@@ -46,11 +33,9 @@ MOST_INTERVAL_S: Final = 86_400.0
 @click.option("-2", "--resp2", "resp2", is_flag=True, help="Speak RESP2: the default, but for --json.")
 @click.option("-3", "--resp3", "resp3", is_flag=True, help="Speak RESP3.")
 @click.argument("words", metavar="[COMMAND [ARGUMENT]...]", nargs=-1, type=click.UNPROCESSED)
-def command(
-    target: Target, words: Sequence[str], *, from_stdin: bool, times: int, interval: float, delimiter: str, raw: bool,
-    tree: bool, csv: bool, json: bool, resp2: bool, resp3: bool, uri: str | None, database: str, fails: bool,
-    no_auth_warning: bool,
-) -> int:  # fmt: skip
+def command(target: Target, words: Sequence[str], *, from_stdin: bool, times: int, interval: float, delimiter: str,
+            raw: bool, tree: bool, csv: bool, json: bool, resp2: bool, resp3: bool, uri: str | None, database: str,
+            fails: bool, no_auth_warning: bool) -> int:  # fmt: skip
     """Talk to a node: one command, the commands of a pipe, or a prompt.
 
     With a COMMAND it is run and its reply printed; its arguments are taken as they are.  Without one, at a terminal,
@@ -82,10 +67,8 @@ def command(
     link = Link(target_by(target, uri, database), spoken, warns=not no_auth_warning)
     at_terminal = sys.stdin.isatty() and not words
     chosen = form or ("tree" if sys.stdout.isatty() else "raw")
-    runner = Runner(
-        link, _form(chosen, os.fsencode(delimiter)), sys.stdout.buffer,
-        for_people=chosen == "tree", as_text=chosen in {"tree", "raw"},
-    )  # fmt: skip
+    runner = Runner(link, _form(chosen, os.fsencode(delimiter)), sys.stdout.buffer, for_people=chosen == "tree",
+                    as_text=chosen in {"tree", "raw"})  # fmt: skip
     if from_stdin and not words:
         raise click.UsageError("-x is for the last argument of a command, and no command is given")
     try:
@@ -105,6 +88,5 @@ def command(
 
 
 def _form(name: str, delimiter: bytes) -> printing.Form:
-    return {
-        "tree": printing.tree, "raw": printing.raw(delimiter), "csv": printing.csv, "json": printing.json,
-    }[name]  # fmt: skip
+    return {"tree": printing.tree, "raw": printing.raw(delimiter), "csv": printing.csv,
+            "json": printing.json}[name]  # fmt: skip

@@ -39,14 +39,10 @@ class Argument:
         """Read an argument as COMMAND DOCS tells it."""
         facts = _facts(reply)
         flags = {_text(flag) for flag in facts["flags"].items} if "flags" in facts else set()
-        return cls(
-            name=_text(facts["display_text"]) if "display_text" in facts else _text(facts["name"]),
-            kind=_text(facts["type"]),
-            token=_text(facts["token"]) if "token" in facts else "",
-            optional="optional" in flags,
-            multiple="multiple" in flags,
-            parts=tuple(map(cls.of, facts["arguments"].items)) if "arguments" in facts else (),
-        )
+        return cls(name=_text(facts["display_text"]) if "display_text" in facts else _text(facts["name"]),
+                   kind=_text(facts["type"]), token=_text(facts["token"]) if "token" in facts else "",
+                   optional="optional" in flags, multiple="multiple" in flags,
+                   parts=tuple(map(cls.of, facts["arguments"].items)) if "arguments" in facts else ())  # fmt: skip
 
     @property
     def values(self) -> "tuple[Argument, ...]":

@@ -99,11 +99,9 @@ def hint_of(documents: Documents, text: str) -> str:
 def converse(runner: Runner) -> None:
     """Ask for commands and run them until somebody has enough."""
     link, known = runner.link, KnownCommands()
-    session: PromptSession[str] = PromptSession(
-        history=open_history(), completer=CommandCompleter(known), complete_while_typing=False,
-        input_processors=[ArgumentHint(known)],
-        style=_STYLE,
-    )  # fmt: skip
+    session: PromptSession[str] = PromptSession(history=open_history(), completer=CommandCompleter(known),
+                                                complete_while_typing=False, input_processors=[ArgumentHint(known)],
+                                                style=_STYLE)  # fmt: skip
     _try(lambda: known.learn(link))
     while True:
         link.notice()

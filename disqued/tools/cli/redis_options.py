@@ -52,13 +52,8 @@ def _named(target: Target, uri: str) -> Target:
         raise click.UsageError("-u: allowed are redis://USER:PASSWORD@HOST:PORT/0, rediss://... and unix:///PATH")
     try:
         server, (_, access) = read_server(uri), read_nodes(uri, tls=target.tls)
-        named = attrs.evolve(
-            target,
-            address=server.address,
-            user=server.user.encode() or target.user,
-            password=server.password.encode() or target.password,
-            tls=access.tls,
-        )
+        named = attrs.evolve(target, address=server.address, user=server.user.encode() or target.user,
+                             password=server.password.encode() or target.password, tls=access.tls)  # fmt: skip
         if named.tls is not None:
             named.way()  # reads the files
     except ValueError as error:

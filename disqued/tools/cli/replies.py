@@ -60,14 +60,8 @@ class ReplySource(Protocol):
 
 NIL: Final = Reply(ReplyKind.NIL)
 _KINDS: Final = {kind.value: kind for kind in ReplyKind}
-_LINES: Final = {
-    ReplyKind.STATUS,
-    ReplyKind.ERROR,
-    ReplyKind.INTEGER,
-    ReplyKind.BOOLEAN,
-    ReplyKind.DOUBLE,
-    ReplyKind.BIG_NUMBER,
-}
+_LINES: Final = {ReplyKind.STATUS, ReplyKind.ERROR, ReplyKind.INTEGER, ReplyKind.BOOLEAN, ReplyKind.DOUBLE,
+                 ReplyKind.BIG_NUMBER}  # fmt: skip
 _ATTRIBUTES: Final = b"|"
 _BULK_ERROR: Final = b"!"
 #: Of a header; longer ones are none, and lines of statuses and errors have no limit.

@@ -22,10 +22,8 @@ DRAIN_S: Final = 3_600.0
 @click.command(short_help="let a node hand on all that it holds")
 @click.argument("name", metavar="NODE")
 @click.option("--cancel", is_flag=True, help="Let the node stay: what it has handed on stays where it is.")
-@click.option(
-    "--wait", "wait_s", type=Number(0), default=DRAIN_S, show_default=True, metavar="SECONDS",
-    help="How long it may take.",
-)  # fmt: skip
+@click.option("--wait", "wait_s", type=Number(0), default=DRAIN_S, show_default=True, metavar="SECONDS",
+              help="How long it may take.")  # fmt: skip
 @node_options
 def drain(target: Target, name: str, *, cancel: bool, wait_s: float) -> None:
     """Let NODE hand on all that it holds, and wait until nothing is lost when it is stopped.

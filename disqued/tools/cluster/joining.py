@@ -25,10 +25,8 @@ from disqued.tools.values import Number
 JOIN_S: Final = 60.0
 
 YES = click.option("--yes", is_flag=True, help="Join them although nodes hold jobs, or are of other clusters.")
-WAIT = click.option(
-    "--wait", "wait_s", type=Number(0), default=JOIN_S, show_default=True, metavar="SECONDS",
-    help="How long nodes may take to see each other.",
-)  # fmt: skip
+WAIT = click.option("--wait", "wait_s", type=Number(0), default=JOIN_S, show_default=True, metavar="SECONDS",
+                    help="How long nodes may take to see each other.")  # fmt: skip
 
 
 @click.command(short_help="make one cluster of nodes that stand alone")

@@ -75,8 +75,6 @@ def table(views: list[NodeReport]) -> "Table":
         if view.error:
             drawn.add_row(facts["address"], view.id[:ID_SHOWN], f"[red]{view.state}[/red]")
             continue
-        drawn.add_row(
-            facts["address"], view.id[:ID_SHOWN], facts["state"], f"{facts['sees']}/{facts['known']}",
-            str(facts["jobs"]), size(facts["memory"]), str(facts["clients"]), facts["version"],
-        )  # fmt: skip
+        drawn.add_row(facts["address"], view.id[:ID_SHOWN], facts["state"], f"{facts['sees']}/{facts['known']}",
+                      str(facts["jobs"]), size(facts["memory"]), str(facts["clients"]), facts["version"])  # fmt: skip
     return drawn

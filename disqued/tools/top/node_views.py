@@ -159,10 +159,8 @@ def _queue(reply: Any) -> QueueSnapshot | None:
     if reply is None or isinstance(reply, ServerError):
         return None
     facts: Any = read_facts(reply, b"")
-    return QueueSnapshot(
-        facts["name"], facts.get("owned", facts["len"]), facts["jobs-in"], facts["jobs-out"], facts["blocked"],
-        facts["pause"].decode(),
-    )  # fmt: skip
+    return QueueSnapshot(facts["name"], facts.get("owned", facts["len"]), facts["jobs-in"], facts["jobs-out"],
+                         facts["blocked"], facts["pause"].decode())  # fmt: skip
 
 
 def _oldest(node: NodeConnection, names: Sequence[bytes]) -> dict[bytes, int]:

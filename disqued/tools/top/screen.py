@@ -86,11 +86,10 @@ def _nodes(view: TopView) -> Table:
         if node.memory is None:
             table.add_row(printable(node.address), node.id[:ID_SHOWN], state)
             continue
-        table.add_row(
-            printable(node.address), node.id[:ID_SHOWN], state, size(node.memory), size(node.memory_limit or 0),
-            count(node.jobs or 0), count(node.queues or 0), count(node.clients or 0), count(node.blocked or 0),
-            _rate(node.commands_s), f"{node.sees}/{node.known}",
-        )  # fmt: skip
+        table.add_row(printable(node.address), node.id[:ID_SHOWN], state, size(node.memory),
+                      size(node.memory_limit or 0), count(node.jobs or 0), count(node.queues or 0),
+                      count(node.clients or 0), count(node.blocked or 0), _rate(node.commands_s),
+                      f"{node.sees}/{node.known}")  # fmt: skip
     return table
 
 
@@ -102,12 +101,9 @@ def _errors(view: TopView) -> list[Text]:
 def _queues(view: TopView, lines: int) -> Table:
     table = _table("queue", "length", "oldest", "in/s", "out/s", "waiting", "paused", "nodes")
     for queue in view.queues[:lines]:
-        table.add_row(
-            Text(short(queue.name), no_wrap=True, overflow="ellipsis"),
-            count(queue.length), "" if queue.oldest_s is None else span(queue.oldest_s),
-            _rate(queue.in_s), _rate(queue.out_s), count(queue.blocked), "" if queue.pause == "none" else queue.pause,
-            str(queue.nodes),
-        )  # fmt: skip
+        table.add_row(Text(short(queue.name), no_wrap=True, overflow="ellipsis"), count(queue.length),
+                      "" if queue.oldest_s is None else span(queue.oldest_s), _rate(queue.in_s), _rate(queue.out_s),
+                      count(queue.blocked), "" if queue.pause == "none" else queue.pause, str(queue.nodes))  # fmt: skip
     return table
 
 

@@ -67,13 +67,12 @@ def _node_row(look: NodeSnapshot, before: NodeSnapshot | None) -> NodeRow:
     member = look.member
     if look.error:
         return NodeRow(member.id, member.address, "refuses" if look.is_refused else "away", look.error)
-    return NodeRow(
-        member.id, member.address, _state(look), "",
-        memory=look.number("used_memory"), memory_limit=look.number("maxmemory"), jobs=look.number("registered_jobs"),
-        queues=look.number("registered_queues"), clients=look.number("connected_clients"),
-        blocked=look.number("blocked_clients"), commands_s=_commands(look, before),
-        sees=look.number("cluster_reachable_nodes"), known=max(0, look.number("cluster_known_nodes") - 1),
-    )  # fmt: skip
+    return NodeRow(member.id, member.address, _state(look), "", memory=look.number("used_memory"),
+                   memory_limit=look.number("maxmemory"), jobs=look.number("registered_jobs"),
+                   queues=look.number("registered_queues"), clients=look.number("connected_clients"),
+                   blocked=look.number("blocked_clients"), commands_s=_commands(look, before),
+                   sees=look.number("cluster_reachable_nodes"),
+                   known=max(0, look.number("cluster_known_nodes") - 1))  # fmt: skip
 
 
 def _state(look: NodeSnapshot) -> str:
@@ -130,16 +129,12 @@ def _part_before(was: NodeSnapshot | None, name: bytes) -> QueueSnapshot | None:
 def _queue_row(name: bytes, parts: Sequence[tuple[QueueSnapshot, QueueSnapshot | None, float]]) -> QueueRow:
     queues = [queue for queue, _, _ in parts]
     pauses = {queue.pause for queue in queues}
-    return QueueRow(
-        name.decode("utf-8", "backslashreplace"),
-        sum(queue.length for queue in queues),
-        max((queue.oldest_s for queue in queues if queue.oldest_s is not None), default=None),
-        _sum(rate(was.jobs_in, queue.jobs_in, seconds) for queue, was, seconds in parts if was),
-        _sum(rate(was.jobs_out, queue.jobs_out, seconds) for queue, was, seconds in parts if was),
-        sum(queue.blocked for queue in queues),
-        pauses.pop() if len(pauses) == 1 else "in part",
-        len(queues),
-    )
+    return QueueRow(name.decode("utf-8", "backslashreplace"), sum(queue.length for queue in queues),
+                    max((queue.oldest_s for queue in queues if queue.oldest_s is not None), default=None),
+                    _sum(rate(was.jobs_in, queue.jobs_in, seconds) for queue, was, seconds in parts if was),
+                    _sum(rate(was.jobs_out, queue.jobs_out, seconds) for queue, was, seconds in parts if was),
+                    sum(queue.blocked for queue in queues), pauses.pop() if len(pauses) == 1 else "in part",
+                    len(queues))  # fmt: skip
 
 
 def _sum(rates: Iterable[float]) -> float | None:
