@@ -61,10 +61,8 @@ class Audited:
 
     def summary(self) -> dict[str, Any]:
         """What the reports have of it, but for when it was made."""
-        return {
-            "since": _iso(self.since_us), "until": _iso(self.until_us), "nodes": self.nodes, "events": self.events,
-            "verdict": self.verdict, "counts": self.counts,
-        }  # fmt: skip
+        return {"since": _iso(self.since_us), "until": _iso(self.until_us), "nodes": self.nodes, "events": self.events,
+                "verdict": self.verdict, "counts": self.counts}  # fmt: skip
 
     def worst(self, count: int, *, notes: bool = True) -> list[dict[str, Any]]:
         """The first findings, the worst first: columns of the reports."""

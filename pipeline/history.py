@@ -97,17 +97,9 @@ def news(run: PipelineRun) -> JobChange:
     known_days = ((date, nodes) for date, nodes in state.get("seen", {}).items() if is_day(date))
     gone = [date for date, nodes in known_days if not seen[date].issuperset(nodes)]
     whole_from = max([state.get("whole_from", ""), *(day_of(start_us(date) + DAY_US) for date in gone)])
-    return JobChange(
-        events=events,
-        new=came_after(events, known),
-        nodes=sorted({node for _, node, _ in parts}),
-        dates=dates,
-        epoch=epoch,
-        batch=batch,
-        known=known,
-        seen={date: sorted(some) for date, some in seen.items()},
-        whole_from=whole_from,
-    )
+    return JobChange(events=events, new=came_after(events, known), nodes=sorted({node for _, node, _ in parts}),
+                     dates=dates, epoch=epoch, batch=batch, known=known,
+                     seen={date: sorted(some) for date, some in seen.items()}, whole_from=whole_from)  # fmt: skip
 
 
 def days_from(day: str | None, days: Iterable[str]) -> list[str]:

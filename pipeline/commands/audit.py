@@ -26,22 +26,15 @@ REPORTED: Final = 1_000  #: findings that the reports get
     epilog="Reads the table events, or event logs; writes the table audit: docs/reference/tables.md has its columns, "
     "docs/explanation/audit.md says what each kind means."
 )
-@click.option(
-    "--events", metavar="DIR",
-    help="Event logs themselves, instead of the table: the folder with date=... in it.",
-)  # fmt: skip
-@click.option(
-    "--since", type=DAY, metavar="DAY", help="The first day (UTC, of the files) that is looked at, as 2026-11-22.",
-)  # fmt: skip
+@click.option("--events", metavar="DIR",
+              help="Event logs themselves, instead of the table: the folder with date=... in it.")  # fmt: skip
+@click.option("--since", type=DAY, metavar="DAY",
+              help="The first day (UTC, of the files) that is looked at, as 2026-11-22.")  # fmt: skip
 @click.option("--until", type=DAY, metavar="DAY", help="The last day that is looked at.")
-@click.option(
-    "--clock-skew", type=Number(min=0), default=5.0, show_default=True, metavar="SECONDS",
-    help="By which nodes may differ in how old a job is: as long as messages are under way.",
-)  # fmt: skip
-@click.option(
-    "--patience", type=Number(min=0), default=900.0, show_default=True, metavar="SECONDS",
-    help="For which a node may not have heard that a job is done: as long as nodes are apart.",
-)  # fmt: skip
+@click.option("--clock-skew", type=Number(min=0), default=5.0, show_default=True, metavar="SECONDS",
+              help="By which nodes may differ in how old a job is: as long as messages are under way.")  # fmt: skip
+@click.option("--patience", type=Number(min=0), default=900.0, show_default=True, metavar="SECONDS",
+              help="For which a node may not have heard that a job is done: as long as nodes are apart.")  # fmt: skip
 @click.option("--notes", is_flag=True, help="Print notes, too: what is legal, and yet worth a look.")
 @place_options
 def command(**words: Any) -> None:
@@ -74,9 +67,8 @@ def command(**words: Any) -> None:
         from disqued.pipeline.audited import CLEAN, NOTHING, audited
         from disqued.pipeline.jobs.verdicts import SECOND_US, AuditTolerance
 
-        limits = AuditTolerance(
-            skew_us=int(words["clock_skew"] * SECOND_US), patience_us=int(words["patience"] * SECOND_US)
-        )  # fmt: skip
+        limits = AuditTolerance(skew_us=int(words["clock_skew"] * SECOND_US),
+                                patience_us=int(words["patience"] * SECOND_US))  # fmt: skip
         result = audited(_events(run, words), limits, run.say)
         if result.verdict == NOTHING:
             click.echo(result.told(SHOWN))

@@ -18,22 +18,14 @@ SHOWN: Final = 10  #: queues that are named for each kind
 
 
 @click.command(epilog="Reads the table lifecycle; writes the table findings: docs/reference/tables.md has its columns.")
-@click.option(
-    "--stuck", type=Number(min=0), default=3_600.0, show_default=True, metavar="SECONDS",
-    help="After which a delivered job that is not done is stuck.",
-)  # fmt: skip
-@click.option(
-    "--idle", type=Number(min=0), default=600.0, show_default=True, metavar="SECONDS",
-    help="After which a queue with jobs from which nobody took any has no consumers.",
-)  # fmt: skip
-@click.option(
-    "--hot", type=click.IntRange(min=1), default=10, show_default=True, metavar="TIMES",
-    help="That a job is queued again as nobody was done with it in time.",
-)  # fmt: skip
-@click.option(
-    "--poison", type=click.IntRange(min=1), default=5, show_default=True, metavar="TIMES",
-    help="That a job is given back.",
-)  # fmt: skip
+@click.option("--stuck", type=Number(min=0), default=3_600.0, show_default=True, metavar="SECONDS",
+              help="After which a delivered job that is not done is stuck.")  # fmt: skip
+@click.option("--idle", type=Number(min=0), default=600.0, show_default=True, metavar="SECONDS",
+              help="After which a queue with jobs from which nobody took any has no consumers.")  # fmt: skip
+@click.option("--hot", type=click.IntRange(min=1), default=10, show_default=True, metavar="TIMES",
+              help="That a job is queued again as nobody was done with it in time.")  # fmt: skip
+@click.option("--poison", type=click.IntRange(min=1), default=5, show_default=True, metavar="TIMES",
+              help="That a job is given back.")  # fmt: skip
 @click.option("--since", type=DAY, metavar="DAY", help="Look at jobs that were created on this day (UTC) or later.")
 @click.option("--fail", is_flag=True, help="End with exit status 1 if anything is found.")
 @place_options
@@ -77,10 +69,8 @@ def _look(run: PipelineRun, words: dict[str, Any]) -> list[dict[str, Any]]:
     jobs = tables.read(LIFECYCLE)
     if words["since"] is not None:
         jobs = jobs.where(jobs.date >= words["since"])
-    limits = DoctorThresholds(
-        stuck_us=int(words["stuck"] * SECOND_US), idle_us=int(words["idle"] * SECOND_US),
-        hot=words["hot"], poison=words["poison"],
-    )  # fmt: skip
+    limits = DoctorThresholds(stuck_us=int(words["stuck"] * SECOND_US), idle_us=int(words["idle"] * SECOND_US),
+                              hot=words["hot"], poison=words["poison"])  # fmt: skip
     day = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%d")
     found = [row.asDict() | {"date": day} for row in diagnosed(jobs, until(jobs), limits).collect()]
     kinds = list(ADVICE)

@@ -27,20 +27,13 @@ from disqued.pipeline.run import place_of, running, spark_options
 @click.option(
     "--records", default="jobs", show_default=True, metavar="WHICH", help="Of stores: jobs, added, done, evictions."
 )
-@click.option(
-    "--queues",
-    default="*",
-    show_default=True,
-    metavar="NAMES",
-    help="Names or patterns, with commas or as a JSON array.",
-)
+@click.option("--queues", default="*", show_default=True, metavar="NAMES",
+              help="Names or patterns, with commas or as a JSON array.")  # fmt: skip
 @click.option("--states", metavar="STATES", help="Which jobs; of stores expired ones, too.")
 @click.option("--to", required=True, metavar="DIR", help="Folder of the files.")
 @click.option("--as", "kind", type=click.Choice(FORMS), default="parquet", show_default=True, help="Their form.")
-@click.option(
-    "--body", type=click.Choice(["base64", "text"]), default="base64", show_default=True,
-    help="How CSV and JSON write bodies; text loses what is not UTF-8.",
-)  # fmt: skip
+@click.option("--body", type=click.Choice(["base64", "text"]), default="base64", show_default=True,
+              help="How CSV and JSON write bodies; text loses what is not UTF-8.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Let this export take the place of the one before.")
 @node_options
 @spark_options

@@ -29,10 +29,8 @@ STORE: Final = "store"
 @click.option("--from", "source", required=True, metavar="PATH", help="Files, a folder of them, or stores; patterns.")
 @click.option("--as", "kind", type=click.Choice([*FORMS, STORE]), help="Their form; else as the name ends, or parquet.")
 @click.option("--queue", metavar="NAME", help="Queue of all jobs; else the column queue.")
-@click.option(
-    "--body", type=click.Choice(["base64", "text"]), default="base64", show_default=True,
-    help="How CSV and JSON have bodies.",
-)  # fmt: skip
+@click.option("--body", type=click.Choice(["base64", "text"]), default="base64", show_default=True,
+              help="How CSV and JSON have bodies.")  # fmt: skip
 @click.option("--name", default="import", show_default=True, metavar="WORD", help="Begins the keys that are made here.")
 @click.option("--checkpoint", metavar="DIR", help="Remember which files were taken, and take new ones alone.")
 @node_options

@@ -34,21 +34,11 @@ TASKS_A_CORE: Final = 2
 
 
 @click.command(epilog="Reads files of event logs; writes the table events: docs/reference/tables.md has its columns.")
-@click.option(
-    "--events",
-    required=True,
-    envvar="DISQUED_EVENTS",
-    metavar="DIR",
-    help="Folder of the event logs: the one with date=... in it.",
-)
+@click.option("--events", required=True, envvar="DISQUED_EVENTS", metavar="DIR",
+              help="Folder of the event logs: the one with date=... in it.")  # fmt: skip
 @click.option("--every", type=Number(min=0.1), metavar="SECONDS", help="Go on for ever, at this interval.")
-@click.option(
-    "--batch-bytes",
-    type=click.IntRange(min=1),
-    default=BATCH_BYTES,
-    show_default=True,
-    help="Files of so many bytes, about, are taken in one batch.",
-)
+@click.option("--batch-bytes", type=click.IntRange(min=1), default=BATCH_BYTES, show_default=True,
+              help="Files of so many bytes, about, are taken in one batch.")  # fmt: skip
 @click.option("--compact", is_flag=True, help="Put all batches of each day and node together afterwards.")
 @place_options
 def command(events: str, every: float | None, batch_bytes: int, compact: bool, **words: Any) -> None:

@@ -15,14 +15,8 @@ if TYPE_CHECKING:
 
 @click.command(epilog="Reads the table events; writes the table lifecycle: docs/reference/tables.md has its columns.")
 @click.option("--again", type=DAY, metavar="DAY", help="Compute all days from this one on again, such as 2026-11-01.")
-@click.option(
-    "--clock-skew",
-    default=3600.0,
-    show_default=True,
-    type=Number(0, 12 * 3600),
-    metavar="SECONDS",
-    help="How far the clocks of two nodes may be apart.",
-)
+@click.option("--clock-skew", default=3600.0, show_default=True, type=Number(0, 12 * 3600), metavar="SECONDS",
+              help="How far the clocks of two nodes may be apart.")  # fmt: skip
 @place_options
 def command(again: str | None, clock_skew: float, **words: Any) -> None:
     """Tell what became of each job, in one row: who added it, how often it was delivered, how and when it ended.

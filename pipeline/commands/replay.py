@@ -31,10 +31,8 @@ IDS: Final = "id STRING"
     help="Queues of dead jobs; of stores: names or patterns of theirs; with commas or as a JSON array.",
 )
 @click.option("--from", "source", metavar="PATHS", help="Stores or exports that have the bodies; patterns.")
-@click.option(
-    "--end", type=click.Choice(["expired", "evicted", "deleted"]), default="expired", show_default=True,
-    help="Of stores: how the jobs ended.",
-)  # fmt: skip
+@click.option("--end", type=click.Choice(["expired", "evicted", "deleted"]), default="expired", show_default=True,
+              help="Of stores: how the jobs ended.")  # fmt: skip
 @click.option("--since", metavar="TIME", help="Of stores: those that ended from then on, such as 2026-11-22T10:00:00Z.")
 @click.option("--to", metavar="QUEUE", help="Where they go; jobs of stores go where they were without it.")
 @click.option("--ledger", metavar="DIR", help="Of stores: the ids of what was replayed, so that nothing is twice.")

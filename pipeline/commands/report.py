@@ -12,33 +12,14 @@ from disqued.pipeline.errors import Misused
 @click.command(
     epilog="Reads the file of the reports; writes one file of HTML. Spark is not started, and no Java needed."
 )
-@click.option(
-    "--reports",
-    required=True,
-    envvar="DISQUED_REPORTS",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="SQLite file that the other verbs have filled.",
-)
-@click.option(
-    "--output",
-    "-o",
-    required=True,
-    metavar="FILE",
-    type=click.Path(path_type=Path, allow_dash=True),
-    help="File of HTML to write; - for standard output.",
-)
-@click.option(
-    "--grain",
-    type=click.Choice(["hour", "day"]),
-    default="day",
-    show_default=True,
-    help="What charts of single queues are drawn by: hours of a week, or days of three months.",
-)
-@click.option(
-    "--queues", type=click.IntRange(0, 25), default=10, show_default=True, metavar="COUNT",
-    help="How many queues, the busiest first, have charts of their own.",
-)  # fmt: skip
+@click.option("--reports", required=True, envvar="DISQUED_REPORTS", metavar="FILE", type=click.Path(path_type=Path),
+              help="SQLite file that the other verbs have filled.")  # fmt: skip
+@click.option("--output", "-o", required=True, metavar="FILE", type=click.Path(path_type=Path, allow_dash=True),
+              help="File of HTML to write; - for standard output.")  # fmt: skip
+@click.option("--grain", type=click.Choice(["hour", "day"]), default="day", show_default=True,
+              help="What charts of single queues are drawn by: hours of a week, or days of three months.")  # fmt: skip
+@click.option("--queues", type=click.IntRange(0, 25), default=10, show_default=True, metavar="COUNT",
+              help="How many queues, the busiest first, have charts of their own.")  # fmt: skip
 def command(reports: Path, output: Path, grain: str, queues: int) -> None:
     """Draw what the reports hold as one file of HTML.
 

@@ -9,13 +9,8 @@ from disqued.pipeline.tables import ROLLUP
 
 
 @click.command(epilog="Reads the table rollup; writes the table slo: docs/reference/tables.md has its columns.")
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    metavar="[QUEUE:]MEASURE=SPAN",
-    help="What wait, run or age should not be longer than; as many as there are.",
-)
+@click.option("--target", "targets", multiple=True, metavar="[QUEUE:]MEASURE=SPAN",
+              help="What wait, run or age should not be longer than; as many as there are.")  # fmt: skip
 @click.option("--again", metavar="DAY", help="Compute all days from this one on again, such as 2026-11-01.")
 @place_options
 def command(targets: tuple[str, ...], again: str | None, **words: Any) -> None:

@@ -50,10 +50,8 @@ class TailFilter:
 
 
 @click.command(epilog="The columns are those of the event log: docs/reference/event-log.md.")
-@click.option(
-    "--events", "folder", required=True, envvar="DISQUED_EVENTS", metavar="DIR",
-    help="Folder of the event logs: the one with date=... in it.",
-)  # fmt: skip
+@click.option("--events", "folder", required=True, envvar="DISQUED_EVENTS", metavar="DIR",
+              help="Folder of the event logs: the one with date=... in it.")  # fmt: skip
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Queues, or patterns of them.")
 @click.option("--event", "events", multiple=True, metavar="WORD", help="Such as add, deliver, ack, expire.")
 @click.option("--job", "jobs", multiple=True, metavar="ID", help="Jobs.")

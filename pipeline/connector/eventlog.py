@@ -223,8 +223,7 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Raise EventsGone when files were removed before they were read."""
         later = [file for file in files if (file.boot, file.first) >= (begun.boot, begun.first)]
         if not later or not self._options["failOnDataLoss"] or (later[0].boot, later[0].first) == (
-            begun.boot, begun.first,
-        ):  # fmt: skip
+                begun.boot, begun.first):  # fmt: skip
             return
         if later[0].boot == begun.boot and later[0].first > begun.seq + 1:
             raise EventsGone(

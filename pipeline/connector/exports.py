@@ -93,13 +93,11 @@ def record_of(row: Mapping[str, Any]) -> Record:
 def _added(row: Mapping[str, Any]) -> Record:
     if not isinstance(row["body"], bytes):
         raise TypeError("an added job has no body")
-    job = StoredJob(
-        id=bytes_of(row["id"]), queue=bytes_of(row["queue"]), body=row["body"], state=ACTIVE, flags=0,
-        replicate=row["replicate"], holders=None, ctime=row["ctime"], expires=row["expires"], requeue=0,
-        ttl_ms=row["ttl_ms"], retry_ms=row["retry_ms"], delay_ms=row["delay_ms"], nacks=row["nacks"],
-        additional_deliveries=row["additional_deliveries"], order_key=0, kind=_KINDS[row.get("kind") or "work"],
-        alias=bytes_of(row.get("alias") or ""),
-    )  # fmt: skip
+    job = StoredJob(id=bytes_of(row["id"]), queue=bytes_of(row["queue"]), body=row["body"], state=ACTIVE, flags=0,
+                    replicate=row["replicate"], holders=None, ctime=row["ctime"], expires=row["expires"], requeue=0,
+                    ttl_ms=row["ttl_ms"], retry_ms=row["retry_ms"], delay_ms=row["delay_ms"], nacks=row["nacks"],
+                    additional_deliveries=row["additional_deliveries"], order_key=0,
+                    kind=_KINDS[row.get("kind") or "work"], alias=bytes_of(row.get("alias") or ""))  # fmt: skip
     return (JOB_ADDED, job)
 
 

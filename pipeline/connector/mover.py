@@ -119,10 +119,8 @@ class QueueMover:
 
     def _terms(self, queue: bytes) -> Terms:
         options = self._options
-        return Terms(
-            queue, self._to, options["replicate"], options["retry"], options["ttl"], options["delay"] or None,
-            float(options["replicationTimeout"]),
-        )  # fmt: skip
+        return Terms(queue, self._to, options["replicate"], options["retry"], options["ttl"], options["delay"] or None,
+                     float(options["replicationTimeout"]))  # fmt: skip
 
 
 def _run(terms: Terms, rows: Sequence[MovedRow], link: NodeLink) -> Tally:

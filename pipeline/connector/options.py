@@ -57,16 +57,7 @@ class ConnectorUse(Enum):
 
 
 #: Uses that need the address of a node.
-LIVE: Final = frozenset(
-    {
-        ConnectorUse.READ,
-        ConnectorUse.STREAM,
-        ConnectorUse.GROUP,
-        ConnectorUse.WRITE,
-        ConnectorUse.WRITE_STREAM,
-        ConnectorUse.MOVE,
-    }
-)
+LIVE: Final = frozenset(ConnectorUse) - {ConnectorUse.STORE, ConnectorUse.EVENTS}
 #: Options that choose another use within a call; the first of them counts.
 _CHOOSING: Final = {
     ConnectorUse.READ: {"path": ConnectorUse.STORE},

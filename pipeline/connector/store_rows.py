@@ -45,10 +45,8 @@ def _told(name: str, kind: DataType) -> StructField:
 
 def _ends(*first: StructField, when: str) -> StructType:
     """Columns of how jobs ended: what is theirs alone stands behind the id."""
-    return StructType([
-        _needed("id", _TEXT), *first, _told("queue", _TEXT), _told("ctime", _TIME), _needed(when, _TIME),
-        _needed("store", _TEXT),
-    ])  # fmt: skip
+    return StructType([_needed("id", _TEXT), *first, _told("queue", _TEXT), _told("ctime", _TIME), _needed(when, _TIME),
+                       _needed("store", _TEXT)])  # fmt: skip
 
 
 JOBS: Final = StructType([
@@ -78,37 +76,15 @@ def state_of(job: StoredJob, now_ms: int, *, told: bool) -> str:
 
 def row_of(job: StoredJob, state: str, store: str) -> Row:
     """Make the row of a job; an unknown state is null."""
-    return (
-        text(job.id),
-        texts.text(job.queue),
-        job.body,
-        job.ctime // NS_IN_US,
-        job.nacks,
-        job.additional_deliveries,
-        None,
-        text(job.id[2:10]),
-        None if state == "unknown" else state,
-        _KINDS[job.kind],
-        job.alias or None,
-        job.ttl_ms,
-        job.retry_ms,
-        job.delay_ms,
-        job.replicate,
-        job.expires * US_IN_MS,
-        store,
-    )
+    return (text(job.id), texts.text(job.queue), job.body, job.ctime // NS_IN_US, job.nacks, job.additional_deliveries,
+            None, text(job.id[2:10]), None if state == "unknown" else state, _KINDS[job.kind], job.alias or None,
+            job.ttl_ms, job.retry_ms, job.delay_ms, job.replicate, job.expires * US_IN_MS, store)  # fmt: skip
 
 
 def fact_row(fact: "EndedJob", store: str) -> Row:
     """Make the row of a job that is over."""
-    return (
-        text(fact.id),
-        text(fact.tail),
-        None if fact.queue is None else texts.text(fact.queue),
-        None if fact.ctime is None else fact.ctime // NS_IN_US,
-        fact.when * US_IN_MS,
-        store,
-    )
+    return (text(fact.id), text(fact.tail), None if fact.queue is None else texts.text(fact.queue),
+            None if fact.ctime is None else fact.ctime // NS_IN_US, fact.when * US_IN_MS, store)  # fmt: skip
 
 
 def batches_of(rows: Iterable[Row], records: str) -> Iterator[pa.RecordBatch]:

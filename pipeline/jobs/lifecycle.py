@@ -69,15 +69,9 @@ def date_of(moment_us: "Column") -> "Column":
     return f.date_from_unix_date(f.floor(moment_us / DAY_US).cast("int")).cast("string")
 
 
-def lifecycle(
-    events: "DataFrame",
-    nodes: Sequence[str],
-    *,
-    days: Collection[str] | None = None,
-    flushes: Mapping[str, Iterable[tuple[int, int]]] | None = None,
-    groups: bool = True,
-    skew_us: int = SKEW_US,
-) -> "DataFrame":
+def lifecycle(events: "DataFrame", nodes: Sequence[str], *, days: Collection[str] | None = None,
+              flushes: Mapping[str, Iterable[tuple[int, int]]] | None = None, groups: bool = True,
+              skew_us: int = SKEW_US) -> "DataFrame":  # fmt: skip
     """Tell what became of each job, as rows of LIFECYCLE.
 
     `events` are all there are of these jobs, with the column `node`; `nodes` are all values of it.  Of `days` alone
@@ -144,11 +138,10 @@ def _numbered(events: "DataFrame", nodes: Sequence[str]) -> "DataFrame":
     )
     unseen = f.coalesce((f.col("event") == "requeue") & (f.col("reason") == "unseen"), f.lit(False))
     own = (f.col("event") == "ack") & ~f.coalesce(f.col("reason").isin("peer", "unknown", "fast-unknown"), f.lit(False))
-    return events.select(
-        "job_id", "scope", "queue", "ts_us", "age_us", "wait_us", "run_us", "ttl_s", "retry_s", "delay_s", "repl",
-        "size", created_us().alias("_created"), kind, where, order.alias("_order"), unseen.alias("_unseen"),
-        own.alias("_own"), f.coalesce(f.col("attempt"), f.lit(1)).alias("_attempt"), *masks,
-    )  # fmt: skip
+    return events.select("job_id", "scope", "queue", "ts_us", "age_us", "wait_us", "run_us", "ttl_s", "retry_s",
+                         "delay_s", "repl", "size", created_us().alias("_created"), kind, where, order.alias("_order"),
+                         unseen.alias("_unseen"), own.alias("_own"),
+                         f.coalesce(f.col("attempt"), f.lit(1)).alias("_attempt"), *masks)  # fmt: skip
 
 
 def _masks(nodes: Sequence[str]) -> list[Sequence[str]]:
@@ -190,15 +183,13 @@ def _aggregated(events: "DataFrame") -> "DataFrame":
         f.max(f.when(first, order)).alias("_again"), f.max_by("wait_us", f.when(first, order)).alias("_again_wait"),
         f.min(f.when(deliver & ~first, order)).alias("_later"),
         f.min_by("wait_us", f.when(deliver & ~first, order)).alias("_later_wait"),
-        f.max(f.when(deliver, f.col("ts_us"))).alias("_last_deliver"),
-        f.count_if(is_("nack")).alias("nacks"), f.count_if(is_("requeue")).alias("_requeues"),
-        f.count_if(f.col("_own")).alias("acks"),
+        f.max(f.when(deliver, f.col("ts_us"))).alias("_last_deliver"), f.count_if(is_("nack")).alias("nacks"),
+        f.count_if(is_("requeue")).alias("_requeues"), f.count_if(f.col("_own")).alias("acks"),
         f.min(ending).alias("_ending"), f.min_by("ts_us", ending).alias("_ended"),
         f.min_by("age_us", ending).alias("_age"), f.min_by("run_us", f.when(f.col("_own"), order)).alias("run_us"),
         f.max(f.shiftleft(order, KIND_BITS).bitwiseOR(f.col("_kind").cast("long"))).alias("_last"),
         f.max("ts_us").alias("last_us"),
-        *(f.bit_or(name).alias(name) for name in events.columns if name.startswith("_mask")),
-    )  # fmt: skip
+        *(f.bit_or(name).alias(name) for name in events.columns if name.startswith("_mask")))  # fmt: skip
 
 
 # From numbers to what they mean.

@@ -57,17 +57,14 @@ def minutes(events: "DataFrame", days: Collection[str] | None = None) -> "DataFr
     rows = told.withColumn("event", _event()).select(
         (at - f.pmod(at, f.lit(MINUTE_US))).alias("_at"), "queue", "event", "size",
         f.when(event.isin(*ENDINGS), f.col("age_us")).otherwise(f.col("wait_us")).alias("_age_or_wait"),
-        f.when(event == "ack", f.col("run_us")).alias("_run"),
-    )  # fmt: skip
+        f.when(event == "ack", f.col("run_us")).alias("_run"))  # fmt: skip
     counted = rows.groupBy("_at", "queue", "event").agg(
-        f.count("*").alias("count"), f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"),
-        _sketch("_age_or_wait"), _sketch("_run").alias("run"),
-    )  # fmt: skip
-    return counted.select(
-        f.timestamp_micros("_at").alias("at"), "queue", "event", "count", "bytes",
-        f.when(~ends, f.col("_age_or_wait")).alias("wait"), "run", f.when(ends, f.col("_age_or_wait")).alias("age"),
-        f.lit("minute").alias("grain"), date_of(f.col("_at")).alias("date"),
-    ).select(*ROLLUP.names)  # fmt: skip
+        f.count("*").alias("count"), f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"), _sketch("_age_or_wait"),
+        _sketch("_run").alias("run"))  # fmt: skip
+    return counted.select(f.timestamp_micros("_at").alias("at"), "queue", "event", "count", "bytes",
+                          f.when(~ends, f.col("_age_or_wait")).alias("wait"), "run",
+                          f.when(ends, f.col("_age_or_wait")).alias("age"), f.lit("minute").alias("grain"),
+                          date_of(f.col("_at")).alias("date")).select(*ROLLUP.names)  # fmt: skip
 
 
 def _event() -> "Column":

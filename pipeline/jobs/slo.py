@@ -77,10 +77,9 @@ def slo(days: "DataFrame", targets: Iterable[SloTarget] = ()) -> "DataFrame":
     rows = rows.where("sketch IS NOT NULL").withColumn("target_us", _target(wanted))
     share = f.when(f.col("deliveries") > 0, f.col("redeliveries") / f.col("deliveries"))
     quantiles = [quantile("sketch", rank).alias(f"{name}_us") for name, rank in QUANTILES.items()]
-    return rows.select(
-        "queue", "measure", f.kll_sketch_get_n_bigint("sketch").alias("count"), *quantiles, "target_us",
-        _over(wanted).alias("over"), "deliveries", "redeliveries", share.alias("redelivery"), "date",
-    ).select(*SLO.names)  # fmt: skip
+    return rows.select("queue", "measure", f.kll_sketch_get_n_bigint("sketch").alias("count"), *quantiles, "target_us",
+                       _over(wanted).alias("over"), "deliveries", "redeliveries", share.alias("redelivery"),
+                       "date").select(*SLO.names)  # fmt: skip
 
 
 def _target(targets: list[SloTarget]) -> "Column":

@@ -419,11 +419,8 @@ def line_of(row: dict[str, Any]) -> EventLine:
     """Make a line of the columns of an event."""
     ttl_s, retry_s, reason = row.get("ttl_s"), row.get("retry_s"), row.get("reason")
     is_add = row["event"] == "add"
-    return EventLine(
-        row["node"], row["boot"], row["seq"], row["ts_us"], row["event"],
-        0 if is_add else row.get("age_us"),
-        None if ttl_s is None else int(ttl_s * SECOND_US),
-        True if reason == "once" or (is_add and retry_s == 0) else None,
-        None if retry_s is None else int(retry_s * SECOND_US),
-        row.get("peer"), reason, row.get("queue"),
-    )  # fmt: skip
+    return EventLine(row["node"], row["boot"], row["seq"], row["ts_us"], row["event"],
+                     0 if is_add else row.get("age_us"), None if ttl_s is None else int(ttl_s * SECOND_US),
+                     True if reason == "once" or (is_add and retry_s == 0) else None,
+                     None if retry_s is None else int(retry_s * SECOND_US), row.get("peer"), reason,
+                     row.get("queue"))  # fmt: skip

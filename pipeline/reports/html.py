@@ -53,8 +53,7 @@ def page(path: Path, now: float, *, grain: str = "day", queues: int = QUEUES_DRA
         overviews=[each for each in (hours, days) if each.flow.plots], blocks=main, drawn=drawn,
         link=_links([each.queue for each in drawn]), command=lambda name: command_line(name, shlex.quote(str(path))),
         is_over=is_over, path=path.name, made_at=moment(now), version=disqued.__version__,
-        style=(files("disqued.reports") / "static" / "reports.css").read_text("utf-8"),
-    )  # fmt: skip
+        style=(files("disqued.reports") / "static" / "reports.css").read_text("utf-8"))  # fmt: skip
 
 
 def _charts(reader: ReportReader, queue: str, main: Blocks) -> QueueCharts:
@@ -73,7 +72,6 @@ def _environment() -> Environment:
     made = Environment(
         loader=ChoiceLoader([PackageLoader("disqued.pipeline.reports"), PackageLoader("disqued.reports")]),
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )  # fmt: skip
+        keep_trailing_newline=True)  # fmt: skip
     made.filters.update(FILTERS)
     return made
