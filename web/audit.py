@@ -118,7 +118,6 @@ class AuditLog:
         return [entry for line in data.split(b"\n") if (entry := _entry(line)) is not None]
 
     def close(self) -> None:
-        """Close the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

@@ -86,11 +86,9 @@ class AdminRequest(Request):
             raise Problem(413, f"the body is longer than {limit} bytes")
 
     def gotLength(self, length: int | None) -> None:
-        """Make room for the body."""
         self.content = BytesIO()
 
     def handleContentChunk(self, data: bytes) -> None:
-        """Take a part of the body."""
         channel = self.channel
         if channel.takes(self, len(data)):
             self.received += len(data)
@@ -103,7 +101,6 @@ class AdminRequest(Request):
         return body
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
-        """Go on with a request that is complete."""
         self.content.seek(0)
         path = self._of_this_host(path)
         self.method, self.uri, self.clientproto = command, path, version
@@ -271,7 +268,6 @@ class AdminChannel(HTTPChannel):
             self.refuse(problem)
 
     def _begin(self, head: heads.RequestHead) -> None:
-        """Begin a request whose head has come."""
         request = self.requestFactory(self)
         request.target = head.target
         self.requests.append(request)
@@ -298,7 +294,6 @@ class AdminChannel(HTTPChannel):
         return not self._closes
 
     def lineLengthExceeded(self, line: bytes) -> None:
-        """Refuse headers that are too long."""
         self.refuse(too_long())
 
     def allHeadersReceived(self) -> None:
@@ -318,7 +313,6 @@ class AdminChannel(HTTPChannel):
             self._input.watch_body(self.refuse)
 
     def rawDataReceived(self, data: bytes) -> None:
-        """Take a part of a body."""
         if self.is_refused:
             return
         try:
@@ -405,7 +399,6 @@ class AdminChannel(HTTPChannel):
         self.report()
 
     def write(self, data: bytes) -> None:
-        """Write a part of an answer."""
         self._unread.count(len(data))
         super().write(data)
 
@@ -477,7 +470,6 @@ class Sender:
         self._is_over = False
 
     def resumeProducing(self) -> None:
-        """Write the next piece."""
         if self._is_over:
             return
         try:
@@ -530,7 +522,6 @@ class AdminFactory(HttpSite):
         return largest // 3 * 4 + BODY_SLACK
 
     def acceptableProtocols(self) -> list[bytes]:
-        """What TLS clients may speak."""
         return [b"http/1.1"]
 
     def log(self, request: Any) -> None:
@@ -552,7 +543,6 @@ class AdminFactory(HttpSite):
         return None
 
     def forget(self, channel: AdminChannel) -> None:
-        """Note that a connection has ended."""
         self.channels.discard(channel)
         if not self.channels:
             waiting, self._when_empty = self._when_empty, []

@@ -72,11 +72,9 @@ class Site:
         return Reply(body.next_piece() if body.is_short else body, JSON)
 
     def start(self) -> None:
-        """Begin to remember."""
         self.history.start()
 
     def stop(self) -> None:
-        """Let go of files and timers."""
         self.history.stop()
         self.live.stop()
         self.audit.close()

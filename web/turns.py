@@ -69,7 +69,6 @@ class InThread:
         self._lock = DeferredLock()
 
     async def run(self, work: Callable[..., Any], *given: Any) -> Any:
-        """Do it; returns or raises what it does."""
         await self._lock.acquire()
         outcome: Deferred[Any] = Deferred()
         done = deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work, *given)

@@ -67,7 +67,6 @@ class LongValues:
         self._kept: dict[int, KeptBytes] = {}
 
     def keep(self, data: bytes, body: "Body") -> KeptBytes:
-        """Keep bytes for an answer."""
         kept = self._kept.get(id(data))
         if kept is None:
             kept = self._kept[id(data)] = KeptBytes(data)
@@ -81,7 +80,6 @@ class LongValues:
             self._kept.pop(id(kept.data), None)
 
     def __len__(self) -> int:
-        """How many there are."""
         return len(self._kept)
 
 

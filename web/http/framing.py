@@ -29,7 +29,6 @@ class SizedBody:
         self._end = end
 
     def dataReceived(self, data: bytes) -> None:
-        """Read what has come."""
         part = data[: self._left]
         self._left -= len(part)
         self._take(part)

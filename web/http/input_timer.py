@@ -24,7 +24,6 @@ class InputTimer:
         self.in_body = False
 
     def note(self, size: int) -> None:
-        """So many bytes have come."""
         if self.in_body:
             self._progress += size
 
@@ -39,11 +38,9 @@ class InputTimer:
         self._call = self._reactor.callLater(PROGRESS_S, self._look_at_body, refuse)
 
     def linger(self, cut: Callable[[], object]) -> None:
-        """Cut the connection a while after a refusal."""
         self._call = self._reactor.callLater(LINGER_S, self._linger_ends, cut)
 
     def stop(self) -> None:
-        """Limit nothing any more."""
         self.in_body = False
         if self._call is not None:
             self._call.cancel()

@@ -72,12 +72,10 @@ class Problem(Exception):
 
     @property
     def document(self) -> dict[str, Any]:
-        """The problem document."""
         title = TITLES.get(self.status, "Error")
         return {"type": TYPE, "title": title, "status": self.status, "detail": self.detail, "code": self.code}
 
     def reply(self) -> Reply:
-        """The answer."""
         text = json.dumps(self.document, ensure_ascii=False).encode("utf-8", "replace")
         return Reply(text, MEDIA, self.status, self.headers)
 

@@ -31,7 +31,6 @@ class UnreadAnswers:
         return 0 if self._call is None else self._size
 
     def count(self, size: int) -> None:
-        """So much is written."""
         if self._call is None:
             # What the client has not read of what was written before is less, or the transport would have said so.
             self._size = min(self._size, QUIET)

@@ -222,9 +222,7 @@ class History:
     # Start and stop.
 
     def start(self) -> None:
-        """Take samples from now on."""
         self.pulse.start()
 
     def stop(self) -> None:
-        """Take none any more."""
         self.pulse.stop()

@@ -246,7 +246,6 @@ class JobSearch:
         )
 
     def is_in(self, body: bytes) -> bool:
-        """Tell whether a body has the text."""
         return not self.text or body.find(self.text, 0, BODY_SEARCHED) >= 0
 
 

@@ -80,7 +80,6 @@ class Listener:
         self._request.write(line.encode())
 
     def end(self) -> None:
-        """Let the answer end."""
         if not self.ended.called:
             self.ended.callback(None)
 
@@ -92,16 +91,13 @@ class Listener:
     # What a transport asks of a producer.
 
     def pauseProducing(self) -> None:
-        """The other end does not read."""
         if self.silent_since is None:
             self.silent_since = self._seconds()
 
     def resumeProducing(self) -> None:
-        """It does again."""
         self.silent_since = None
 
     def stopProducing(self) -> None:
-        """It is gone."""
         self.end()
 
 
@@ -163,7 +159,6 @@ class Live:
             timer.stop()
 
     def stop(self) -> None:
-        """End with the daemon."""
         self._rest()
         for listener in list(self.listeners):
             listener.end()

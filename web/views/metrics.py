@@ -68,7 +68,6 @@ class _Registry:
     families: Sequence[Metric]
 
     def collect(self) -> Sequence[Metric]:
-        """All of them."""
         return self.families
 
 
@@ -192,7 +191,6 @@ def _text(encode: Callable[[Any], bytes], found: Sequence[Metric]) -> bytes:
 
 
 def _ended(texts: list[bytes], media: str) -> bytes:
-    """The whole answer."""
     if "openmetrics" in media:
         texts.append(_END)
     return b"".join(texts)

@@ -47,12 +47,10 @@ class Pulse:
         return bool(self._reactor.seconds() - self._stirred_at >= RESTS_AFTER_S)
 
     def start(self) -> None:
-        """Beat from now on."""
         if self._call is None:
             self._plan(self._reactor.seconds() + BUSY_S)
 
     def stop(self) -> None:
-        """Beat no more."""
         if self._call is not None:
             self._call.cancel()
             self._call = None
