@@ -67,11 +67,9 @@ class Disk:
             os.close(fd)
 
     def remove(self, path: Path) -> None:
-        """Remove a file."""
         path.unlink()
 
     def close(self, fd: int) -> None:
-        """Close a file."""
         os.close(fd)
 
     def has_name(self, fd: int, path: Path) -> bool:
@@ -117,7 +115,6 @@ class FileWatch:
             self._sizes[path] = size
 
     def forget(self) -> None:
-        """Watch nothing any more."""
         self._identities.clear()
         self._sizes.clear()
 

@@ -17,11 +17,9 @@ class Rewrites:
 
     @property
     def under_way(self) -> bool:
-        """Return whether one is under way."""
         return self.began_at is not None
 
     def begin(self) -> None:
-        """One begins."""
         self.began_at = self._clock.now()
 
     def end(self, *, succeeded: bool) -> None:

@@ -262,7 +262,6 @@ class Appender:
         self._check()
 
     def _write(self) -> None:
-        """Write all that waits."""
         if not self._waiting:
             return
         chunks, self._waiting = self._waiting, []

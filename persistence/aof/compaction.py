@@ -72,7 +72,6 @@ class _CompactionThread:
 
     @property
     def is_idle(self) -> bool:
-        """True when everything is done that it was given."""
         return self._pending == 0
 
     @property

@@ -24,7 +24,6 @@ class CompactionSchedule:
         self._pause_ms = RETRY_MS  #: after the next failure
 
     def configure(self, config: Settings) -> None:
-        """Follow the settings."""
         self._config = config
         self.begin_at(self.base_size)
 
@@ -36,7 +35,6 @@ class CompactionSchedule:
         self._threshold = max(self._config.auto_aof_rewrite_min_size, grown) if percent else sys.maxsize
 
     def is_due(self, size: int) -> bool:
-        """Return whether a journal of this size is to be compacted now."""
         return size > self._threshold and self._clock.now() >= self._not_before
 
     def succeeded(self, size: int) -> None:

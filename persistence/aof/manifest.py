@@ -78,7 +78,6 @@ class Manifest:
         return (self.base, *self.increments) if self.base else self.increments
 
     def to_bytes(self) -> bytes:
-        """The text of the file."""
         lines = [TITLE]
         if self.base:
             lines.append(f"base {self.base.number} {self.base.first} {self.base.count}")
@@ -135,7 +134,6 @@ class JournalFiles:
         self.lock = FileLock(path, disk, "journal")
 
     def segment(self, segment: Base | Increment) -> Path:
-        """Path of a segment."""
         return self.path.with_name(f"{self.path.name}.{segment.number}.{segment.suffix}")
 
     def read_manifest(self) -> Manifest:

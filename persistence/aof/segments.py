@@ -229,7 +229,6 @@ class SegmentWriter:
                 write_all(self._disk, self._fd, mark(self.mark))
 
     def close(self) -> None:
-        """Close the file."""
         self._disk.close(self._fd)
 
 

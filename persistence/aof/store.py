@@ -79,12 +79,10 @@ class AofStore:
 
     @property
     def bytes_total(self) -> int:
-        """Bytes to load."""
         return self._reader.bytes_total if self._reader else 0
 
     @property
     def bytes_loaded(self) -> int:
-        """Bytes loaded so far."""
         return self._reader.bytes_loaded if self._reader else 0
 
     def open(self) -> None:

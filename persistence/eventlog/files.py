@@ -268,7 +268,6 @@ class EventFiles:
 
 
 def _name(node_id: bytes) -> str:
-    """What files call a node."""
     return node_id[:NODE_LENGTH].decode("ascii")
 
 

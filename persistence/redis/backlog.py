@@ -55,7 +55,6 @@ class BatchBuilder:
         self._adding = -1  #: where the number of jobs stands that are being added; -1 = none is
 
     def add_job(self, job: Job, data: bytes) -> None:
-        """A job as it is now."""
         args = self.args
         if self._adding < 0:
             args += (b"A", b"0")

@@ -93,7 +93,6 @@ class RedisConnection(txredisapi.RedisProtocol):  # type: ignore[misc]
         return cast("bytes", hiredis.pack_command(args))
 
     def ask(self, *command: bytes | str | int) -> "Deferred[Any]":
-        """Send a command."""
         return cast("Deferred[Any]", self._sent(self.execute_command, *command))
 
     def run(self, script: bytes, keys: Sequence[bytes], args: Sequence[bytes | int]) -> "Deferred[list[Any]]":
@@ -161,7 +160,6 @@ class Link:
         self.is_hopeful: bool = False  #: the connection was lost just now, and nothing is known of the next attempt
 
     def start(self) -> None:
-        """Begin to connect."""
         self._connect()
 
     def confirm(self) -> None:

@@ -104,7 +104,6 @@ class RedisServer:
         return self._link.is_hopeful
 
     def start(self) -> None:
-        """Begin to connect."""
         self._link.start()
 
     async def stop(self) -> None:

@@ -76,7 +76,6 @@ class RedisStore:
 
     @property
     def bytes_loaded(self) -> int:
-        """Bytes loaded so far."""
         return self._reader.bytes_loaded
 
     def load(self) -> Records:

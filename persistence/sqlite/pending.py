@@ -17,7 +17,6 @@ class PendingNotes:
         self._next_number = 1
 
     def begin_at(self, number: int) -> None:
-        """Give the next note this number."""
         self._next_number = number
 
     def number(self, records: list[Record], *, with_state: bool = False) -> list[Note]:
@@ -37,7 +36,6 @@ class PendingNotes:
         self.notes += self.number(records)
 
     def take(self) -> list[Note]:
-        """Hand over what is kept."""
         notes, self.notes = self.notes, []
         return notes
 
@@ -46,5 +44,4 @@ class PendingNotes:
         self.notes = notes + self.notes
 
     def forget(self) -> None:
-        """Keep nothing."""
         self.notes = []

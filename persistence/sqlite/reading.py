@@ -117,7 +117,6 @@ class DatabaseReader:
         return number
 
     def close(self) -> None:
-        """Let go of the file."""
         self._connection.close()
 
     def __iter__(self) -> Iterator[Record]:

@@ -81,12 +81,10 @@ class SqliteStore:
 
     @property
     def bytes_total(self) -> int:
-        """Bytes to load."""
         return self._reader.bytes_total if self._reader else 0
 
     @property
     def bytes_loaded(self) -> int:
-        """Bytes loaded so far."""
         return self._reader.bytes_loaded if self._reader else 0
 
     def open(self) -> None:
@@ -377,7 +375,6 @@ class _Outcome:
         self._failure = failure
 
     def check(self) -> None:
-        """Raise what went wrong."""
         if self._failure is not None:
             self._failure.raiseException()
 

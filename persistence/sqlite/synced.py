@@ -45,7 +45,6 @@ class Frames:
         return LOG_HEADER_SIZE + self.count * (FRAME_SIZE + page_size) if self.count else 0
 
     def to_bytes(self) -> bytes:
-        """The content of the file."""
         data = _FILE.pack(_MAGIC, self.salts, self.count, *self.sums)
         return data + _CRC.pack(crc32(data))
 
