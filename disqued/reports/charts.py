@@ -68,12 +68,10 @@ class Chart:
 
     @property
     def is_empty(self) -> bool:
-        """True where there is nothing to draw."""
         return not any(value is not None for line in self.lines for value in line.values)
 
     @property
     def svg(self) -> str:
-        """The picture."""
         return _Drawing(self).svg()
 
 

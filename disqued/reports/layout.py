@@ -79,7 +79,6 @@ class Table:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns, in their order."""
         return tuple(column.name for column in self.columns)
 
 

@@ -233,7 +233,6 @@ class ReportReader:
         return self._found(FINDINGS, wanted, "date", {"queue": wanted.queue}, "number")
 
     def runs(self, wanted: ReportFilter) -> ReportRows:
-        """Runs of jobs."""
         return self._found(RUNS, wanted, "began_at", {"job": wanted.job}, "id DESC")
 
     def last_runs(self, status: str) -> list[Row]:

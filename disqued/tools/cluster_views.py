@@ -51,7 +51,6 @@ class NodeReport:
 
     @property
     def id(self) -> str:
-        """Id of the node."""
         return self.member.id
 
     @property

@@ -143,7 +143,6 @@ class NodeConnection:
             raise
 
     def close(self) -> None:
-        """Close the connection."""
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None

@@ -229,7 +229,6 @@ class Import:
         return f"{self._durable} jobs were imported, and a second run imports the others"
 
     def report(self) -> None:
-        """Say what was done."""
         how = "dry run: nothing was written\n" if self._wishes.dry_run else ""
         sys.stdout.write(how + self.tally.lines())
         sys.stdout.flush()

@@ -38,7 +38,6 @@ class Latencies:
         return self._counts
 
     def merge(self, counts: Counter[int]) -> Self:
-        """Take what others have counted, too."""
         self._counts.update(counts)
         return self
 
@@ -63,6 +62,5 @@ class Latencies:
 
     @property
     def mean_ms(self) -> float:
-        """Their mean, in milliseconds."""
         total = len(self)
         return sum(us * count for us, count in self._counts.items()) / total / 1_000 if total else 0.0

@@ -131,13 +131,11 @@ class LoadConnection(asyncio.Protocol):
         self._load.lost(why)
 
     def close(self) -> None:
-        """Close the connection, or what there is of it."""
         if self._transport is not None:
             self._transport.abort()
 
     @property
     def has_open_requests(self) -> bool:
-        """Tell whether replies are missing."""
         return bool(self._under_way)
 
     # Sending.
@@ -218,7 +216,6 @@ class Load:
         self._is_cut = False  #: somebody has said that it is enough
 
     async def run(self) -> Outcome:
-        """Do all of it."""
         try:
             await self._connect()
         except (OSError, ssl.SSLError) as error:
@@ -342,7 +339,6 @@ class Load:
     # Replies.
 
     def counted(self, template: int, since: float, now: float, reply: object) -> None:
-        """Count a reply."""
         self._done += 1
         if isinstance(reply, hiredis.ReplyError):
             errors = self._tallies[template].errors
@@ -368,7 +364,6 @@ class Load:
         self._look()
 
     def lost(self, why: str) -> None:
-        """Note that a connection is gone."""
         if self._lanes:
             self._finish(f"the connection to {written(self.plan.target.address)} broke: {why}")
 

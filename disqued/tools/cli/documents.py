@@ -115,7 +115,6 @@ class Document:
 
     @property
     def syntax(self) -> str:
-        """How it is written."""
         return " ".join([self.name, *map(str, self.arguments)])
 
     def help(self) -> str:
@@ -206,7 +205,6 @@ class Documents:
 
     @classmethod
     def of(cls, reply: Reply) -> Self:
-        """Read the reply of COMMAND DOCS."""
         return cls({name.upper(): Document.of(name, told) for name, told in _facts(reply).items()})
 
     def find(self, words: Sequence[str]) -> tuple[Document, list[str]] | None:

@@ -136,7 +136,6 @@ class Link:
         return Uncertain(self.target.broken(error))
 
     def close(self) -> None:
-        """Close the connection."""
         if self._replies is not None:
             self._replies.close()
         if self._socket is not None:
