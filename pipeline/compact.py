@@ -38,7 +38,6 @@ class Compaction:
     """Putting batches together."""
 
     def __init__(self, tables: Tables, say: Callable[[str], None]) -> None:
-        """Nothing is done before it is asked for."""
         self._tables = tables
         self._files = tables.files
         self._say = say

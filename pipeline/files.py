@@ -46,7 +46,6 @@ class FileSystems:
     """The file systems that a session reaches."""
 
     def __init__(self, spark: "SparkSession") -> None:
-        """Nothing is reached before it is asked for."""
         # Py4J's view of the JVM has no types.
         self._jvm: Any = spark.sparkContext._jvm
         self._gateway: Any = spark.sparkContext._gateway
@@ -57,17 +56,14 @@ class FileSystems:
         return where, where.getFileSystem(self._conf)
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file or a folder."""
         where, system = self._at(path)
         return bool(system.exists(where))
 
     def is_folder(self, path: str) -> bool:
-        """Tell whether there is a folder."""
         where, system = self._at(path)
         return bool(system.exists(where) and system.getFileStatus(where).isDirectory())
 
     def is_local(self, path: str) -> bool:
-        """Tell whether it is of this machine."""
         _, system = self._at(path)
         return str(system.getUri().getScheme()) == "file"
 

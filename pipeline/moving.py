@@ -111,7 +111,6 @@ class StagedFolder:
     """A folder that is written as a whole."""
 
     def __init__(self, run: "PipelineRun", path: str) -> None:
-        """Nothing is touched yet."""
         from disqued.pipeline.files import FileSystems
 
         self.files = FileSystems(run.spark)

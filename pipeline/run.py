@@ -113,7 +113,6 @@ class PipelineRun:
 
     @property
     def seconds(self) -> float:
-        """How long it has run."""
         return time.monotonic() - self._began
 
     def say(self, text: str) -> None:
@@ -128,7 +127,6 @@ class PipelineRun:
         return time.monotonic() - self._said
 
     def count(self, rows: int) -> None:
-        """Note rows that were written."""
         self.rows += rows
 
     def remember(self, error: BaseException | None = None) -> None:

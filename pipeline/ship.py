@@ -103,7 +103,6 @@ def carrier_of(archive: str) -> type[DataSource]:
 
         @classmethod
         def name(cls) -> str:
-            """Name the format."""
             return "disqued"
 
         def _real(self) -> DataSource:
@@ -124,23 +123,18 @@ def carrier_of(archive: str) -> type[DataSource]:
             return real
 
         def schema(self) -> StructType | str:
-            """Tell the columns."""
             return self._real().schema()
 
         def reader(self, schema: StructType) -> DataSourceReader:
-            """Make what reads a table."""
             return self._real().reader(schema=schema)
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-            """Make what reads a stream."""
             return self._real().streamReader(schema=schema)
 
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-            """Make what adds the rows of a table."""
             return self._real().writer(schema=schema, overwrite=overwrite)
 
         def streamWriter(self, schema: StructType, overwrite: bool) -> "DataSourceStreamWriter":
-            """Make what adds the rows of a batch of a stream."""
             return self._real().streamWriter(schema=schema, overwrite=overwrite)
 
     return Carrier

@@ -58,7 +58,6 @@ class LakeTable:
 
     @property
     def names(self) -> list[str]:
-        """The names of all columns, in their order."""
         return [field.split()[0] for field in self.schema.split(", ")]
 
 
@@ -204,7 +203,6 @@ class Tables:
                 self.files.remove(left)
 
     def count(self, table: LakeTable, parts: Iterable[tuple[str, ...]]) -> int:
-        """Count the rows of some parts."""
         conditions = [_condition(_named(table, part)) for part in parts]
         return self.read(table).where(" OR ".join(conditions) or "false").count()
 

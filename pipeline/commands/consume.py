@@ -56,7 +56,6 @@ class Consumption:
     """Batches of a stream on their way into a folder."""
 
     def __init__(self, run: PipelineRun, to: str) -> None:
-        """Nothing is touched yet."""
         self._run = run
         self._to = to.rstrip("/")
         self._files = FileSystems(run.spark)

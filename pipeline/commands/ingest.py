@@ -100,7 +100,6 @@ class Ingest:
     """One round: everything that was published until now."""
 
     def __init__(self, run: PipelineRun, events: str, batch_bytes: int) -> None:
-        """Nothing is read yet."""
         self._run = run
         self._tables = run.tables
         self._events = events

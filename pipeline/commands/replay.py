@@ -116,7 +116,6 @@ class Stores:
     """What stores have of jobs that ended."""
 
     def __init__(self, run: PipelineRun, source: str, queues: str, to: str | None) -> None:
-        """Nothing is read yet."""
         self._run = run
         self._source = source
         self._queues = queues

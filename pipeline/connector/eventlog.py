@@ -128,7 +128,6 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _offset(self._ends() if self._options["startingPosition"] == "latest" else {})
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read no more than there is now."""
         self._until = self._ends()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
@@ -237,7 +236,6 @@ class EventLogFolder:
     """The folder of an event log; folders in it that have not changed for a while are not read again."""
 
     def __init__(self, path: Path) -> None:
-        """Nothing is read yet."""
         self.path = path
         #: Files by folder of a day and node, and the time at which that folder had changed.
         self._known: dict[str, tuple[int, list[LogFile]]] = {}

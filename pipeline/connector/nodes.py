@@ -94,7 +94,6 @@ class NodeLink:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.disconnect()
 
     def ask(self, words: Sequence[Word]) -> Any:

@@ -25,7 +25,6 @@ class DisquedDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Name the format."""
         return "disqued"
 
     def schema(self) -> StructType:

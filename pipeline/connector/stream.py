@@ -50,7 +50,6 @@ class ArrowJobs(InputPartition):
     """Rows that the driver has, in Arrow's form between processes."""
 
     def __init__(self, rows: pa.Table) -> None:
-        """Take the rows of one task."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema) as stream:
             stream.write_table(rows.combine_chunks())
@@ -61,7 +60,6 @@ class KnownIds(InputPartition):
     """Jobs of which the ids alone are known, after a restart."""
 
     def __init__(self, ids: Sequence[bytes]) -> None:
-        """Take the ids of one task."""
         self.ids = list(ids)
 
 
@@ -389,7 +387,6 @@ class LeaseRenewer:
     """A thread that renews leases."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """Begin with none."""
         self._options = options
         self._leases: dict[int, BatchLease] = {}
         self._changed = threading.Condition()
@@ -398,18 +395,15 @@ class LeaseRenewer:
         self._thread.start()
 
     def renew(self, seq: int, lease: BatchLease) -> None:
-        """Renew the jobs of a batch from now on."""
         with self._changed:
             self._leases[seq] = lease
             self._changed.notify()
 
     def forget(self, seq: int) -> None:
-        """Leave the jobs of a batch alone."""
         with self._changed:
             self._leases.pop(seq, None)
 
     def stop(self) -> None:
-        """End the thread."""
         with self._changed:
             self._is_over = True
             self._changed.notify()

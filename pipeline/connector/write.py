@@ -239,7 +239,6 @@ class Adder:
         self._ids += replies
 
     def prepared(self, write: str) -> Prepared:
-        """Tell what was added."""
         return Prepared(write, self._nodes[0], self._ids, self._since_us or 0)
 
 
@@ -250,7 +249,6 @@ class QueuesWriter(DataSourceArrowWriter):
         self._sink = sink
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Add the jobs of a task."""
         return self._sink.prepare(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -269,13 +267,10 @@ class QueuesStreamWriter(DataSourceStreamArrowWriter):
         self._sink = sink
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Add the jobs of a task."""
         return self._sink.prepare(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Let consumers have them."""
         self._sink.commit(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Drop them, and those of tasks that have not come to an end."""
         self._sink.abort(messages, batchId)

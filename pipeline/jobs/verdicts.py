@@ -90,7 +90,6 @@ class Finding:
         return SEVERITY[self.kind]
 
     def row(self) -> dict[str, Any]:
-        """Its columns."""
         return attrs.asdict(self)
 
 
@@ -149,7 +148,6 @@ class EventLogs:
     boots: dict[tuple[str, int], BootLog]
 
     def of(self, line: EventLine) -> BootLog:
-        """The log that a line is of."""
         return self.boots[line.node, line.boot]
 
 

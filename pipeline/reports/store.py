@@ -73,7 +73,6 @@ class Reports:
             raise
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
     # Whose file it is.
