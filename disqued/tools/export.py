@@ -118,9 +118,6 @@ async def export(
     return DONE
 
 
-# Where to.
-
-
 @contextlib.contextmanager
 def opened(path: Path | None) -> Iterator[BinaryIO]:
     """Standard output, or a file that is there only when it is complete.  Raises OSError."""

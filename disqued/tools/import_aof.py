@@ -240,8 +240,6 @@ class Import:
         if self._wishes.queues and not self._wishes.dry_run:
             complain(TOOL, "start the node with `aof-enqueue-jobs-once yes`, which queues what was queued")
 
-    # The data folder.
-
     def _check_word(self) -> None:
         """Refuse a store that the next start would not load, but write over.  Raises ToolError, StoreError."""
         held = held_store(self._config)
@@ -261,8 +259,6 @@ class Import:
             raise ToolError(
                 f"{error}; {self.tally.imported} jobs were imported, and a second run writes the file"
             ) from None
-
-    # The files.
 
     def _check_places(self) -> None:
         """Refuse the file that the node takes for its own, before the store refuses it as damaged."""
@@ -326,8 +322,6 @@ class Import:
                     self.tally.imported += 1
                     self.tally.silent += not self._wishes.queues and _is_silent(job, wall - offset)
                     yield job
-
-    # The store.
 
     async def _rehearse(self, factory: IStoreFactory, sources: list[ImportSource]) -> None:
         """Do everything but write."""
@@ -474,9 +468,6 @@ def _options(loaded: LoadedJob, wall: int) -> JobOptions:
 def _is_silent(job: Job, now: int) -> bool:
     """Whether a job is imported, and never queued: at most once, and perhaps delivered."""
     return not job.options.retry_ms and (job.flags & FLAG_QUEUED_BEFORE != 0 or job.requeue_at <= now)
-
-
-# Warnings of the store.
 
 
 @implementer(ILogObserver)

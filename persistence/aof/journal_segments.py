@@ -202,8 +202,6 @@ class JournalSegments:
                     path = self.files.segment(segment)
                     watch.keep(path, self.files.disk.size(path))
 
-    # The end.
-
     def close(self, *, is_sound: bool) -> None:
         """Write and sync what there is, where that is sound, and let go of the journal.  Raises StoreFailed."""
         appender, self.appender = self.appender, None

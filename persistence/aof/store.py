@@ -75,8 +75,6 @@ class AofStore:
         self._schedule = CompactionSchedule(config, clock)
         self._rewrites = Rewrites(clock)
 
-    # Coming back.
-
     @property
     def bytes_total(self) -> int:
         return self._reader.bytes_total if self._reader else 0
@@ -133,8 +131,6 @@ class AofStore:
             and self._failure is None
             and self._schedule.is_due(self._journal.size)
         )
-
-    # Going on.
 
     def append(self, records: list[Record]) -> None:
         if self._failure is not None and self._compaction is None:
@@ -299,8 +295,6 @@ class AofStore:
         if self._compaction is not None:
             self._compaction.incremental_fsync = config.aof_rewrite_incremental_fsync
 
-    # Getting smaller.
-
     def compact(self, records: Iterator[Record | None]) -> None:
         if not self._is_loaded:
             raise StoreError("a journal is compacted after it is loaded, not before")
@@ -365,8 +359,6 @@ class AofStore:
     def _give_up_compaction(self) -> None:
         if self._compaction is not None:
             self._compaction.abandon()
-
-    # The last word.
 
     def rewrite(self, records: Iterable[Record]) -> None:
         if not self._is_loaded:

@@ -351,8 +351,6 @@ class EventLog:
     def _error(self) -> str:
         return self._facts.error or self._facts.unpublished or self._facts.unremoved
 
-    # What INFO says.
-
     def facts(self) -> dict[str, int | str]:
         known = self._facts
         return {

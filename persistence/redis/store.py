@@ -67,8 +67,6 @@ class RedisStore:
         self._is_always = config.appendfsync == "always"
         self._backlog_limit = config.redis_backlog
 
-    # Coming back.
-
     @property
     def bytes_total(self) -> int:
         """Bytes to load: an estimate, until all are loaded."""
@@ -132,8 +130,6 @@ class RedisStore:
         assert server.possession is not None
         self._sender.begin(server.possession.sequence)
 
-    # Going on.
-
     def append(self, records: list[Record]) -> None:
         if self._server.refusal is None:
             self._backlog.append(records, self._clock.wall(), self._clock.now())
@@ -170,8 +166,6 @@ class RedisStore:
         self._is_crowded = size > (limit // 2 if self._is_crowded else limit)
         if self._is_crowded:
             raise StoreFailed(f"{self._sender.failed()} ({size} bytes; redis-backlog is {limit})", final=False)
-
-    # All written anew.
 
     @property
     def wants_compaction(self) -> bool:
@@ -249,8 +243,6 @@ class RedisStore:
         sequence = self._backlog.last if with_queues else self._backlog.applied
         await self._server.run(SWAP, parts, int(with_queues), sequence)
         return count
-
-    # INFO, and the end.
 
     def status(self) -> dict[str, int | str]:
         server = self._server

@@ -303,8 +303,6 @@ def set_watermark(connection: sqlite3.Connection, until: int) -> None:
         connection.execute("DELETE FROM meta WHERE name = 'watermark'")
 
 
-# What there is.
-
 #: Tables of records, each with its number.
 NUMBERED: Final = ("jobs", "done", "evictions", "flushes", "pauses", "leases", "groups")
 _TABLES: Final = (*NUMBERED, "meta")

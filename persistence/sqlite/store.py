@@ -77,8 +77,6 @@ class SqliteStore:
         self._renewal: _Renewal | None = None
         self.configure(config)
 
-    # Coming back.
-
     @property
     def bytes_total(self) -> int:
         return self._reader.bytes_total if self._reader else 0
@@ -151,8 +149,6 @@ class SqliteStore:
         assert self._worker is not None
         return self._worker.call(function)
 
-    # Going on.
-
     def append(self, records: list[Record]) -> None:
         if self._failure is None or self._renewal is not None:
             self._pending.append(records)
@@ -208,8 +204,6 @@ class SqliteStore:
         self._keeps_history = config.sqlite_history > 0
         if self._is_loaded:
             self._writer.log.set_fsync(config.appendfsync)
-
-    # Everything anew.
 
     def rewrite(self, records: Iterable[Record]) -> "Deferred[None]":
         if not self._is_loaded:
@@ -308,8 +302,6 @@ class SqliteStore:
         self._pending.forget()
         self.log.error("The database was not written anew: {reason}", reason=str(failure.value))
         self._rewrites.end(succeeded=False)
-
-    # The rest.
 
     def status(self) -> dict[str, int | str]:
         is_open = self._is_loaded and self._worker is not None

@@ -234,8 +234,6 @@ class Transaction:
                 self._execute(_statement(head, item, tail, size), values)
                 start += size
 
-    # Queues.
-
     def _pause(self, sequence: int, queue: bytes, pause: int, when: int) -> None:
         self._execute(
             "INSERT INTO pauses (seq, queue, pause, paused_at, crc) VALUES (?, ?, ?, ?, ?)",
@@ -274,8 +272,6 @@ class Transaction:
         self._execute(
             "INSERT INTO flushes (seq, flushed_at, jobs, crc) VALUES (?, ?, ?, ?)", flush_row(sequence, when, jobs)
         )
-
-    # Everything anew.
 
     def replace(self, slices: Iterable[list[Note]]) -> None:
         """Let these jobs, leases, groups and pauses be all that there is; what is over stays."""

@@ -256,9 +256,6 @@ def _absent(low: int, high: int) -> str:
     return f"{count} lines are missing, {low} to {high}" if count > 1 else f"line {low} is missing"
 
 
-# Jobs.
-
-
 def summaries(events: "DataFrame") -> "DataFrame":
     """Give one row of numbers for each job and scope.
 

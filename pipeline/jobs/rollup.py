@@ -106,8 +106,6 @@ def merged(rows: "DataFrame", grain: str) -> "DataFrame":
     return parts.withColumn("grain", f.lit(grain)).select(*ROLLUP.names)
 
 
-# For people.
-
 #: Columns of the reports, and the events that they count.
 COUNTED: Final = {
     "adds": "add", "delivers": "deliver", "acks": "ack", "nacks": "nack", "requeues": "requeue", "expires": "expire",

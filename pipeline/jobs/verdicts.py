@@ -307,8 +307,6 @@ class _Case:
             return [self.finding(NOT_KNOWN, heard[-1], "delivered twice, once of these as its node crashed")]
         return [self.finding(TWICE_ONCE, firm[-1], f"it was delivered at {_at(firm[0])}, and is to be once at most")]
 
-    # Ends.
-
     def _ends(self) -> list[Finding]:
         """Look for nodes that have a job and never say what became of it."""
         adds = [line for line in self.lines if line.event == "add"]

@@ -190,9 +190,6 @@ class Reports:
             yield {name: full.get(name) for name in table.names if not (table.numbered and name == table.key[0])}
 
 
-# What there is.
-
-
 def _make_version_1(database: Database) -> None:
     for table in TABLES.values():
         columns = {column.name: column.type for column in table.columns}

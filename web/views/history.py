@@ -219,8 +219,6 @@ class History:
         newest = now_s - (self.pulse.seconds - ring.newest * step_s)
         return list(range(newest - (len(ring) - 1) * step_s, newest + 1, step_s)) if len(ring) else []
 
-    # Start and stop.
-
     def start(self) -> None:
         self.pulse.start()
 
