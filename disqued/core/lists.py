@@ -38,7 +38,7 @@ from disqued.core.model.job import (
     Unit,
 )
 from disqued.core.model.machine import Acts, Hear, Machine, on
-from disqued.core.model.messages import CLAIM, CLAIMED, FLUSH, JOBS_PER_MESSAGE, Message
+from disqued.core.model.messages import CLAIM, CLAIMED, FLUSH, JOBS_PER_MESSAGE
 from disqued.core.model.outbox import Client
 from disqued.core.model.queues import Queue
 from disqued.core.model.schedule import Timed
@@ -269,9 +269,10 @@ class Lists(Machine):
         for claim in list(self._claims.values()):
             self._answer(claim)
 
-    def on_claim(self, sender: bytes, message: Message) -> None:
+    def on_claim(  # noqa: PLR0917 - the fields of the message
+        self, sender: bytes, name: bytes, number: int, count: int, elapsed_ms: int, worker_id: bytes
+    ) -> None:
         """Give another node what consumers of this one have had for too long."""
-        _, name, number, count, elapsed_ms, worker_id = message
         queue = self._state.queues.by_name.get(name)
         jobs: list[Job] = []
         # A worker that has ended meanwhile gets nothing.
@@ -281,9 +282,8 @@ class Lists(Machine):
             self._homes.hand_over(worker_id, sender, jobs)
         self._state.send(sender, (CLAIMED, number, tuple(jobs)))
 
-    def on_claimed(self, sender: bytes, message: Message) -> None:
+    def on_claimed(self, sender: bytes, number: int, jobs: tuple[StoredJob, ...]) -> None:
         """Take what another node's consumers have had for too long."""
-        _, number, jobs = message
         claim = self._claims.get(number)
         if claim is None or claim.asked != sender:
             return
@@ -363,6 +363,6 @@ class Lists(Machine):
         for node_id in list(self._state.peers.linked):
             self._state.send(node_id, (FLUSH, name, 0))
 
-    def on_flush(self, sender: bytes, message: Message) -> None:
+    def on_flush(self, sender: bytes, name: bytes, _: int) -> None:
         """Flush a queue because another node says so."""
-        self._state.work(self.flush(message[1]))
+        self._state.work(self.flush(name))

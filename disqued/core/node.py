@@ -34,9 +34,9 @@ from disqued.core.model.clock import Clock
 from disqued.core.model.groups import Entry, PendingEntry, read_scope
 from disqued.core.model.ids import JobIds
 from disqued.core.model.job import ACKED, ACTIVE, QUEUED, Job, Unit
-from disqued.core.model.machine import Machine, handlers, join
+from disqued.core.model.machine import Hear, Machine, handlers, join
 from disqued.core.model.memory import Memory
-from disqued.core.model.messages import EntryLease, Greeting, Message, Target
+from disqued.core.model.messages import EntryLease, Gossip, Greeting, Message, Target
 from disqued.core.model.outbox import GONE_EVICTED, GONE_EXPIRED, JOB_GONE, Client
 from disqued.core.model.queues import Queue
 from disqued.core.model.schedule import Timed
@@ -159,7 +159,7 @@ class Node:
             self.reconciliation, self.inquiries,
         ]  # fmt: skip
         #: Messages that concern several machines, then those that one machine takes.
-        self._hears = {
+        self._hears: dict[int, Hear] = {
             messages.PING: self._on_ping,
             messages.GOTJOB: self._on_gotjob,
             messages.SETACK: self._on_setack,
@@ -235,7 +235,16 @@ class Node:
             return
         state.trace.actor = sender
         peer.heard_at = state.now
-        self._hears[message[0]](sender, message)
+        hear = self._hears[message[0]]
+        # Frequent numbers of fields: compiled code would make a list of *fields, and a tuple of that.
+        if len(message) == 3:
+            hear(sender, message[1], message[2])
+        elif len(message) == 2:
+            hear(sender, message[-1])
+        elif len(message) == 5:
+            hear(sender, message[1], message[2], message[3], message[4])
+        else:
+            hear(sender, *message[1:])
         if state.ready or state.demand.giving:
             self.serve()
 
@@ -383,34 +392,36 @@ class Node:
         else:
             self.replication.refuse(job)
 
-    def _on_gotjob(self, sender: bytes, message: Message) -> None:
-        job = self.replication.on_gotjob(sender, message)
-        self.leaving.on_gotjob(sender, message)
+    def _on_gotjob(self, sender: bytes, job_id: bytes) -> None:
+        job = self.replication.on_gotjob(sender, job_id)
+        self.leaving.on_gotjob(sender, job_id)
         if job is None:
-            if not self.replication.has_given_up(message[1]):
-                self.acksets.on_gotjob(sender, message)
+            if not self.replication.has_given_up(job_id):
+                self.acksets.on_gotjob(sender, job_id)
         elif isinstance(job, Entry):
             self.acksets.tell(sender, job)
 
-    def _on_ping(self, sender: bytes, message: Message) -> None:
-        self.membership.detector.on_ping(sender, message)
+    def _on_ping(self, sender: bytes, flags: int, rumours: tuple[Gossip, ...]) -> None:
+        self.membership.detector.on_ping(sender, flags, rumours)
         self.inquiries.on_ping(sender)
 
-    def _on_setack(self, sender: bytes, message: Message) -> None:
-        if not message[2]:
-            self.acks.on_setack(sender, message)
+    def _on_setack(self, sender: bytes, job_id: bytes, scope: bytes, last: bool, holders: frozenset[bytes]) -> None:
+        if not scope:
+            self.acks.on_setack(sender, job_id, scope, last, holders)
             return
-        event = self.state.jobs.get(message[1])
+        event = self.state.jobs.get(job_id)
         # That a group is done with an event that is not here does not end the event.
         if isinstance(event, Entry):
-            self.pending_entries.on_setack(sender, event, message[2], message[4])
+            self.pending_entries.on_setack(sender, event, scope, holders)
 
-    def _on_delivered(self, sender: bytes, message: Message) -> None:
-        event = self.state.jobs.get(message[1])
+    def _on_delivered(  # noqa: PLR0917 - the fields of the message
+        self, sender: bytes, job_id: bytes, scope: bytes, left_ms: int, elapsed_ms: int, deliveries: int
+    ) -> None:
+        event = self.state.jobs.get(job_id)
         if isinstance(event, Entry):
-            self.pending_entries.on_delivered(sender, event, EntryLease(*message[2:]))
+            self.pending_entries.on_delivered(sender, event, EntryLease(scope, left_ms, elapsed_ms, deliveries))
         else:
-            self.sharing.on_delivered(sender, message)
+            self.sharing.on_delivered(sender, job_id, scope, left_ms, elapsed_ms, deliveries)
 
     # The whole node.
 

@@ -1,7 +1,7 @@
 """What the codecs of messages share: their form, and parts of bytes that are checked before they are used."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from disqued.core.model.ids import is_job_id
 from disqued.core.model.messages import NAMES, Message
@@ -10,11 +10,15 @@ from disqued.wire.pieces import Text
 JOB_ID_MAX: Final = 255  #: bytes that the length of an id may say; what is no id is refused
 
 
+#: A message to be written, whose fields are read by position.
+Fields = tuple[Any, ...]
+
+
 class Codec(NamedTuple):
     """How a kind of message is written and read."""
 
     layout: str  #: the bytes behind the kind: each part with its size, or with a length before it
-    encode: Callable[[Message, int], Text]  #: the second argument is the monotonic clock
+    encode: Callable[[Fields, int], Text]  #: the second argument is the monotonic clock
     decode: Callable[[bytes], Message]
 
 

@@ -70,7 +70,7 @@ from disqued.core.model.peers import RUMOURS_MAX
 from disqued.core.model.queues import PAUSE_NAMES
 from disqued.wire import namemessages as names
 from disqued.wire import streammessages as streams
-from disqued.wire.fields import BadMessage, Codec, cut, ends_at, flag_of, need
+from disqued.wire.fields import BadMessage, Codec, Fields, cut, ends_at, flag_of, need
 from disqued.wire.jobdump import (
     HOLDER_SETS_KEPT,
     HOLDERS_MAX,
@@ -202,7 +202,7 @@ def _decode_with_body(text: Any) -> Message:
 # GOSSIP and NODE.
 
 
-def _encode_gossip(message: Message, now: int) -> bytes:
+def _encode_gossip(message: Fields, now: int) -> bytes:
     kind, flags, rumours = message
     return _GOSSIP.pack(kind, flags, len(rumours)) + b"".join(map(_encode_rumour, rumours))
 
@@ -265,7 +265,7 @@ def _host_of(packed: bytes) -> str:
     return str(IPv4Address(packed) if len(packed) == _ADDRESS_LENGTHS[0] else IPv6Address(packed))
 
 
-def _encode_node(message: Message, now: int) -> bytes:
+def _encode_node(message: Fields, now: int) -> bytes:
     return bytes((message[0],)) + unhexlify(message[1])
 
 
@@ -274,7 +274,7 @@ def _decode_node(data: bytes) -> Message:
     return (data[0], hexlify(data[1:]))
 
 
-def _encode_vitals(message: Message, now: int) -> bytes:
+def _encode_vitals(message: Fields, now: int) -> bytes:
     version, *numbers = message[1]
     return _VITALS.pack(VITALS, len(version), *numbers) + version  # type: ignore[no-any-return]
 
@@ -292,7 +292,7 @@ def _decode_vitals(data: bytes) -> Message:
 # COPY and COPIES.
 
 
-def _encode_repljob(message: Message, now: int) -> Text:
+def _encode_repljob(message: Fields, now: int) -> Text:
     _, job, quiet = message
     return encode_copy(job, now, _QUIET_REPLJOB if quiet else _REPLJOB)
 
@@ -301,12 +301,12 @@ def _decode_repljob(data: bytes) -> Message:
     return (REPLJOB, decode_copy(data, _COPY_START), flag_of(data, 1))
 
 
-def _encode_yourjobs(message: Message, now: int) -> Text:
+def _encode_yourjobs(message: Fields, now: int) -> Text:
     kind, jobs, queued = message
     return _encode_copies(_COPIES.pack(kind, bool(queued), len(jobs)), jobs, now)
 
 
-def _encode_claimed(message: Message, now: int) -> Text:
+def _encode_claimed(message: Fields, now: int) -> Text:
     kind, number, jobs = message
     return _encode_copies(_CLAIMED.pack(kind, number, len(jobs)), jobs, now)
 
@@ -355,11 +355,11 @@ def _decode_copies(data: bytes, at: int, count: int, body: bytes | None) -> tupl
 # JOB.  GOTJOB is as frequent as jobs are.
 
 
-def _encode_gotjob(message: Message, now: int) -> bytes:
+def _encode_gotjob(message: Fields, now: int) -> bytes:
     return _GOTJOB + message[1]  # type: ignore[no-any-return]
 
 
-def _encode_deljob(message: Message, now: int) -> bytes:
+def _encode_deljob(message: Fields, now: int) -> bytes:
     return _DELJOB + message[1]  # type: ignore[no-any-return]
 
 
@@ -377,12 +377,12 @@ def _decode_job(data: bytes) -> Message:
 # NODES and UNIT.
 
 
-def _encode_holders(message: Message, now: int) -> bytes:
+def _encode_holders(message: Fields, now: int) -> bytes:
     kind, job_id, node_ids = message
     return _encode_nodes(kind, job_id, b"", False, node_ids)
 
 
-def _encode_ack(message: Message, now: int) -> bytes:
+def _encode_ack(message: Fields, now: int) -> bytes:
     kind, job_id, scope, flag, node_ids = message
     return _encode_nodes(kind, job_id, scope, flag, node_ids)
 
@@ -425,7 +425,7 @@ def _unpack_ids(raw: bytes) -> frozenset[bytes]:
     return frozenset(node_ids)
 
 
-def _encode_unit(message: Message, now: int) -> bytes:
+def _encode_unit(message: Fields, now: int) -> bytes:
     kind, job_id, scope = message[:3]
     number = 0 if kind == WILLQUEUE else max(0, message[3])
     return _UNIT.pack(kind, len(job_id), len(scope), number) + job_id + scope  # type: ignore[no-any-return]
@@ -447,7 +447,7 @@ def _decode_unit(data: bytes) -> Message:
 # LEASE and CLAIM.
 
 
-def _encode_lease(message: Message, now: int) -> bytes:
+def _encode_lease(message: Fields, now: int) -> bytes:
     kind, job_id, scope, left_ms, elapsed_ms, deliveries = message
     head = _LEASE.pack(kind, len(job_id), len(scope), left_ms, min(elapsed_ms, SPAN_MAX_MS), deliveries & _COUNT_MAX)
     return head + job_id + scope  # type: ignore[no-any-return]
@@ -466,7 +466,7 @@ def _decode_lease(data: bytes) -> Message:
     return (kind, job_id, scope, left_ms, elapsed_ms, deliveries)
 
 
-def _encode_claim(message: Message, now: int) -> bytes:
+def _encode_claim(message: Fields, now: int) -> bytes:
     kind, queue, number, count, elapsed_ms, worker_id = message
     head = _CLAIM.pack(kind, number, min(count, JOBS_PER_MESSAGE), min(elapsed_ms, SPAN_MAX_MS), len(worker_id))
     return head + worker_id + queue  # type: ignore[no-any-return]
@@ -486,7 +486,7 @@ def _decode_claim(data: bytes) -> Message:
 # QUEUE.
 
 
-def _encode_queue(message: Message, now: int) -> bytes:
+def _encode_queue(message: Fields, now: int) -> bytes:
     kind, queue, number = message
     return _QUEUE.pack(kind, min(max(0, number), _QUEUE_MAX[kind])) + queue  # type: ignore[no-any-return]
 
@@ -502,7 +502,7 @@ def _decode_queue(data: bytes) -> Message:
 # Workers and events.
 
 
-def _encode_lives(message: Message, now: int) -> bytes:
+def _encode_lives(message: Fields, now: int) -> bytes:
     kind, lives = message
     parts = [_LIVES.pack(kind, len(lives))]
     for worker_id, epoch, ttl_ms, alive in lives:
@@ -528,7 +528,7 @@ def _decode_lives(data: bytes) -> Message:
     return (kind, tuple(lives))
 
 
-def _encode_leased(message: Message, now: int) -> bytes:
+def _encode_leased(message: Fields, now: int) -> bytes:
     kind, worker_id, epoch, ttl_ms, units = message
     head = _LEASED.pack(kind, len(units), len(worker_id), epoch, ttl_ms)
     return b"".join((head, worker_id, *_encode_held(units)))
@@ -567,7 +567,7 @@ def _decode_held(data: bytes, at: int, count: int) -> tuple[Held, ...]:
     return tuple(units)
 
 
-def _encode_handover(message: Message, now: int) -> bytes:
+def _encode_handover(message: Fields, now: int) -> bytes:
     kind, worker_id, epoch, name, queues, units, last = message
     head = _HANDOVER.pack(kind, bool(last), len(units), len(queues), len(worker_id), len(name), epoch)
     named = b"".join(_LENGTH.pack(len(queue)) + queue for queue in queues)
@@ -590,7 +590,7 @@ def _decode_handover(data: bytes) -> Message:
     return (kind, worker_id, epoch, name, tuple(queues), _decode_held(data, at, count), last == 1)
 
 
-def _encode_listen(message: Message, now: int) -> bytes:
+def _encode_listen(message: Fields, now: int) -> bytes:
     return bytes((message[0], bool(message[1])))
 
 
@@ -599,7 +599,7 @@ def _decode_listen(data: bytes) -> Message:
     return (data[0], flag_of(data, 1))
 
 
-def _encode_event(message: Message, now: int) -> bytes:
+def _encode_event(message: Fields, now: int) -> bytes:
     kind, queue, event, content = message[:4]
     return _EVENT.pack(kind, KINDS.index(event), len(queue), len(content)) + queue + content  # type: ignore[no-any-return]
 
@@ -675,5 +675,5 @@ CODECS: Final[dict[int, Codec]] = {
     **streams.CODECS,
     **names.CODECS,
 }  # fmt: skip
-_ENCODERS: Final[list[Callable[[Message, int], Text]]] = [CODECS[kind].encode for kind in range(len(NAMES))]
+_ENCODERS: Final[list[Callable[[Fields, int], Text]]] = [CODECS[kind].encode for kind in range(len(NAMES))]
 _DECODERS: Final[list[Callable[[bytes], Message]]] = [CODECS[kind].decode for kind in range(len(NAMES))]

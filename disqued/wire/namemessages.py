@@ -5,7 +5,7 @@ from typing import Final
 
 from disqued.core.model.job import ALIAS_MAX
 from disqued.core.model.messages import A_COPY, A_JOB, FOUND, INQUIRE, KEEP, OVER, Message
-from disqued.wire.fields import BadMessage, Codec, cut, cut_id, ends_at, need
+from disqued.wire.fields import BadMessage, Codec, Fields, cut, cut_id, ends_at, need
 
 _INQUIRE = Struct("<BBIII")
 _LENGTH = Struct("<H")
@@ -14,7 +14,7 @@ _ENTRY: Final = 2  #: bytes in front of an id
 _WITH_ID: Final = (A_JOB, A_COPY)
 
 
-def encode_inquire(message: Message, now: int) -> bytes:
+def encode_inquire(message: Fields, now: int) -> bytes:
     """Write INQUIRE."""
     kind, queue, number, verb, aliases = message
     parts = [_INQUIRE.pack(kind, verb, number, len(aliases), len(queue)), queue]
@@ -39,7 +39,7 @@ def decode_inquire(data: bytes) -> Message:
     return (kind, queue, number, verb, tuple(aliases))
 
 
-def encode_found(message: Message, now: int) -> bytes:
+def encode_found(message: Fields, now: int) -> bytes:
     """Write FOUND."""
     kind, number, what = message
     parts = [bytes((how, len(job_id))) + job_id for how, job_id in what]

@@ -29,7 +29,7 @@ from disqued.core.model.messages import (
     Message,
 )
 from disqued.core.model.peers import PEERS_MAX
-from disqued.wire.fields import BadMessage, Codec, cut, cut_id, ends_at, flag_of, need
+from disqued.wire.fields import BadMessage, Codec, Fields, cut, cut_id, ends_at, flag_of, need
 from disqued.wire.jobdump import SPAN_MAX_MS
 from disqued.wire.pieces import LARGE, Text, text_of
 
@@ -70,7 +70,7 @@ def _check_count(data: bytes, count: int, most: int) -> None:
 # FACTS and MISSING.
 
 
-def encode_facts(message: Message, now: int) -> bytes:
+def encode_facts(message: Fields, now: int) -> bytes:
     """Write FACTS."""
     kind, number, facts, last = message
     parts = [_FACTS.pack(kind, number, bool(last), len(facts))]
@@ -124,7 +124,7 @@ def _read_fact(data: bytes, at: int) -> tuple[EntryStatus, int]:
     return EntryStatus(job_id, tuple(done), tuple(leases)), at
 
 
-def encode_missing(message: Message, now: int) -> bytes:
+def encode_missing(message: Fields, now: int) -> bytes:
     """Write MISSING."""
     kind, number, ids = message
     return _MISSING.pack(kind, number, len(ids)) + _packed_ids(ids)
@@ -156,7 +156,7 @@ def _read_ids(data: bytes, at: int, count: int) -> tuple[bytes, ...]:
 # BEGIN.
 
 
-def encode_begin(message: Message, now: int) -> bytes:
+def encode_begin(message: Fields, now: int) -> bytes:
     """Write BEGIN."""
     kind, queue, scope, floor, left_ms, asks = message
     stamps = sorted(floor.items())[:STAMPS_MAX]
@@ -189,7 +189,7 @@ def decode_begin(data: bytes) -> Message:
 # WANT, HAVE, TAKE and GIVE.
 
 
-def encode_want(message: Message, now: int) -> bytes:
+def encode_want(message: Fields, now: int) -> bytes:
     """Write WANT or HAVE."""
     kind, queue, group, whether = message
     return _WANT.pack(kind, bool(whether), len(queue)) + queue + group  # type: ignore[no-any-return]
@@ -209,7 +209,7 @@ def _group(data: bytes, at: int) -> bytes:
     return cut(data, at, len(data) - at, SCOPE_MAX)[0]
 
 
-def encode_take(message: Message, now: int) -> bytes:
+def encode_take(message: Fields, now: int) -> bytes:
     """Write TAKE."""
     kind, queue, group, number, count, lease_ms, strict = message
     head = _TAKE.pack(kind, bool(strict), number, min(count, JOBS_PER_MESSAGE), _span(lease_ms), len(queue))
@@ -227,7 +227,7 @@ def decode_take(data: bytes) -> Message:
     return (kind, queue, _group(data, at), number, count, lease_ms, strict)
 
 
-def encode_give(message: Message, now: int) -> Text:
+def encode_give(message: Fields, now: int) -> Text:
     """Write GIVE."""
     kind, number, scope, events = message
     parts = [_GIVE.pack(kind, number, len(scope), len(events)), scope]
@@ -276,7 +276,7 @@ def decode_give(data: bytes, apart: bytes | None = None) -> Message:
 # SETTLE and SETTLED.
 
 
-def encode_settle(message: Message, now: int) -> bytes:
+def encode_settle(message: Fields, now: int) -> bytes:
     """Write SETTLE."""
     kind, queue, group, number, verb, ids = message
     head = _SETTLE.pack(kind, verb, number, len(queue), len(group), len(ids))
@@ -295,7 +295,7 @@ def decode_settle(data: bytes) -> Message:
     return (kind, queue, group, number, verb, _read_ids(data, at, count))
 
 
-def encode_settled(message: Message, now: int) -> bytes:
+def encode_settled(message: Fields, now: int) -> bytes:
     """Write SETTLED."""
     kind, number, outcomes = message
     parts = [bytes((outcome, len(job_id))) + job_id for job_id, outcome in outcomes]

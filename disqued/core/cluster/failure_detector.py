@@ -25,7 +25,7 @@ from disqued.core.cluster.gossip import GossipSelector, draw, rumour_of
 from disqued.core.cluster.meetings import Meetings
 from disqued.core.model import messages
 from disqued.core.model.machine import Acts, Hear, Machine, on
-from disqued.core.model.messages import NODE_FAIL, NODE_PFAIL, Gossip, Message
+from disqued.core.model.messages import NODE_FAIL, NODE_PFAIL, Gossip, Vitals
 from disqued.core.model.own_flags import own_flags, peer_flags
 from disqued.core.model.peers import FAIL, FAILING, FULL, LEAVING, PFAIL, Peer
 from disqued.core.model.schedule import Timed
@@ -65,10 +65,10 @@ class FailureDetector(Timed, Machine):
 
     # Messages.
 
-    def on_ping(self, sender: bytes, message: Message) -> None:
+    def on_ping(self, sender: bytes, flags: int, rumours: tuple[Gossip, ...]) -> None:
         """Answer, and listen to the rumours."""
         peer = self._peers.by_id[sender]
-        self._hear(peer, message)
+        self._hear(peer, flags, rumours)
         self._state.send(sender, (messages.PONG, own_flags(self._state), self._gossip.rumours_for(sender)))
         state = self._state
         vitals = own_vitals(state.memory, len(state.jobs), state.counters)
@@ -78,7 +78,7 @@ class FailureDetector(Timed, Machine):
             peer.asked_again = True
             self.ping(peer)
 
-    def on_pong(self, sender: bytes, message: Message) -> None:
+    def on_pong(self, sender: bytes, flags: int, rumours: tuple[Gossip, ...]) -> None:
         """Note that a node answers."""
         peer = self._peers.by_id[sender]
         is_new = not peer.pong_at
@@ -89,14 +89,14 @@ class FailureDetector(Timed, Machine):
         peer.flags &= ~FAILING
         if news:
             self.changed()
-        self._hear(peer, message)
+        self._hear(peer, flags, rumours)
         if is_new:
             self._introduce(peer)
 
-    def on_vitals(self, sender: bytes, message: Message) -> None:
+    def on_vitals(self, sender: bytes, vitals: Vitals) -> None:
         """Enter what a node tells of itself."""
         peer = self._peers.by_id[sender]
-        peer.account = account_of(message[1], peer.account, self._state.now)
+        peer.account = account_of(vitals, peer.account, self._state.now)
         # Jobs that left before the ping are in it.
         peer.given = peer.given_lately
 
@@ -108,18 +108,17 @@ class FailureDetector(Timed, Machine):
         for peer in draw(others, TOLD_AT_ONCE, self._state.numbers.rng):
             self.ping(peer, newcomer)
 
-    def on_fail(self, sender: bytes, message: Message) -> None:
+    def on_fail(self, sender: bytes, node_id: bytes) -> None:
         """Hear that most nodes find that one has failed."""
-        peer = self._peers.by_id.get(message[1])
+        peer = self._peers.by_id.get(node_id)
         if peer is None or peer.id == sender:
             return
         peer.reports[sender] = self._state.now
         if not peer.flags & FAIL and (peer.flags & PFAIL or self._accusers(peer) >= self._peers.majority):
             self._mark(peer, FAIL)
 
-    def _hear(self, peer: Peer, message: Message) -> None:
+    def _hear(self, peer: Peer, flags: int, rumours: tuple[Gossip, ...]) -> None:
         """Take in what a PING or PONG says, of its sender and of others."""
-        _, flags, rumours = message
         self.hear_flags(peer, flags)
         for rumour in rumours:
             if rumour.id not in (self._state.node_id, peer.id):

@@ -39,7 +39,7 @@ from disqued.core.model.demand import DemandTable, JobDemand
 from disqued.core.model.job import StoredJob
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.memory import OVERDRAFT_PART, cost_of_job
-from disqued.core.model.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, POLLJOBS, YOURJOBS, Message
+from disqued.core.model.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, POLLJOBS, YOURJOBS
 from disqued.core.model.peers import LEAVING, Peer
 from disqued.core.model.queues import PAUSE_OUT, Queue
 from disqued.core.model.schedule import Timed
@@ -80,7 +80,7 @@ class Federation(Machine):
     def hears(self) -> dict[int, Hear]:
         return {
             NEEDJOBS: self.on_needjobs,
-            POLLJOBS: self.on_needjobs,
+            POLLJOBS: self.on_polljobs,
             YOURJOBS: self.on_yourjobs,
             PAUSE: self.on_pause,
         }
@@ -99,13 +99,18 @@ class Federation(Machine):
         for name in self.wants.of_node(node_id):
             self._look_at(name)
 
-    def on_needjobs(self, sender: bytes, message: Message) -> None:
-        """Give jobs, or remember who wants some."""
-        kind, name, count = message
+    def on_needjobs(self, sender: bytes, name: bytes, count: int) -> None:
+        """Give jobs to consumers that wait on another node, or remember that they do."""
+        self._note_want(sender, name, count, waits=True)
+
+    def on_polljobs(self, sender: bytes, name: bytes, count: int) -> None:
+        """The same for consumers that poll."""
+        self._note_want(sender, name, count, waits=False)
+
+    def _note_want(self, sender: bytes, name: bytes, count: int, *, waits: bool) -> None:
         if not count:
             self.wants.forget(name, sender)
             return
-        waits = kind == NEEDJOBS
         want = self.wants.note(name, sender, min(count, JOBS_PER_MESSAGE), self._state.now, waits=waits)
         queue = self._state.queues.by_name.get(name)
         if queue is not None:
@@ -183,9 +188,8 @@ class Federation(Machine):
 
     # Taking over.
 
-    def on_yourjobs(self, sender: bytes, message: Message) -> None:
+    def on_yourjobs(self, sender: bytes, jobs: tuple[StoredJob, ...], queued: bool) -> None:
         """Take jobs over."""
-        _, jobs, queued = message
         state = self._state
         # A node that is leaving goes when it knows that what it had is elsewhere.
         is_last_word = state.peers.by_id[sender].flags & LEAVING
@@ -249,9 +253,8 @@ class Federation(Machine):
         for node_id in list(self._state.peers.linked):
             self._state.send(node_id, (PAUSE, name, pause))
 
-    def on_pause(self, sender: bytes, message: Message) -> None:
+    def on_pause(self, sender: bytes, name: bytes, pause: int) -> None:
         """Pause a queue as another node says; not one that is not here, when memory is full."""
-        _, name, pause = message
         state = self._state
         if name in state.queues.by_name or state.memory.level < 3:
             self.pause(name, pause)

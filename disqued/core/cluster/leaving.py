@@ -42,7 +42,7 @@ from disqued.core.model.job import (
     Job,
 )
 from disqued.core.model.machine import Acts, Machine, on
-from disqued.core.model.messages import ENQUEUE, JOBS_PER_MESSAGE, YOURJOBS, Message
+from disqued.core.model.messages import ENQUEUE, JOBS_PER_MESSAGE, YOURJOBS
 from disqued.core.model.queues import PAUSE_OUT, Queue
 from disqued.core.model.registry import TABLES
 from disqued.core.model.schedule import Timed
@@ -386,11 +386,11 @@ class Leaving(Timed, Machine):
         self._bytes -= size
         return True
 
-    def on_gotjob(self, sender: bytes, message: Message) -> None:
+    def on_gotjob(self, sender: bytes, job_id: bytes) -> None:
         """Hear that a node holds a job now; `replication` has heard it before."""
-        if not self._on_their_way or not self._arrived(message[1]):
+        if not self._on_their_way or not self._arrived(job_id):
             return
-        job = self._state.jobs.get(message[1])
+        job = self._state.jobs.get(job_id)
         if job is not None:
             self._hand_over_delay(job, sender)
             if job.flags & FLAG_LEASED and job.options.retry_ms == RETRY_NEVER_MS:

@@ -14,7 +14,6 @@ Source: the Worqr README ("publish"); the Redis manual, "Pub/Sub".
 
 from disqued.core.model import messages
 from disqued.core.model.machine import Hear, Machine
-from disqued.core.model.messages import Message
 from disqued.core.model.outbox import CANCEL, DEAD, DELETE, DONE, EVERYWHERE, HERE_ALONE, RETURNED, WORK, Notification
 from disqued.core.model.state import State
 
@@ -65,16 +64,15 @@ class Notifications(Machine):
         """The link of a node to us is new: if somebody listens there it says so on it."""
         self._state.demand.listeners.pop(node_id, None)
 
-    def on_listen(self, sender: bytes, message: Message) -> None:
+    def on_listen(self, sender: bytes, whether: bool) -> None:
         """Hear whether clients of another node listen."""
-        if message[1]:
+        if whether:
             self._state.demand.listeners[sender] = None
         else:
             self._state.demand.listeners.pop(sender, None)
 
-    def on_event(self, sender: bytes, message: Message) -> None:
+    def on_event(self, sender: bytes, queue: bytes, kind: bytes, content: bytes) -> None:
         """Hear what happened on another node."""
-        _, queue, kind, content = message
         if self.listens:
             self._state.outbox.events.append(Notification(queue, kind, content, HERE_ALONE))
 

@@ -13,13 +13,12 @@ from typing import TypeVar, cast
 
 from mypy_extensions import trait
 
-from disqued.core.model.messages import Message
 from disqued.core.model.outbox import Client
 from disqued.core.model.queues import Queue
 from disqued.core.model.schedule import Timed
 
 Item = TypeVar("Item", bound=Timed)
-Hear = Callable[[bytes, Message], None]  #: takes the sender and the message
+Hear = Callable[..., None]  #: takes the sender and the fields of the message
 Act = Callable[[Timed], None]
 Acts = dict[type[Timed], Act]
 

@@ -14,9 +14,10 @@ of 40 hex digits each.
 Source: Disque, src/cluster.h; the Disque README, "Cluster bus messages and related semantics".
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-Message = tuple[Any, ...]
+#: Its kind, and the fields that the kind has.
+Message = tuple[int, *tuple[object, ...]]
 
 
 class MessageKind(NamedTuple):

@@ -24,7 +24,7 @@ from typing import Final
 from disqued.core.model.groups import START, Entry, Stream
 from disqued.core.model.job import WAIT_REPL
 from disqued.core.model.machine import Acts, Hear, Machine, on
-from disqued.core.model.messages import DELJOB, FACTS, FACTS_PER_MESSAGE, MISSING, EntryStatus, Message
+from disqued.core.model.messages import DELJOB, FACTS, FACTS_PER_MESSAGE, MISSING, EntryStatus
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import QuietParts
@@ -254,9 +254,8 @@ class AckSets(Timed, Machine):
 
     # Hearing.
 
-    def on_facts(self, sender: bytes, message: Message) -> None:
+    def on_facts(self, sender: bytes, number: int, facts: tuple[EntryStatus, ...], last: bool) -> None:
         """Hear what another node knows of some entries."""
-        _, number, facts, last = message
         state = self._state
         missing: list[bytes] = []
         for fact in facts:
@@ -289,9 +288,8 @@ class AckSets(Timed, Machine):
         if is_new:
             self._place(entry)
 
-    def on_missing(self, sender: bytes, message: Message) -> None:
+    def on_missing(self, sender: bytes, number: int, ids: tuple[bytes, ...]) -> None:
         """Hear which entries a node does not hold, and tell it the next ones."""
-        _, number, ids = message
         for job_id in ids:
             entry = self._state.jobs.get(job_id)
             if isinstance(entry, Entry) and sender not in entry.absent:
@@ -306,9 +304,8 @@ class AckSets(Timed, Machine):
         else:
             self._go_on(this)
 
-    def on_gotjob(self, sender: bytes, message: Message) -> None:
+    def on_gotjob(self, sender: bytes, job_id: bytes) -> None:
         """Hear that a node holds a copy; of an entry that is not here, as a start has taken it, it is to know that."""
-        job_id = message[1]
         if self._state.jobs.get(job_id) is None and job_id not in self._state.custody.ended:
             self._state.send(sender, (MISSING, 0, (job_id,)))
 

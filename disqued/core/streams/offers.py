@@ -17,7 +17,7 @@ from disqued.core.model.demand import EntryDemand
 from disqued.core.model.groups import Behind
 from disqued.core.model.job import WORK_SCOPE, Unit
 from disqued.core.model.machine import Hear, Machine
-from disqued.core.model.messages import GIVE, HAVE, TAKE, WANT, Message
+from disqued.core.model.messages import GIVE, HAVE, TAKE, WANT
 from disqued.core.model.queues import Queue
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import QuietParts
@@ -43,9 +43,8 @@ class EntryOffers(Machine):
     def hears(self) -> dict[int, Hear]:
         return {WANT: self.on_want, TAKE: self.on_take}
 
-    def on_want(self, sender: bytes, message: Message) -> None:
+    def on_want(self, sender: bytes, name: bytes, group_name: bytes, whether: bool) -> None:
         """Say whether there is something for a group, and remember who wants to know."""
-        _, name, group_name, whether = message
         state = self._state
         self._forget(sender, name, group_name)
         if not whether:
@@ -101,22 +100,22 @@ class EntryOffers(Machine):
                 elif state.send(node_id, (HAVE, queue.name, group_name, True)):
                     want.is_told = True
 
-    def on_take(self, sender: bytes, message: Message) -> None:
+    def on_take(  # noqa: PLR0917 - the fields of the message
+        self, sender: bytes, name: bytes, group_name: bytes, number: int, count: int, lease_ms: int, strict: bool
+    ) -> None:
         """Let a consumer of another node have entries."""
-        _, name, group_name, number, _, _, _ = message
         want = self._state.demand.entries.get(name, {}).get(group_name, {}).get(sender)
         if want is None:
             want = self._note(sender, name, group_name)
         want.is_told = False
         try:
-            units = self._fetch(message)
+            units = self._fetch(name, group_name, count, lease_ms, strict=strict)
         except Behind:
-            self._state.work(self._take_later(sender, message))
+            self._state.work(self._take_later(sender, name, group_name, number, count, lease_ms, strict=strict))
         else:
             self._give(sender, number, units)
 
-    def _fetch(self, message: Message) -> list[Unit]:
-        _, name, group_name, _, count, lease_ms, strict = message
+    def _fetch(self, name: bytes, group_name: bytes, count: int, lease_ms: int, *, strict: bool) -> list[Unit]:
         queue = self._state.queues.by_name.get(name)
         if queue is None or queue.stream is None:
             return []
@@ -128,15 +127,17 @@ class EntryOffers(Machine):
         finally:
             queue.stream.let_go(group)
 
-    def _take_later(self, sender: bytes, message: Message) -> QuietParts:
+    def _take_later(  # noqa: PLR0917 - the fields of the message
+        self, sender: bytes, name: bytes, group_name: bytes, number: int, count: int, lease_ms: int, *, strict: bool
+    ) -> QuietParts:
         """Look further, a part at a time."""
         while sender in self._state.peers.linked:
             yield
             try:
-                units = self._fetch(message)
+                units = self._fetch(name, group_name, count, lease_ms, strict=strict)
             except Behind:
                 continue
-            self._give(sender, message[3], units)
+            self._give(sender, number, units)
             return
 
     def _give(self, node_id: bytes, number: int, units: list[Unit]) -> None:

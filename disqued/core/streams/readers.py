@@ -28,7 +28,7 @@ from typing import Final
 from disqued.core.model.groups import EntryForm, GroupWaiter
 from disqued.core.model.job import KIND_LOG, RETRY_NEVER_MS, WORK_SCOPE
 from disqued.core.model.machine import Acts, Hear, Machine, on
-from disqued.core.model.messages import GIVE, HAVE, JOBS_PER_MESSAGE, SETTLE, TAKE, UNSEEN, WANT, Message
+from disqued.core.model.messages import GIVE, HAVE, JOBS_PER_MESSAGE, SETTLE, TAKE, UNSEEN, WANT
 from disqued.core.model.outbox import Client
 from disqued.core.model.queues import PAUSE_OUT, Queue
 from disqued.core.model.schedule import Timed
@@ -211,9 +211,8 @@ class Readers(Machine):
         else:
             demand.sources.pop(node_id, None)
 
-    def on_have(self, sender: bytes, message: Message) -> None:
+    def on_have(self, sender: bytes, name: bytes, group_name: bytes, whether: bool) -> None:
         """Hear whether a node has something for a group."""
-        _, name, group_name, whether = message
         demand = self._demands.get((name, group_name))
         if demand is None:
             if whether:
@@ -234,9 +233,8 @@ class Readers(Machine):
                 self._blocking.stop_waiting(waiter.client)
                 self._state.outbox.replies.append((waiter.client, demand.queue, []))
 
-    def on_give(self, sender: bytes, message: Message) -> None:
+    def on_give(self, sender: bytes, number: int, scope: bytes, entries: tuple[tuple[bytes, bytes], ...]) -> None:
         """Hand on what another node gave, or give it back if nobody waits for it any more."""
-        _, number, scope, entries = message
         state = self._state
         take = self._takes.get(number)
         if take is None or take.node_id != sender:

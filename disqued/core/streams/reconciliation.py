@@ -34,7 +34,6 @@ from disqued.core.model.messages import (
     SETTLE,
     SETTLED,
     UNSEEN,
-    Message,
 )
 from disqued.core.model.outbox import Client
 from disqued.core.model.schedule import Timed
@@ -277,9 +276,8 @@ class Reconciliation(Machine):
         for key in [key for key, until in self.orphans.items() if until <= now]:
             del self.orphans[key]
 
-    def on_settled(self, sender: bytes, message: Message) -> None:
+    def on_settled(self, sender: bytes, number: int, outcomes: tuple[tuple[bytes, int], ...]) -> None:
         """Hear what another node decided."""
-        _, number, outcomes = message
         this = self._open.get(number)
         if this is None:
             return
@@ -315,9 +313,10 @@ class Reconciliation(Machine):
 
     # Consumers of other nodes.
 
-    def on_settle(self, sender: bytes, message: Message) -> None:
+    def on_settle(  # noqa: PLR0917 - the fields of the message
+        self, sender: bytes, queue: bytes, group: bytes, number: int, verb: int, ids: tuple[bytes, ...]
+    ) -> None:
         """Decide for a consumer of another node, if it is this one's to decide."""
-        _, queue, group, number, verb, ids = message
         if verb == UNSEEN:
             self._take_back(group, ids)
             return

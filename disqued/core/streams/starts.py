@@ -232,9 +232,10 @@ class GroupStarts(Machine):
             if count % TOLD_PER_PART == 0:
                 yield
 
-    def on_begin(self, sender: bytes, message: Message) -> None:
+    def on_begin(  # noqa: PLR0917 - the fields of the message
+        self, sender: bytes, name: bytes, scope: bytes, floor: dict[bytes, int], left_ms: int, asks: bool
+    ) -> None:
         """Hear where a group began, or up to where a stream was flushed."""
-        _, name, scope, floor, left_ms, asks = message
         state = self._state
         known = read_scope(scope)
         queue = state.queues.by_name.get(name)

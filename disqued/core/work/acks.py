@@ -58,7 +58,7 @@ from disqued.core.model.job import (
     process_of,
 )
 from disqued.core.model.machine import Hear, Machine
-from disqued.core.model.messages import DELJOB, GOTACK, SETACK, Message
+from disqued.core.model.messages import DELJOB, GOTACK, SETACK
 from disqued.core.model.outbox import CANCEL, GONE_DELETED, HERE_ALONE, JOB_ADDED, Client, Notification
 from disqued.core.model.state import State
 from disqued.core.model.trace import ACK, FAST, FAST_UNKNOWN, PEER, UNKNOWN
@@ -413,9 +413,8 @@ class Acks(Machine):
 
     # Messages.
 
-    def on_setack(self, sender: bytes, message: Message) -> None:
+    def on_setack(self, sender: bytes, job_id: bytes, scope: bytes, last: bool, holders: frozenset[bytes]) -> None:
         """Hear that a job is done."""
-        _, job_id, scope, last, holders = message
         state = self._state
         job = state.jobs.get(job_id)
         # Nobody can say that an event is done for all groups: who does so does not know what it is.
@@ -479,9 +478,8 @@ class Acks(Machine):
             state.custody.ended.add(job_id)
         state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
 
-    def on_gotack(self, sender: bytes, message: Message) -> None:
+    def on_gotack(self, sender: bytes, job_id: bytes, scope: bytes, known: bool, holders: frozenset[bytes]) -> None:
         """Hear that a node knows that a job is done."""
-        _, job_id, _, known, holders = message
         state = self._state
         if self._rounds:
             self._answered(sender, job_id)
@@ -502,9 +500,9 @@ class Acks(Machine):
         if node_id not in confirmed:
             job.confirmed = self._state.shared.holders(confirmed | {node_id})
 
-    def on_deljob(self, sender: bytes, message: Message) -> None:
+    def on_deljob(self, sender: bytes, job_id: bytes) -> None:
         """Forget a job because another node says so: it is done everywhere, or was refused."""
-        job = self._state.jobs.get(message[1])
+        job = self._state.jobs.get(job_id)
         if job is None:
             return
         if job.state == WAIT_REPL:

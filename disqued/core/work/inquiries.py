@@ -217,9 +217,8 @@ class Inquiries(Machine):
         if this.client is not None and value is not self.waits:
             self._state.outbox.replies.append((this.client, value, []))
 
-    def on_found(self, sender: bytes, message: Message) -> None:
+    def on_found(self, sender: bytes, number: int, what: tuple[tuple[int, bytes], ...]) -> None:
         """Hear what a node has found."""
-        _, number, what = message
         this = self._open.get(number)
         if this is None:
             # Who says again that it is about to add a job has nothing new to say.
@@ -233,9 +232,10 @@ class Inquiries(Machine):
         if not this.waits_for:
             self._finish(this)
 
-    def answer(self, sender: bytes, message: Message) -> tuple[AliasFindings, ...]:
+    def answer(
+        self, sender: bytes, queue: bytes, number: int, verb: int, aliases: tuple[bytes, ...]
+    ) -> tuple[AliasFindings, ...]:
         """Look for names for another node, and do with them what it asks; returns what it hears of each."""
-        _, queue, number, verb, aliases = message
         what = tuple(self._found(sender, verb, queue, alias) for alias in aliases)
         self._state.send(sender, (FOUND, number, what))
         return what

@@ -26,7 +26,7 @@ from functools import partial
 from typing import Final
 
 from disqued.core.model.machine import Acts, Hear, Machine, on
-from disqued.core.model.messages import A_COPY, A_JOB, FOUND, HAS_KEY, INQUIRE, KEEP, SOON, Message
+from disqued.core.model.messages import A_COPY, A_JOB, FOUND, HAS_KEY, INQUIRE, KEEP, SOON
 from disqued.core.model.outbox import Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
@@ -208,10 +208,9 @@ class Keys(Machine):
             addition.may_hurry = True
             self._ask(addition)
 
-    def on_inquire(self, sender: bytes, message: Message) -> None:
+    def on_inquire(self, sender: bytes, queue: bytes, number: int, verb: int, aliases: tuple[bytes, ...]) -> None:
         """Answer a question of another node; it may be about the job that a client here waits for, too."""
-        what = self._inquiries.answer(sender, message)
-        _, queue, number, verb, aliases = message
+        what = self._inquiries.answer(sender, queue, number, verb, aliases)
         if verb == HAS_KEY:
             for alias, known in zip(aliases, what, strict=True):
                 addition = self.adding.get((queue, alias))

@@ -2,7 +2,7 @@
 
 from disqued.core.model.job import ACKED, FLAG_QUEUED_BEFORE, WAIT_REPL, Job, StoredJob
 from disqued.core.model.machine import Hear, Machine
-from disqued.core.model.messages import GOTJOB, HOLDERS, REPLJOB, Message
+from disqued.core.model.messages import GOTJOB, HOLDERS, REPLJOB
 from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.model.own_flags import tell_flags
 from disqued.core.model.state import State
@@ -28,10 +28,8 @@ class Replicas(Machine):
     def hears(self) -> dict[int, Hear]:
         return {REPLJOB: self.on_repljob}
 
-    def on_repljob(self, sender: bytes, message: Message) -> None:
+    def on_repljob(self, sender: bytes, stored: StoredJob, quiet: bool) -> None:
         """Keep a copy, if this node can."""
-        stored: StoredJob = message[1]
-        quiet: bool = message[2]
         state = self._state
         job_id, holders = stored.id, stored.holders or frozenset()
         job = state.jobs.get(job_id)

@@ -39,7 +39,7 @@ from collections.abc import Callable
 from disqued.core.model.job import ACKED, FLAG_GIVEN_UP, TO_ACTIVE, TO_WAIT_REPL, WORK_SCOPE, Job
 from disqued.core.model.machine import Acts, Machine, on
 from disqued.core.model.memory import PENDING_COST
-from disqued.core.model.messages import DELJOB, ENQUEUE, HOLDERS, REPLJOB, Message
+from disqued.core.model.messages import DELJOB, ENQUEUE, HOLDERS, REPLJOB
 from disqued.core.model.outbox import JOB_ADDED, Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
@@ -257,10 +257,9 @@ class Replication(Machine):
             pending.resend_at = state.now + pending.resend_ms
         self._wake(pending)
 
-    def on_gotjob(self, sender: bytes, message: Message) -> Job | None:
+    def on_gotjob(self, sender: bytes, job_id: bytes) -> Job | None:
         """Note that a copy is durable elsewhere; returns the job, None where it is not known here."""
         state = self._state
-        job_id: bytes = message[1]
         # Its producer waits, nearly always, and of those there are few: that is the shorter way to the job.
         pending: PendingAddition | None = self.pending.get(job_id)
         job = state.jobs.get(job_id) if pending is None else pending.job

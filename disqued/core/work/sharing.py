@@ -90,9 +90,8 @@ class Sharing(Machine):
             messages.WORKING: self.on_working,
         }
 
-    def on_willqueue(self, sender: bytes, message: Message) -> None:
+    def on_willqueue(self, sender: bytes, job_id: bytes, scope: bytes) -> None:
         """Say so if this node knows better, or that it does not."""
-        job_id = message[1]
         state = self._state
         job = state.jobs.get(job_id)
         if job is None:
@@ -140,9 +139,8 @@ class Sharing(Machine):
         others = (job.holders or frozenset()) - {state.node_id, node_id}
         state.send(node_id, (messages.HOLDERS, job.id, state.shared.holders(others)))
 
-    def on_holders(self, sender: bytes, message: Message) -> None:
+    def on_holders(self, sender: bytes, job_id: bytes, holders: frozenset[bytes]) -> None:
         """Hear of more nodes that may hold a job, or that the sender has nothing against queueing it."""
-        _, job_id, holders = message
         state = self._state
         job = state.jobs.get(job_id)
         if job is None or (job.state == ACKED and not job.holders):
@@ -158,12 +156,12 @@ class Sharing(Machine):
         if job.flags & FLAG_ASKING and state.node_id not in holders:
             self._requeueing.go_ahead(job, sender, more)
 
-    def on_enqueue(self, sender: bytes, message: Message) -> None:
+    def on_enqueue(self, sender: bytes, job_id: bytes, scope: bytes, delay_ms: int) -> None:
         """Queue a job for the first time: the node that its producer asked does not keep it."""
-        job = self._state.jobs.get(message[1])
+        job = self._state.jobs.get(job_id)
         if job is None or job.state != ACTIVE or job.flags & FLAG_DELIVERED:
             return
-        delay_ms, retry_ms = min(message[3], job.options.delay_ms), job.options.retry_ms
+        delay_ms, retry_ms = min(delay_ms, job.options.delay_ms), job.options.retry_ms
         if not retry_ms and job.flags & FLAG_QUEUED_BEFORE:
             return
         job.flags &= ~FLAG_QUEUED_BEFORE
@@ -176,10 +174,9 @@ class Sharing(Machine):
         else:
             self._requeueing.enqueue(job)
 
-    def on_queued(self, sender: bytes, message: Message) -> None:
+    def on_queued(self, sender: bytes, job_id: bytes, scope: bytes, how: int) -> None:
         """Leave a job to a node that has it in its queue, unless this one has the better claim."""
-        how = message[3]
-        job = self.known(sender, message[1])
+        job = self.known(sender, job_id)
         if job is None:
             return
         state, queueing = self._state, self._queueing
@@ -205,20 +202,21 @@ class Sharing(Machine):
             # Somebody asked for it before its time: after a crash, too, it does not wait for that.
             state.outbox.journal.append((JOB_ADDED, job))
 
-    def on_working(self, sender: bytes, message: Message) -> None:
+    def on_working(self, sender: bytes, job_id: bytes, scope: bytes, left_ms: int) -> None:
         """Leave a job to the consumer that has it, for the time that it has left."""
-        job = self.known(sender, message[1])
+        job = self.known(sender, job_id)
         if job is None or not job.options.retry_ms:
             return
-        left_ms = min(message[3], job.options.retry_ms)
+        left_ms = min(left_ms, job.options.retry_ms)
         if self._queueing.is_leased(job) and left_ms <= job.requeue_at - self._state.now:
             return  # what a consumer of this node has lasts longer, and puts off as much
         self._queueing.dequeue(job)
         self._put_off(job, left_ms)
 
-    def on_delivered(self, sender: bytes, message: Message) -> None:
+    def on_delivered(  # noqa: PLR0917 - the fields of the message
+        self, sender: bytes, job_id: bytes, scope: bytes, left_ms: int, elapsed_ms: int, deliveries: int
+    ) -> None:
         """Hear that a consumer has a job that no timer queues again: it is kept as delivered, in case of need."""
-        _, job_id, _, left_ms, elapsed_ms, deliveries = message
         job = self.known(sender, job_id)
         if job is None or not job.options.retry_ms:
             return

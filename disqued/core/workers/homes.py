@@ -29,7 +29,7 @@ from disqued.core.model.ids import comes_first
 from disqued.core.model.job import ACTIVE, FLAG_HELD_ELSEWHERE, RETRY_NEVER_MS, WORK_SCOPE, Job, attempt_of, process_of
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.memory import HOME_COST
-from disqued.core.model.messages import JOBS_PER_MESSAGE, WORKERS_PER_MESSAGE, Held, Message, WorkerStatus
+from disqued.core.model.messages import JOBS_PER_MESSAGE, WORKERS_PER_MESSAGE, Held, WorkerStatus
 from disqued.core.model.outbox import CANCEL
 from disqued.core.model.peers import FAIL
 from disqued.core.model.state import State
@@ -90,9 +90,9 @@ class Homes(Machine):
                 home.stage = DOUBTED
                 state.schedule.move(home, state.now + NAMED_MS)
 
-    def on_lives(self, sender: bytes, message: Message) -> None:
+    def on_lives(self, sender: bytes, lives: tuple[WorkerStatus, ...]) -> None:
         """Hear of workers of another node."""
-        for life in message[1]:
+        for life in lives:
             if life.lives:
                 self._hear_of_life(sender, life)
             else:
@@ -164,9 +164,8 @@ class Homes(Machine):
             else:
                 state.end_lease(job)
 
-    def on_leased(self, sender: bytes, message: Message) -> None:
+    def on_leased(self, sender: bytes, worker_id: bytes, epoch: int, ttl_ms: int, units: tuple[Held, ...]) -> None:
         """Leave jobs alone that a worker of another node has."""
-        _, worker_id, epoch, ttl_ms, units = message
         if worker_id in self._workers.by_id:
             self._hear_of_life(sender, WorkerStatus(worker_id, epoch, ttl_ms, lives=True))
             if worker_id in self._workers.by_id:

@@ -9,7 +9,7 @@ Times are integer milliseconds.
 from disqued.core.model import messages
 from disqued.core.model.job import ACTIVE, Job, attempt_of
 from disqued.core.model.machine import Acts, Hear, Machine, on
-from disqued.core.model.messages import Message
+from disqued.core.model.messages import Held
 from disqued.core.model.outbox import Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
@@ -88,9 +88,11 @@ class WorkerMoves(Machine):
         self._state.schedule.add(move, self._state.now + MOVE_MS)
         return True
 
-    def on_handover(self, sender: bytes, message: Message) -> None:
+    def on_handover(  # noqa: PLR0917 - the fields of the message
+        self, sender: bytes, worker_id: bytes, epoch: int, name: bytes,
+        queues: tuple[bytes, ...], units: tuple[Held, ...], last: bool,
+    ) -> None:  # fmt: skip
         """Take what a worker had that has come to this node."""
-        _, worker_id, epoch, name, queues, units, last = message
         worker = self._workers.by_id.get(worker_id)
         jobs = [(job, held) for held in units if (job := self._sharing.known(sender, held.job_id)) is not None]
         if worker is None or worker.epoch != epoch:

@@ -33,7 +33,7 @@ from disqued.net.cluster.links import BusCounters, IncomingConnection, OutgoingC
 from disqued.net.loop.lograte import LogRate
 from disqued.net.loop.passed import Adopt, adopt_nothing
 from disqued.net.loop.transport import EagerPort
-from disqued.wire.fields import BadMessage
+from disqued.wire.fields import BadMessage, Fields
 from disqued.wire.frames import BadFrame, Dialect, OwnDialect, Reader
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Bus(Factory):
 
     def __init__(
         self, node: Node, reactor: Any, *, secret: bytes, finish_step: Callable[[], None],
-        on_crash: Callable[[bytes, Message], None],
+        on_crash: Callable[[bytes, tuple[object, ...]], None],
         on_event: Callable[[bytes, bytes, bytes, object], None] = lambda queue, kind, content, only: None,
         buffers: Budget | None = None, dialect: Dialect | None = None,
     ) -> None:  # fmt: skip
@@ -285,7 +285,8 @@ class Bus(Factory):
         counters.dropped_buffer_full += dropped
         for node_id, message in unlinked:
             if node_id == self._own_id and message[0] == EVENT:
-                self._on_event(*message[1:])
+                event: Fields = message
+                self._on_event(*event[1:])
             else:
                 counters.dropped_without_link += 1
         for node_id in touched:

@@ -24,7 +24,7 @@ class LinkInbox:
 
     def __init__(
         self, codec: MessageCodec, reader: Reader, sender: bytes, listener: Node | Callable[[bytes, Message], None],
-        on_crash: Callable[[bytes, Message], None],
+        on_crash: Callable[[bytes, tuple[object, ...]], None],
     ) -> None:  # fmt: skip
         """Take the id of the other node, who hears it, and who is told of a bug of ours while it is handled."""
         # What it has to do with is known here, nearly always, and then called without a search for the method.
@@ -69,8 +69,7 @@ class LinkInbox:
             except Exception:
                 self._on_crash(sender, message)
             unlooked += 1
-            kind: int = message[0]
-            if unlooked < QUICK_ONES and kind in (REPLJOB, GOTJOB):
+            if unlooked < QUICK_ONES and message[0] in (REPLJOB, GOTJOB):
                 continue
             unlooked = 0
             if perf_counter() > ends:

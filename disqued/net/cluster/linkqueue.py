@@ -34,6 +34,7 @@ from disqued.core.model.messages import (
     Message,
 )
 from disqued.wire import messages as own
+from disqued.wire.fields import Fields
 from disqued.wire.frames import MESSAGES_PER_FRAME, PIECE_BYTES, MessageCodec, OwnCodec, Writer, pieces
 from disqued.wire.pieces import Text
 
@@ -46,7 +47,7 @@ TEXTS_KEPT: Final = 4_096  #: such texts at the same time
 TAKEN_KEPT: Final = 1_024  #: places of what was taken out of a line, before the line is written anew
 
 
-def weigh(message: Message) -> int:
+def weigh(message: Fields) -> int:
     """Bytes of memory that a message keeps while it waits."""
     kind: int = message[0]
     if kind == REPLJOB:
@@ -74,7 +75,7 @@ class QueuedMessage:
 
     __slots__ = ("job", "links", "message", "text", "weight")
 
-    def __init__(self, message: Message) -> None:
+    def __init__(self, message: Fields) -> None:
         self.message: Message = message
         self.weight: int = weigh(message)
         self.job: Job | None = message[1] if message[0] == REPLJOB else None  #: that it is a copy of

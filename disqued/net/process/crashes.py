@@ -15,7 +15,6 @@ from twisted.logger import Logger
 
 from disqued.commands.host import Session
 from disqued.commands.slowlog import redacted
-from disqued.core.model.messages import Message
 
 RECENT_INPUTS = 64  #: chunks of input kept, each as large as one read at most
 MAX_REPORTS = 20
@@ -50,8 +49,8 @@ class CrashReports:
         path = self._write(0, [])
         self.log.failure("Internal error in what was due; the last inputs are in {path}", path=path)
 
-    def message(self, sender: bytes, message: Message) -> None:
-        """Report a bug in the effect of another node's message; the node goes on."""
+    def message(self, sender: bytes, message: tuple[object, ...]) -> None:
+        """Report a bug in the effect of another node's message, or, if it is empty, of its link; the node goes on."""
         path = self._write(0, [b"from", sender, repr(message)[:4096].encode()])
         self.log.failure("Internal error in what another node said; it is in {path}", path=path)
 

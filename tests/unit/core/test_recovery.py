@@ -5,7 +5,6 @@ from random import Random
 import pytest
 
 from disqued.core.model.job import ACTIVE, QUEUED, STAMP_LAST, STAMP_MAX, Job
-from disqued.core.model.messages import REPLJOB
 from disqued.core.model.outbox import GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, WATERMARK
 from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT
 from disqued.core.node import Node
@@ -321,7 +320,7 @@ def test_a_copy_waits_for_the_delay_and_then_for_those_who_queue_it_first(machin
     job_id = there.add(retry_ms=retry_ms, delay_ms=DELAY_MS)
     stored = decode_copy(encode_copy(there.job(job_id), there.clock.now()))
     machine.node.begin()
-    machine.node.replicas.on_repljob(b"f" * 40, (REPLJOB, stored, True))
+    machine.node.replicas.on_repljob(b"f" * 40, stored, True)
     machine.crash(down_ms=down_ms)
     machine.wait(DELAY_MS + retry_ms - down_ms - 1)
     assert machine.get() == []

@@ -166,7 +166,7 @@ def test_an_answer_that_the_walk_does_not_wait_for_hands_no_delay_over(cluster: 
     assert a.node.leaving._arrived(late)
     for job_id, expected in ((late, []), (job, [job])):
         a.node.begin()
-        a.node.leaving.on_gotjob(b.id, (GOTJOB, job_id))
+        a.node.leaving.on_gotjob(b.id, job_id)
         a.settle()
         cluster.settle()
         assert [flight.message[1] for flight in cluster.sent(ENQUEUE, a, b)] == expected
