@@ -27,15 +27,11 @@ from disqued.wire.replies import Status
 _ADMIN = Flag.ADMIN | Flag.READ | Flag.LOADING
 
 
-def _client_misuse(word: str, known: bool) -> str:
-    return "Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
-
+_MISUSE = "Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
 
 container(
-    "CLIENT", group="connection", flags=_ADMIN, summary="Look at client connections and end them.",
-    misuse=_client_misuse,
-)  # fmt: skip
-
+    "CLIENT", group="connection", flags=_ADMIN, summary="Look at client connections and end them.", misuse=_MISUSE
+)
 
 LISTED_PER_PART = 200  #: clients that CLIENT LIST describes at a time, some milliseconds' work
 
@@ -246,7 +242,7 @@ class ClientKill:
     def _kill_one(self, address: bytes, client: Session) -> Status:
         filters = (self.id, self.type, self.user, self.addr, self.laddr, self.maxage, self.skipme)
         if any(value is not None for value in filters):
-            raise CommandError(_client_misuse("KILL", True))
+            raise CommandError(_MISUSE)
         wanted = _text(address)
         if not _kill(client, lambda session: session.address == wanted):
             raise CommandError("No such client")

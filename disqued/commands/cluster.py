@@ -23,13 +23,8 @@ from disqued.wire.replies import Status
 _FLAGS = Flag.ADMIN | Flag.READ
 _MISUSE = "Wrong CLUSTER subcommand or number of arguments"
 
-
-def _misuse(word: str, known: bool) -> str:
-    return _MISUSE
-
-
 container(
-    "CLUSTER", group="cluster", flags=_FLAGS, summary="Look at the nodes of the cluster and change it.", misuse=_misuse
+    "CLUSTER", group="cluster", flags=_FLAGS, summary="Look at the nodes of the cluster and change it.", misuse=_MISUSE
 )
 
 

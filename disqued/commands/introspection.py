@@ -39,14 +39,10 @@ from disqued.wire.replies import Status
 # COMMAND.
 
 _COMMAND = Flag.READ | Flag.LOADING
-
-
-def _command_misuse(word: str, known: bool) -> str:
-    return "Unknown subcommand or wrong number of arguments."
-
+_COMMAND_MISUSE = "Unknown subcommand or wrong number of arguments."
 
 # Arity 0 stands for any number, as in Disque.
-container("COMMAND", group="server", flags=_COMMAND, summary="Describe the commands.", misuse=_command_misuse, arity=0)
+container("COMMAND", group="server", flags=_COMMAND, summary="Describe the commands.", misuse=_COMMAND_MISUSE, arity=0)
 
 _ROW = tuple_of(
     "[name, arity, [flags], 0, 0, 0]", bulk("name"), integer("arity"),
@@ -206,12 +202,10 @@ def _document_value(arg: Arg, name: bytes) -> dict[bytes, Any]:
 
 # SLOWLOG.
 
-
-def _slowlog_misuse(word: str, known: bool) -> str:
-    return "Unknown SLOWLOG subcommand or wrong # of args. Try GET, RESET, LEN."
-
-
-container("SLOWLOG", group="server", flags=Flag.READ, summary="Commands that took long.", misuse=_slowlog_misuse)
+container(
+    "SLOWLOG", group="server", flags=Flag.READ, summary="Commands that took long.",
+    misuse="Unknown SLOWLOG subcommand or wrong # of args. Try GET, RESET, LEN.",
+)  # fmt: skip
 
 _SLOW_COUNT = 10
 _WORDS = array(bulk("word"), "words")
@@ -271,14 +265,9 @@ class SlowLogReset:
 
 _LATENCY = Flag.ADMIN | Flag.READ | Flag.LOADING
 
-
-def _latency_misuse(word: str, known: bool) -> str:
-    return SyntaxFault.__doc__ or ""
-
-
 container(
     "LATENCY", group="server", flags=_LATENCY, summary="When the daemon was slow, and in doing what.",
-    misuse=_latency_misuse,
+    misuse=SyntaxFault.__doc__ or "",
 )  # fmt: skip
 
 

@@ -25,7 +25,8 @@ from disqued.commands.parse_cache import (
 from disqued.commands.parts import in_parts, spelt
 from disqued.commands.shapes import JOBS, bulk, either, integer, null_or, pairs, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
-from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TAKER, TIMEOUT, Kind, bounded, read_job_id, seconds
+from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TAKER, TIMEOUT, Kind, read_job_id, seconds
+from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model import marks
 from disqued.core.model.groups import Entry, Group, units_of
@@ -71,18 +72,7 @@ def _read_key(text: bytes) -> bytes:
 KEY = Kind("string", _read_key, f"1 to {KEY_MAX} bytes", errors=(f"ERR {_BAD_KEY}",))
 MAXLEN = integer_kind(1, INT64_MAX, "MAXLEN must be a positive number", "1 or more")
 
-_BAD_COUNT = "COUNT must be a number greater than zero"
-_read_any_count = bounded(1, INT64_MAX, _BAD_COUNT)
-
-
-def _read_count(text: bytes) -> int:
-    """Read how many jobs are wanted; more than a reply holds are as many as it holds."""
-    return min(_read_any_count(text), JOBS_AT_ONCE)
-
-
-GET_COUNT = attrs.evolve(
-    integer_kind(1, INT64_MAX, _BAD_COUNT, f"1 or more; more than {JOBS_AT_ONCE} is {JOBS_AT_ONCE}"), read=_read_count
-)
+GET_COUNT = count_kind(1, JOBS_AT_ONCE, "COUNT must be a number greater than zero")
 
 
 @command(

@@ -24,6 +24,7 @@ from disqued.commands.shapes import array, bulk, either, handing_out, integer, n
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, optional, positional, rest
 from disqued.commands.taking import existing, note_taken, wait_for_jobs, with_new, work_queue
 from disqued.commands.values import BYTES, INT64_MAX, INT64_MIN, INTEGER, NAME, QUEUE, TAKER, Kind, bounded, seconds
+from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.lists import RecoveredJob, RecoveryRequest
 from disqued.core.model.ids import is_job_id
@@ -57,7 +58,6 @@ _RETRY_MAX_MS = 2**31 * 1_000 - 1
 
 _ONCE = "with RETRY 0 an element is delivered at most once and has one copy; set REPLICATE to 1"
 _DELAY = "DELAY must be below TTL, or the element would never be delivered"
-_BAD_COUNT = "COUNT must be 0 or more"
 _INSPECT = "usage: RQ.INSPECT key [PENDING] start count, where start is a whole number and count is 1 or more"
 _RECOVER = "usage: RQ.RECOVER key count elapsed, where count and elapsed, in milliseconds, are whole numbers"
 
@@ -68,16 +68,7 @@ RETRY = integer_kind(
 )
 MAXLEN = integer_kind(1, INT64_MAX, "MAXLEN must be a positive number", "1 or more")
 
-_read_any_count = bounded(0, INT64_MAX, _BAD_COUNT)
-
-
-def _read_count(text: bytes) -> int:
-    return min(_read_any_count(text), JOBS_AT_ONCE)
-
-
-_COUNT = attrs.evolve(
-    integer_kind(0, INT64_MAX, _BAD_COUNT, f"0 or more; more than {JOBS_AT_ONCE} is {JOBS_AT_ONCE}"), read=_read_count
-)
+_COUNT = count_kind(0, JOBS_AT_ONCE, "COUNT must be 0 or more")
 _BLOCK = attrs.evolve(INTEGER, allowed="milliseconds; 0 = do not wait, below 0 = for ever")
 
 

@@ -285,10 +285,14 @@ def command(
 
 
 def container(
-    name: str, *, group: str, flags: Flag, summary: str, misuse: Callable[[str, bool], str], arity: int = -2
+    name: str, *, group: str, flags: Flag, summary: str, misuse: Callable[[str, bool], str] | str, arity: int = -2
 ) -> None:
-    """Enter a command that only has subcommands."""
-    TABLE[name.encode()] = Container(name=name, flags=flags, arity=arity, summary=summary, group=group, misuse=misuse)
+    """Enter a command that only has subcommands; `misuse` is as in `Container`, or the one text that it returns."""
+
+    def text_of(word: str, known: bool) -> str:
+        return misuse if isinstance(misuse, str) else misuse(word, known)
+
+    TABLE[name.encode()] = Container(name=name, flags=flags, arity=arity, summary=summary, group=group, misuse=text_of)
 
 
 def _error_line(error: type[CommandError] | str) -> str:

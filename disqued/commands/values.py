@@ -137,6 +137,13 @@ def integer(minimum: int, maximum: int, error: str, allowed: str) -> Kind:
     return Kind("integer", bounded(minimum, maximum, error), allowed, schema, (f"ERR {error}",))
 
 
+def count(minimum: int, most: int, error: str) -> Kind:
+    """A kind of number from `minimum`; more than `most` is as many as that."""
+    read = bounded(minimum, INT64_MAX, error)
+    kind = integer(minimum, INT64_MAX, error, f"{minimum} or more; more than {most} is {most}")
+    return attrs.evolve(kind, read=lambda text: min(read(text), most))
+
+
 def seconds(name: str, minimum: int, error: str) -> Kind:
     """A kind of span in seconds, from `minimum`; one that no record could hold is refused with the limit."""
     too_long = f"{name} must be below {SECONDS_MAX} seconds"
