@@ -25,14 +25,9 @@ class JobReporter:
     """Tells the nodes what becomes of the jobs of one worker."""
 
     def __init__(
-        self,
-        tasks: Tasks,
-        send: SendCommand,
-        *,
-        now: Callable[[], float],
-        on_change: Callable[[], None],
+        self, tasks: Tasks, send: SendCommand, *, now: Callable[[], float], on_change: Callable[[], None],
         warn: Callable[[str], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`on_change` is called after each change of the tasks; `warn` logs a line."""
         self._tasks = tasks
         self._send = send

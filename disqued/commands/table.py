@@ -236,19 +236,10 @@ C = TypeVar("C", bound=type)
 
 
 def command(
-    name: str,
-    *,
-    group: str,
-    flags: Flag,
-    reply: Shape,
-    cost: str,
-    since: str = "0.1.0",
-    arity: int | None = None,
-    most: int | None = None,
-    errors: tuple[type[CommandError] | str, ...] = (),
-    cache: Callable[[Parser], Parser] | None = None,
-    **nature: Any,
-) -> Callable[[C], C]:
+    name: str, *, group: str, flags: Flag, reply: Shape, cost: str, since: str = "0.1.0", arity: int | None = None,
+    most: int | None = None, errors: tuple[type[CommandError] | str, ...] = (),
+    cache: Callable[[Parser], Parser] | None = None, **nature: Any,
+) -> Callable[[C], C]:  # fmt: skip
     """Enter an attrs class into the table.
 
     `arity` and `most`, the number of words at most, are given where they differ from what the fields say.  `errors`

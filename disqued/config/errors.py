@@ -23,15 +23,9 @@ class ConfigError(Exception):
     """
 
     def __init__(
-        self,
-        directive: str = "",
-        value: str | None = None,
-        *,
-        allowed: str = "",
-        problem: str = "",
-        path: str = "",
+        self, directive: str = "", value: str | None = None, *, allowed: str = "", problem: str = "", path: str = "",
         line: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(directive, value)
         self.directive = directive
         self.value = value  #: as it was given, but for a secret; None where there is none to speak of

@@ -55,15 +55,9 @@ class Access:
     log = Logger()
 
     def __init__(
-        self,
-        config: Config,
-        node: Node,
-        pubsub: PubSub,
-        seconds: Callable[[], float],
-        *,
-        sessions: Callable[[], Iterable[ClientSession]],
-        on_password: Callable[[], None],
-    ) -> None:
+        self, config: Config, node: Node, pubsub: PubSub, seconds: Callable[[], float], *,
+        sessions: Callable[[], Iterable[ClientSession]], on_password: Callable[[], None],
+    ) -> None:  # fmt: skip
         """Read the file of users, if there is one.  Raises AclFileError.
 
         `seconds` is a monotonic clock, `sessions` returns the connections that there are, and `on_password` is called
