@@ -47,6 +47,7 @@ from disqued.persistence.aof.segments import (
 from disqued.persistence.disk import Disk, reason, write_all
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed
 from disqued.persistence.onebit import flipped_bit
+from disqued.wire.fields import Fields
 from disqued.wire.jobdump import decode_record
 
 # What `check` returns.
@@ -109,7 +110,7 @@ class CheckReport:
     segments: list[tuple[Path, int, int]] = attrs.field(factory=list)  #: path, records, bytes
     losses: list[Loss] = attrs.field(factory=list)
 
-    def note(self, record: Record) -> None:
+    def note(self, record: Fields) -> None:
         """Take a record into account."""
         kind = record[0]
         self.kinds[kind] += 1

@@ -30,7 +30,7 @@ from the highest one that was read, but never from so far ahead that the next on
 Times are integer milliseconds.  Source: the Disque README, "Disque and disk persistence"; Disque, src/aof.c.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from disqued.core.model.groups import Entry, Stream, read_scope, units_of
@@ -64,7 +64,6 @@ from disqued.core.model.outbox import (
     UNIT_DONE,
     UNIT_LEASED,
     WATERMARK,
-    WATERMARK_SIZE,
     Record,
     is_over,
 )
@@ -199,8 +198,9 @@ def draw(records: Iterator[Record | None], limit: int) -> list[Record] | None:
         if record is None:
             return drawn
         drawn.append(record)
-        if record[0] == JOB_ADDED:
-            size += len(record[1].body)
+        added = record[-1]
+        if isinstance(added, Job):
+            size += len(added.body)
         if len(drawn) == limit or size >= DRAWN_BYTES:
             return drawn
     return drawn or None
@@ -210,6 +210,7 @@ class Recovery:
     """Applies records to the state of a node whose `journaling` is off and that serves nobody yet."""
 
     __slots__ = (
+        "_appliers",
         "_delayed",
         "_held",
         "_is_sure",
@@ -248,6 +249,17 @@ class Recovery:
         self._delayed: list[tuple[Job, int]] = []
         self._is_sure = True  #: nothing that was written after the watermark can be lost
         self._until = 0  #: the watermark; 0 = the journal has none, it is of an older version
+        #: By the kind of a record, what applies it; takes the fields of the record.
+        self._appliers: dict[int, Callable[..., None]] = {
+            JOB_ADDED: self._add,
+            UNIT_DONE: self._finish,
+            JOB_GONE: self._forget,
+            FLUSHED: self._flush,
+            QUEUE_PAUSED: self._pause,
+            UNIT_LEASED: self._lease,
+            GROUP: self._begin_group,
+            WATERMARK: self._move_watermark,
+        }
         #: What workers had: {(job id, scope): worker id}.
         self._held: dict[tuple[bytes, bytes], bytes] = {}
 
@@ -284,31 +296,18 @@ class Recovery:
 
     def apply(self, record: Record) -> None:
         """Apply the next record, in the form of `jobdump.decode_record`."""
-        kind = record[0]
-        if kind == JOB_ADDED:
-            self._add(record[1])
-        elif kind == FLUSHED:
-            self._state.flush()
-            self._held.clear()
-        elif kind == QUEUE_PAUSED:
-            self._queueing.set_pause(record[1], record[2])
-        elif kind == UNIT_LEASED:
-            if record[2] == WORK_SCOPE:
-                self._lease(*record[1:])
-            else:
-                self._lease_in_group(*record[1:])
-        elif kind == GROUP:
-            if is_over(record):
-                self._forget_group(record[1], record[2])
-            else:
-                self._begin_group(*record[1:])
-        elif kind == UNIT_DONE and record[2] != WORK_SCOPE:
-            self._finish(record[1], record[2])
-        elif kind == WATERMARK:
-            self._until = self._state.durability.watermark.until = record[1]
-            self._is_sure = len(record) == WATERMARK_SIZE
-        elif kind in (JOB_GONE, UNIT_DONE):
-            self._forget(record[1])
+        self._appliers[record[0]](*record[1:])
+
+    def _flush(self, when: int = 0) -> None:
+        self._state.flush()
+        self._held.clear()
+
+    def _pause(self, queue: bytes, pause: int, when: int = 0) -> None:
+        self._queueing.set_pause(queue, pause)
+
+    def _move_watermark(self, until: int, is_sure: bool = True) -> None:
+        self._until = self._state.durability.watermark.until = until
+        self._is_sure = is_sure
 
     def finish(self) -> None:
         """Decide about the delayed jobs, now that all records are known, and journal what a clock has moved.
@@ -360,9 +359,12 @@ class Recovery:
         self._queueing.reschedule(job)
 
     def _lease(self, job_id: bytes, scope: bytes, deliveries: int, worker: bytes, when: int) -> None:
-        """Give a job back to the consumer that had it, or take it from everybody: 0 deliveries."""
+        """Give a unit back to the consumer that had it, or take it from everybody: 0 deliveries."""
+        if scope != WORK_SCOPE:
+            self._lease_in_group(job_id, scope, deliveries, worker, when)
+            return
         job = self._state.jobs.get(job_id)
-        if job is None or scope != WORK_SCOPE or job.state == ACKED:
+        if job is None or job.state == ACKED:
             return
         self._note_worker(job_id, scope, worker if deliveries else b"")
         if job.options.retry_ms == RETRY_NEVER_MS:
@@ -415,7 +417,7 @@ class Recovery:
             job.requeue_at = state.now + PROBED_AFTER_MS
         self._queueing.reschedule(job)
 
-    def _forget(self, job_id: bytes) -> None:
+    def _forget(self, job_id: bytes, reason: bytes = b"", when: int = 0) -> None:
         job = self._state.jobs.get(job_id)
         if job is not None:
             self._held.pop((job_id, WORK_SCOPE), None)
@@ -536,8 +538,11 @@ class Recovery:
             # It was flushed, and a crash came before the journal heard of each event.
             self.expired.append(stored.id)
 
-    def _finish(self, job_id: bytes, scope: bytes) -> None:
-        """Note that a group is done with an event."""
+    def _finish(self, job_id: bytes, scope: bytes, when: int = 0) -> None:
+        """Forget a job that is done, or note that a group is done with an event."""
+        if scope == WORK_SCOPE:
+            self._forget(job_id)
+            return
         event, name = self._state.jobs.get(job_id), read_scope(scope)
         if isinstance(event, Entry) and name is not None:
             self._pending.note_done(event, scope)
@@ -555,7 +560,10 @@ class Recovery:
         self._note_worker(job_id, scope, holder[1])
 
     def _begin_group(self, queue: bytes, scope: bytes, floor: tuple[tuple[bytes, int], ...], when: int) -> None:
-        """Let a group begin where it did, or a queue be flushed that was."""
+        """Let a group begin where it did, or a queue be flushed that was; or forget that, if it is over."""
+        if is_over(scope, floor):
+            self._forget_group(queue, scope)
+            return
         state = self._state
         log = state.stream(queue)
         name = read_scope(scope)

@@ -16,6 +16,7 @@ from disqued.core.model.outbox import JOB_ADDED, Record
 from disqued.persistence.aof.segments import HEADER_SIZE, SegmentReader, framed, header, mark
 from disqued.persistence.interface import StoreFailed
 from disqued.testing.disk import SimDisk
+from disqued.wire.fields import Fields
 from disqued.wire.jobdump import encode_event, encode_job
 
 ALWAYS = "always"
@@ -72,7 +73,7 @@ class SimJournal:
         if not self.is_bad:
             self._frames += self._framed(records)
 
-    def _framed(self, records: Iterable[Record]) -> list[bytes]:
+    def _framed(self, records: Iterable[Fields]) -> list[bytes]:
         wall = self._clock.wall()
         offset = wall - self._clock.now()
         payloads = [
@@ -113,7 +114,7 @@ class SimJournal:
             self._frames = []
             raise StoreFailed(str(error)) from error
 
-    def rewrite(self, records: Iterable[Record | None], *, with_queues: bool = False) -> None:
+    def rewrite(self, records: Iterable[Fields | None], *, with_queues: bool = False) -> None:
         """Write the journal anew, as a compaction or a controlled shutdown does.  Raises StoreFailed."""
         before, self._sequence = self._sequence, 1
         wall = self._clock.wall()

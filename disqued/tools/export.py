@@ -37,7 +37,6 @@ from disqued.core.model.outbox import (
     UNIT_DONE,
     UNIT_LEASED,
     WATERMARK,
-    Record,
 )
 from disqued.core.model.queues import PAUSE_NAMES
 from disqued.files import create_anew
@@ -47,6 +46,7 @@ from disqued.tools.program import DONE, INTERRUPTED
 from disqued.tools.progress import Advance, ignore, meter
 from disqued.tools.running import ToolError, run, settings, steps, store_options, store_to_read
 from disqued.tools.stdio import BROKEN_PIPE, silence
+from disqued.wire.fields import Fields
 from disqued.wire.texts import text
 
 TOOL = "export"
@@ -186,7 +186,7 @@ class JsonLines:
 # Records as rows.
 
 
-def row(record: Record) -> Row:
+def row(record: Fields) -> Row:
     """The row of a record in the form of `jobdump.decode_record`."""
     kind = record[0]
     if kind == JOB_ADDED:

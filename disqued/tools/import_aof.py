@@ -63,6 +63,7 @@ from disqued.tools.running import (
     store_options,
 )
 from disqued.wire.disque_aof import BadJournal, DeletedJob, DisqueAof, LoadedJob
+from disqued.wire.fields import Fields
 
 TOOL = "import"
 JOBS_PER_COMMIT = 1_000
@@ -117,7 +118,7 @@ class Holdings:
     alive: set[bytes] = attrs.Factory(set)  #: ids of jobs that are there, and have time left
     pauses: dict[bytes, int] = attrs.Factory(dict)  #: queue: PAUSE_... bits
 
-    def note(self, record: Record, wall: int) -> None:
+    def note(self, record: Fields, wall: int) -> None:
         """Take in the next record of the store; `wall` is unix milliseconds."""
         kind = record[0]
         if kind == JOB_ADDED:

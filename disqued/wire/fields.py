@@ -10,7 +10,7 @@ from disqued.wire.pieces import Text
 JOB_ID_MAX: Final = 255  #: bytes that the length of an id may say; what is no id is refused
 
 
-#: A message to be written, whose fields are read by position.
+#: A message or a journal record whose fields are read by position.
 Fields = tuple[Any, ...]
 
 

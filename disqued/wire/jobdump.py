@@ -72,6 +72,7 @@ from disqued.core.model.outbox import (
     Record,
 )
 from disqued.core.model.queues import PAUSE_NAMES
+from disqued.wire.fields import Fields
 from disqued.wire.pieces import LARGE, Pieces, Text, grouped, whole
 
 FORMAT: Final = 1
@@ -333,7 +334,7 @@ def _decode_other(data: bytes, start: int, last: _Read, body: bytes | None) -> S
     return job
 
 
-def encode_event(record: Record, wall: int) -> bytes:
+def encode_event(record: Fields, wall: int) -> bytes:
     """Write down what happened to a job, to all of them or to a queue; `wall` says when, in unix milliseconds."""
     kind = record[0]
     if kind == QUEUE_PAUSED:

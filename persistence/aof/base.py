@@ -17,6 +17,7 @@ from disqued.persistence.aof.manifest import Base, JournalFiles, Manifest
 from disqued.persistence.aof.segments import chunks_of, written
 from disqued.persistence.disk import reason, write_all
 from disqued.persistence.interface import StoreFailed
+from disqued.wire.fields import Fields
 from disqued.wire.jobdump import encode_event, job_text
 
 RECORDS_PER_WRITE = 4_096
@@ -54,7 +55,7 @@ def _write_base(files: JournalFiles, records: Iterable[Record], first: int, cloc
     return attrs.evolve(base, count=count)
 
 
-def _write_records(files: JournalFiles, fd: int, records: Iterable[Record], first: int, clock: Clock) -> int:
+def _write_records(files: JournalFiles, fd: int, records: Iterable[Fields], first: int, clock: Clock) -> int:
     """Write records into a segment; return how many."""
     wall = clock.wall()
     offset = wall - clock.now()

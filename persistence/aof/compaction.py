@@ -30,12 +30,13 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from disqued.core.model.clock import Clock
-from disqued.core.model.outbox import JOB_ADDED, Record
+from disqued.core.model.outbox import JOB_ADDED
 from disqued.persistence.aof.journal_segments import JournalSegments
 from disqued.persistence.aof.manifest import Base, Increment, Manifest
 from disqued.persistence.aof.segments import Chunk, chunks_of, written
 from disqued.persistence.disk import reason, write_all
 from disqued.persistence.interface import StoreFailed
+from disqued.wire.fields import Fields
 from disqued.wire.jobdump import encode_event, job_text
 from disqued.wire.pieces import Text
 
@@ -119,8 +120,10 @@ class Compaction:
 
     log = Logger()
 
-    def __init__(self, journal: JournalSegments, records: Iterator[Record | None], done: Callable[["Compaction"], None],
-                 *, clock: Clock, reactor: IReactorTime, repairs: bool) -> None:  # fmt: skip
+    def __init__(
+        self, journal: JournalSegments, records: Iterator[Fields | None], done: Callable[["Compaction"], None], *,
+        clock: Clock, reactor: IReactorTime, repairs: bool,
+    ) -> None:  # fmt: skip
         """Begin it; `done` is called at its end.  Raises OSError, StoreFailed.
 
         `repairs`: the segments that there are cannot be trusted.

@@ -38,6 +38,7 @@ from disqued.persistence.aof.segments import Chunk, chunks_of
 from disqued.persistence.disk import Disk, reason
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError, StoreFailed
 from disqued.persistence.rewrite_status import Rewrites
+from disqued.wire.fields import Fields
 from disqued.wire.jobdump import encode_event, job_text
 
 #: How often a sync that a caller waits for is checked.
@@ -132,7 +133,7 @@ class AofStore:
             and self._schedule.is_due(self._journal.size)
         )
 
-    def append(self, records: list[Record]) -> None:
+    def append(self, records: list[Fields]) -> None:
         if self._failure is not None and self._compaction is None:
             return
         wall = self._clock.wall()

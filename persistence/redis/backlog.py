@@ -33,9 +33,9 @@ from disqued.core.model.outbox import (
     UNIT_DONE,
     UNIT_LEASED,
     WATERMARK,
-    Record,
     is_over,
 )
+from disqued.wire.fields import Fields
 from disqued.wire.jobdump import encode_event, encode_job
 
 RECORDS_PER_BATCH: Final = 500  #: what a server applies in about a millisecond, and its scripts can take at once
@@ -66,7 +66,7 @@ class BatchBuilder:
             self.seal()
             args += (b"E", job.id)
 
-    def add_event(self, record: Record, wall: int) -> None:
+    def add_event(self, record: Fields, wall: int) -> None:
         """What happened to a job, to all of them or to a queue."""
         self.seal()
         kind = record[0]
@@ -79,7 +79,7 @@ class BatchBuilder:
             event = [b"P", queue, encode_event(record, wall)] if pause else [b"U", queue]
         elif kind == GROUP:
             place = place_of(record[1], record[2])
-            event = [b"O", place] if is_over(record) else [b"B", place, encode_event(record, wall)]
+            event = [b"O", place] if is_over(record[2], record[3]) else [b"B", place, encode_event(record, wall)]
         elif kind == WATERMARK:
             event = [b"W", b"%d" % record[1]]
         else:
@@ -103,7 +103,7 @@ class BatchBuilder:
         return self.count >= RECORDS_PER_BATCH or self.size >= BYTES_PER_BATCH
 
 
-def build(records: Iterable[Record], wall: int, now: int, *, with_state: bool) -> BatchBuilder:
+def build(records: Iterable[Fields], wall: int, now: int, *, with_state: bool) -> BatchBuilder:
     """Encode records as one batch; `with_state` keeps the word where each job is."""
     builder = BatchBuilder()
     offset = wall - now
@@ -158,7 +158,7 @@ class Backlog:
         """Bytes that are on their way."""
         return self._sent_size
 
-    def append(self, records: list[Record], wall: int, now: int) -> None:
+    def append(self, records: list[Fields], wall: int, now: int) -> None:
         """Take records as they are now."""
         offset = wall - now
         builder = self._open

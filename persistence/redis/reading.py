@@ -22,6 +22,7 @@ from twisted.internet.defer import Deferred
 from disqued.core.model.outbox import FLUSHED, JOB_GONE, UNIT_DONE, WATERMARK, Record
 from disqued.persistence.interface import StoreError
 from disqued.persistence.redis.layout import Keys
+from disqued.wire.fields import Fields
 from disqued.wire.jobdump import BadRecord, decode_record
 
 PAGE: Final = 1_000  #: jobs, or entries of a stream, that are asked for at a time
@@ -29,7 +30,7 @@ PAGE: Final = 1_000  #: jobs, or entries of a stream, that are asked for at a ti
 #: Sends a command.  Answers None when the connection was lost meanwhile, and is there again.
 Ask = Callable[..., "Deferred[Any]"]
 #: What is read, and the Deferreds that have to be waited for.
-Records = Iterator["Record | Deferred[None]"]
+Records = Iterator["Fields | Deferred[None]"]
 Reply = Generator["Deferred[None]", None, Any]
 
 

@@ -23,6 +23,7 @@ from zlib import crc32
 from disqued.core.model.groups import read_scope
 from disqued.core.model.job import ACKED, ACTIVE, KEPT_FLAGS, RETRY_NEVER_MS, STAMP_MAX, NamedJob, StoredJob, misfit
 from disqued.core.model.outbox import FLUSHED, GROUP, JOB_ADDED, QUEUE_PAUSED, UNIT_LEASED, WITH_WHEN, Record
+from disqued.wire.fields import Fields
 
 #: Columns of the table `jobs`, in their order.
 JOB_COLUMNS: Final = (
@@ -58,7 +59,7 @@ class BadRow(Exception):
         self.number: int = row[0] if row and isinstance(row[0], int) else 0
 
 
-def noted(records: list[Record], first: int, wall: int, offset: int, *, with_state: bool = False) -> list[Note]:
+def noted(records: list[Fields], first: int, wall: int, offset: int, *, with_state: bool = False) -> list[Note]:
     """Write records down as they are now; `first` is the number of the first one.
 
     `offset` turns monotonic deadlines into those of the wall clock.  Without `with_state` a job is said to be ACTIVE:
@@ -148,9 +149,9 @@ def job_row(note: Note) -> Row:
             readable(alias) if alias else None)  # fmt: skip
 
 
-def job_records(rows: list[Row]) -> list[Record]:
+def job_records(rows: list[Row]) -> list[tuple[int, StoredJob]]:
     """(JOB_ADDED, StoredJob) for each row, read with TEXT as bytes.  Raises BadRow."""
-    records: list[Record] = []
+    records: list[tuple[int, StoredJob]] = []
     row: Row = ()
     try:
         # A database has millions of these: all is in this one loop, and local.
@@ -280,7 +281,7 @@ def name_in(scope: bytes) -> bytes:
     return scope[scope.index(b":") :] if scope else b""
 
 
-def joined(note: Note, known: Record) -> Note | None:
+def joined(note: Note, known: Fields) -> Note | None:
     """What holds of a new word on where a group begins and the known one; None when the new one says nothing new.
 
     The later epoch counts, and within one the higher stamp of each node.

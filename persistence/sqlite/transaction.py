@@ -243,7 +243,7 @@ class Transaction:
     def _begin_group(self, note: Note) -> None:
         """Note where a group begins, or up to where a queue was flushed; or forget it."""
         queue, name = note[2], name_in(note[3])
-        if is_over((GROUP, *note[2:])):
+        if is_over(note[3], note[4]):
             self._execute(_DELETE_GROUP, (readable(queue), name))
             return
         known = self._known_group(queue, name)

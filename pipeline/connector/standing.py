@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from disqued.core.model.job import ACKED, KIND_LOG, WORK_SCOPE, StoredJob
-from disqued.core.model.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, Record
+from disqued.core.model.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE
+from disqued.wire.fields import Fields
 
 NODE: slice = slice(2, 10)  #: where an id has the first 8 hex digits of the node that made it
 
@@ -29,7 +30,7 @@ class Outstanding:
     #: By queue, and node: up to which `ctime` events were flushed.
     flushed: dict[bytes, dict[bytes, int]] = attrs.field(factory=dict)
 
-    def note_all(self, records: Iterable[Record]) -> None:
+    def note_all(self, records: Iterable[Fields]) -> None:
         """Take records into account."""
         jobs = self.jobs
         number = self.count
@@ -52,7 +53,7 @@ class Outstanding:
         for node, ctime in floor:
             known[node] = max(ctime, known.get(node, ctime))
 
-    def choose(self, records: Iterable[Record]) -> Iterator[StoredJob]:
+    def choose(self, records: Iterable[Fields]) -> Iterator[StoredJob]:
         """Yield the jobs that are there, when the same records are told once more; others may follow them."""
         jobs = self.jobs
         for number, record in zip(range(self.count), records, strict=False):

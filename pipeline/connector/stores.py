@@ -31,6 +31,7 @@ from disqued.pipeline.connector.exports import read_lines, read_parquet
 from disqued.pipeline.connector.rows import text
 from disqued.pipeline.connector.standing import Outstanding
 from disqued.pipeline.connector.store_rows import Row, batches_of, fact_row, row_of, state_of
+from disqued.wire.fields import Fields
 
 MANIFEST: Final = ".manifest"
 #: What the names of the files of a journal have behind that of the journal.
@@ -109,8 +110,9 @@ class StoresReader(DataSourceReader):
                     yield from self._job_rows(job, part.path, told=told)
             elif self._records == "added":
                 for record in read():
-                    if record[0] == JOB_ADDED:
-                        yield from self._job_rows(record[1], part.path, told=False)
+                    added = record[-1]
+                    if isinstance(added, StoredJob):
+                        yield from self._job_rows(added, part.path, told=False)
             else:
                 for fact in facts_of(read(), self._records):
                     yield from self._fact_rows(fact, part.path)
@@ -129,7 +131,7 @@ class StoresReader(DataSourceReader):
         return patterns == ("*",) or any(fnmatchcase(text(queue), pattern) for pattern in patterns)
 
 
-def facts_of(records: Iterator[Record], wanted: str) -> Iterator[EndedJob]:
+def facts_of(records: Iterator[Fields], wanted: str) -> Iterator[EndedJob]:
     """Tell how jobs ended, of `done` or `evictions`, with what an earlier record said of them."""
     kind = UNIT_DONE if wanted == "done" else JOB_GONE
     known: dict[bytes, tuple[bytes, int]] = {}

@@ -645,7 +645,7 @@ def beginnings(records: Iterable[Record]) -> dict[tuple[bytes, bytes | None], Re
             continue
         name, epoch = read_scope(record[2]) or (None, 0)
         before = found.get((record[1], name))
-        if is_over(record):
+        if is_over(record[2], record[3]):
             found.pop((record[1], name), None)
             continue
         known = -1 if before is None else (read_scope(before[2]) or (None, 0))[1]

@@ -226,7 +226,7 @@ def beginnings(records: list[Record]) -> dict[tuple[bytes, bytes], tuple[Any, ..
             key, stamps = (record[1], name), dict(record[3])
             before, known = floors.get(key, (-1, {}))
             number = int(epoch or b"0")
-            if is_over(record):
+            if is_over(record[2], record[3]):
                 floors.pop(key, None)
             elif number > before:
                 floors[key] = number, stamps

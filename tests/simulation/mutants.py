@@ -494,8 +494,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # Coming back.
     _mutant(
         "what is done comes back with the journal", CRASHES,
-        Recovery, "apply",
-        "elif kind in (JOB_GONE, UNIT_DONE):", "elif kind == JOB_GONE:",
+        Recovery, "_finish", "self._forget(job_id)", "pass",
     ),
     _mutant(
         "what was acknowledged comes back as a job", CRASHES,

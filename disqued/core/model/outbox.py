@@ -11,9 +11,9 @@ Nobody hears of a job that is less durable than promised.  Plain tuples and list
 """
 
 from collections.abc import Hashable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from disqued.core.model.job import WORK_SCOPE, Unit
+from disqued.core.model.job import WORK_SCOPE, Job, Unit
 from disqued.core.model.messages import Message
 
 #: A client; only compared and passed back.
@@ -36,7 +36,6 @@ GROUP: Final = 6
 #: (WATERMARK, unix milliseconds): no delayed job has been queued whose stored time is later; the last one counts.  With
 #: False behind that a store says that it may have lost what followed: it holds of jobs that may be delivered twice.
 WATERMARK: Final = 7
-WATERMARK_SIZE: Final = 2  #: elements of a watermark that can be relied on
 WITH_WHEN: Final = {UNIT_LEASED: 6, GROUP: 5}  #: elements of a record that says since when, by its kind
 
 # Why a job is gone.
@@ -45,22 +44,30 @@ GONE_DELETED: Final = b"deleted"
 GONE_EVICTED: Final = b"evicted"
 GONE_REFUSED: Final = b"refused"  #: its producer received an error, as it could not be made durable
 
-Record = tuple[Any, ...]
+#: Its kind, and the fields that the kind has.
+Record = tuple[int, *tuple[object, ...]]
 
 
-def is_over(record: Record) -> bool:
+def is_over(scope: bytes, floor: tuple[tuple[bytes, int], ...]) -> bool:
     """Tell whether a record of the kind GROUP says that what was said before means nothing any more."""
-    _, _, scope, floor, *_ = record
     return not floor and (scope == WORK_SCOPE or scope.startswith(b"0:"))
 
 
 def promises(records: Iterable[Record]) -> set[bytes]:
     """What a client may be about to hear of: ids of jobs that were added, and ``id:scope`` of events that are done."""
-    return {
-        record[1].id if record[0] == JOB_ADDED else b"%b:%b" % (record[1], record[2])
-        for record in records
-        if record[0] == JOB_ADDED or (record[0] == UNIT_DONE and record[2] != WORK_SCOPE)
-    }
+    promised: set[bytes] = set()
+    for kind, *fields in records:
+        if kind == JOB_ADDED:
+            (job,) = fields
+            assert isinstance(job, Job)
+            promised.add(job.id)
+        elif kind == UNIT_DONE:
+            job_id, scope = fields
+            assert isinstance(job_id, bytes)
+            assert isinstance(scope, bytes)
+            if scope != WORK_SCOPE:
+                promised.add(b"%b:%b" % (job_id, scope))
+    return promised
 
 
 # Types of notifications of a queue: the last part of the channel ``wq:<queue>:<type>``.
