@@ -155,8 +155,10 @@ class CheckReport:
 class Examiner:
     """Reads every segment, whatever is wrong with it."""
 
-    def __init__(self, files: JournalFiles, manifest: Manifest, keep: Callable[[bytes], object],
-                 advance: Callable[[int], object]) -> None:  # fmt: skip
+    def __init__(
+        self, files: JournalFiles, manifest: Manifest, keep: Callable[[bytes], object],
+        advance: Callable[[int], object],
+    ) -> None:  # fmt: skip
         """Take a journal; `keep` is given the bytes of each record that is whole, in turn, and `advance` their size."""
         self.report = CheckReport()
         self._files = files

@@ -212,8 +212,10 @@ def check_cluster(target: Target, wanted: int | None) -> int:
 @click.option("-c", "--critical", type=RANGE, help="The same, for CRITICAL.")
 @click.option("--warning-length", type=RANGE, help="Range of how many jobs wait.")
 @click.option("--critical-length", type=RANGE, help="The same, for CRITICAL.")
-def check_queue(target: Target, queue: str, *, warning: Range | None, critical: Range | None,
-                warning_length: Range | None, critical_length: Range | None) -> int:  # fmt: skip
+def check_queue(
+    target: Target, queue: str, *, warning: Range | None, critical: Range | None, warning_length: Range | None,
+    critical_length: Range | None,
+) -> int:  # fmt: skip
     """Check how many jobs wait in a queue of one node, and how old the oldest is.
 
     A queue that is empty, or was never there, has no jobs, and its oldest is 0 seconds old.

@@ -308,9 +308,10 @@ def node_options(function: F) -> F:
     return cast("F", _OPTIONS(verb))
 
 
-def target_of(*, host: str, port: int, socket: str | None, password: str | None, password_file: str | None,
-              askpass: bool, user: str | None, tls: bool, cacert: str | None, cert: str | None, key: str | None,
-              timeout: float) -> Target:  # fmt: skip
+def target_of(
+    *, host: str, port: int, socket: str | None, password: str | None, password_file: str | None, askpass: bool,
+    user: str | None, tls: bool, cacert: str | None, cert: str | None, key: str | None, timeout: float,
+) -> Target:  # fmt: skip
     """Read the options.  Raises click.UsageError for what does not fit together, Failed for a file of no use."""
     if not tls and (cacert or cert or key):
         raise click.UsageError("--cacert, --cert and --key are of TLS, and --tls is not given")

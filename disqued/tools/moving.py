@@ -17,8 +17,10 @@ from disqued.tools.connecting import Failed, NodeConnection
 class Mover:
     """Moves the jobs of one node."""
 
-    def __init__(self, here: NodeConnection, there: NodeConnection, queue: bytes, to: bytes, *,
-                 replicate: int | None = None, patience: float = 30.0) -> None:  # fmt: skip
+    def __init__(
+        self, here: NodeConnection, there: NodeConnection, queue: bytes, to: bytes, *, replicate: int | None = None,
+        patience: float = 30.0,
+    ) -> None:  # fmt: skip
         """`patience` is how long the other side may be away before this gives up."""
         self._nodes = {Side.HERE: here, Side.THERE: there}
         self._terms = Terms(queue, to, replicate, patience_s=patience, clock=time.monotonic)
@@ -68,8 +70,10 @@ class MoveRefused(Exception):
 class RateLimit:
     """Keeps to a rate."""
 
-    def __init__(self, per_second: float | None, clock: Callable[[], float] = time.monotonic,
-                 sleep: Callable[[float], object] = time.sleep) -> None:  # fmt: skip
+    def __init__(
+        self, per_second: float | None, clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:  # fmt: skip
         self._per_second = per_second
         self._clock = clock
         self._sleep = sleep

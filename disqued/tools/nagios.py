@@ -93,8 +93,10 @@ class CheckResult:
         self.state = max(self.state, state, key=_ORDER.index)
         self._problems.append(problem)
 
-    def figure(self, label: str, value: float, unit: str = "", *, warning: Range | None = None,
-               critical: Range | None = None, most: float | None = None, problem: str = "") -> None:  # fmt: skip
+    def figure(
+        self, label: str, value: float, unit: str = "", *, warning: Range | None = None, critical: Range | None = None,
+        most: float | None = None, problem: str = "",
+    ) -> None:  # fmt: skip
         """Note a figure; `problem` says in words what is wrong when it is beyond a threshold."""
         limits = [str(limit) if limit is not None else "" for limit in (warning, critical)]
         ends = ["0", "" if most is None else f"{most:g}"]

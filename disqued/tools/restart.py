@@ -59,8 +59,10 @@ _HARMLESS: Final = re.compile(r"[A-Za-z0-9.:%_][A-Za-z0-9.:%_-]*")
 @click.option("--wait", "wait_s", type=Number(0), default=WAIT_S, show_default=True, metavar="SECONDS",
               help="How long each step may take.")  # fmt: skip
 @node_options
-def command(target: Target, *, start: str | None, unit: str | None, all_nodes: bool, drain: bool,
-            no_config_rewrite: bool, wait_s: float) -> None:  # fmt: skip
+def command(
+    target: Target, *, start: str | None, unit: str | None, all_nodes: bool, drain: bool, no_config_rewrite: bool,
+    wait_s: float,
+) -> None:  # fmt: skip
     """Restart the node that -h and -p name, so that nothing is lost and nothing is delivered twice by that.
 
     \b

@@ -24,8 +24,10 @@ class JournalReader:
 
     log = Logger()
 
-    def __init__(self, files: JournalFiles, manifest: Manifest, *, cut_torn: bool, sizes: bool = True,
-                 pause: Callable[[], Any] | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, files: JournalFiles, manifest: Manifest, *, cut_torn: bool, sizes: bool = True,
+        pause: Callable[[], Any] | None = None,
+    ) -> None:  # fmt: skip
         """Take a journal; `cut_torn` lets it end within a record.  Raises StoreDamaged, StoreFailed.
 
         What `pause` returns is yielded among the records, so that nobody waits long for the next one.

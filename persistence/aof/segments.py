@@ -238,9 +238,10 @@ class SegmentReader:
     __slots__ = ("_decode", "_file", "_first", "_path", "_pause", "_start", "_version", "good_size", "sequence", "size",
                  "torn")  # fmt: skip
 
-    def __init__(self, path: Path, file: BinaryIO, first: int, sequence: int, *, start: int = 0,
-                 decode: Callable[[bytes], Any] = decode_record,
-                 pause: Callable[[], Any] | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, path: Path, file: BinaryIO, first: int, sequence: int, *, start: int = 0,
+        decode: Callable[[bytes], Any] = decode_record, pause: Callable[[], Any] | None = None,
+    ) -> None:  # fmt: skip
         """Take an open file, the number that its header may tell and that of its first record.
 
         With `start` it is read from that byte on, where a frame must begin.  What `decode` makes of a payload is

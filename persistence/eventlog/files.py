@@ -69,9 +69,10 @@ class Facts:
 class EventFiles:
     """The files of one node, as its thread sees them."""
 
-    def __init__(self, folder: Path, node_id: bytes, limits: Limits, facts: Facts, disk: Disk | None = None, *,
-                 wall: Callable[[], float] = time.time,
-                 monotonic: Callable[[], float] = time.monotonic) -> None:  # fmt: skip
+    def __init__(
+        self, folder: Path, node_id: bytes, limits: Limits, facts: Facts, disk: Disk | None = None, *,
+        wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         """`node_id` is that of the first lines, `facts` go on; nothing is touched before `begin`."""
         self.limits = limits
         self.facts = facts

@@ -135,9 +135,10 @@ class Link:
 
     log = Logger()
 
-    def __init__(self, address: RedisAddress, reactor: IReactorTime, *,
-                 prepare: Callable[[RedisConnection], Awaitable[None]], up: Callable[[], None],
-                 down: Callable[[str, bool, bool], None], scripts: Sequence[bytes] = ()) -> None:  # fmt: skip
+    def __init__(
+        self, address: RedisAddress, reactor: IReactorTime, *, prepare: Callable[[RedisConnection], Awaitable[None]],
+        up: Callable[[], None], down: Callable[[str, bool, bool], None], scripts: Sequence[bytes] = (),
+    ) -> None:  # fmt: skip
         """Take a server and what to do with it.
 
         `prepare` makes a new connection ready; it raises ServerAway or ServerRefused when it cannot.  Then `up` is

@@ -62,9 +62,10 @@ class RedisServer:
 
     log = Logger()
 
-    def __init__(self, address: RedisAddress, keys: Keys, reactor: IReactorTime, *, synced: Callable[[list[Any]], None],
-                 full: Callable[[RedisConnection], Awaitable[None]], up: Callable[[], None],
-                 down: Callable[[bool], None]) -> None:  # fmt: skip
+    def __init__(
+        self, address: RedisAddress, keys: Keys, reactor: IReactorTime, *, synced: Callable[[list[Any]], None],
+        full: Callable[[RedisConnection], Awaitable[None]], up: Callable[[], None], down: Callable[[bool], None],
+    ) -> None:  # fmt: skip
         """Take a server and its keys, and what to tell.
 
         `synced` is told what SYNC answers on a connection that was made again: ok or lost.  `full` is to make room on

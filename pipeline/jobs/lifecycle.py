@@ -69,9 +69,10 @@ def date_of(moment_us: "Column") -> "Column":
     return f.date_from_unix_date(f.floor(moment_us / DAY_US).cast("int")).cast("string")
 
 
-def lifecycle(events: "DataFrame", nodes: Sequence[str], *, days: Collection[str] | None = None,
-              flushes: Mapping[str, Iterable[tuple[int, int]]] | None = None, groups: bool = True,
-              skew_us: int = SKEW_US) -> "DataFrame":  # fmt: skip
+def lifecycle(
+    events: "DataFrame", nodes: Sequence[str], *, days: Collection[str] | None = None,
+    flushes: Mapping[str, Iterable[tuple[int, int]]] | None = None, groups: bool = True, skew_us: int = SKEW_US,
+) -> "DataFrame":  # fmt: skip
     """Tell what became of each job, as rows of LIFECYCLE.
 
     `events` are all there are of these jobs, with the column `node`; `nodes` are all values of it.  Of `days` alone

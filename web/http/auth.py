@@ -35,8 +35,10 @@ CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="disqued"'}
 class Access:
     """Decides about visitors."""
 
-    def __init__(self, config: Config, clock: Any, limits_unauthenticated: Callable[[], bool],
-                 admin_digest: Callable[[], bytes], attempts: Attempts | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, config: Config, clock: Any, limits_unauthenticated: Callable[[], bool], admin_digest: Callable[[], bytes],
+        attempts: Attempts | None = None,
+    ) -> None:  # fmt: skip
         """`clock` has `seconds()`; `attempts` is what to share, if it is not for the tokens alone.
 
         `limits_unauthenticated` tells whether a client that says nothing of who it is may do less than everything,

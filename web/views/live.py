@@ -57,8 +57,10 @@ Draw = Callable[[Subscription, list[QueueRow]], Awaitable[dict[str, Any]]]
 class Listener:
     """One open connection; the producer that its transport pauses when the other end does not read."""
 
-    def __init__(self, request: Any, watched: Subscription, draw: Draw, may_stay: Callable[[], bool],
-                 seconds: Callable[[], float]) -> None:  # fmt: skip
+    def __init__(
+        self, request: Any, watched: Subscription, draw: Draw, may_stay: Callable[[], bool],
+        seconds: Callable[[], float],
+    ) -> None:  # fmt: skip
         """`may_stay` tells whether its rights are what they were; `seconds` is the clock that measures its silence."""
         self.watched = watched
         self.draw = draw

@@ -33,9 +33,11 @@ MOST_INTERVAL_S: Final = 86_400.0
 @click.option("-2", "--resp2", "resp2", is_flag=True, help="Speak RESP2: the default, but for --json.")
 @click.option("-3", "--resp3", "resp3", is_flag=True, help="Speak RESP3.")
 @click.argument("words", metavar="[COMMAND [ARGUMENT]...]", nargs=-1, type=click.UNPROCESSED)
-def command(target: Target, words: Sequence[str], *, from_stdin: bool, times: int, interval: float, delimiter: str,
-            raw: bool, tree: bool, csv: bool, json: bool, resp2: bool, resp3: bool, uri: str | None, database: str,
-            fails: bool, no_auth_warning: bool) -> int:  # fmt: skip
+def command(
+    target: Target, words: Sequence[str], *, from_stdin: bool, times: int, interval: float, delimiter: str, raw: bool,
+    tree: bool, csv: bool, json: bool, resp2: bool, resp3: bool, uri: str | None, database: str, fails: bool,
+    no_auth_warning: bool,
+) -> int:  # fmt: skip
     """Talk to a node: one command, the commands of a pipe, or a prompt.
 
     With a COMMAND it is run and its reply printed; its arguments are taken as they are.  Without one, at a terminal,
