@@ -236,15 +236,16 @@ class Node:
         state.trace.actor = sender
         peer.heard_at = state.now
         hear = self._hears[message[0]]
-        # Frequent numbers of fields: compiled code would make a list of *fields, and a tuple of that.
-        if len(message) == 3:
-            hear(sender, message[1], message[2])
-        elif len(message) == 2:
-            hear(sender, message[-1])
-        elif len(message) == 5:
-            hear(sender, message[1], message[2], message[3], message[4])
-        else:
-            hear(sender, *message[1:])
+        match message:
+            # Frequent numbers of fields: compiled code would make a list of *fields, and a tuple of that.
+            case (_, first):
+                hear(sender, first)
+            case (_, first, second):
+                hear(sender, first, second)
+            case (_, first, second, third, fourth):
+                hear(sender, first, second, third, fourth)
+            case _:
+                hear(sender, *message[1:])
         if state.ready or state.demand.giving:
             self.serve()
 

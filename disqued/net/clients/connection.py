@@ -402,7 +402,7 @@ class ClientSession:
                 data = joined(out)
             out.clear()
             if due.promises:
-                due.promises.clear()
+                del due.promises[:]
             size = len(data)
             self._traffic.bytes_out += size
             handle = self._handle
@@ -416,8 +416,8 @@ class ClientSession:
                 handle = self._wire
             if due.deliveries:
                 if not self._transport.refused:
-                    self._unseen = due.deliveries.copy()
-                    due.deliveries.clear()
+                    self._unseen = due.deliveries[:]
+                    del due.deliveries[:]
             elif self._unseen:
                 self._unseen = []
             if (self.reported or (handle is not None and not handle.at_once)) and self._flow is not None:
