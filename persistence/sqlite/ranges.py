@@ -18,13 +18,10 @@ import attrs
 from disqued.core.model.job import StoredJob
 from disqued.core.model.outbox import UNIT_DONE
 from disqued.persistence.interface import StoreFailed
+from disqued.persistence.sqlite.reading import moment_of
 from disqued.persistence.sqlite.rows import JOB_COLUMNS, BadRow, Row, fact_record, id_bytes, job_records
 from disqued.persistence.sqlite.schema import (
-    DATABASE_ERRORS,
     DatabaseDamaged,
-    check_schema,
-    connect_reader,
-    failure_of,
     find_database,
     has_queues,
     version_of,
@@ -54,16 +51,8 @@ class EndedJob:
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     if not find_database(path):
         raise StoreFailed(f"{path}: there is no database of this name")
-    try:
-        connection = connect_reader(path, mode="ro")
-        try:
-            connection.execute("BEGIN")
-            check_schema(connection, path, version_of(connection))
-            yield connection
-        finally:
-            connection.close()
-    except DATABASE_ERRORS as error:
-        raise failure_of(error, path) from error
+    with moment_of(path) as (connection, _):
+        yield connection
 
 
 def numbers_of(path: Path, table: str) -> range:

@@ -13,6 +13,7 @@ one a row that nothing leads to.
 import heapq
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -211,13 +212,20 @@ def peek_database(path: Path) -> Iterator[Record]:
     """Yield what there was and is, in the order of its numbers; nothing is changed.  Raises StoreError."""
     if not find_database(path):
         return
+    with moment_of(path) as (connection, version):
+        yield from _history(connection, path, version)
+
+
+@contextmanager
+def moment_of(path: Path) -> Iterator[tuple[sqlite3.Connection, int]]:
+    """Read a database as it is now, beside its daemon; yields the version of its schema, too.  Raises StoreError."""
     try:
         connection = connect_reader(path, mode="ro")
         try:
             connection.execute("BEGIN")
             version = version_of(connection)
             check_schema(connection, path, version)
-            yield from _history(connection, path, version)
+            yield connection, version
         finally:
             connection.close()
     except DATABASE_ERRORS as error:
