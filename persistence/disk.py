@@ -74,7 +74,10 @@ class Disk:
 
     def has_name(self, fd: int, path: Path) -> bool:
         """Return whether an open file is the one that has this name."""
-        return _has_name(fd, path)
+        try:
+            return os.path.samestat(os.fstat(fd), path.stat())
+        except FileNotFoundError:
+            return False
 
     def lock(self, path: Path) -> int | None:
         """Lock a file for this process alone; None when another has it.  The lock ends with the descriptor."""
@@ -82,7 +85,7 @@ class Disk:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _has_name(fd, path):
+                if self.has_name(fd, path):
                     return fd
             except OSError as error:
                 os.close(fd)
@@ -135,14 +138,6 @@ class FileWatch:
             raise StoreFailed(f"{path} was replaced while it was in use")
         if size < least:
             raise StoreFailed(f"{path} was cut off while it was in use: it has {size} bytes of {least}")
-
-
-def _has_name(fd: int, path: Path) -> bool:
-    """Tell whether an open file is the one that has this name."""
-    try:
-        return os.path.samestat(os.fstat(fd), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def reason(error: OSError) -> str:

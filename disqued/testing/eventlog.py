@@ -110,6 +110,6 @@ class SimEventLog:
         self._server.node.begin()
         self._server.state.note_node(STOP, b"")
         self._take()
-        self._files.end()
+        self._files.publish()
         self._server.state.trace.full = self._server.state.trace.endings = None
         self._boot = 0

@@ -66,7 +66,7 @@ class _CompactionThread:
         self._tasks: SimpleQueue[tuple[Callable[[], None], int] | None] = SimpleQueue()
         self._lock = Lock()
         self._pending = 0
-        self._pending_bytes = 0
+        self.pending_bytes = 0  #: size of what it was given and has not done yet
         self._ending = False
         self._thread = Thread(target=self._run, name="journal-compact", daemon=True)
         self._thread.start()
@@ -75,16 +75,11 @@ class _CompactionThread:
     def is_idle(self) -> bool:
         return self._pending == 0
 
-    @property
-    def pending_bytes(self) -> int:
-        """Size of what it was given and has not done yet."""
-        return self._pending_bytes
-
     def do(self, task: Callable[[], None], size: int = 0) -> None:
         """Have something done after all that was given before."""
         with self._lock:
             self._pending += 1
-            self._pending_bytes += size
+            self.pending_bytes += size
         self._tasks.put((task, size))
 
     def end(self) -> None:
@@ -100,7 +95,7 @@ class _CompactionThread:
                 self._attempt(task)
             with self._lock:
                 self._pending -= 1
-                self._pending_bytes -= size
+                self.pending_bytes -= size
 
     def _attempt(self, task: Callable[[], None]) -> None:
         try:

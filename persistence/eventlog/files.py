@@ -263,10 +263,6 @@ class EventFiles:
                     folder.rmdir()
         self.facts.unremoved = ""
 
-    def end(self) -> None:
-        """Publish what is open.  Raises OSError."""
-        self.publish()
-
 
 def _name(node_id: bytes) -> str:
     return node_id[:NODE_LENGTH].decode("ascii")

@@ -216,7 +216,7 @@ class EventLog:
         self._thread = self._files = self._lines = None
         if thread is None or files is None:
             return None
-        done = self._last(thread, files.end)
+        done = self._last(thread, files.publish)
         done.addErrback(self._not_published)
         done.addBoth(lambda _: thread.end())
         return done

@@ -138,13 +138,13 @@ class Backlog:
         self._open = BatchBuilder()
         self._batches: deque[Batch] = deque()
         self._sent = 0  #: how many of them are on their way
-        self._sent_size = 0
+        self.sent_size: int = 0  #: bytes that are on their way
         self._ahead = 0  #: number of the last batch whose removals were sent ahead
 
     def begin(self, applied: int) -> None:
         """Go on behind a batch that the server has applied; nothing else is kept."""
         self.last = applied
-        self.size = self.count = self._sent = self._sent_size = 0
+        self.size = self.count = self._sent = self.sent_size = 0
         self._open = BatchBuilder()
         self._batches.clear()
 
@@ -152,11 +152,6 @@ class Backlog:
     def applied(self) -> int:
         """The number of the last batch of which the server said that it applied it."""
         return self._batches[0].number - 1 if self._batches else self.last
-
-    @property
-    def sent_size(self) -> int:
-        """Bytes that are on their way."""
-        return self._sent_size
 
     def append(self, records: list[Fields], wall: int, now: int) -> None:
         """Take records as they are now."""
@@ -191,20 +186,20 @@ class Backlog:
             return None
         batch = self._batches[self._sent]
         self._sent += 1
-        self._sent_size += batch.size
+        self.sent_size += batch.size
         return batch
 
     def answered(self) -> None:
         """Forget the first batch: it was applied."""
         batch = self._batches.popleft()
         self._sent -= 1
-        self._sent_size -= batch.size
+        self.sent_size -= batch.size
         self.size -= batch.size
         self.count -= batch.count
 
     def rewind(self) -> None:
         """The connection is lost: of what was on its way nothing is known."""
-        self._sent = self._sent_size = 0
+        self._sent = self.sent_size = 0
 
     def resume(self, applied: int) -> bool:
         """Go on behind the batch that the server applied last; say whether it can be one of ours."""

@@ -69,7 +69,7 @@ class WriteAheadLog:
         self._lock = Condition()
         # What follows is guarded by the lock.
         self._unsynced = False
-        self._syncing = False
+        self.is_syncing = False  #: the thread waits for the disk
         self._written = 0  #: bytes since the last checkpoint, estimated
         self._is_long = False  #: checkpoints do not get to the end
         self._moving = False  #: the thread is within a checkpoint
@@ -78,11 +78,6 @@ class WriteAheadLog:
         self._cuts = 0  #: times that the log began or ended to be cut off: odd while it is
         self._ending = False
         self._thread.start()
-
-    @property
-    def is_syncing(self) -> bool:
-        """True while the thread waits for the disk."""
-        return self._syncing
 
     @property
     def size(self) -> int:
@@ -292,7 +287,7 @@ class WriteAheadLog:
             return
         try:
             while self._wait():
-                if self._syncing:
+                if self.is_syncing:
                     self._sync_beside()
                 if self._written >= CHECKPOINT_BYTES and self.failure is None:
                     self._checkpoint_beside(connection)
@@ -307,8 +302,8 @@ class WriteAheadLog:
             self._lock.wait_for(
                 lambda: self._ending or (self.failure is None and (self._must_sync() or self._must_move()))
             )
-            self._syncing = not self._ending and self._must_sync()
-            if self._syncing:
+            self.is_syncing = not self._ending and self._must_sync()
+            if self.is_syncing:
                 self._unsynced = False
             return not self._ending
 
@@ -325,7 +320,7 @@ class WriteAheadLog:
             self._note_synced(frames, cuts)
         except OSError as error:
             self.fail(write_failure_of(error, self._path))
-        self._syncing = False
+        self.is_syncing = False
 
     def _checkpoint_beside(self, connection: sqlite3.Connection) -> None:
         with self._lock:

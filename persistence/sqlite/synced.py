@@ -27,7 +27,6 @@ _CRC: Final = Struct("<I")
 _MAGIC: Final = b"DISQSYNC"
 _INDEX: Final = Struct("=16xI4xII8s")  #: of one of the two: frames, sums of the last one, salts
 _INDEX_SIZE: Final = 48
-SYNCED_SIZE: Final = _FILE.size + _CRC.size
 FRAME_SIZE: Final = 24  #: bytes before the page of a frame
 LOG_HEADER_SIZE: Final = 32
 

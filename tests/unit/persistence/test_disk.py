@@ -123,7 +123,7 @@ def test_a_lock_whose_file_is_replaced_meanwhile_is_taken_again(
 ) -> None:
     disk, path = Disk(), tmp_path / "lock"
     looks = iter([False, False, True])
-    monkeypatch.setattr("disqued.persistence.disk._has_name", lambda fd, path: next(looks))
+    monkeypatch.setattr("disqued.persistence.disk.Disk.has_name", lambda self, fd, path: next(looks))
     before = len(os.listdir("/proc/self/fd"))
     lock = disk.lock(path)
     assert lock is not None

@@ -190,7 +190,7 @@ def test_a_boot_has_a_higher_number_than_those_before_even_if_the_clock_went_bac
     files = make()
     boot = files.begin().boot
     write(files, 1, boot=boot)
-    files.end()
+    files.publish()
     clock.wall -= 1_000_000
     assert make().begin().boot == boot + 1
 
@@ -202,7 +202,7 @@ def test_a_boot_is_told_of_the_last_line_before_it_in_whichever_file_that_is(
     write(files, 1, 2, 3, boot=7)
     clock.wall -= 10 * DAY_S  # the folder of a later boot is of an earlier day
     write(files, 1, 2, boot=8)
-    files.end()
+    files.publish()
     assert make().begin().last == (8, 2)
     for path in tmp_path.rglob("events-8-*.jsonl"):
         path.unlink()
@@ -223,7 +223,7 @@ def test_a_last_line_that_cannot_be_read_is_not_told_of_but_what_is_before_it(
 ) -> None:
     files = make()
     write(files, 1, 2, boot=7)
-    files.end()
+    files.publish()
     path = next(tmp_path.rglob("events-7-*.jsonl"))
     path.with_name(f"events-9-{1:016}.jsonl").write_bytes(text)
     found = make().begin()
@@ -237,7 +237,7 @@ def test_what_is_no_file_or_cannot_be_read_is_passed_over(
 ) -> None:
     files = make()
     write(files, 1, boot=7)
-    files.end()
+    files.publish()
     path = next(tmp_path.rglob("events-7-*.jsonl")).with_name(f"events-9-{1:016}.jsonl")
     if kind == "folder":
         path.mkdir()
@@ -412,7 +412,7 @@ def test_a_file_that_was_taken_away_is_noticed_though_nothing_is_written(
     write(files, 2)
     shutil.rmtree(tmp_path)
     with pytest.raises(OSError, match="and 1 events with it"):
-        files.end()
+        files.publish()
     assert files.facts.lost == 2
 
 
@@ -485,7 +485,7 @@ def test_each_boot_has_files_of_its_own_and_another_node_a_folder_of_its_own(
     files.write(part(line(1), 1, 1, boot=8))
     assert names(tmp_path) == ["_open-8-0000000000000001.jsonl", "events-7-0000000000000001.jsonl"]
     files.write(part(line(1), 1, 1, boot=9, node_id=b"ab" * 20))
-    files.end()
+    files.publish()
     assert [path.parent.name for path in sorted(tmp_path.rglob("events-*.jsonl"), key=lambda path: path.name)] == [
         f"node={NODE}", f"node={NODE}", "node=abababab",
     ]  # fmt: skip
@@ -511,7 +511,7 @@ def test_what_was_written_of_lines_that_do_not_fit_is_taken_back_whole(
     files.write(part(line(2) + line(3), 2, 2))
     del disk.write  # type: ignore[method-assign]
     write(files, 4)
-    files.end()
+    files.publish()
     assert (seqs(tmp_path), files.facts.lost, files.facts.lines) == ([1, 4], 2, 2)
 
 
