@@ -61,7 +61,7 @@ class AdminServer:
         self.site = Site(gateway, access, AuditLog(config.http_audit_file))
         self.factory = AdminFactory(self.site, gateway.reactor, gateway.turns)
         self._ports: list[Any] = []
-        self._tls: Certificates | None = None
+        self.certificates: Certificates | None = None  #: what it shows of itself, if it speaks TLS
         self._stopped = False
         #: Fires when all that is to be listened on is open: some endpoints take their time.
         self.opened: Deferred[None] = Deferred()
@@ -71,7 +71,7 @@ class AdminServer:
 
         A port that is in use stops the start, unless nobody has asked for it.  Raises AdminError.
         """
-        self.site.start()
+        self.site.history.pulse.start()
         ensureDeferred(self._prepare())
         if self._config.http_endpoint:
             self._open_endpoint(self._config.http_endpoint, failed)
@@ -126,15 +126,15 @@ class AdminServer:
             return serverFromString(self._reactor, text)
         from disqued.tls.endpoint import RenewableTLS
 
-        self._tls = RenewableTLS(self._reactor, text)
-        return self._tls
+        self.certificates = RenewableTLS(self._reactor, text)
+        return self.certificates
 
     def renew(self) -> bool:
         """Read the certificate again, if there is one; returns whether it could be read.  The log says so, too."""
-        if self._tls is None:
+        if self.certificates is None:
             return False
         try:
-            self._tls.renew()
+            self.certificates.renew()
         except Exception as error:  # whatever reading, the parser, or OpenSSL raises
             log.error(
                 "SIGHUP: the admin page keeps its certificate: {reason}",
@@ -152,11 +152,6 @@ class AdminServer:
         log.info("The admin page is at {address}", address=str(port.getHost()))
         self.opened.callback(None)
         return None
-
-    @property
-    def certificates(self) -> "Certificates | None":
-        """What it shows of itself, if it speaks TLS."""
-        return self._tls
 
     @property
     def port(self) -> int:

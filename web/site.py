@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import attrs
-
 from disqued.commands import table
 from disqued.web.audit import AuditLog
 from disqued.web.gateway import Gateway
@@ -19,34 +17,20 @@ from disqued.web.views.metrics import Metrics
 from disqued.web.views.reports_file import ReportsFile
 
 
-@attrs.define
 class Site:
     """The admin side of one daemon."""
 
-    gateway: Gateway
-    access: Access
-    audit: AuditLog
-    history: History = attrs.field(
-        init=False, default=attrs.Factory(lambda self: History(self.gateway), takes_self=True)
-    )
-    live: Live = attrs.field(
-        init=False, default=attrs.Factory(lambda self: Live(self.gateway, self.history), takes_self=True)
-    )
-    metrics: Metrics = attrs.field(
-        init=False, default=attrs.Factory(lambda self: Metrics(self.gateway, self.history.pulse), takes_self=True)
-    )
-
-    reports: ReportsFile = attrs.field(
-        init=False,
-        default=attrs.Factory(
-            lambda self: ReportsFile(self.gateway.config.reports_file, self.gateway.reactor), takes_self=True
-        ),
-    )
-    kept: LongValues = attrs.field(init=False, factory=LongValues)  #: long values of answers that are being sent
-    large_walk: OneAtATime = attrs.field(init=False, factory=OneAtATime)  #: for pages that gather a row of every queue
-    in_thread: InThread = attrs.field(
-        init=False, default=attrs.Factory(lambda self: InThread(self.gateway.reactor), takes_self=True)
-    )
+    def __init__(self, gateway: Gateway, access: Access, audit: AuditLog) -> None:
+        self.gateway = gateway
+        self.access = access
+        self.audit = audit
+        self.history = History(gateway)
+        self.live = Live(gateway, self.history)
+        self.metrics = Metrics(gateway, self.history.pulse)
+        self.reports = ReportsFile(gateway.config.reports_file, gateway.reactor)
+        self.kept = LongValues()  #: long values of answers that are being sent
+        self.large_walk = OneAtATime()  #: for pages that gather a row of every queue
+        self.in_thread = InThread(gateway.reactor)
 
     async def call(self, visitor: Visitor, *words: bytes | str | int) -> Any:
         """Run a command for a visitor; returns its value.
@@ -71,10 +55,7 @@ class Site:
             raise
         return Reply(body.next_piece() if body.is_short else body, JSON)
 
-    def start(self) -> None:
-        self.history.start()
-
     def stop(self) -> None:
-        self.history.stop()
+        self.history.pulse.stop()
         self.live.stop()
         self.audit.close()

@@ -44,7 +44,7 @@ class Bed:
         self.view = NodeView(self.node)
         self.turns = BusyClients(self.reactor)
         self.history = History(self)  # type: ignore[arg-type]
-        self.history.start()
+        self.history.pulse.start()
 
     def pass_s(self, seconds: float) -> None:
         """Let time pass, an eighth of a second at a time, and the turns of the loop with it."""
@@ -145,9 +145,9 @@ def test_the_first_look_at_a_queue_that_was_there_before_says_nothing_of_its_rat
     bed.add(b"q", 50)
     queue = bed.node.state.queues.by_name[b"q"]
     bed.clock.advance(10)
-    bed.history.stop()
+    bed.history.pulse.stop()
     bed.history = History(bed)  # type: ignore[arg-type]
-    bed.history.start()
+    bed.history.pulse.start()
     bed.add(b"q", 3)
     bed.pass_s(1)
     assert bed.history.last_rates(queue) is None, "three of them came since, fifty before"
@@ -318,7 +318,7 @@ def test_nothing_is_sampled_while_the_jobs_are_loaded(bed: Bed) -> None:
 
 
 def test_the_history_stops(bed: Bed) -> None:
-    bed.history.stop()
+    bed.history.pulse.stop()
     assert bed.reactor.getDelayedCalls() == []
 
 
@@ -328,7 +328,7 @@ def test_the_history_stops_within_a_walk(bed: Bed, monkeypatch: pytest.MonkeyPat
     for number in range(2 * history.LOOKED_AT):
         bed.add(b"q%d" % number)
     bed.pass_s(1)
-    bed.history.stop()
+    bed.history.pulse.stop()
     assert forever.called
     assert bed.reactor.getDelayedCalls() == []
 

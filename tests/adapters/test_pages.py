@@ -150,7 +150,7 @@ async def test_a_large_body_is_cut(admin: Admin) -> None:
 @async_test
 async def test_the_first_look_shows_the_rates_of_the_last_sample(admin: Admin) -> None:
     client = admin()
-    client.site.history.stop()
+    client.site.history.pulse.stop()
     await client.site.history.sample(1)
     for number in range(6):
         await add(client, "q", str(number))

@@ -218,9 +218,3 @@ class History:
         now_s = self._gateway.view.wall() // 1_000
         newest = now_s - (self.pulse.seconds - ring.newest * step_s)
         return list(range(newest - (len(ring) - 1) * step_s, newest + 1, step_s)) if len(ring) else []
-
-    def start(self) -> None:
-        self.pulse.start()
-
-    def stop(self) -> None:
-        self.pulse.stop()
