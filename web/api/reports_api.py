@@ -6,6 +6,7 @@ Rows have the columns of `disqued.reports.layout`, the newest first, and every a
 import re
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from disqued.reports.layout import (
@@ -93,16 +94,14 @@ def report_route(
 )  # fmt: skip
 async def report_queues(site: Site, asked: Request) -> Reply:
     """Rows of `disqued-spark rollup`: how many jobs came and went, and how long half, 95 % and 99 % of them took."""
-    wanted = _wanted(asked, grain=asked.query.get("grain", "hour"))
-    return await _answer(site, lambda reader: reader.queues(wanted))
+    return await _answer(site, _wanted(asked, grain=asked.query.get("grain", "hour")), ReportReader.queues)
 
 
 @report_route("slo", "Days of queues, held against their targets", _row_schema(SLO),
               (_QUEUE, _MEASURE, _SINCE, _UNTIL, _limit(LIMIT, ROWS_MAX)), "?queue=mail&measure=wait")  # fmt: skip
 async def report_slo(site: Site, asked: Request) -> Reply:
     """Rows of `disqued-spark slo`; `over` is the share of jobs that took longer than the target."""
-    wanted = _wanted(asked)
-    return await _answer(site, lambda reader: reader.slo(wanted))
+    return await _answer(site, _wanted(asked), ReportReader.slo)
 
 
 _FAULT_ROW: Final = _row_schema(FAULTS)
@@ -131,24 +130,22 @@ async def report_audit(site: Site, asked: Request) -> Reply:
 
     An answer has 5000 faults at most: those of the newest audits.
     """
-    wanted, faults = _wanted(asked, limit=AUDITS_SHOWN), asked.query.get("faults", FAULTS_SHOWN)
-    return await _answer(site, lambda reader: reader.audits(wanted, faults))
+    read = partial(ReportReader.audits, faults=asked.query.get("faults", FAULTS_SHOWN))
+    return await _answer(site, _wanted(asked, limit=AUDITS_SHOWN), read)
 
 
 @report_route("findings", "What is wrong with queues and jobs, and what to do about it", _row_schema(FINDINGS),
               (_QUEUE, _limit(LIMIT, ROWS_MAX)), "?queue=mail")  # fmt: skip
 async def report_findings(site: Site, asked: Request) -> Reply:
     """What `disqued-spark doctor` found when it ran last."""
-    wanted = _wanted(asked)
-    return await _answer(site, lambda reader: reader.findings(wanted))
+    return await _answer(site, _wanted(asked), ReportReader.findings)
 
 
 @report_route("runs", "Runs of the jobs that made the reports", _row_schema(RUNS),
               (_JOB, _SINCE, _UNTIL, _limit(LIMIT, ROWS_MAX)), "?job=rollup&limit=10")  # fmt: skip
 async def report_runs(site: Site, asked: Request) -> Reply:
     """When each run of `disqued-spark` began, how long it took, and how it ended; of one that failed, why."""
-    wanted = _wanted(asked)
-    return await _answer(site, lambda reader: reader.runs(wanted))
+    return await _answer(site, _wanted(asked), ReportReader.runs)
 
 
 def _is_moment(word: str) -> bool:
@@ -173,8 +170,8 @@ def _wanted(asked: Request, *, grain: str | None = None, limit: int = LIMIT) -> 
                         until=query.get("until"), limit=query.get("limit", limit))  # fmt: skip
 
 
-async def _answer(site: Site, question: Callable[[ReportReader], ReportRows]) -> Reply:
-    found = await site.reports.ask(question)
+async def _answer(site: Site, wanted: ReportFilter, read: Callable[[ReportReader, ReportFilter], ReportRows]) -> Reply:
+    found = await site.reports.ask(lambda reader: read(reader, wanted))
     for row in found.rows:
         _name_queue(row)
         for fault in row.get("faults", ()):

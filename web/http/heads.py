@@ -44,7 +44,6 @@ class RequestHead:
     version: bytes  #: HTTP/1.1 or HTTP/1.0
     fields: list[tuple[bytes, bytes]]  #: names as they were sent, and values without blanks around them
     length: int | None  #: of the body; None = it comes in chunks
-    expects_continue: bool
     closes: bool  #: the client wants no further answer on this connection
 
 
@@ -61,7 +60,8 @@ def read(lines: Sequence[bytes]) -> RequestHead:
     if b"host" not in found and version == b"HTTP/1.1":
         raise _bad("there is no Host header; it has to name the host that is asked")
     _check_encoding(found)
-    return RequestHead(method, target, version, fields, _length(found, version), _expects_continue(found, version),
+    _check_expect(found, version)
+    return RequestHead(method, target, version, fields, _length(found, version),
                        version == b"HTTP/1.0" or b"close" in _list(found.get(b"connection", b"")))  # fmt: skip
 
 
@@ -155,13 +155,10 @@ def _content_length(value: bytes) -> int:
     return int(digits)
 
 
-def _expects_continue(found: dict[bytes, bytes], version: bytes) -> bool:
-    value = found.get(b"expect")
-    if value is None or version == b"HTTP/1.0":
-        return False
-    if value.lower() != b"100-continue":
+def _check_expect(found: dict[bytes, bytes], version: bytes) -> None:
+    value = found.get(b"expect", b"100-continue")
+    if value.lower() != b"100-continue" and version != b"HTTP/1.0":
         raise Problem(417, f"Expect is {shown(value)}; 100-continue is allowed")
-    return True
 
 
 def _check_encoding(found: dict[bytes, bytes]) -> None:

@@ -3,19 +3,17 @@
 /workers    /workers/<worker>, /worker?id=...
 """
 
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 from disqued.core.model.worker import Worker
 from disqued.web.http.exchange import QueryParameter, Request, Visitor
 from disqued.web.http.problems import Problem
 from disqued.web.pages import actions
-from disqued.web.pages.render import page
+from disqued.web.pages.render import Values, page
 from disqued.web.site import Site
 from disqued.web.views import rendering, worker_views
 from disqued.web.views.worker_views import WorkerPage, WorkerQuery
-
-Values = dict[str, Any]
 
 _VIEW: Final = (
     QueryParameter("q", "Part of an id or a name"),

@@ -31,8 +31,8 @@ class GroupRow:
     consumers: int
 
 
-def groups_of(queue: Queue) -> list[Group]:
-    """Groups of a queue that there is anything to say of, GROUPS_LOOKED_AT at most."""
+def groups_of(queue: Queue | Entry) -> list[Group]:
+    """Groups of a queue, or of an event's, that there is anything to say of, GROUPS_LOOKED_AT at most."""
     groups = () if queue.stream is None else queue.stream.groups.values()
     return [group for group in islice(groups, GROUPS_LOOKED_AT) if group.is_known]
 
@@ -51,11 +51,10 @@ def row_of(node: NodeView, group: Group) -> GroupRow:
 
 def of_event(node: NodeView, job: Job) -> list[dict[str, Any]]:
     """What each group made of an event: group, state, and for how long somebody has it yet; none for other jobs."""
-    if not isinstance(job, Entry) or job.stream is None:
+    if not isinstance(job, Entry):
         return []
-    now = node.now()
-    known = (group for group in islice(job.stream.groups.values(), GROUPS_LOOKED_AT) if group.is_known)
-    return [_made_of(group, job, now) for group in sorted(known, key=lambda group: group.name)[:GROUPS_SHOWN]]
+    now, known = node.now(), sorted(groups_of(job), key=lambda group: group.name)
+    return [_made_of(group, job, now) for group in known[:GROUPS_SHOWN]]
 
 
 def _made_of(group: Group, event: Entry, now: int) -> dict[str, Any]:

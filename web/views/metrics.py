@@ -217,20 +217,14 @@ def _row(queue: Queue, label: str, now: int, wall: int) -> _Row:
 
 
 def _about_rows(count: int, left_out: int, groups: int, groups_left_out: int) -> list[Metric]:
-    return [
-        GaugeMetricFamily("disqued_queues_exported", "Queues that are in this answer.", value=count),
-        GaugeMetricFamily(
-            "disqued_queues_left_out",
-            "Queues that fit and are not in this answer: more than `limit`, or with names of kilobytes.",
-            value=left_out,
-        ),
-        GaugeMetricFamily("disqued_groups_exported", "Groups of consumers that are in this answer.", value=groups),
-        GaugeMetricFamily(
-            "disqued_groups_left_out",
-            "Groups of these queues that are not in this answer: more than `limit`.",
-            value=groups_left_out,
-        ),
-    ]
+    told = (
+        ("queues_exported", "Queues that are in this answer.", count),
+        ("queues_left_out",
+         "Queues that fit and are not in this answer: more than `limit`, or with names of kilobytes.", left_out),
+        ("groups_exported", "Groups of consumers that are in this answer.", groups),
+        ("groups_left_out", "Groups of these queues that are not in this answer: more than `limit`.", groups_left_out),
+    )  # fmt: skip
+    return [GaugeMetricFamily(f"disqued_{name}", doc, value=value) for name, doc, value in told]
 
 
 def _label(name: bytes) -> str:
