@@ -28,7 +28,6 @@ _TOP: Final = 10
 _BOTTOM: Final = 26
 _ROWS: Final = 4  #: lines of the grid, about
 _LABEL_PX: Final = 74  #: room for the label of a time
-_LETTER_PX: Final = 6.4
 
 Values = Sequence[float | None]
 Format = Callable[[float], str]
@@ -62,13 +61,8 @@ class Chart:
     form: Format  #: how a value is written
     step_s: int  #: between two times that follow each other
     limit: float | None = None  #: a target: a dashed line
-    limit_label: str = "target"
     axis: Format | None = None  #: how a value is written beside the grid, if that is shorter
     steps: Sequence[float] = ()  #: between lines of the grid, ascending; below and beyond them 1, 2 and 5 times tens
-
-    @property
-    def is_empty(self) -> bool:
-        return not any(value is not None for line in self.lines for value in line.values)
 
     @property
     def svg(self) -> str:
@@ -164,7 +158,7 @@ class _Drawing:
         if chart.limit is None:
             return []
         y = self._y(chart.limit)
-        text = escape(f"{chart.limit_label} {chart.form(chart.limit)}")
+        text = escape(f"target {chart.form(chart.limit)}")
         right = WIDTH - _RIGHT
         # Above the line, or below it where there is no room.
         place = f'x="{right - 2}" y="{y - 4 if y > _TOP + 14 else y + 13:.1f}"'
@@ -218,7 +212,7 @@ class _Drawing:
         return parts
 
 
-def spark(values: Values, title: str, tone: str = "one") -> str:
+def spark(values: Values, title: str) -> str:
     """A small line without axes, for a cell of a table."""
     width, height = 120, 22
     highest = max((value for value in values if value is not None), default=0.0) or 1.0
@@ -230,5 +224,5 @@ def spark(values: Values, title: str, tone: str = "one") -> str:
         joined = value is not None
     return (
         f'<svg class="spark" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">'
-        f'<path class="c-line c-{tone}" d="{"".join(path) or "M0 0"}"/></svg>'
+        f'<path class="c-line c-one" d="{"".join(path) or "M0 0"}"/></svg>'
     )

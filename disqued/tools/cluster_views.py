@@ -95,13 +95,11 @@ class NodeReport:
 
 def read_lines(text: str) -> tuple[NodeLine, ...]:
     """Read CLUSTER NODES."""
-    return tuple(_lines(text))
-
-
-def _lines(text: str) -> Iterator[NodeLine]:
-    for line in text.splitlines():
-        id_, address, flags, _, _, link = line.split()
-        yield NodeLine(id_, address.partition("@")[0], frozenset(flags.split(",")), link == "connected")
+    rows = (line.split() for line in text.splitlines())
+    return tuple(
+        NodeLine(id_, address.partition("@")[0], frozenset(flags.split(",")), link == "connected")
+        for id_, address, flags, _, _, link in rows
+    )
 
 
 def look_at(member: Member, node: NodeConnection) -> NodeReport:
