@@ -8,8 +8,8 @@
 A folder that is written has a name with an underscore until it is whole; readers pass over those.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
@@ -163,14 +163,9 @@ def add_jobs(jobs: "DataFrame", nodes: Mapping[str, str]) -> int:
     return counted(jobs, lambda rows: rows.write.format(SOURCE).options(**nodes).mode("append").save())
 
 
-@contextmanager
-def checkpoint_at(path: str | None) -> Iterator[str]:
+def checkpoint_at(path: str | None) -> AbstractContextManager[str]:
     """Give the folder of a checkpoint: the one that was named, or one for this run alone."""
-    if path is not None:
-        yield path
-        return
-    with TemporaryDirectory(prefix="disqued-spark-") as folder:
-        yield folder
+    return TemporaryDirectory(prefix="disqued-spark-") if path is None else nullcontext(path)
 
 
 def read_files(run: "PipelineRun", path: str, form: str) -> "DataFrame":

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from textwrap import wrap
 from typing import Any, Final
 
 import click
@@ -99,13 +100,7 @@ def _told(rows: Iterable[dict[str, Any]]) -> str:
             text.append(f"  {queue}: {row['count']} jobs, the oldest of {since} UTC; {row['detail']}; {job_id}")
         if len(some) > SHOWN:
             text.append(f"  ... and {len(some) - SHOWN} more queues in the table findings")
-        text += ["", *(f"  {line}" for line in _lines(ADVICE[kind])), ""]
+        text += ["", *(f"  {line}" for line in wrap(ADVICE[kind], 100)), ""]
     return (
         "\n".join(text).rstrip() or "nothing found: no job is stuck or fails again and again, and no queue is deserted"
     )
-
-
-def _lines(text: str) -> list[str]:
-    from textwrap import wrap
-
-    return wrap(text, 100)

@@ -203,13 +203,9 @@ class WriteCommits:
         nodes = find_nodes(self._options, away=True)
         away = ask_each(nodes, self._options, lambda *_: None)
         if not away:
-            away = ask_each(nodes, self._options, lambda _, link: self._say(link, b"DELJOB", ids))
+            away = ask_each(nodes, self._options, lambda _, link: link.tell(b"DELJOB", ids))
         if away:
-            ask_each(nodes, self._options, lambda _, link: self._say(link, b"ACKJOB", ids))
-
-    def _say(self, link: NodeLink, command: bytes, ids: Sequence[bytes]) -> None:
-        for piece in pieces(ids, self._options["pipeline"]):
-            link.ask([command, *piece])
+            ask_each(nodes, self._options, lambda _, link: link.tell(b"ACKJOB", ids))
 
     def _ours(self, ids: Sequence[bytes], since_us: int) -> Sequence[bytes]:
         """Choose the jobs that this write has added: all, or with keys of their own those that are as young as that."""

@@ -103,6 +103,11 @@ class NodeLink:
             raise reply
         return reply
 
+    def tell(self, command: bytes, ids: Sequence[bytes]) -> None:
+        """Send a command for ids, some at a time.  Raises Unreachable, ServerError."""
+        for piece in pieces(ids, self._pipeline):
+            self.ask([command, *piece])
+
     def ask_all(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
         """Send commands in pieces; the replies are in their order, a refusal as a ServerError.  Raises Unreachable."""
         replies: list[Any] = []

@@ -1,7 +1,5 @@
 """What Spark asks for by the name `disqued`."""
 
-from collections.abc import MutableMapping
-
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
@@ -18,10 +16,6 @@ from disqued.pipeline.connector.write import QueuesStreamWriter, QueuesWriter, S
 
 class DisquedDataSource(DataSource):
     """Queues of disqued: `spark.read.format("disqued")`, `df.write.format("disqued")`."""
-
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Take options as Spark passes them: texts, the names in lower case."""
-        super().__init__(options)
 
     @classmethod
     def name(cls) -> str:

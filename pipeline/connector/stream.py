@@ -354,9 +354,9 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 try:
                     self._say(node, b"ACKJOB", here)
                 except Unreachable:
-                    self._say_elsewhere(node, b"ACKJOB", here)
+                    self._acknowledge_elsewhere(node, here)
         elif ids:
-            self._say_elsewhere(None, b"ACKJOB", ids)
+            self._acknowledge_elsewhere(None, ids)
         self._ended = offset["seq"]
 
     def _note_done(self, ids: Sequence[bytes]) -> None:
@@ -365,22 +365,16 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for each in list(islice(done, max(0, len(done) - DONE_KEPT))):
             del done[each]
 
-    def _say_elsewhere(self, away: NodeAt | None, command: bytes, ids: Sequence[bytes]) -> None:
+    def _acknowledge_elsewhere(self, away: NodeAt | None, ids: Sequence[bytes]) -> None:
         """Tell every other node: one that does not know a job passes on what is said of it.  Raises Unreachable."""
-
-        def ask(_: NodeAt, link: NodeLink) -> None:
-            for piece in pieces(ids, self._options["pipeline"]):
-                link.ask([command, *piece])
-
         others = [node for node in find_nodes(self._options) if node != away]
         if not others:
             raise Unreachable(f"the node {away} does not answer, and there is no other one")
-        ask_each(others, self._options, ask)
+        ask_each(others, self._options, lambda _, link: link.tell(b"ACKJOB", ids))
 
     def _say(self, node: NodeAt, command: bytes, ids: Sequence[bytes]) -> None:
         with NodeLink(node.address, self._options) as link:
-            for piece in pieces(ids, self._options["pipeline"]):
-                link.ask([command, *piece])
+            link.tell(command, ids)
 
 
 class LeaseRenewer:

@@ -89,9 +89,6 @@ class Finding:
         """LOSS, FAULT or NOTE."""
         return SEVERITY[self.kind]
 
-    def row(self) -> dict[str, Any]:
-        return attrs.asdict(self)
-
 
 @attrs.frozen
 class AuditTolerance:

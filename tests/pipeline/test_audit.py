@@ -10,6 +10,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 from click.testing import CliRunner
 from pyspark.sql.functions import lit
@@ -81,7 +82,7 @@ def test_it_finds_what_the_rules_find_on_all_lines_though_it_looks_at_few(
 ) -> None:
     expected = audit(rows_of(planted[0]), LIMITS)
     found = sorted(tuple(row.values()) for row in map(_texts, result.worst(10_000)))
-    assert found == sorted(tuple(row.values()) for row in (_texts(finding.row()) for finding in expected))
+    assert found == sorted(tuple(row.values()) for row in (_texts(attrs.asdict(finding)) for finding in expected))
     assert 0 < result.suspects < result.jobs / 2
 
 

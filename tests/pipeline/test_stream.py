@@ -273,6 +273,9 @@ class Told:
         assert words[0] == b"ACKJOB"
         self.acknowledged += words[1:]
 
+    def tell(self, command: bytes, ids: Sequence[bytes]) -> None:
+        self.ask([command, *ids])
+
     def shown(self, id_: bytes) -> list[Any] | None:
         if id_ not in self.states:
             return None
