@@ -97,6 +97,8 @@ class Outcome:
         self.protocol: int = protocol  #: RESP 2 or 3; 0 = the session takes values, and no reply is encoded
         self.checked: bool = checked  #: `Issuer.check`, and permissions, may refuse a command
         self.at: float = 0.0  #: clock reading when the command begins, then when it is complete: seconds
+        self.word: bytes = b""  #: first word of the last command
+        self.plain: Command | None = None  #: what that word stands for where nothing has to be checked
         self.entry: Command | None = None  #: None = there is no such command
         self.value: Any = None  #: what the command returned, the CommandError that refused it, or BLOCKED
         self.failed: bool = False  #: `value` is a CommandError
@@ -172,8 +174,11 @@ class Dispatch:
         outcome.failed = False
         state = self._state
         memory = state.memory
-        found = self._plain.get(args[0])
-        outcome.entry = found
+        word = args[0]
+        if word is not outcome.word:  # the parser gives the same object for what a pipeline says again
+            outcome.word = word
+            outcome.plain = self._plain.get(word)
+        found = outcome.entry = outcome.plain
         runs: Runnable | None = found
         try:
             if (
