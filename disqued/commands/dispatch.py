@@ -174,12 +174,11 @@ class Dispatch:
         outcome.failed = False
         state = self._state
         memory = state.memory
-        word = args[0]
-        if word is not outcome.word:  # the parser gives the same object for what a pipeline says again
-            outcome.word = word
-            outcome.plain = self._plain.get(word)
-        found = outcome.entry = outcome.plain
-        runs: Runnable | None = found
+        if args[0] is not outcome.word:  # the parser gives the same object for what a pipeline says again
+            outcome.word = args[0]
+            outcome.plain = self._plain.get(args[0])
+        runs: Runnable | None
+        outcome.entry = runs = outcome.plain
         try:
             if (
                 runs is None
