@@ -22,6 +22,7 @@ from disqued.acl.user import User
 from disqued.commands.categories import bar_name, writes
 from disqued.commands.table import Command
 from disqued.commands.touched import channels_of, job_ids_of, names_channels, queues_of, without_jobs, workers_of
+from disqued.core.model.policies import OWNER_MAX
 from disqued.core.node import Call, Node
 from disqued.errors import NoPermission, UnknownJob
 
@@ -135,6 +136,15 @@ def seen_by(client: Any) -> Sees | None:
     """What tells whether a client may see a queue of this name; None = it may see all of them."""
     user: User | None = getattr(client, "user", None)
     return None if user is None or user.all_queues else user.may_read
+
+
+def owner_of(client: Any) -> bytes:
+    """Return who a client is, for people: the user, the name of the connection, or both; printable UTF-8."""
+    user: User | None = getattr(client, "user", None)
+    names = [b"" if user is None else user.name, client.name]
+    text = ", client ".join(name.decode("utf-8", "replace") for name in names if name)
+    printable = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return printable.encode()[:OWNER_MAX].decode("utf-8", "ignore").encode()
 
 
 def _text(name: bytes) -> str:

@@ -4,7 +4,8 @@ Records are applied in the order in which they were written; a later one wins.
 
     added ---> known, unless it expired meanwhile      paused ---> the queue is paused, or not any more
     added, as acked ---> done, to be collected
-    done, gone ---> forgotten                          flushed ---> everything forgotten
+    done, gone ---> forgotten                          flushed ---> everything forgotten, but for policies
+    policy ---> the cluster says so of a queue, unless what is known is greater
     leased ---> a consumer has it, since then, or nobody has it any more; a worker has a while to say that it lives
               (`workers.recover`)
 
@@ -60,6 +61,7 @@ from disqued.core.model.outbox import (
     GROUP,
     JOB_ADDED,
     JOB_GONE,
+    POLICY,
     QUEUE_PAUSED,
     UNIT_DONE,
     UNIT_LEASED,
@@ -68,6 +70,7 @@ from disqued.core.model.outbox import (
     Record,
     is_over,
 )
+from disqued.core.model.policies import Register
 from disqued.core.model.registry import TABLES
 from disqued.core.model.state import State
 from disqued.core.streams.entries import Streams
@@ -96,9 +99,10 @@ def snapshot(state: State) -> Iterator[Record]:
     """
     queues = state.queues.from_serial(0, len(state.queues))
     yield from _watermark(state)
+    yield from _policies(state)
     for queue in queues:
-        if queue.pause:
-            yield (QUEUE_PAUSED, queue.name, queue.pause)
+        if queue.pause_here:
+            yield (QUEUE_PAUSED, queue.name, queue.pause_here)
         if queue.stream is not None:
             yield from _beginnings(state, queue.stream)
     for queue in queues:
@@ -119,6 +123,15 @@ def _watermark(state: State) -> Iterator[Record]:
     """Up to when delayed jobs have been queued, where the journal says so."""
     if state.durability.watermark.until:
         yield (WATERMARK, state.durability.watermark.until)
+
+
+def _policies(state: State) -> Iterator[Record]:
+    """What the cluster says of queues, as long as it is known."""
+    registers = state.queues.policies.registers
+    for place in list(registers):
+        register = registers.get(place)
+        if register is not None:
+            yield (POLICY, *place, register)
 
 
 def _beginnings(state: State, log: Stream) -> Iterator[Record]:
@@ -152,9 +165,10 @@ def walk(state: State) -> Iterator[Record | None]:
     """
     passed = 0
     yield from _watermark(state)
+    yield from _policies(state)
     for queue in state.queues.from_serial(0, len(state.queues)):
-        if queue.pause:
-            yield (QUEUE_PAUSED, queue.name, queue.pause)
+        if queue.pause_here:
+            yield (QUEUE_PAUSED, queue.name, queue.pause_here)
         if queue.stream is not None:
             yield from _beginnings(state, queue.stream)
     for number in range(TABLES):
@@ -292,6 +306,8 @@ class Recovery:
             self._held.clear()
         elif kind == QUEUE_PAUSED:
             self._queueing.set_pause(record[1], record[2])
+        elif kind == POLICY:
+            self._follow_policy(record[1], record[2], record[3])
         elif kind == UNIT_LEASED:
             if record[2] == WORK_SCOPE:
                 self._lease(*record[1:])
@@ -309,6 +325,15 @@ class Recovery:
             self._is_sure = len(record) == WATERMARK_SIZE
         elif kind in (JOB_GONE, UNIT_DONE):
             self._forget(record[1])
+
+    def _follow_policy(self, queue: bytes, field: int, register: Register) -> None:
+        """Enter a register, or forget it."""
+        policies = self._state.queues.policies
+        if register.counter:
+            policies.merge(queue, field, register)
+        else:
+            policies.forget(queue, field)
+        self._queueing.follow_policy(queue)
 
     def finish(self) -> None:
         """Decide about the delayed jobs, now that all records are known, and journal what a clock has moved.

@@ -140,6 +140,7 @@ class SimServer:
         # A flush in the journal took their deadlines along.
         node.membership.detector.plan()
         node.leaving.wake()
+        node.policies.resume()
         node.tick()
         self.outbox.members_changed = True
         self.driver.finish_step()

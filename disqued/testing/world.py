@@ -20,8 +20,10 @@ from pathlib import Path
 import attrs
 
 from disqued.core.cluster.failure_detector import FailureDetector
+from disqued.core.cluster.policy_sync import Policies
 from disqued.core.model.memory import QUEUE_COST
 from disqued.core.model.peers import FAIL, PFAIL
+from disqued.core.model.policies import cost_of_register
 from disqued.core.model.queues import Queue
 from disqued.core.work.acks import ASKED_AT_ONCE
 from disqued.testing.checker import Checker, NodeName, Request, Rules
@@ -429,7 +431,7 @@ class World:
             ):  # fmt: skip
                 if len(table) > (len(beginnings) if what == "queues" else 0):
                     left.append(f"{server} has {len(table)} {what}")
-            used = state.memory.used - sum(map(_cost_of, beginnings))
+            used = state.memory.used - sum(map(_cost_of, beginnings)) - _cost_of_policies(server)
             if used:
                 left.append(f"{server} counts {used} bytes in use")
             left += [f"{server} has a timer left: {timer!r}" for timer in _timers(server) if timer not in beginnings]
@@ -468,8 +470,14 @@ def _cost_of(queue: Queue) -> int:
     return QUEUE_COST + len(queue.name) + queue.stream.cost
 
 
+def _cost_of_policies(server: SimServer) -> int:
+    """Bytes of registers: ends of pauses are known for a week."""
+    registers = server.state.queues.policies.registers
+    return sum(cost_of_register(queue, register.value) for (queue, _), register in registers.items())
+
+
 def _timers(server: SimServer) -> list[object]:
-    """What is on the schedule of a node, but for failure detection."""
+    """What is on the schedule of a node, but for failure detection and for the forgetting of policies."""
     schedule = server.state.schedule
     items = [item for at, _, item in schedule._front if item.awake_at == at]
     items += [
@@ -478,7 +486,7 @@ def _timers(server: SimServer) -> list[object]:
         for item in bucket.items
         if item.awake_at and item.awake_at >> 6 == number
     ]
-    return [item for item in items if not isinstance(item, FailureDetector)]
+    return [item for item in items if not isinstance(item, FailureDetector | Policies)]
 
 
 def _shown_job(server: SimServer, job: object) -> str:

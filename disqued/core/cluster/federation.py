@@ -40,7 +40,7 @@ does not ask, and the others give it no more than it has room for, as it told la
 Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README, "Client nodes: federation".
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
 
 from disqued.core.cluster.transfer import Transfer
@@ -48,7 +48,7 @@ from disqued.core.model.demand import DemandTable, JobDemand
 from disqued.core.model.job import StoredJob
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.memory import OVERDRAFT_PART, cost_of_job
-from disqued.core.model.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, POLLJOBS, YOURJOBS, Message
+from disqued.core.model.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, POLLJOBS, YOURJOBS, Message
 from disqued.core.model.peers import LEAVING, Peer
 from disqued.core.model.queues import PAUSE_OUT, ImportRate, Queue
 from disqued.core.model.schedule import Timed
@@ -122,12 +122,10 @@ class PrefetchedQueue(FollowUp):
 class Federation(Machine):
     """The machine that moves jobs between the queues of one name."""
 
-    __slots__ = ("_arrivals", "_hungers", "_machines", "_queueing", "_state", "imports", "moves", "wants")
+    __slots__ = ("_arrivals", "_hungers", "_state", "imports", "moves", "wants")
 
-    def __init__(self, state: State, delivery: Delivery, machines: Sequence[Machine]) -> None:
+    def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
-        self._queueing = delivery.queueing
-        self._machines = machines
         self.moves = Transfer(state, delivery)
         self._hungers: dict[bytes, QueueDemand] = {}
         self._arrivals: dict[bytes, PrefetchedQueue] = {}
@@ -139,7 +137,6 @@ class Federation(Machine):
             NEEDJOBS: self.on_needjobs,
             POLLJOBS: self.on_needjobs,
             YOURJOBS: self.on_yourjobs,
-            PAUSE: self.on_pause,
         }
 
     def due_table(self) -> Acts:
@@ -466,34 +463,16 @@ class Federation(Machine):
 
     # Pausing.
 
-    def pause(self, name: bytes, pause: int) -> None:
-        """Set the PAUSE_... bits of a queue on this node."""
-        self._queueing.set_pause(name, pause)
-        queue = self._state.queues.by_name.get(name)
-        if queue is None:
-            return
-        if pause & PAUSE_OUT:
-            hunger = self._hungers.get(name)
+    def pause_changed(self, queue: Queue) -> None:
+        """Withdraw what this node asks for a queue that is paused now, or ask and give again."""
+        if queue.pause & PAUSE_OUT:
+            hunger = self._hungers.get(queue.name)
             if hunger is not None:
                 self._end(hunger)
         else:
-            self._look_at(name)
+            self._look_at(queue.name)
             if queue.is_awaited and not len(queue.units):
                 self.need([queue])
-            for machine in self._machines:
-                machine.queue_resumed(queue)
-
-    def tell_pause(self, name: bytes, pause: int) -> None:
-        """Let all nodes that can be reached set the PAUSE_... bits of a queue."""
-        for node_id in list(self._state.peers.linked):
-            self._state.send(node_id, (PAUSE, name, pause))
-
-    def on_pause(self, sender: bytes, message: Message) -> None:
-        """Pause a queue as another node says; not one that is not here, when memory is full."""
-        _, name, pause = message
-        state = self._state
-        if name in state.queues.by_name or state.memory.level < 3:
-            self.pause(name, pause)
 
 
 def _waiting(queue: Queue) -> int:
