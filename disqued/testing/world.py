@@ -43,6 +43,7 @@ from disqued.testing.workers import LiveWorker
 
 JOIN_MS = 60_000  #: in which the mesh must be complete
 HEAL_MS = 300_000  #: in which all links must be there again after the faults
+AGREE_MS = 130_000  #: in which all nodes know the same of policies: twice as long as they wait for an answer
 IDLE_MS = 330_000  #: after which idle queues are gone, too
 LOOK_MS = 1_000
 LOG_SHOWN = 60  #: faults that a failure shows
@@ -168,6 +169,7 @@ class World:
 
     def _note_loss(self, server: SimServer) -> None:
         self.checker.lost_memory(server.number, self.events.now)
+        self.faults.pauses.forget()
         self._logs.checker.lost_memory(server.number, self.events.now)
 
     def _note_life(self, server: SimServer, serves: bool) -> None:
@@ -285,9 +287,19 @@ class World:
             if not server.is_up:
                 server.start()
             server.command(Operator(), [b"CLUSTER", b"LEAVING", b"no"])
-            for queue in self.load.queues:
-                server.command(Operator(), [b"PAUSE", queue, b"none"])
         self._wait_until(self._is_whole, HEAL_MS, "not every node is linked to every other after the heal")
+        self._check_pauses()
+
+    def _check_pauses(self) -> None:
+        """See that all nodes agree on the last word, and follow it; then let all queues go on."""
+        pauses = self.faults.pauses
+        self._wait_until(pauses.agree, AGREE_MS, "nodes do not agree on the pauses of queues")
+        wrong = [*pauses.unfollowed(), *(pauses.lost() if self.profile.rules.acks_last else ())]
+        if wrong:
+            raise Broken(self._report(wrong))
+        for queue in self.load.queues:
+            pauses.say(self.servers[0], queue, b"none")
+        self._wait_until(pauses.agree, AGREE_MS, "nodes do not agree on the end of the pauses of queues")
 
     def _be_alive(self) -> None:
         """Take and acknowledge what is left; then let everybody go home."""
@@ -406,7 +418,12 @@ class World:
             for server in self.servers
             for number in sorted(server.suspected if self.profile.rules.nobody_suspected else ())
         ]
-        return [*self.checker.verdict(), *self._logs.wrong(), *late, *suspicions, *self._leftovers()]
+        given = [
+            f"{server} handed out jobs of {sorted(set(server.pause_watch.broken))}, which it knew to be paused out"
+            for server in self.servers
+            if server.pause_watch.broken
+        ]
+        return [*self.checker.verdict(), *self._logs.wrong(), *late, *suspicions, *given, *self._leftovers()]
 
     def _leftovers(self) -> list[str]:
         """What is still on a node that should be empty."""

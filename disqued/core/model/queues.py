@@ -28,6 +28,8 @@ PAUSE_IN: Final = 1  #: takes no new jobs
 PAUSE_OUT: Final = 2  #: hands out no jobs
 PAUSE_NAMES = {0: b"none", PAUSE_IN: b"in", PAUSE_OUT: b"out", PAUSE_IN | PAUSE_OUT: b"all"}
 
+ANYBODY: Final = b"default"  #: the user that clients are who have not said who they are
+
 _serial = attrgetter("serial")
 
 
@@ -192,7 +194,9 @@ class Queues:
         setting = self.policies.pause_of(name)
         if not setting.bits & PAUSE_IN:
             return QueuePaused()
-        return QueuePaused(setting.reason.decode(), setting.owner.decode())
+        # That somebody is the default user says nothing.
+        owner = b"" if setting.owner == ANYBODY else setting.owner
+        return QueuePaused(setting.reason.decode(), owner.decode())
 
     def remove(self, queue: Queue) -> None:
         """Forget a queue."""

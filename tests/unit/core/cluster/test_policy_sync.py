@@ -222,6 +222,10 @@ def test_reason_and_owner_are_told_to_producers_on_every_node(cluster: Cluster) 
     assert abs(stat["pause-at"] - a.state.wall // 1_000) <= 1
     a("PAUSE", "q", "in", client=Named(b"", b"ops"))
     assert b.refusal("ADDJOB", "q", "body", 0) == f"{REFUSAL} (by ops)"
+    a("PAUSE", "q", "in", client=Named(b"", b"default"))
+    assert b.refusal("ADDJOB", "q", "body", 0) == REFUSAL
+    a("PAUSE", "q", "in", client=Named(b"cli", b"default"))
+    assert b.refusal("ADDJOB", "q", "body", 0) == f"{REFUSAL} (by cli)"
 
 
 def test_a_producer_of_a_node_that_has_not_learnt_of_the_pause_hears_of_it_from_the_one_that_has(
