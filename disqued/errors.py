@@ -72,6 +72,10 @@ class QueuePaused(CommandError):
 
     code = "PAUSED"
 
+    def __init__(self, reason: str = "", owner: str = "") -> None:
+        why = "; ".join(part for part in (reason, f"by {owner}" if owner else "") if part)
+        super().__init__(f"{self.__doc__} ({why})" if why else None)
+
 
 class WrongType(CommandError):
     """Operation against a key holding the wrong kind of value"""

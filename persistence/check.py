@@ -27,6 +27,7 @@ from disqued.core.model.outbox import (
     GROUP,
     JOB_ADDED,
     JOB_GONE,
+    POLICY,
     QUEUE_PAUSED,
     UNIT_DONE,
     UNIT_LEASED,
@@ -60,6 +61,7 @@ KINDS: Final = {
     JOB_GONE: "gone",
     FLUSHED: "flushed",
     QUEUE_PAUSED: "paused",
+    POLICY: "policies",
     GROUP: "begun",
     WATERMARK: "watermarks",
 }
@@ -106,7 +108,8 @@ class CheckReport:
     jobs: set[bytes] = attrs.field(factory=set)  #: ids of the jobs alive at the end
     #: Scopes of the leased units, by job id.
     leases: dict[bytes, set[bytes]] = attrs.field(factory=dict)
-    pauses: dict[bytes, int] = attrs.field(factory=dict)  #: bits by name of the queue
+    pauses: dict[bytes, int] = attrs.field(factory=dict)  #: bits of this node alone by name of the queue
+    policies: set[bytes] = attrs.field(factory=set)  #: queues that are paused in the whole cluster
     segments: list[tuple[Path, int, int]] = attrs.field(factory=list)  #: path, records, bytes
     losses: list[Loss] = attrs.field(factory=list)
 
@@ -124,6 +127,11 @@ class CheckReport:
             self.pauses.clear()
         elif kind == QUEUE_PAUSED:
             self.pauses[record[1]] = record[2]
+        elif kind == POLICY:
+            if record[3].counter and record[3].value.bits:
+                self.policies.add(record[1])
+            else:
+                self.policies.discard(record[1])
         elif kind == UNIT_LEASED:
             if record[1] in self.jobs:
                 self.leases.setdefault(record[1], set()).add(record[2])
@@ -145,9 +153,10 @@ class CheckReport:
         for path, records, size in self.segments:
             yield f"{path.name}: {records} records, {size} bytes"
         yield "records: " + ", ".join(f"{self.kinds[kind]} {word}" for kind, word in KINDS.items())
+        paused = self.policies | {queue for queue, bits in self.pauses.items() if bits}
         yield (
             f"jobs: {len(self.jobs)} alive; units leased: {sum(map(len, self.leases.values()))};"
-            f" queues paused: {sum(map(bool, self.pauses.values()))}"
+            f" queues paused: {len(paused)}"
         )
         yield from map(str, self.losses)
 

@@ -59,6 +59,7 @@ from disqued.core.model.memory import (
 )
 from disqued.core.model.messages import EVENT
 from disqued.core.model.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, UNIT_LEASED, Client, Record
+from disqued.core.model.policies import cost_of_register
 from disqued.core.model.schedule import WIDTH_MS
 from disqued.core.model.waiters import Watcher
 from disqued.core.node import Node
@@ -100,10 +101,9 @@ def reraise(client: object, args: list[bytes]) -> None:
 class Session:
     """A client as dispatch sees it, equal to what the test calls the client, so that both find it in the node."""
 
-    name = b""
-
     def __init__(self, client: Client, *, limited: bool) -> None:
         self.client = client
+        self.name: bytes = getattr(client, "name", b"")
         self.limited = limited
         self.user = getattr(client, "user", None)  #: None = it may do everything
 
@@ -324,6 +324,7 @@ def check(server: Server) -> None:
         *(queue.stream.cost for queue in queues.values() if queue.stream is not None),
         *(worker.cost for worker in server.node.workers.by_id.values()),
         *(HOME_COST + len(worker_id) for worker_id in server.node.homes.known),
+        *(cost_of_register(name, known.value) for (name, _), known in state.queues.policies.registers.items()),
     ]
     assert state.memory.used == sum(counted)
     assert sorted(job.id for same in state.aliases.named.values() for job in same) == sorted(job.id for job in named)
@@ -345,6 +346,8 @@ def check(server: Server) -> None:
             assert all(event.state == ACTIVE for event in queue.stream.delayed)
             check_log(queue.stream)
         leased += queue.leased
+        assert queue.pause == state.queues.policies.pause_of(queue.name).bits | queue.pause_here
+    assert all(name in queues for (name, _), known in state.queues.policies.registers.items() if known.value.bits)
     assert sorted(unit.id for unit in queued) == sorted(job.id for job in jobs if job.state == QUEUED)
     assert sorted(unit.id for unit in leased) == sorted(
         job.id for job in jobs if job.flags & FLAG_LEASED and job.options.retry_ms and job.options.kind != KIND_LOG

@@ -37,13 +37,13 @@ class Clients(Protocol):
     """What runs commands for clients."""
 
     def call(
-        self, words: Sequence[bytes], *, address: str, is_gone: Callable[[], bool] = lambda: False
+        self, words: Sequence[bytes], *, address: str, name: bytes = b"", is_gone: Callable[[], bool] = lambda: False
     ) -> Deferred[Any]:
         """Run a command; fires with its value (the shape that the table declares) or fails with a CommandError.
 
-        `address` names who asks, to MONITOR and the slow log.  Cancelling gives up what is blocked and returns jobs
-        that were handed out.  No job is handed out when `is_gone` says that there is nobody any more: ask the
-        transport of the request, whose `is_gone` looks at the socket.
+        `address` names who asks, to MONITOR and the slow log; `name` to those who hear of what was done.  Cancelling
+        gives up what is blocked and returns jobs that were handed out.  No job is handed out when `is_gone` says that
+        there is nobody any more: ask the transport of the request, whose `is_gone` looks at the socket.
         """
 
 

@@ -42,7 +42,7 @@ class Site:
         if not table.is_callable(name):
             raise Problem.no_command(name)
         return await self.gateway.clients.call(
-            given, address=f"{visitor.address}/{visitor.name}", is_gone=visitor.is_gone
+            given, address=f"{visitor.address}/{visitor.name}", name=visitor.name.encode(), is_gone=visitor.is_gone
         )
 
     async def json(self, value: Any) -> Reply:

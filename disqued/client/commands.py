@@ -241,16 +241,21 @@ def qstat(queue: bytes | str, *, full: bool = False) -> Command[Facts | None]:
     return Command(words, replies.read_facts)
 
 
-def pause(queue: bytes | str, state: PauseName = "all", *, everywhere: bool = False) -> Command[str]:
+def pause(
+    queue: bytes | str, state: PauseName = "all", *, reason: bytes | str = "", node: bool = False
+) -> Command[str]:
     """Pause adding to a queue (`in`), delivering from it (`out`) or both (`all`), or resume it (`none`).
 
-    `state` changes nothing.  Returns the state afterwards.  `everywhere` applies it to every reachable node.
+    The whole cluster follows, and producers hear the `reason`; with `node` the node that is asked does so alone, and
+    there is no reason.  `state` changes nothing.  Returns the state afterwards.
     """
     if state not in ("none", "in", "out", "all", "state"):
         raise ValueError(f"a pause of {state!r}; none, in, out, all and state are allowed")
     # IN and OUT add up, so the old state is cleared first.
     parts = {"in": [b"none", b"in"], "out": [b"none", b"out"]}.get(state, [state.encode()])
-    words = (b"PAUSE", encode_data(queue, "queue"), *parts, *((b"bcast",) if everywhere else ()))
+    if reason:
+        parts += [b"REASON", encode_data(reason, "reason")]
+    words = (b"PAUSE", encode_data(queue, "queue"), *parts, *((b"node",) if node else ()))
     return Command(words, replies.read_word)
 
 

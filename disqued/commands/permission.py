@@ -18,10 +18,11 @@ from collections.abc import Callable
 from typing import Any
 
 from disqued.acl.denials import CHANNEL, COMMAND, QUEUE
-from disqued.acl.user import User
+from disqued.acl.user import DEFAULT, User
 from disqued.commands.categories import bar_name, writes
 from disqued.commands.table import Command
 from disqued.commands.touched import channels_of, job_ids_of, names_channels, queues_of, without_jobs, workers_of
+from disqued.core.model.policies import OWNER_MAX
 from disqued.core.node import Call, Node
 from disqued.errors import NoPermission, UnknownJob
 
@@ -135,6 +136,19 @@ def seen_by(client: Any) -> Sees | None:
     """What tells whether a client may see a queue of this name; None = it may see all of them."""
     user: User | None = getattr(client, "user", None)
     return None if user is None or user.all_queues else user.may_read
+
+
+def owner_of(client: Any) -> bytes:
+    """Return who a client is, for people: the user, the name of the connection, or both; printable UTF-8.
+
+    The default user is told only of a connection without a name.
+    """
+    user: User | None = getattr(client, "user", None)
+    user_name = b"" if user is None or (user.name == DEFAULT and client.name) else user.name
+    names = (user_name, client.name)
+    text = ", client ".join(name.decode("utf-8", "replace") for name in names if name)
+    printable = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return printable.encode()[:OWNER_MAX].decode("utf-8", "ignore").encode()
 
 
 def _text(name: bytes) -> str:

@@ -11,12 +11,20 @@ from zlib import crc32
 import attrs
 
 from disqued.commands.jobs import DESCRIPTION, JOBS_AT_ONCE, describe, touches
-from disqued.commands.permission import Sees, seen_by
+from disqued.commands.permission import Sees, owner_of, seen_by
 from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_array_or, pairs, status
 from disqued.commands.table import Flag, command, container, flag, option, optional, positional, repeated, rest
 from disqued.commands.values import INTEGER, QUEUE, Kind, one_of, read_integer
 from disqued.core.model.job import FLAG_QUEUED_BEFORE, Job, JobState
 from disqued.core.model.outbox import Client
+from disqued.core.model.policies import (
+    NO_PAUSE,
+    PAUSE_FIELD,
+    REASON_MAX,
+    PauseSetting,
+    cost_of_register,
+    is_printable,
+)
 from disqued.core.model.queues import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Queue
 from disqued.core.model.registry import TABLES
 from disqued.core.node import Node
@@ -69,7 +77,9 @@ class QPeek:
 STATISTICS = (
     "name", "len", "age", "idle", "blocked", "import-from", "import-rate", "jobs-in", "jobs-out", "pause",
 )  # fmt: skip
-MORE_STATISTICS = ("produced", "consumed", "sources", "ctime")
+MORE_STATISTICS = (
+    "produced", "consumed", "sources", "ctime", "pause-reason", "pause-by", "pause-at", "pause-node",
+)  # fmt: skip
 STREAM_STATISTICS = ("owned",)
 
 
@@ -88,14 +98,15 @@ STREAM_STATISTICS = ("owned",)
 class QStat:
     """Statistics of a queue on this node.
 
-    With FULL, four more: jobs produced (queued here, each counted once), jobs consumed (acknowledged here), the nodes
-    that ever sent jobs, and when the queue came into being, in unix seconds.  Of a log it also answers how many of its
-    events this node hands out (owned).  Other nodes have copies of these, so that only the sum of owned over all nodes
-    counts each event once.
+    With FULL, more: jobs produced (queued here, each counted once), jobs consumed (acknowledged here), the nodes that
+    ever sent jobs, when the queue came into being, in unix seconds, and what the last PAUSE for the whole cluster said:
+    its reason, who said it and when, in unix seconds (0 = never).  pause-node is the pause of this node alone; pause
+    is both together.  Of a log it also answers how many of its events this node hands out (owned).  Other nodes have
+    copies of these, so that only the sum of owned over all nodes counts each event once.
     """
 
     queue: bytes = positional("Queue to describe.", QUEUE)
-    full: bool = flag("FULL", "Answer produced, consumed, sources and ctime, too.")
+    full: bool = flag("FULL", "Answer produced, consumed, sources, ctime and more of the pause, too.")
 
     def run(self, node: Node, client: Client) -> list[Any] | None:
         """Describe the queue; None when it does not exist on this node."""
@@ -109,10 +120,22 @@ class QStat:
                 b"consumed", queue.acked,
                 b"sources", list(queue.sources),
                 b"ctime", queue.created_wall // 1_000,
+                *_pause_facts(node, queue),
             ]  # fmt: skip
             if queue.stream is not None:
                 values += [b"owned", queue.stream.owned]
         return values
+
+
+def _pause_facts(node: Node, queue: Queue) -> list[Any]:
+    register = node.state.queues.policies.registers.get((queue.name, PAUSE_FIELD))
+    set_at, value = (0, NO_PAUSE) if register is None else (register.set_at, register.value)
+    return [
+        b"pause-reason", value.reason,
+        b"pause-by", value.owner,
+        b"pause-at", set_at // 1_000,
+        b"pause-node", PAUSE_NAMES[queue.pause_here],
+    ]  # fmt: skip
 
 
 def _statistics(node: Node, queue: Queue) -> list[Any]:
@@ -132,7 +155,21 @@ def _statistics(node: Node, queue: Queue) -> list[Any]:
 
 
 _PAUSE_BITS = {b"IN": PAUSE_IN, b"OUT": PAUSE_OUT, b"ALL": PAUSE_IN | PAUSE_OUT}
-_PAUSE_WORD = one_of({word: word for word in (b"IN", b"OUT", b"ALL", b"NONE", b"STATE", b"BCAST")})
+_PAUSE_WORD = one_of({word: word for word in (b"IN", b"OUT", b"ALL", b"NONE", b"STATE", b"BCAST", b"NODE")})
+_BAD_REASON = f"REASON must be 1 to {REASON_MAX} bytes of printable UTF-8 in one line"
+_NO_REASON = "REASON goes with in, out or all for the whole cluster, and not with none, state or node"
+
+
+def _read_reason(text: bytes) -> bytes:
+    """Read the reason of a pause."""
+    if not 0 < len(text) <= REASON_MAX or not is_printable(text):
+        raise CommandError(_BAD_REASON)
+    return text
+
+
+_REASON = Kind(
+    "string", _read_reason, f"1 to {REASON_MAX} bytes of printable UTF-8 in one line", errors=(f"ERR {_BAD_REASON}",)
+)
 
 
 @command(
@@ -141,20 +178,26 @@ _PAUSE_WORD = one_of({word: word for word in (b"IN", b"OUT", b"ALL", b"NONE", b"
     flags=Flag.READ | Flag.FAST,
     reply=status("the state afterwards: none, in, out or all"),
     cost="O(1)",
-    errors=(OutOfMemory,),
+    errors=(OutOfMemory, _NO_REASON),
 )
 @attrs.define
 class Pause:
-    """Stop a queue from taking jobs, from handing them out, or both.
+    """Stop a queue from taking jobs, from handing them out, or both, in the whole cluster.
 
-    The words are read from left to right: in and out add up, all is both, none clears; state changes nothing;
-    bcast sets the outcome on every other node that can be reached now, too.  A queue that is paused in takes what
-    other nodes bring for consumers of this one, or because they are leaving.  When memory is full, a queue that is not
-    there cannot be paused.
+    The words are read from left to right: in and out add up, all is both, none clears; state changes nothing.  A node
+    that cannot be reached learns the last word when it is back, and a node with a store keeps it over a restart.  It
+    may have a reason, which producers hear with the error PAUSED, along with who paused the queue.
+
+    node limits the pause to this node; it counts besides that of the cluster, until the next word for the whole
+    cluster.  bcast is what Disque called the whole cluster, and is the default here.
+
+    A queue that is paused in takes what other nodes bring for consumers of this one, or because they are leaving.
+    When memory is full, a queue that is not there cannot be paused.
     """
 
     queue: bytes = positional("Queue to pause.", QUEUE)
-    words: list[bytes] = rest("in, out, all, none, state or bcast.", _PAUSE_WORD)
+    words: list[bytes] = rest("in, out, all, none, state, node or bcast.", _PAUSE_WORD)
+    reason: bytes | None = option("REASON", "Why, for those who are refused.", _REASON)
 
     def run(self, node: Node, client: Client) -> Status:
         """Set the pause; returns its name."""
@@ -164,15 +207,32 @@ class Pause:
                 pause, changes = 0, True
             elif word in _PAUSE_BITS:
                 pause, changes = pause | _PAUSE_BITS[word], True
-        if pause and self.queue not in node.state.queues.by_name:
-            node.check_names(node.state.cost_of_new([self.queue]))
-        if changes:
-            node.federation.pause(self.queue, pause)
+        here = b"NODE" in self.words
+        if self.reason is not None and (here or not pause):
+            raise CommandError(_NO_REASON)
+        if changes and here:
+            self._check_room(node, pause, 0)
+            node.policies.pause_here(self.queue, pause)
+        elif changes:
+            value = PauseSetting(pause, self.reason or b"", owner_of(client))
+            self._check_room(node, pause, cost_of_register(self.queue, value))
+            node.policies.set_pause(self.queue, value)
         queue = node.state.queues.by_name.get(self.queue)
-        pause = queue.pause if queue is not None else 0
-        if b"BCAST" in self.words:
-            node.federation.tell_pause(self.queue, pause)
-        return Status(PAUSE_NAMES[pause])
+        return Status(PAUSE_NAMES[0 if queue is None else queue.pause])
+
+    def _check_room(self, node: Node, pause: int, size: int) -> None:
+        """Check that there is room for a register of this size and its queue, unless the queue is there.
+
+        Raises OutOfMemory (OOM), NameTooLong (ERR).
+        """
+        state = node.state
+        cost_of_queue = state.cost_of_new([self.queue])
+        if (self.queue, PAUSE_FIELD) in state.queues.policies.registers:
+            size = 0  # it takes the place of another one
+        if pause:
+            size += cost_of_queue
+        if size and cost_of_queue:
+            node.check_names(size)
 
 
 def _read_cursor(text: bytes) -> int:

@@ -6,7 +6,7 @@
               |                         +--> delivery      GETJOB; blocking: blocked consumers
               |                         |    requeueing    retries, NACK; queueing: queues, timers, leases
     link    --+--> Node, one step at a  +--> acks          ACKJOB, DELJOB, collection
-    gone    --+    time, on one State   +--> federation    jobs to where consumers wait
+    gone    --+    time, on one State   +--> federation    jobs to where consumers wait; policies: pauses of queues
     tick    --+           |             +--> membership    who is there; its detector: who answers
                           |             +--> workers       who is alive and has what; homes: on which node
                           |             +--> notifications what listeners receive
@@ -28,6 +28,7 @@ from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.membership import Membership
 from disqued.core.cluster.notifications import Notifications
+from disqued.core.cluster.policy_sync import Policies
 from disqued.core.lists import Lists
 from disqued.core.model import messages
 from disqued.core.model.clock import Clock
@@ -134,7 +135,8 @@ class Node:
         self.delivery = Delivery(self.state, self.queueing, self.blocking, self.entry_delivery)
         #: Every machine, in the order in which each event reaches them.
         self.machines: list[Machine] = []
-        self.federation = Federation(self.state, self.delivery, self.machines)
+        self.federation = Federation(self.state, self.delivery)
+        self.policies = Policies(self.state, self.queueing, self.federation, self.machines)
         self.consumers = Consumers()
         self.membership = Membership(self.state, self.machines)
         self.reconciliation = Reconciliation(
@@ -154,7 +156,8 @@ class Node:
         self.machines += [
             self.membership, self.membership.detector, self.blocking, self.queueing, self.requeueing, self.keys,
             self.placement, self.replication, self.replicas, self.sharing, self.acks, self.lists, self.consumers,
-            self.federation, self.federation.local_demand, self.leaving, self.workers, self.worker_moves, self.homes,
+            self.federation, self.federation.local_demand, self.policies, self.leaving, self.workers,
+            self.worker_moves, self.homes,
             self.notifications, self.group_starts, self.streams, self.acksets, self.offers, self.readers,
             self.reconciliation, self.inquiries,
         ]  # fmt: skip

@@ -4,7 +4,8 @@ Records are applied in the order in which they were written; a later one wins.
 
     added ---> known, unless it expired meanwhile      paused ---> the queue is paused, or not any more
     added, as acked ---> done, to be collected
-    done, gone ---> forgotten                          flushed ---> everything forgotten
+    done, gone ---> forgotten                          flushed ---> everything forgotten, but for policies
+    policy ---> the cluster says so of a queue, unless what is known is greater
     leased ---> a consumer has it, since then, or nobody has it any more; a worker has a while to say that it lives
               (`workers.recover`)
 
@@ -60,6 +61,7 @@ from disqued.core.model.outbox import (
     GROUP,
     JOB_ADDED,
     JOB_GONE,
+    POLICY,
     QUEUE_PAUSED,
     UNIT_DONE,
     UNIT_LEASED,
@@ -67,6 +69,7 @@ from disqued.core.model.outbox import (
     Record,
     is_over,
 )
+from disqued.core.model.policies import Register
 from disqued.core.model.registry import TABLES
 from disqued.core.model.state import State
 from disqued.core.streams.entries import Streams
@@ -95,9 +98,10 @@ def snapshot(state: State) -> Iterator[Record]:
     """
     queues = state.queues.from_serial(0, len(state.queues))
     yield from _watermark(state)
+    yield from _policies(state)
     for queue in queues:
-        if queue.pause:
-            yield (QUEUE_PAUSED, queue.name, queue.pause)
+        if queue.pause_here:
+            yield (QUEUE_PAUSED, queue.name, queue.pause_here)
         if queue.stream is not None:
             yield from _beginnings(state, queue.stream)
     for queue in queues:
@@ -118,6 +122,15 @@ def _watermark(state: State) -> Iterator[Record]:
     """Up to when delayed jobs have been queued, where the journal says so."""
     if state.durability.watermark.until:
         yield (WATERMARK, state.durability.watermark.until)
+
+
+def _policies(state: State) -> Iterator[Record]:
+    """What the cluster says of queues, as long as it is known."""
+    registers = state.queues.policies.registers
+    for place in list(registers):
+        register = registers.get(place)
+        if register is not None:
+            yield (POLICY, *place, register)
 
 
 def _beginnings(state: State, log: Stream) -> Iterator[Record]:
@@ -151,9 +164,10 @@ def walk(state: State) -> Iterator[Record | None]:
     """
     passed = 0
     yield from _watermark(state)
+    yield from _policies(state)
     for queue in state.queues.from_serial(0, len(state.queues)):
-        if queue.pause:
-            yield (QUEUE_PAUSED, queue.name, queue.pause)
+        if queue.pause_here:
+            yield (QUEUE_PAUSED, queue.name, queue.pause_here)
         if queue.stream is not None:
             yield from _beginnings(state, queue.stream)
     for number in range(TABLES):
@@ -259,6 +273,7 @@ class Recovery:
             UNIT_LEASED: self._lease,
             GROUP: self._begin_group,
             WATERMARK: self._move_watermark,
+            POLICY: self._follow_policy,
         }
         #: What workers had: {(job id, scope): worker id}.
         self._held: dict[tuple[bytes, bytes], bytes] = {}
@@ -308,6 +323,15 @@ class Recovery:
     def _move_watermark(self, until: int, is_sure: bool = True) -> None:
         self._until = self._state.durability.watermark.until = until
         self._is_sure = is_sure
+
+    def _follow_policy(self, queue: bytes, field: int, register: Register, when: int = 0) -> None:
+        """Enter a register, or forget it."""
+        policies = self._state.queues.policies
+        if register.counter:
+            policies.merge(queue, field, register)
+        else:
+            policies.forget(queue, field)
+        self._queueing.follow_policy(queue)
 
     def finish(self) -> None:
         """Decide about the delayed jobs, now that all records are known, and journal what a clock has moved.

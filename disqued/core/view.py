@@ -16,6 +16,7 @@ from disqued.core.model.job import Job, Unit
 from disqued.core.model.memory import Memory
 from disqued.core.model.messages import Vitals
 from disqued.core.model.peers import KnownNode, Peer
+from disqued.core.model.policies import PauseSetting
 from disqued.core.model.queues import Queue
 from disqued.core.model.vitals import own_vitals
 from disqued.core.model.worker import RemoteWorker, Worker
@@ -111,6 +112,10 @@ class NodeView:
     def queue(self, name: bytes) -> Queue | None:
         """Return the queue of this name; None when there is none."""
         return self._state.queues.by_name.get(name)
+
+    def pause_of(self, name: bytes) -> PauseSetting:
+        """Return what the whole cluster was told of the pause of a queue last."""
+        return self._state.queues.policies.pause_of(name)
 
     def queues_from(self, serial: int, count: int) -> list[Queue]:
         """Return the first `count` queues from this serial on, in the order of their creation."""

@@ -71,12 +71,13 @@ class SimDriver:
     def __init__(
         self, node: Node, journal: SimJournal, events: EventQueue, clock: NodeClock, *,
         power_failure: PowerFailure, commit_ms: int, rng: Random, takes: Takes,
+        watch: Callable[[Callable[[], None]], None],
         send: Callable[[Messages], None], follow_members: Callable[[], None], follow_trail: Callable[[], None],
     ) -> None:  # fmt: skip
         """Take a node and its journal.
 
         A commit takes up to `commit_ms`, drawn from `rng`; 0 = it is done when it returns.  `takes` returns whether
-        the process takes a late call now.  The others are as in `Outside`.
+        the process takes a late call now; `watch` carries out a tick.  The others are as in `Outside`.
         """
         self.turn = Turn(node, self)
         self.clients = SimClients(self._replies_leave)
@@ -91,6 +92,7 @@ class SimDriver:
         self._commit_ms = commit_ms
         self._rng = rng
         self._takes = takes
+        self._watch = watch
         self._steps = False  #: a step runs: nobody is answered within it
         self._timer_at = 0
         self._turn_open = False
@@ -123,7 +125,7 @@ class SimDriver:
             return
         self._timer_at = 0
         self._steps = True
-        self.turn.tick()
+        self._watch(self.turn.tick)
         self._steps = False
 
     def _later(self, ms: int, call: Callable[[], None]) -> None:

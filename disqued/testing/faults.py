@@ -26,6 +26,7 @@ from disqued.testing.clients import Load, Operator
 from disqued.testing.driver import STAGES
 from disqued.testing.events import generator
 from disqued.testing.network import Path, SimNetwork
+from disqued.testing.pauses import PauseChecker
 from disqued.testing.server import SimServer
 
 HOUR_MS: Final = 3_600_000
@@ -52,6 +53,7 @@ class FaultInjector:
         self._ends: dict[int, Callable[[], None]] = {}
         self._number = 0
         self._until = 0
+        self.pauses = PauseChecker(servers)
         self.log: list[str] = []  #: one line per fault
         self.counts: dict[str, int] = {}
 
@@ -261,14 +263,18 @@ class FaultInjector:
             return
         queue = rng.choice(self._load.queues)
         what = rng.choice((b"in", b"out", b"all"))
-        bcast = rng.random() < 0.3
+        words = [what, *([b"node"] if rng.random() < 0.5 else [])]
         span_ms = self._span(rng, 1_000, 20_000)
-        self._tell(
-            "queue", f"PAUSE {queue.decode()} {what.decode()}{' bcast' if bcast else ''} on {server}, {span_ms} ms"
-        )
-        server.command(Operator(), [b"PAUSE", queue, what, *((b"bcast",) if bcast else ())])
-        touched = self._servers if bcast else [server]
-        self._ends_after(span_ms, lambda: _unpause(touched, queue))
+        self._tell("queue", f"PAUSE {queue.decode()} {b' '.join(words).decode()} on {server}, {span_ms} ms")
+        self.pauses.say(server, queue, *words)
+        self._ends_after(span_ms, lambda: self._resume_queue(server, queue))
+
+    def _resume_queue(self, server: SimServer, queue: bytes) -> None:
+        """End a pause by a word on its node, or on another one where that is down."""
+        for each in (server, *self._servers):
+            if each.is_up and not each.is_paused:
+                self.pauses.say(each, queue, b"none")
+                return
 
     def _leaving(self, rng: Random) -> None:
         server = self._one(rng)
@@ -342,12 +348,6 @@ def _tidy(paths: list[Path]) -> None:
 def _speed_up(paths: list[Path]) -> None:
     for path in paths:
         path.delay_ms, path.jitter_ms = 1, path.usual_jitter_ms
-
-
-def _unpause(servers: list[SimServer], queue: bytes) -> None:
-    for server in servers:
-        if server.is_up:
-            server.command(Operator(), [b"PAUSE", queue, b"none"])
 
 
 def _shown(paths: list[Path]) -> str:

@@ -32,6 +32,7 @@ from disqued.testing.events import EventQueue, generator
 from disqued.testing.journal import ALWAYS, NONE, SimJournal
 from disqued.testing.links import SimLinks
 from disqued.testing.network import Dial, SimLink, SimNetwork
+from disqued.testing.pauses import PauseWatch
 from disqued.testing.recipients import SimClient, SimRecipient
 from disqued.wire.messages import decode
 
@@ -55,6 +56,7 @@ class SimServer:
     journal: SimJournal
     links: SimLinks
     driver: SimDriver
+    pause_watch: PauseWatch
 
     def __init__(
         self, events: EventQueue, network: SimNetwork, number: int, seed: str, *,
@@ -112,6 +114,7 @@ class SimServer:
         node.acks.asked_at_once = self.asked_at_once
         node.membership.own_address.announce(self.host, PORT, self.bus_port)
         node.membership.restore(self._members)
+        self.pause_watch = PauseWatch(node.state)
         recovery = Recovery(self.state, restores_queues=restores_queues)
         for record in self.journal.load():
             recovery.apply(record)
@@ -119,6 +122,7 @@ class SimServer:
         self.driver = driver = SimDriver(
             node, self.journal, self.events, self.clock,
             power_failure=self.power_failure, commit_ms=self.commit_ms, rng=self.rng, takes=self._takes,
+            watch=self.pause_watch.over,
             send=self.links.send, follow_members=self._follow_members, follow_trail=self._follow_trail,
         )  # fmt: skip
         self._dispatch = Dispatch(
@@ -140,6 +144,7 @@ class SimServer:
         # A flush in the journal took their deadlines along.
         node.membership.detector.plan()
         node.leaving.wake()
+        node.policies.resume()
         node.tick()
         self.outbox.members_changed = True
         self.driver.finish_step()
@@ -224,13 +229,17 @@ class SimServer:
             return
         recipient = clients.recipient(client)
         self.node.begin()
-        outcome = self._dispatch.execute(recipient, words, Outcome())
+        outcome = Outcome()
+        self.pause_watch.over(lambda: self._run(recipient, words, outcome))
         if outcome.value is BLOCKED:
             recipient.blocked = outcome
             self.driver.finish_step()
         else:
             recipient.due.append(outcome)
             self.driver.finish_step(recipient)
+
+    def _run(self, recipient: SimRecipient, words: list[bytes], outcome: Outcome) -> None:
+        self._dispatch.execute(recipient, words, outcome)
 
     def leave(self, client: SimClient) -> None:
         """A client has broken its connection."""
@@ -255,7 +264,7 @@ class SimServer:
             message = decode(data)
             if watch is not None:
                 watch(self, sender, message)
-            node.message(sender, message)
+            self.pause_watch.over(partial(node.message, sender, message))
         self.driver.finish_step()
 
     def hear_greeting(self, greeting: Greeting, host: str) -> None:

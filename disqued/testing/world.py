@@ -20,9 +20,11 @@ from pathlib import Path
 import attrs
 
 from disqued.core.cluster.failure_detector import FailureDetector
+from disqued.core.cluster.policy_sync import Policies
 from disqued.core.model.job import STATE_NAMES, Job
 from disqued.core.model.memory import QUEUE_COST
 from disqued.core.model.peers import FAILING
+from disqued.core.model.policies import cost_of_register
 from disqued.core.model.queues import Queue
 from disqued.core.work.acks import ASKED_AT_ONCE
 from disqued.testing.checker import Checker, NodeName, Request, Rules
@@ -42,6 +44,7 @@ from disqued.testing.workers import LiveWorker
 
 JOIN_MS = 60_000  #: in which the mesh must be complete
 HEAL_MS = 300_000  #: in which all links must be there again after the faults
+AGREE_MS = 130_000  #: in which all nodes know the same of policies: twice as long as they wait for an answer
 IDLE_MS = 330_000  #: after which idle queues are gone, too
 LOOK_MS = 1_000
 LOG_SHOWN = 60  #: faults that a failure shows
@@ -167,6 +170,7 @@ class World:
 
     def _note_loss(self, server: SimServer) -> None:
         self.checker.lost_memory(server.number, self.events.now)
+        self.faults.pauses.forget()
         self._logs.checker.lost_memory(server.number, self.events.now)
 
     def _note_life(self, server: SimServer, serves: bool) -> None:
@@ -284,9 +288,19 @@ class World:
             if not server.is_up:
                 server.start()
             server.command(Operator(), [b"CLUSTER", b"LEAVING", b"no"])
-            for queue in self.load.queues:
-                server.command(Operator(), [b"PAUSE", queue, b"none"])
         self._wait_until(self._is_whole, HEAL_MS, "not every node is linked to every other after the heal")
+        self._check_pauses()
+
+    def _check_pauses(self) -> None:
+        """See that all nodes agree on the last word, and follow it; then let all queues go on."""
+        pauses = self.faults.pauses
+        self._wait_until(pauses.agree, AGREE_MS, "nodes do not agree on the pauses of queues")
+        wrong = [*pauses.unfollowed(), *(pauses.lost() if self.profile.rules.acks_last else ())]
+        if wrong:
+            raise Broken(self._report(wrong))
+        for queue in self.load.queues:
+            pauses.say(self.servers[0], queue, b"none")
+        self._wait_until(pauses.agree, AGREE_MS, "nodes do not agree on the end of the pauses of queues")
 
     def _be_alive(self) -> None:
         """Take and acknowledge what is left; then let everybody go home."""
@@ -404,7 +418,12 @@ class World:
             for server in self.servers
             for number in sorted(server.suspected if self.profile.rules.nobody_suspected else ())
         ]
-        return [*self.checker.verdict(), *self._logs.wrong(), *late, *suspicions, *self._leftovers()]
+        given = [
+            f"{server} handed out jobs of {sorted(set(server.pause_watch.broken))}, which it knew to be paused out"
+            for server in self.servers
+            if server.pause_watch.broken
+        ]
+        return [*self.checker.verdict(), *self._logs.wrong(), *late, *suspicions, *given, *self._leftovers()]
 
     def _leftovers(self) -> list[str]:
         """What is still on a node that should be empty."""
@@ -429,7 +448,7 @@ class World:
             ):  # fmt: skip
                 if len(table) > (len(beginnings) if what == "queues" else 0):
                     left.append(f"{server} has {len(table)} {what}")
-            used = state.memory.used - sum(map(_cost_of, beginnings))
+            used = state.memory.used - sum(map(_cost_of, beginnings)) - _cost_of_policies(server)
             if used:
                 left.append(f"{server} counts {used} bytes in use")
             left += [f"{server} has a timer left: {timer!r}" for timer in _timers(server) if timer not in beginnings]
@@ -468,8 +487,14 @@ def _cost_of(queue: Queue) -> int:
     return QUEUE_COST + len(queue.name) + queue.stream.cost
 
 
+def _cost_of_policies(server: SimServer) -> int:
+    """Bytes of registers: ends of pauses are known for a week."""
+    registers = server.state.queues.policies.registers
+    return sum(cost_of_register(queue, register.value) for (queue, _), register in registers.items())
+
+
 def _timers(server: SimServer) -> list[object]:
-    """What is on the schedule of a node, but for failure detection."""
+    """What is on the schedule of a node, but for failure detection and for the forgetting of policies."""
     schedule = server.state.schedule
     items = [item for at, _, item in schedule._front if item.awake_at == at]
     items += [
@@ -478,7 +503,7 @@ def _timers(server: SimServer) -> list[object]:
         for item in bucket.items
         if item.awake_at and item.awake_at >> 6 == number
     ]
-    return [item for item in items if not isinstance(item, FailureDetector)]
+    return [item for item in items if not isinstance(item, FailureDetector | Policies)]
 
 
 def _shown_job(server: SimServer, job: Job) -> str:

@@ -33,6 +33,7 @@ from disqued.core.model.outbox import (
     GROUP,
     JOB_ADDED,
     JOB_GONE,
+    POLICY,
     QUEUE_PAUSED,
     UNIT_DONE,
     UNIT_LEASED,
@@ -205,6 +206,13 @@ def row(record: Fields) -> Row:
     if kind == QUEUE_PAUSED:
         _, queue, pause, when = record
         return _row(event="paused", at=when, queue=text(queue), pause=text(PAUSE_NAMES[pause]))
+    if kind == POLICY:
+        _, queue, _, register = record
+        value = register.value
+        return _row(
+            event="policy", at=register.set_at, queue=text(queue), pause=text(PAUSE_NAMES[value.bits]),
+            reason=text(value.reason), worker=text(value.owner),
+        )  # fmt: skip
     if kind == FLUSHED:
         return _row(event="flushed", at=record[1])
     if kind == GROUP:

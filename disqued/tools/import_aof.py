@@ -44,7 +44,8 @@ from zope.interface import implementer
 from disqued.config import Config
 from disqued.core.model.clock import Clock
 from disqued.core.model.job import ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE, WORK_SCOPE, Job, JobOptions
-from disqued.core.model.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.model.outbox import FLUSHED, JOB_ADDED, JOB_GONE, POLICY, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.model.policies import Place
 from disqued.net.process.switching import STORE_FILE, StoreMarker
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 from disqued.tools.program import DONE, INTERRUPTED
@@ -116,7 +117,8 @@ class Holdings:
 
     known: set[bytes] = attrs.Factory(set)  #: ids of jobs that are there, or were and are done
     alive: set[bytes] = attrs.Factory(set)  #: ids of jobs that are there, and have time left
-    pauses: dict[bytes, int] = attrs.Factory(dict)  #: queue: PAUSE_... bits
+    pauses: dict[bytes, int] = attrs.Factory(dict)  #: queue: PAUSE_... bits of this node alone
+    policies: dict[Place, Fields] = attrs.Factory(dict)  #: the last record of each
 
     def note(self, record: Fields, wall: int) -> None:
         """Take in the next record of the store; `wall` is unix milliseconds."""
@@ -128,6 +130,8 @@ class Holdings:
                 self.alive.add(stored.id)
         elif kind == QUEUE_PAUSED:
             self.pauses[record[1]] = record[2]
+        elif kind == POLICY:
+            self.policies[record[1], record[2]] = record
         elif kind == FLUSHED:
             self.known.clear()
             self.alive.clear()
@@ -342,7 +346,8 @@ class Import:
             jobs = self._jobs(sources, holdings)
             if self._wishes.queues:
                 pauses = ((QUEUE_PAUSED, queue, pause) for queue, pause in holdings.pauses.items() if pause)
-                await settled(store.rewrite(chain(pauses, ((JOB_ADDED, job) for job in jobs))))
+                policies = (record for record in holdings.policies.values() if record[3].counter)
+                await settled(store.rewrite(chain(policies, pauses, ((JOB_ADDED, job) for job in jobs))))
             else:
                 await self._append(store, jobs)
         except BaseException:

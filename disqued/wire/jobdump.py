@@ -23,6 +23,9 @@ A record begins with the same two bytes, so that a reader knows what it has befo
     GROUP, 18 bytes and then:
         when 8, lengths of queue 4 and scope 2, number of nodes 2
         queue, scope; for each node, in order, the 8 first hex digits of its id, stamp 8
+    POLICY, 45 bytes and then the strings:
+        field 1, counter 8, node id 20, when it was set 8, length of queue 4, of value 2
+        queue, value; that of a pause: PAUSE_... bits 1, length of reason 2, reason, owner
 
 Deadlines are those of the job plus an offset that the writer chooses: wall clock minus monotonic clock for what is
 stored, so that they are wall-clock times.
@@ -37,6 +40,7 @@ Every length is checked before it is used, and the lengths must account for each
 to what was written.  Times are integer milliseconds, except `ctime`.
 """
 
+from binascii import hexlify, unhexlify
 from functools import lru_cache
 from itertools import pairwise
 from struct import Struct
@@ -65,11 +69,22 @@ from disqued.core.model.outbox import (
     GROUP,
     JOB_ADDED,
     JOB_GONE,
+    POLICY,
     QUEUE_PAUSED,
     UNIT_DONE,
     UNIT_LEASED,
     WATERMARK,
     Record,
+)
+from disqued.core.model.policies import (
+    COUNTER_MAX,
+    FIELD_NAMES,
+    OWNER_MAX,
+    REASON_MAX,
+    PauseSetting,
+    Policy,
+    Register,
+    is_printable,
 )
 from disqued.core.model.queues import PAUSE_NAMES
 from disqued.wire.fields import Fields
@@ -85,6 +100,9 @@ _LEASE = Struct("<BBqBIHH")
 _NAMED = Struct("<BBBH")
 _GROUP = Struct("<BBqIHH")
 _STAMP = Struct("<8sQ")
+_POLICY = Struct("<BQ20sQIH")
+_PAUSE_VALUE = Struct("<BH")
+_HEAD_OF_RECORD: Final = 2  #: format and kind
 _HEAD = Struct("<BBBBBHHII")  # of a job: what is before its times, and then what is between them and the order key
 _WISHES = Struct("<QQQII")
 _COPY = Struct("<17sqqq32sq")  # a job of which those two are written already
@@ -337,6 +355,8 @@ def _decode_other(data: bytes, start: int, last: _Read, body: bytes | None) -> S
 def encode_event(record: Fields, wall: int) -> bytes:
     """Write down what happened to a job, to all of them or to a queue; `wall` says when, in unix milliseconds."""
     kind = record[0]
+    if kind == POLICY:
+        return bytes((FORMAT, kind)) + encode_policy((record[1], record[2], record[3]))
     if kind == QUEUE_PAUSED:
         _, queue, pause = record
         return b"".join((_PAUSE.pack(FORMAT, kind, wall, pause, len(queue)), queue))
@@ -382,7 +402,7 @@ def decode_record(data: bytes) -> Record:
 
     Returns (JOB_ADDED, StoredJob), (UNIT_DONE, job id, scope, when), (JOB_GONE, job id, reason, when),
     (FLUSHED, when), (QUEUE_PAUSED, queue, bits, when), (UNIT_LEASED, job id, scope, deliveries, worker, when),
-    (GROUP, queue, scope, floor, when) or (WATERMARK, until).  Raises BadRecord.
+    (GROUP, queue, scope, floor, when), (WATERMARK, until) or (POLICY, queue, field, register).  Raises BadRecord.
     """
     if data.startswith(_JOB_START):
         return (JOB_ADDED, _decode_job(data))
@@ -400,7 +420,12 @@ def decode_record(data: bytes) -> Record:
         return _decode_lease(data)
     if data[1] == GROUP:
         return _decode_group(data)
-    raise BadRecord(f"kind {data[1]} is not known to this version, which knows {JOB_ADDED} to {WATERMARK}")
+    if data[1] == POLICY:
+        policy, end = decode_policy(data, _HEAD_OF_RECORD)
+        if end != len(data):
+            raise BadRecord(f"a policy in {len(data)} bytes whose parts add up to {end}")
+        return (POLICY, *policy)
+    raise BadRecord(f"kind {data[1]} is not known to this version, which knows {JOB_ADDED} to {POLICY}")
 
 
 def _decode_job(data: bytes, start: int = 0, body: bytes | None = None) -> StoredJob:
@@ -585,3 +610,46 @@ def _decode_pause(data: bytes) -> Record:
     if pause not in PAUSE_NAMES:
         raise BadRecord(f"pause {pause}; allowed are 0 to {max(PAUSE_NAMES)}")
     return (kind, data[_PAUSE.size :], pause, wall)
+
+
+def encode_policy(policy: Policy) -> bytes:
+    """Write down a register and its place; the same bytes in the journal and on the bus."""
+    queue, field, (counter, node_id, set_at, (bits, reason, owner)) = policy
+    value = _PAUSE_VALUE.pack(bits, len(reason)) + reason + owner
+    return _POLICY.pack(field, counter, unhexlify(node_id), set_at, len(queue), len(value)) + queue + value
+
+
+def decode_policy(data: bytes, at: int) -> tuple[Policy, int]:
+    """Read the register that begins there; returns it and where it ends.  Raises BadRecord."""
+    queue_start = at + _POLICY.size
+    if len(data) < queue_start:
+        raise BadRecord(f"a policy in {len(data) - at} bytes; the shortest has {_POLICY.size + _PAUSE_VALUE.size}")
+    field, counter, raw_id, set_at, queue_length, value_length = _POLICY.unpack_from(data, at)
+    value_start = queue_start + queue_length
+    end = value_start + value_length
+    if len(data) < end:
+        raise BadRecord(f"a policy in {len(data) - at} bytes whose parts add up to {end - at}")
+    if field not in FIELD_NAMES or counter > COUNTER_MAX or set_at > STAMP_MAX:
+        raise BadRecord(
+            f"field {field}, counter {counter}, set at {set_at}; allowed are 0 to {max(FIELD_NAMES)}, up to"
+            f" {COUNTER_MAX}, and up to {STAMP_MAX}"
+        )
+    value = _decode_pause_value(data[value_start:end])
+    return (data[queue_start:value_start], field, Register(counter, hexlify(raw_id), set_at, value)), end
+
+
+def _decode_pause_value(data: bytes) -> PauseSetting:
+    if len(data) < _PAUSE_VALUE.size:
+        raise BadRecord(f"the value of a pause in {len(data)} bytes; the shortest has {_PAUSE_VALUE.size}")
+    bits, reason_length = _PAUSE_VALUE.unpack_from(data)
+    owner_start = _PAUSE_VALUE.size + reason_length
+    reason, owner = data[_PAUSE_VALUE.size : owner_start], data[owner_start:]
+    if bits not in PAUSE_NAMES:
+        raise BadRecord(f"pause {bits}; allowed are 0 to {max(PAUSE_NAMES)}")
+    if len(reason) != reason_length or reason_length > REASON_MAX or len(owner) > OWNER_MAX:
+        raise BadRecord(
+            f"a reason of {reason_length} bytes and an owner of {len(owner)}; allowed are {REASON_MAX} and {OWNER_MAX}"
+        )
+    if not (is_printable(reason) and is_printable(owner)):
+        raise BadRecord("a reason or an owner that is not printable UTF-8")
+    return PauseSetting(bits, reason, owner)

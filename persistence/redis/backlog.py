@@ -9,10 +9,10 @@ is next: nothing is lost and nothing is applied twice.
 
 A batch in the form of the script that applies it: A n (id job)*n | D id scope time | L id scope record | E id |
 G id reason time | F time | P queue pause | U queue | B place record | O place |
-W until.  Jobs that are added one after the other
+R place record | X place | W until.  Jobs that are added one after the other
 share one A.  L is the last word on a unit: who has it, or that a group is done with it; E ends all that is known of the
-units of a job.  B says where a group begins, and O that this means nothing any more.  W is
-the watermark.
+units of a job.  B says where a group begins, and O that this means nothing any more.  R is
+what the cluster says of a queue, and X that it is forgotten.  W is the watermark.
 
 A server that is out of memory takes no batch, and as long as none is taken no job is removed from it: so the removals
 among what waits are sent ahead.  When it is the turn of their batch there is nothing left to remove.
@@ -29,6 +29,7 @@ from disqued.core.model.outbox import (
     FLUSHED,
     GROUP,
     JOB_ADDED,
+    POLICY,
     QUEUE_PAUSED,
     UNIT_DONE,
     UNIT_LEASED,
@@ -80,6 +81,9 @@ class BatchBuilder:
         elif kind == GROUP:
             place = place_of(record[1], record[2])
             event = [b"O", place] if is_over(record[2], record[3]) else [b"B", place, encode_event(record, wall)]
+        elif kind == POLICY:
+            place = place_of_policy(record[1], record[2])
+            event = [b"R", place, encode_event(record, wall)] if record[3].counter else [b"X", place]
         elif kind == WATERMARK:
             event = [b"W", b"%d" % record[1]]
         else:
@@ -225,6 +229,11 @@ def place_of(queue: bytes, scope: bytes) -> bytes:
     return b"%d:%b%b" % (len(queue), queue, scope.lstrip(b"0123456789"))
 
 
+def place_of_policy(queue: bytes, field: int) -> bytes:
+    """Where it stands what the cluster says of a queue."""
+    return b"%d:%b" % (field, queue)
+
+
 def removals(args: list[bytes]) -> list[bytes]:
     """The records of a batch that remove one job each."""
     found: list[bytes] = []
@@ -239,4 +248,17 @@ def removals(args: list[bytes]) -> list[bytes]:
 
 
 #: Arguments of a record, by its kind; A has as many as it says.
-_SIZES: Final = {b"D": 4, b"L": 4, b"E": 2, b"G": 4, b"F": 2, b"P": 3, b"U": 2, b"B": 3, b"O": 2, b"W": 2}
+_SIZES: Final = {
+    b"D": 4,
+    b"L": 4,
+    b"E": 2,
+    b"G": 4,
+    b"F": 2,
+    b"P": 3,
+    b"U": 2,
+    b"B": 3,
+    b"O": 2,
+    b"W": 2,
+    b"R": 3,
+    b"X": 2,
+}

@@ -3,7 +3,8 @@
     {prefix}:jobs        hash    id -> the job, as `wire.jobdump` writes it
     {prefix}:units       hash    id of a job that is there -> the last word on each of its units, see below
     {prefix}:groups      hash    place of a group -> where it begins, see below
-    {prefix}:pauses      hash    queue -> its pause, as `wire.jobdump` writes it
+    {prefix}:pauses      hash    queue -> its pause on this node alone, as `wire.jobdump` writes it
+    {prefix}:policies    hash    number of the field, colon, queue -> what the cluster says of it, likewise
     {prefix}:done        stream  id, queue, added, time [, scope]: units that were acknowledged; the newest ones
     {prefix}:evictions   stream  id, queue, added, time, reason: jobs that ended otherwise; the newest ones
     {prefix}:order       list    ids in the order of a snapshot with queues
@@ -46,14 +47,15 @@ from typing import Final
 
 import attrs
 
-#: Version of the layout; a greater number is refused.  1 knew nothing of units, 2 nothing of groups.
-FORMAT: Final = 3
+#: Version of the layout; a greater number is refused.  1 knew nothing of units, 2 nothing of groups, 3 nothing of
+#: policies.
+FORMAT: Final = 4
 HISTORY: Final = 100_000  #: entries that each stream keeps, about
 
 KINDS: Final = {
     "jobs": "hash", "units": "hash", "groups": "hash", "pauses": "hash", "done": "stream", "evictions": "stream",
     "order": "list", "meta": "hash", "owner": "string", "new:jobs": "hash", "new:units": "hash", "new:groups": "hash",
-    "new:pauses": "hash", "new:order": "list", "new:meta": "hash",
+    "new:pauses": "hash", "new:order": "list", "new:meta": "hash", "policies": "hash", "new:policies": "hash",
 }  # fmt: skip
 
 
@@ -157,7 +159,7 @@ if owner and owner ~= WRITER then return {'held', owner, redis.call('PTTL', K.ow
 local meta = read_meta()
 if newer(meta) then return newer(meta) end
 if not meta.format then
-    for _, part in ipairs({'jobs', 'units', 'groups', 'pauses', 'order', 'done', 'evictions'}) do
+    for _, part in ipairs({'jobs', 'units', 'groups', 'pauses', 'policies', 'order', 'done', 'evictions'}) do
         if redis.call('EXISTS', K[part]) == 1 then return {'foreign', K[part], K.meta} end
     end
     meta = {birth = BIRTH, epoch = '0', sequence = '0', jobs = '0'}
@@ -168,7 +170,8 @@ hold()
 local epoch = string.format('%.0f', tonumber(meta.epoch) + 1)
 redis.call('HSET', K.meta, 'format', FORMAT, 'birth', meta.birth, 'epoch', epoch, 'writer', WRITER,
     'sequence', meta.sequence, 'jobs', meta.jobs, 'units', meta.units or '0', 'groups', meta.groups or '0')
-redis.call('UNLINK', K['new:jobs'], K['new:units'], K['new:groups'], K['new:pauses'], K['new:order'], K['new:meta'])
+redis.call('UNLINK', K['new:jobs'], K['new:units'], K['new:groups'], K['new:pauses'], K['new:order'], K['new:meta'],
+    K['new:policies'])
 return {'ok', meta.birth, epoch, meta.sequence, meta.queues or '', meta.jobs, redis.call('HLEN', K.pauses)}
 """.replace("FORMAT", str(FORMAT))
 )
@@ -297,7 +300,7 @@ end
 
 #: Apply a batch.  ARGV 6 and 7: the sequence before and after; then the records:
 #: A n (id job)*n | D id scope time | L id scope record | E id | G id reason time | F time | P queue pause | U queue |
-#: B place record | O place | W until.
+#: B place record | O place | W until | R place record | X place.
 APPLY: Final = _script(
     _HISTORY
     + _UNITS
@@ -355,6 +358,12 @@ while i <= last do
     elseif kind == 'W' then
         reach(ARGV[i + 1])
         i = i + 2
+    elseif kind == 'R' then
+        redis.call('HSET', K.policies, ARGV[i + 1], ARGV[i + 2])
+        i = i + 3
+    elseif kind == 'X' then
+        redis.call('HDEL', K.policies, ARGV[i + 1])
+        i = i + 2
     else
         return redis.error_reply('ERR a batch with a record of kind ' .. tostring(kind))
     end
@@ -400,13 +409,13 @@ local meta = read_meta()
 wrong = changed(meta)
 if wrong then return wrong end
 hold()
-redis.call('UNLINK', K.jobs, K.units, K.groups, K.pauses, K.order, K.done, K.evictions)
+redis.call('UNLINK', K.jobs, K.units, K.groups, K.pauses, K.policies, K.order, K.done, K.evictions)
 count()
 redis.call('HDEL', K.meta, 'queues', 'until', 'server')
 return {'ok'}
 """)
 
-#: Write a part aside.  ARGV 5: its number, from 0; 6: 1 to keep the order; then as for a batch: A, P, B, L, E
+#: Write a part aside.  ARGV 5: its number, from 0; 6: 1 to keep the order; then as for a batch: A, P, R, B, L, E
 #: and W, and D, which is no news.
 STAGE: Final = _script(
     _UNITS
@@ -419,7 +428,7 @@ hold()
 local number = tonumber(ARGV[5])
 if number == 0 then
     redis.call('UNLINK', K['new:jobs'], K['new:units'], K['new:groups'], K['new:pauses'], K['new:order'],
-        K['new:meta'])
+        K['new:meta'], K['new:policies'])
 end
 if (tonumber(redis.call('HGET', K['new:meta'], 'parts')) or 0) ~= number then return {'parts'} end
 local i, last = 7, #ARGV
@@ -435,6 +444,9 @@ while i <= last do
         i = i + 2 + 2 * n
     elseif ARGV[i] == 'P' then
         redis.call('HSET', K['new:pauses'], ARGV[i + 1], ARGV[i + 2])
+        i = i + 3
+    elseif ARGV[i] == 'R' then
+        redis.call('HSET', K['new:policies'], ARGV[i + 1], ARGV[i + 2])
         i = i + 3
     elseif ARGV[i] == 'B' then
         begin(K['new:groups'], ARGV[i + 1], ARGV[i + 2])
@@ -471,8 +483,8 @@ if redis.call('GET', K.owner) ~= WRITER then return {'taken', redis.call('GET', 
 if (tonumber(redis.call('HGET', K['new:meta'], 'parts')) or 0) ~= tonumber(ARGV[5]) then return {'parts'} end
 hold()
 local mark = redis.call('HGET', K['new:meta'], 'until')
-redis.call('UNLINK', K.jobs, K.units, K.groups, K.pauses, K.order, K['new:meta'])
-for _, part in ipairs({'jobs', 'units', 'groups', 'pauses', 'order'}) do
+redis.call('UNLINK', K.jobs, K.units, K.groups, K.pauses, K.policies, K.order, K['new:meta'])
+for _, part in ipairs({'jobs', 'units', 'groups', 'pauses', 'policies', 'order'}) do
     if redis.call('EXISTS', K['new:' .. part]) == 1 then redis.call('RENAME', K['new:' .. part], K[part]) end
 end
 count('format', FORMAT, 'birth', BIRTH, 'epoch', EPOCH, 'writer', WRITER, 'sequence', ARGV[7])

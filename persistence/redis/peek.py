@@ -1,6 +1,6 @@
 """Reading the keys of a node while it runs, for exports and checks.
 
-    what is over so far --> pauses --> groups --> jobs --> their units --> what was over since
+    what is over so far --> policies --> pauses --> groups --> jobs --> their units --> what was over since
 
 A job that ends while the jobs are read is either not found any more, and then stands in the history that follows, or
 was found and stands there too.  What a group has done of a job that is there may stand in the history and with the

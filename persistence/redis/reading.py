@@ -1,7 +1,7 @@
 """Reading what the server holds, page by page.
 
-    after a crash         pauses, groups, jobs as HSCAN finds them, units    any order of the jobs will do
-    a controlled restart  pauses, groups, jobs in the order of a list, units queues are restored
+    after a crash         policies, pauses, groups, jobs as HSCAN finds them, units    any order of the jobs will do
+    a controlled restart  policies, pauses, groups, jobs in the order of a list, units queues are restored
     beside a node         history, all of that, and history since            nothing is missed between two of them
 
 The next page is asked for before the records of this one are given out, so that the server works while we do.
@@ -38,7 +38,7 @@ _UNIT: Final = Struct("<HI")  #: before each word on a unit: length of its scope
 
 
 class JobReader:
-    """Reads the jobs, what is known of their units, where groups begin, and the pauses, once."""
+    """Reads the jobs, what is known of their units, where groups begin, pauses and policies, once."""
 
     def __init__(self, keys: Keys, ask: Ask) -> None:
         self.bytes_loaded: int = 0
@@ -58,6 +58,7 @@ class JobReader:
         """Yield everything; `expected` is how many jobs there are.  Raises StoreError."""
         self.expected = expected
         yield from self._watermark()
+        yield from self._scan("policies", self._policies)
         yield from self._pauses()
         yield from self._scan("groups", self._beginnings)
         yield from self._snapshot() if in_order else self._scan("jobs", self._jobs)
@@ -122,6 +123,11 @@ class JobReader:
         for data in page:
             self.bytes_loaded += len(data)
             yield self._decode("groups", data)
+
+    def _policies(self, page: list[bytes]) -> Iterator[Record]:
+        for data in page:
+            self.bytes_loaded += len(data)
+            yield self._decode("policies", data)
 
     def _words(self, page: list[bytes]) -> Iterator[Record]:
         """The last word on each unit of some jobs."""

@@ -1,6 +1,6 @@
 """Reading the database: at the start, all of it checked; beside a daemon, a moment of it.
 
-    load    pauses, groups, jobs, their units     on the reactor's thread, a slice at a time
+    load    policies, pauses, groups, jobs, units     on the reactor's thread, a slice at a time
     check   every page, and two of the indexes    on the writer's thread meanwhile
 
 Each table is read in the order of its numbers.  Where groups begin comes before the events that this is about, so that
@@ -32,6 +32,7 @@ from disqued.persistence.sqlite.rows import (
     job_records,
     lease_record,
     pause_record,
+    policy_record,
 )
 from disqued.persistence.sqlite.schema import (
     DATABASE_ERRORS,
@@ -73,12 +74,18 @@ _NOT_FOUND = {
         f" AND {GROUP_NAME.replace('scope', 'entry.scope')} = {GROUP_NAME.replace('scope', 'word.scope')}"
         " AND entry.seq = word.seq)"
     ),
+    "policies are not found by their queues; REINDEX policies_by_queue": (
+        "SELECT count(*) FROM policies AS word NOT INDEXED WHERE NOT EXISTS"
+        " (SELECT 1 FROM policies AS entry INDEXED BY policies_by_queue"
+        " WHERE entry.queue = word.queue AND entry.field = word.field AND entry.seq = word.seq)"
+    ),
 }
 _EVICTIONS = "SELECT seq, id, reason, queue, ctime, gone_at, crc FROM evictions "
 _FLUSHES = "SELECT seq, flushed_at, jobs, crc FROM flushes "
 _PAUSES = "SELECT seq, queue, pause, paused_at, crc FROM pauses "
 _LEASES = "SELECT seq, id, scope, deliveries, worker, leased_at, crc FROM leases ORDER BY seq"
 _GROUPS = "SELECT seq, queue, scope, floor, began_at, crc FROM groups ORDER BY seq"
+_POLICIES = "SELECT seq, queue, field, counter, node, set_at, value, crc FROM policies ORDER BY seq"
 _OLDEST = ("SELECT min(done_at) FROM done", "SELECT min(gone_at) FROM evictions")
 
 
@@ -126,6 +133,8 @@ class DatabaseReader:
             until = watermark_of(self._connection, self._path)
             if until:
                 yield (WATERMARK, until)
+            for row in self._connection.execute(_POLICIES):
+                yield self._checked(policy_record, row)
             for row in self._connection.execute(PAUSED_NOW):
                 yield self._checked(pause_record, row)
             for row in self._connection.execute(_GROUPS):
@@ -244,6 +253,8 @@ def _history(connection: sqlite3.Connection, path: Path, version: int) -> Iterat
         sources.append((_LEASES, lease_record))
     if version > 2:
         sources.append((_GROUPS, group_record))
+    if version > 3:
+        sources.append((_POLICIES, policy_record))
     streams = [_numbered(connection, query, record_of) for query, record_of in sources]
     for _, record_of, row in heapq.merge(*streams, key=itemgetter(0)):
         try:

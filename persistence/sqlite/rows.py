@@ -22,7 +22,18 @@ from zlib import crc32
 
 from disqued.core.model.groups import read_scope
 from disqued.core.model.job import ACKED, ACTIVE, KEPT_FLAGS, RETRY_NEVER_MS, STAMP_MAX, NamedJob, StoredJob, misfit
-from disqued.core.model.outbox import FLUSHED, GROUP, JOB_ADDED, QUEUE_PAUSED, UNIT_LEASED, WITH_WHEN, Record
+from disqued.core.model.outbox import (
+    FLUSHED,
+    GROUP,
+    JOB_ADDED,
+    POLICY,
+    QUEUE_PAUSED,
+    UNIT_LEASED,
+    WITH_WHEN,
+    Record,
+)
+from disqued.core.model.policies import FIELD_NAMES, PauseSetting, Register
+from disqued.core.model.queues import PAUSE_NAMES
 from disqued.wire.fields import Fields
 
 #: Columns of the table `jobs`, in their order.
@@ -43,7 +54,11 @@ _pack_ctime = Struct("<q").pack
 _pack_news = Struct("<qq").pack
 _pack_group = Struct("<qqHHI").pack
 _pack_pause = Struct("<qBq").pack
+_pack_policy = Struct("<qQqIHHI").pack
 _pack_flush = Struct("<qqQ").pack
+#: Number of a field, and PAUSE_... bits, by their names.
+_FIELDS: Final = {name: field for field, name in FIELD_NAMES.items()}
+_BITS: Final = {name.decode(): bits for bits, name in PAUSE_NAMES.items()}
 _COUNTER_MASK = 0xFFFF_FFFF
 _CRC_MASK: Final = 0xFFFF_FFFF
 #: What damaged values make of a calculation.
@@ -81,7 +96,7 @@ def noted(records: list[Fields], first: int, wall: int, offset: int, *, with_sta
                           job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,
                           options.kind, job.alias if isinstance(job, NamedJob) else b""))  # fmt: skip
         else:
-            # A lease or a group may say itself when it began.
+            # A lease, a group or a policy may say itself since when.
             when = () if len(record) == WITH_WHEN.get(record[0]) else (wall,)
             notes.append((record[0], sequence, *record[1:], *when))
         sequence += 1
@@ -312,6 +327,37 @@ def pause_record(row: Row) -> Record:
     if check != wanted:
         raise BadRow("the checksum is wrong", row)
     return (QUEUE_PAUSED, queue, pause, when)
+
+
+def policy_row(note: Note) -> Row:
+    """The row of what the cluster says of a queue."""
+    _, sequence, queue, field, (counter, node_id, set_at, (bits, reason, owner)) = note
+    name = FIELD_NAMES[field].decode()
+    value = {"pause": PAUSE_NAMES[bits].decode(), "reason": reason.decode(), "owner": owner.decode()}
+    text = json.dumps(value, ensure_ascii=False)
+    check = _policy_crc(sequence, counter, set_at, (queue, FIELD_NAMES[field], node_id, text.encode()))
+    return (sequence, readable(queue), name, counter, node_id.decode(), set_at, text, check)
+
+
+def policy_record(row: Row) -> Record:
+    """(POLICY, queue, field, register) from its row, read with TEXT as bytes.  Raises BadRow."""
+    sequence, queue, name, counter, node_id, set_at, text, wanted = row
+    try:
+        check = _policy_crc(sequence, counter, set_at, (queue, name, node_id, text))
+        if check != wanted:
+            raise BadRow("the checksum is wrong", row)
+        value = json.loads(text)
+        setting = PauseSetting(_BITS[value["pause"]], value["reason"].encode(), value["owner"].encode())
+        return (POLICY, queue, _FIELDS[name], Register(counter, node_id, set_at, setting))
+    except (*_NONSENSE, LookupError) as problem:
+        raise BadRow(f"the row makes no sense: {problem}", row) from None
+
+
+def _policy_crc(sequence: int, counter: int, set_at: int, strings: tuple[bytes, ...]) -> int:
+    check = crc32(_pack_policy(sequence, counter, set_at, *map(len, strings)))
+    for string in strings:
+        check = crc32(string, check)
+    return check
 
 
 def flush_row(sequence: int, when: int, jobs: int) -> Row:

@@ -11,6 +11,7 @@
                  leases       which consumer has a unit: the last word on each unit of a job that is there; and a view
     version 3    groups       where groups of consumers begin, and up to where queues were flushed (the scope is empty):
                               the last word on each, as JSON, {first 8 digits of the id of a node: stamp}; and a view
+    version 4    policies     what the cluster says of each queue, a row for each field, its value as JSON; and a view
 
 A new file is made aside, synced and renamed, so that a file that exists is complete and carries our marks in its
 header (`application_id`, `user_version`): what does not carry them is somebody else's.
@@ -304,7 +305,7 @@ def set_watermark(connection: sqlite3.Connection, until: int) -> None:
 
 
 #: Tables of records, each with its number.
-NUMBERED: Final = ("jobs", "done", "evictions", "flushes", "pauses", "leases", "groups")
+NUMBERED: Final = ("jobs", "done", "evictions", "flushes", "pauses", "leases", "groups", "policies")
 _TABLES: Final = (*NUMBERED, "meta")
 #: A group without its epoch, as `rows.name_in` makes it.
 GROUP_NAME: Final = "coalesce(substr(CAST(scope AS BLOB), instr(CAST(scope AS BLOB), x'3A')), x'')"
@@ -323,8 +324,9 @@ _INDEXES: Final = {
     "jobs_by_alias": ("jobs", ["queue", "alias"]),
     "leases_by_id": ("leases", ["id", "scope"]),
     "groups_by_name": ("groups", ["queue", GROUP_NAME]),
+    "policies_by_queue": ("policies", ["queue", "field"]),
 }
-_UNIQUE: Final = ("jobs_by_id", "leases_by_id", "groups_by_name")
+_UNIQUE: Final = ("jobs_by_id", "leases_by_id", "groups_by_name", "policies_by_queue")
 #: Which rows an index knows, where it does not know all of them.
 _PARTIAL: Final = {
     # A work job is done once and for all; what a group has done is asked for while the job lives.
@@ -335,6 +337,7 @@ _PARTIAL: Final = {
 _SINCE: Final = {
     **dict.fromkeys(("jobs_by_alias", "leases", "leases_by_id", "leases_readable"), 2),
     **dict.fromkeys(("groups", "groups_by_name", "groups_readable"), 3),
+    **dict.fromkeys(("policies", "policies_by_queue", "policies_readable"), 4),
 }
 
 #: Where a job was; nothing while nobody can know.
@@ -396,6 +399,9 @@ _VIEWS: Final = {
             _FLOOR_SHOWN,
             _iso("began_at", "began"),
         ), "groups",
+    ),
+    "policies_readable": (
+        ("seq", _shown("queue"), "field", "value", "counter", "node", _iso("set_at", "set_time")), "policies",
     ),
 }  # fmt: skip
 
@@ -488,5 +494,18 @@ def _make_version_3(database: "Database") -> None:
     _make_view(database, "groups_readable", *_VIEWS["groups_readable"])
 
 
+# Version 4.
+
+
+def _make_version_4(database: "Database") -> None:
+    number = int
+    _make_table(
+        database, "policies",
+        seq=number, queue="ANY", field=str, counter=number, node=str, set_at=number, value=str, crc=number,
+    )  # fmt: skip
+    _make_index(database.conn, "policies_by_queue")
+    _make_view(database, "policies_readable", *_VIEWS["policies_readable"])
+
+
 #: What leads from version n to version n + 1, at place n.
-STEPS: list[Callable[["Database"], None]] = [_make_version_1, _make_version_2, _make_version_3]
+STEPS: list[Callable[["Database"], None]] = [_make_version_1, _make_version_2, _make_version_3, _make_version_4]

@@ -3,6 +3,7 @@
     ADDED a, ADDED b, DONE a, DONE c    -->    c: into `done`, out of `jobs`     a: into `done`     b: into `jobs`
     LEASED b, LEASED b, LEASED a        -->    b: into `leases`, once
     GROUP g, GROUP g                    -->    g: into `groups`, once, or out of it when it means nothing any more
+    POLICY q, POLICY q                  -->    q: into `policies`, the last one, or out of it when it is forgotten
 
 A job that comes and goes between two commits never gets into the table of jobs.  Who has a unit is known as long as
 its job is there and the unit is not done.  Whatever the database has to do
@@ -29,6 +30,7 @@ from disqued.core.model.outbox import (
     FLUSHED,
     GROUP,
     JOB_ADDED,
+    POLICY,
     QUEUE_PAUSED,
     UNIT_DONE,
     UNIT_LEASED,
@@ -36,6 +38,7 @@ from disqued.core.model.outbox import (
     Record,
     is_over,
 )
+from disqued.core.model.policies import FIELD_NAMES
 from disqued.persistence.sqlite.rows import (
     JOB_COLUMNS,
     BadRow,
@@ -52,6 +55,7 @@ from disqued.persistence.sqlite.rows import (
     name_in,
     news_row,
     pause_row,
+    policy_row,
     readable,
 )
 from disqued.persistence.sqlite.schema import GROUP_NAME, drop_indexes, make_indexes, set_watermark
@@ -80,6 +84,11 @@ _FROM_JOB = (
 _GROUP_KNOWN = f"SELECT seq, queue, scope, floor, began_at, crc FROM groups WHERE queue = ? AND {GROUP_NAME} = ?"  # noqa: S608 - a query of ours
 _DELETE_GROUP = f"DELETE FROM groups WHERE queue = ? AND {GROUP_NAME} = ?"  # noqa: S608 - a query of ours
 _INSERT_GROUP = "INSERT OR REPLACE INTO groups (seq, queue, scope, floor, began_at, crc) VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT_POLICY = (
+    "INSERT OR REPLACE INTO policies (seq, queue, field, counter, node, set_at, value, crc)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_DELETE_POLICY = "DELETE FROM policies WHERE queue = ? AND field = ?"
 #: Table, and its columns for the tail and the time, of what is over.
 _FACTS = {True: ("done", "scope", "done_at"), False: ("evictions", "reason", "gone_at")}
 
@@ -131,6 +140,8 @@ class Transaction:
                 self._pause(sequence, queue, pause, when)
             elif kind == UNIT_LEASED:
                 self._lease(note)
+            elif kind == POLICY:
+                self._set_policy(note)
             elif kind == GROUP:
                 self._begin_group(note)
             elif kind == UNIT_DONE and note[3] != WORK_SCOPE:
@@ -240,6 +251,14 @@ class Transaction:
             pause_row(sequence, queue, pause, when),
         )
 
+    def _set_policy(self, note: Note) -> None:
+        """Note what the cluster says of a queue, or forget it."""
+        queue, field, register = note[2:]
+        if register.counter:
+            self._execute(_INSERT_POLICY, policy_row(note))
+        else:
+            self._execute(_DELETE_POLICY, (readable(queue), FIELD_NAMES[field].decode()))
+
     def _begin_group(self, note: Note) -> None:
         """Note where a group begins, or up to where a queue was flushed; or forget it."""
         queue, name = note[2], name_in(note[3])
@@ -261,7 +280,7 @@ class Transaction:
             raise sqlite3.DatabaseError(f"record {error.number}: {error}") from None
 
     def _flush(self, note: Note) -> None:
-        """Drop all jobs, and note that; a pause from before counts no more."""
+        """Drop all jobs, and note that; a pause of this node from before counts no more, and policies stay."""
         _, sequence, when = note
         (jobs,) = self._execute("SELECT count(*) FROM jobs").fetchone()
         self._execute("DELETE FROM jobs")
@@ -274,9 +293,9 @@ class Transaction:
         )
 
     def replace(self, slices: Iterable[list[Note]]) -> None:
-        """Let these jobs, leases, groups and pauses be all that there is; what is over stays."""
+        """Let these jobs, leases, groups, pauses and policies be all that there is; what is over stays."""
         drop_indexes(self._connection, "jobs")
-        for table in ("jobs", "leases", "groups"):
+        for table in ("jobs", "leases", "groups", "policies"):
             self._execute(f"DELETE FROM {table}")  # noqa: S608 - a name of ours
         paused = {queue: pause for _, queue, pause, _, _ in self._execute(PAUSED_NOW).fetchall()}
         for notes in slices:
@@ -287,6 +306,8 @@ class Transaction:
             for note in notes:
                 if note[0] == GROUP:
                     self._begin_group(note)
+                elif note[0] == POLICY:
+                    self._set_policy(note)
                 elif note[0] == WATERMARK:
                     set_watermark(self._connection, note[2])
             self._put_units(notes)

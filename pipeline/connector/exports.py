@@ -119,7 +119,7 @@ def _begun(row: Mapping[str, Any]) -> Record:
 
 
 def _passed_over(row: Mapping[str, Any]) -> Record:
-    if row["event"] not in ("leased", "paused"):
+    if row["event"] not in ("leased", "paused", "policy"):
         raise ValueError(f"{row['event']!r} is no event of an export")
     return _NOTHING
 

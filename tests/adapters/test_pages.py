@@ -193,6 +193,27 @@ async def test_why_a_job_is_not_running(admin: Admin) -> None:
 
 
 @async_test
+async def test_a_pause_says_where_it_holds_who_said_so_and_why(admin: Admin, tmp_path: Path) -> None:
+    client = with_tokens(admin, tmp_path)
+    act = {"Authorization": f"Bearer {OPERATOR}"}
+    body = {"queue": "q", "words": ["in"], "reason": "deploy <b>of</b> billing"}
+    assert (await client.post("/api/pause", body, headers=act)).body == {"pause": "in"}
+    html = await page(client, "/queues/q", OPERATOR)
+    assert "whole cluster, by olga: deploy &lt;b&gt;of&lt;/b&gt; billing" in html
+    stat = (await client.get("/api/qstat/q", headers=act)).body
+    facts = {name: stat[name] for name in ("pause", "pause-reason", "pause-by", "pause-node")}
+    assert facts == {"pause": "in", "pause-reason": body["reason"], "pause-by": "olga", "pause-node": "none"}
+    refused = await client.post("/api/add", {"queue": "q", "body": "x", "timeout": 0}, headers=act)
+    assert (refused.status, refused.body["code"]) == (409, "PAUSED")
+    assert refused.body["detail"].endswith("(deploy <b>of</b> billing; by olga)")
+    await client.post("/api/pause", {"queue": "q", "words": ["out", "node"]}, headers=act)
+    assert "whole cluster, and out on this node, by olga" in await page(client, "/queues/q", OPERATOR)
+    await client.post("/api/pause", {"queue": "q", "words": ["none"]}, headers=act)
+    await client.post("/api/pause", {"queue": "q", "words": ["out", "node"]}, headers=act)
+    assert "<small>this node</small>" in await page(client, "/queues/q", OPERATOR)
+
+
+@async_test
 async def test_the_timeline_tells_what_a_node_knows(admin: Admin) -> None:
     client = admin()
     job_id = await add(client, "q", "x", "RETRY", 60)

@@ -9,7 +9,7 @@ import pytest
 import pytest_twisted
 from twisted.internet.defer import Deferred
 
-from disqued.core.model.outbox import JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, Record
+from disqued.core.model.outbox import JOB_ADDED, JOB_GONE, POLICY, QUEUE_PAUSED, UNIT_DONE, Record
 from disqued.net.process import switching
 from disqued.net.process.switching import StoreMarker
 from disqued.persistence.interface import StoreError, StoreFailed
@@ -44,7 +44,8 @@ async def test_the_new_store_is_complete_before_the_old_one_is_left(
     running = launch("persistence aof", old, {"sqlite": new})
     client = await running.connect()
     jobs = [await client.call("ADDJOB", "q", str(number), 0) for number in range(60)]
-    await client.call("PAUSE", "other", "in")
+    await client.call("PAUSE", "mine", "out")
+    await client.call("PAUSE", "other", "in", "node")
     assert word(running) == "aof"
     assert await client.call("CONFIG", "SET", "persistence", "sqlite") == b"OK"
     assert running.daemon.stores.switch.target == "sqlite"
@@ -60,6 +61,7 @@ async def test_the_new_store_is_complete_before_the_old_one_is_left(
     assert turns > 3
     assert held(new.committed) == set(jobs)
     assert (QUEUE_PAUSED, b"other", 1) in new.committed
+    assert [record[1] for record in new.committed if record[0] == POLICY] == [b"mine"]
     assert word(running) == "sqlite"
     assert old.closed
     assert not new.closed

@@ -33,6 +33,7 @@ from disqued.core.model.outbox import (
     GROUP,
     JOB_ADDED,
     JOB_GONE,
+    POLICY,
     QUEUE_PAUSED,
     UNIT_DONE,
     UNIT_LEASED,
@@ -40,6 +41,7 @@ from disqued.core.model.outbox import (
     Record,
     is_over,
 )
+from disqued.core.model.policies import PAUSE_FIELD, PauseSetting, Register
 from disqued.core.model.queues import PAUSE_IN
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 from disqued.persistence.plugins import find_store
@@ -389,10 +391,53 @@ async def test_a_pause_is_kept_like_a_job(bench: Bench) -> None:
     assert await bench.start() == ([(QUEUE_PAUSED, b"queue \xff", PAUSE_IN, when)] if wanted else [])
 
 
+def policy(counter: int, bits: int, queue: bytes = b"queue \xff") -> Record:
+    """What the cluster says of a queue."""
+    value = PauseSetting(bits, "Störung".encode() if bits else b"", b"ops")
+    return (POLICY, queue, PAUSE_FIELD, Register(counter, b"a" * 40, 1_700_000_000_007, value))
+
+
+@async_test
+async def test_the_last_word_of_each_policy_is_kept_also_over_a_flush(bench: Bench) -> None:
+    await bench.start()
+    await bench.put(policy(1, 3), policy(1, 2, b"other"), (QUEUE_PAUSED, b"other", PAUSE_IN))
+    await bench.put(policy(2, 1), (FLUSHED,))
+    wanted = bench.running.records
+    for _ in range(2):
+        records = {record[1]: record for record in await bench.start() if record[0] == POLICY}
+        assert records == ({b"queue \xff": policy(2, 1), b"other": policy(1, 2, b"other")} if wanted else {})
+
+
+@async_test
+async def test_a_policy_that_is_forgotten_does_not_come_back(bench: Bench) -> None:
+    await bench.start()
+    await bench.put(policy(7, 0), policy(1, 2, b"other"))
+    await bench.put(policy(0, 0))
+    wanted = bench.running.records
+    last = {record[1]: record[3].counter for record in await bench.start() if record[0] == POLICY}
+    assert {queue for queue, counter in last.items() if counter} == ({b"other"} if wanted else set())
+    if bench.factory.name == "aof":
+        await bench.compact([policy(1, 2, b"other")])
+    assert [record for record in await bench.start() if record[0] == POLICY] == (
+        [policy(1, 2, b"other")] if wanted else []
+    )
+
+
+@async_test
+async def test_policies_are_what_the_node_knows_when_everything_is_written_anew(bench: Bench) -> None:
+    await bench.start()
+    await bench.put(policy(1, 3), policy(1, 2, b"gone"))
+    await bench.rewrite_all([policy(4, 1), (JOB_ADDED, make_job(1))])
+    wanted = bench.running.records
+    assert [record for record in await bench.start() if record[0] == POLICY] == ([policy(4, 1)] if wanted else [])
+    await bench.put(policy(5, 2))
+    assert [record for record in await bench.start() if record[0] == POLICY][-1:] == ([policy(5, 2)] if wanted else [])
+
+
 @async_test
 async def test_a_store_begins_anew_without_what_it_held(bench: Bench) -> None:
     await bench.start()
-    await bench.put((JOB_ADDED, make_job(1)), (QUEUE_PAUSED, b"queue", PAUSE_IN))
+    await bench.put((JOB_ADDED, make_job(1)), (QUEUE_PAUSED, b"queue", PAUSE_IN), policy(1, 3))
     await bench.stop()
     bench.store = bench.make()
     bench.store.open()

@@ -288,13 +288,15 @@ def test_an_export_tells_what_happened_to_jobs_and_queues(start: Start, data: Pa
     ids = [str(node.call("ADDJOB", "mail", f"body {number}", 0, "RETRY", 30)) for number in range(3)]
     node.call("ACKJOB", ids[0])
     node.call("DELJOB", ids[1])
-    node.call("PAUSE", "mail", "in")
+    node.call("PAUSE", "mail", "out", "REASON", "deploy")
+    node.call("PAUSE", "mail", "in", "node")
     rows = exported(data)
-    assert [list(row) for row in rows] == [[column.name for column in COLUMNS]] * 6
+    assert [list(row) for row in rows] == [[column.name for column in COLUMNS]] * 7
     assert [(row["event"], row["id"], row["queue"], row["reason"], row["pause"]) for row in rows] == [
         *(("added", job, "mail", None, None) for job in ids),
         ("done", ids[0], None, None, None),
         ("gone", ids[1], None, "deleted", None),
+        ("policy", None, "mail", "deploy", "out"),
         ("paused", None, "mail", None, "in"),
     ]
     now = time.time() * 1_000

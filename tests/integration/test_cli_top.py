@@ -41,7 +41,7 @@ def test_all_nodes_and_queues_are_found_through_one(cluster: Cluster) -> None:
         for _ in range(number + 1):
             node.call("ADDJOB", "mail", "body", 0, "REPLICATE", 1)
     cluster.nodes[1].call("ADDJOB", "alone", "body", 0, "REPLICATE", 1)
-    cluster.nodes[0].call("PAUSE", "mail", "out")
+    cluster.nodes[0].call("PAUSE", "mail", "out", "node")
     shown = told("top", "--once", "--json", *QUICKLY, *at(cluster.nodes[1]))
     assert {node["id"]: node["address"] for node in shown["nodes"]} == dict(
         zip(cluster.ids, map(address, cluster.nodes), strict=True)

@@ -1,10 +1,12 @@
 """Nodes of a cluster as real processes: they find each other, share jobs, and come back."""
 
 import signal
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests.integration.daemon import HOST, Daemon, wait_until
 from tests.integration.test_daemon import refusal
@@ -94,6 +96,37 @@ def test_a_node_that_was_killed_finds_its_cluster_and_its_jobs_again(
     assert again.call("SHOW", job_id)
     assert again.call("ACKJOB", job_id) == 1
     wait_forgotten([first, again])
+
+
+def test_a_pause_reaches_every_node_and_one_that_was_away_and_outlives_a_kill(
+    cluster: Callable[..., list[Daemon]], start: Start
+) -> None:
+    durable = ("--persistence", "aof", "--appendfsync", "always")
+    first, second, third = cluster(3, *durable)
+    third.stop()
+    assert first.call("PAUSE", "q", "in", "REASON", "deploy of billing") == "in"
+    why = r"^PAUSED Queue paused in input, try later \(deploy of billing\)$"
+
+    def is_refused(daemon: Daemon) -> None:
+        wait_until(lambda: daemon.call("PAUSE", "q", "state") == "in", "the pause")
+        began = time.monotonic()
+        with pytest.raises(redis.ResponseError, match=why):
+            daemon.call("ADDJOB", "q", "body", 0)
+        assert time.monotonic() - began < seconds(2)
+
+    is_refused(second)
+    third = start(*QUICK, *durable, directory=third.directory, port=third.port)
+    is_refused(third)
+    for daemon in (first, second, third):
+        daemon.kill()
+    second = start(*QUICK, *durable, directory=second.directory, port=second.port)
+    is_refused(second)
+    first, third = (start(*QUICK, *durable, directory=each.directory, port=each.port) for each in (first, third))
+    wait_joined([first, second, third])
+    assert third.call("PAUSE", "q", "none") == "none"
+    for daemon in (first, second):
+        wait_until(lambda daemon=daemon: daemon.call("PAUSE", "q", "state") == "none", "the end of the pause")
+    assert first.call("ADDJOB", "q", "body", 5_000, "REPLICATE", 3)
 
 
 def test_a_node_that_stands_still_is_done_without_and_catches_up(cluster: Callable[..., list[Daemon]]) -> None:

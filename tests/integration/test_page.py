@@ -67,6 +67,9 @@ def window(daemon: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def page(window: Browser, daemon: Daemon) -> Iterator[Browser]:
     """The browser, and no complaint at the end; the queues of the test before are gone."""
     daemon.call("DEBUG", "FLUSHALL")
+    with daemon.redis(decode_responses=False) as client:
+        for queue in client.execute_command("QSCAN", 0, "COUNT", 1_000)[1]:
+            client.execute_command("PAUSE", queue, "none")  # a pause outlives a flush
     window.use_scheme("light")
     yield window
     assert window.complaints() == []

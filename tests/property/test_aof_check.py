@@ -64,7 +64,7 @@ def test_a_whole_journal_is_described(tmp_path: Path, capsys: pytest.CaptureFixt
     assert lines == [
         f"disque.aof.2.base: 3 records, {sizes['disque.aof.2.base']} bytes",
         f"disque.aof.3.incr: 4 records, {sizes['disque.aof.3.incr']} bytes",
-        "records: 4 added, 0 leased, 1 done, 1 gone, 0 flushed, 1 paused, 0 begun, 0 watermarks",
+        "records: 4 added, 0 leased, 1 done, 1 gone, 0 flushed, 1 paused, 0 policies, 0 begun, 0 watermarks",
         "jobs: 2 alive; units leased: 0; queues paused: 1",
         "The journal is whole.",
     ]
@@ -86,7 +86,7 @@ def test_the_units_that_somebody_has_are_counted(tmp_path: Path, capsys: pytest.
     status, report = checked(tmp_path, capsys)
     assert status == WHOLE
     assert report.splitlines()[1:] == [
-        "records: 6 added, 9 leased, 2 done, 1 gone, 0 flushed, 0 paused, 0 begun, 0 watermarks",
+        "records: 6 added, 9 leased, 2 done, 1 gone, 0 flushed, 0 paused, 0 policies, 0 begun, 0 watermarks",
         "jobs: 3 alive; units leased: 3; queues paused: 0",
         "The journal is whole.",
     ]

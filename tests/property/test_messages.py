@@ -11,6 +11,7 @@ from disqued.core.model.groups import new_job
 from disqued.core.model.ids import is_job_id, is_node_id
 from disqued.core.model.job import ACTIVE, FLAG_QUEUED_BEFORE, KIND_LOG, KIND_WORK, STAMP_MAX, Job, JobOptions, NamedJob
 from disqued.core.model.messages import Gossip, Held, Message, Vitals, WorkerStatus
+from disqued.core.model.policies import COUNTER_MAX, PAUSE_FIELD, PauseSetting, Register
 from disqued.core.recovery import StoredJob
 from disqued.wire.fields import BadMessage
 from disqued.wire.jobdump import SPAN_MAX_MS
@@ -46,6 +47,12 @@ log_leases = st.builds(m.EntryLease, names, spans, spans, numbers)
 facts = st.builds(
     m.EntryStatus, job_ids, st.lists(names, max_size=3).map(tuple), st.lists(log_leases, max_size=3).map(tuple)
 )  # fmt: skip
+texts = st.text(max_size=60).filter(str.isprintable).map(str.encode)
+registers = st.builds(
+    Register, st.integers(1, COUNTER_MAX), node_ids, st.integers(0, STAMP_MAX),
+    st.builds(PauseSetting, st.integers(0, 3), texts, texts),
+)  # fmt: skip
+policies = st.tuples(names, st.just(PAUSE_FIELD), registers)
 origins = st.binary(min_size=4, max_size=4).map(lambda raw: raw.hex().encode())
 floors = st.dictionaries(origins, st.integers(0, STAMP_MAX), max_size=4)
 
@@ -109,6 +116,7 @@ without_jobs: st.SearchStrategy[Message] = st.one_of(
     st.tuples(st.just(m.QUEUED), job_ids, names, st.integers(0, 2)),
     st.tuples(st.sampled_from((m.NEEDJOBS, m.POLLJOBS)), names, st.integers(0, m.JOBS_PER_MESSAGE)),
     st.tuples(st.just(m.PAUSE), names, st.integers(0, 3)),
+    st.tuples(st.just(m.POLICY), numbers, st.lists(policies, max_size=4).map(tuple)),
     st.tuples(st.just(m.LIVES), st.lists(lives, max_size=5).map(tuple)),
     st.tuples(st.just(m.LEASED), worker_ids, counts, spans, held),
     st.tuples(

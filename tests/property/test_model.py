@@ -66,7 +66,12 @@ class Model:
     now: int
     jobs: list[ModelJob] = attrs.field(factory=list)  # oldest first
     waiters: list[ModelWaiter] = attrs.field(factory=list)  # first come first
-    pause: dict[bytes, int] = attrs.field(factory=dict)
+    pause_of_cluster: dict[bytes, int] = attrs.field(factory=dict)
+    pause_here: dict[bytes, int] = attrs.field(factory=dict)
+
+    def pause(self, queue: bytes) -> int:
+        """The pause in effect."""
+        return self.pause_of_cluster.get(queue, 0) | self.pause_here.get(queue, 0)
 
     def find(self, job_id: bytes) -> ModelJob | None:
         """A job that is known."""
@@ -78,7 +83,7 @@ class Model:
 
     def deliverable(self, queue: bytes) -> list[ModelJob]:
         """What a consumer may have."""
-        return [] if self.pause.get(queue, 0) & OUT else self.queued(queue)
+        return [] if self.pause(queue) & OUT else self.queued(queue)
 
     def enqueue(self, job: ModelJob | None, *, nack: bool = False) -> bool:
         """ENQUEUE, NACK, or the retry timer."""
@@ -136,7 +141,7 @@ class Model:
         self.jobs = [job for job in self.jobs if job.expires_at > self.now]
         for job in self.jobs:
             if job.state == "active" and job.requeue_at is not None and job.requeue_at <= self.now:
-                if job.retry_ms and self.pause.get(job.queue, 0) & IN:
+                if job.retry_ms and self.pause(job.queue) & IN:
                     job.requeue_at = self.now + job.retry_ms
                 else:
                     self.enqueue(job)
@@ -225,7 +230,7 @@ class AgainstAModel(RuleBasedStateMachine):
             refusal = CommandError
         elif maxlen is not None and len(model.queued(queue)) >= maxlen:
             refusal = QueueTooLong
-        elif model.pause.get(queue, 0) & IN:
+        elif model.pause(queue) & IN:
             refusal = QueuePaused
         if refusal is not None:
             line = self.server.refusal(*command)
@@ -308,18 +313,20 @@ class AgainstAModel(RuleBasedStateMachine):
 
     @rule(
         queue=queue_names,
-        words=st.lists(st.sampled_from("in out all none state bcast".split()), min_size=1, max_size=3),
+        words=st.lists(st.sampled_from("in out all none state bcast node".split()), min_size=1, max_size=3),
     )
     def set_pause(self, queue: bytes, words: list[str]) -> None:
         pause = None
         for word in words:
             if word == "none":
                 pause = 0
-            elif word not in ("state", "bcast"):
+            elif word not in ("state", "bcast", "node"):
                 pause = (pause or 0) | {"in": IN, "out": OUT, "all": IN | OUT}[word]
         if pause is not None:
-            self.model.pause[queue] = pause
-        assert self.server("PAUSE", queue, *words) == PAUSES[self.model.pause.get(queue, 0)]
+            self.model.pause_here[queue] = pause if "node" in words else 0
+            if "node" not in words:
+                self.model.pause_of_cluster[queue] = pause
+        assert self.server("PAUSE", queue, *words) == PAUSES[self.model.pause(queue)]
         self.settle()
 
     @rule(
@@ -359,7 +366,7 @@ class AgainstAModel(RuleBasedStateMachine):
         """A job that comes for consumers of whom some are gone goes to the first who is not."""
         gone = set(data.draw(st.lists(clients)))
         queue = data.draw(st.sampled_from(self.model.waiters[0].queues))
-        if self.model.pause.get(queue, 0):
+        if self.model.pause(queue):
             return
         self.server.vanished = gone
         served = next((w.client for w in self.model.waiters if queue in w.queues and w.client not in gone), None)
@@ -400,7 +407,7 @@ class AgainstAModel(RuleBasedStateMachine):
         self.server.node.flush()
         self.server.settle()
         waiters, self.model.waiters = self.model.waiters, []
-        self.model.jobs, self.model.pause = [], {}
+        self.model.jobs, self.model.pause_here = [], {}
         self.settle({waiter.client: [None] for waiter in waiters})
 
     # What must be so all the time.
@@ -421,7 +428,7 @@ class AgainstAModel(RuleBasedStateMachine):
     def check_statistics(self, name: bytes) -> None:
         stat = self.server.stat(name)
         blocked = sum(name in waiter.queues for waiter in self.model.waiters)
-        pause = self.model.pause.get(name, 0)
+        pause = self.model.pause(name)
         if stat is None:
             assert not blocked
             assert not pause

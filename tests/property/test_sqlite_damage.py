@@ -11,7 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from disqued.core.model.job import KIND_LOG
-from disqued.core.model.outbox import GONE_DELETED, GROUP, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED
+from disqued.core.model.outbox import (
+    GONE_DELETED,
+    GROUP,
+    JOB_ADDED,
+    JOB_GONE,
+    POLICY,
+    QUEUE_PAUSED,
+    UNIT_DONE,
+    UNIT_LEASED,
+)
+from disqued.core.model.policies import PAUSE_FIELD, PauseSetting, Register
 from disqued.core.model.queues import PAUSE_IN
 from disqued.persistence.interface import StoreDamaged, StoreError, StoreFailed, StoreLocked
 from disqued.persistence.sqlite import schema as sqlite_schema
@@ -24,7 +34,8 @@ HEADER = 100
 #: Databases of older versions, as the code of each version wrote it.
 VERSION_1 = Path(__file__).with_name("sqlite_version_1.sql")
 VERSION_2 = Path(__file__).with_name("sqlite_version_2.sql")
-VERSIONS = [VERSION_1, VERSION_2]
+VERSION_3 = Path(__file__).with_name("sqlite_version_3.sql")
+VERSIONS = [VERSION_1, VERSION_2, VERSION_3]
 NODE_A, NODE_B = b"0123abcd", b"89abcdef"
 #: Where groups begin in the small database, and up to where a queue was flushed.
 BEGINNINGS = [
@@ -300,9 +311,9 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
 
 def test_a_database_of_a_newer_version_is_refused_and_stays(tmp_path: Path) -> None:
     small_database(tmp_path)
-    change(tmp_path, "PRAGMA user_version = 4")
+    change(tmp_path, "PRAGMA user_version = 5")
     data = (tmp_path / NAME).read_bytes()
-    with pytest.raises(StoreError, match="version 4 of the schema is not known to this version of disqued, which know"):
+    with pytest.raises(StoreError, match="version 5 of the schema is not known to this version of disqued, which know"):
         loaded(tmp_path)
     assert (tmp_path / NAME).read_bytes() == data
 
@@ -333,7 +344,7 @@ def test_a_database_of_version_1_is_brought_up_to_date_with_all_that_it_holds(tm
         (job.flags, job.nacks, job.additional_deliveries, 0, b"") for job in jobs
     ]
     assert list(peek_database(tmp_path / NAME)) == history
-    assert rows(tmp_path, "PRAGMA user_version") == [(3,)]
+    assert rows(tmp_path, "PRAGMA user_version") == [(4,)]
     # It goes on as one that was new with this version.
     store, _ = opened(tmp_path)
     store.put(added(6, alias=b"six"), added(7, kind=KIND_LOG), (UNIT_LEASED, job_id(3), b"", 4, b"worker"))
@@ -368,7 +379,7 @@ def test_a_database_of_version_2_is_brought_up_to_date_with_all_that_it_holds(tm
     ]  # fmt: skip
     assert jobs[2][1].holders == frozenset([b"a" * 40, b"b" * 40])
     assert list(peek_database(tmp_path / NAME)) == history
-    assert rows(tmp_path, "PRAGMA user_version") == [(3,)]
+    assert rows(tmp_path, "PRAGMA user_version") == [(4,)]
     # It goes on as one that was new with this version.
     store, _ = opened(tmp_path)
     store.put(*BEGINNINGS, (UNIT_DONE, job_id(4), b"3:group"))
@@ -377,6 +388,29 @@ def test_a_database_of_version_2_is_brought_up_to_date_with_all_that_it_holds(tm
     records = loaded(tmp_path)
     assert records[1:4] == [(*record, now) for record in BEGINNINGS]
     assert list(peek_database(tmp_path / NAME))[-4:-1] == records[1:4]
+
+
+def test_a_database_of_version_3_is_brought_up_to_date_with_all_that_it_holds(tmp_path: Path) -> None:
+    change(tmp_path, VERSION_3.read_text())
+    data = (tmp_path / NAME).read_bytes()
+    when = 1_700_000_000_007
+    groups = [
+        (GROUP, b"log", b"0:group", ((b"01234567", 1_700_000_000_000_000_004),), when),
+        (GROUP, b"log \xff", b"", ((b"89abcdef", 5),), when),
+    ]
+    history = list(peek_database(tmp_path / NAME))
+    assert (tmp_path / NAME).read_bytes() == data
+    records = loaded(tmp_path)
+    assert records[:3] == [(QUEUE_PAUSED, b"queue", 1, when), *groups]
+    assert list(peek_database(tmp_path / NAME)) == history
+    assert rows(tmp_path, "PRAGMA user_version") == [(4,)]
+    # It goes on as one that was new with this version.
+    store, _ = opened(tmp_path)
+    deploy = (POLICY, b"queue \xff", PAUSE_FIELD, Register(3, b"a" * 40, when, PauseSetting(1, b"deploy", b"ops")))
+    store.put(deploy)
+    store.end()
+    assert loaded(tmp_path)[0] == deploy
+    assert list(peek_database(tmp_path / NAME)) == [*history, deploy]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -413,11 +447,11 @@ def test_a_database_of_this_version_is_brought_up_to_the_next(tmp_path: Path, mo
 
     monkeypatch.setattr(sqlite_schema, "STEPS", [*sqlite_schema.STEPS, add_notes])
     assert loaded(tmp_path) == before
-    assert rows(tmp_path, "PRAGMA user_version") == [(4,)]
+    assert rows(tmp_path, "PRAGMA user_version") == [(5,)]
     assert rows(tmp_path, "SELECT count(*) FROM notes") == [(0,)]
     assert loaded(tmp_path) == before
     monkeypatch.undo()
-    with pytest.raises(StoreError, match="version 4 of the schema"):
+    with pytest.raises(StoreError, match="version 5 of the schema"):
         loaded(tmp_path)
 
 
@@ -442,7 +476,7 @@ def test_a_changed_database_is_not_brought_up_to_date(tmp_path: Path, monkeypatc
     monkeypatch.setattr(sqlite_schema, "STEPS", [*sqlite_schema.STEPS, lambda database: None])
     with pytest.raises(StoreDamaged, match="they must not be changed"):
         loaded(tmp_path)
-    assert rows(tmp_path, "PRAGMA user_version") == [(3,)]
+    assert rows(tmp_path, "PRAGMA user_version") == [(4,)]
 
 
 def test_an_sqlite_that_is_too_old_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

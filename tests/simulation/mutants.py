@@ -20,12 +20,14 @@ from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.local_demand import LocalDemand
 from disqued.core.cluster.membership import Membership
+from disqued.core.cluster.policy_sync import Policies
 from disqued.core.cluster.transfer import Transfer
 from disqued.core.lists import Lists
 from disqued.core.model.aliases import Aliases
 from disqued.core.model.groups import Group, PassedEntries
 from disqued.core.model.ids import JobIds
 from disqued.core.model.peers import Peers
+from disqued.core.model.policies import PolicyTable
 from disqued.core.model.state import State
 from disqued.core.model.watermark import Watermark
 from disqued.core.node import Node
@@ -111,6 +113,10 @@ CRASHES = Profile(
     load=Load(retries_s=(0, 20, 60, 90), delays_s=(0, 0, 3, 20), work_ms=2_000), bursts=3, consumers=3,
     one_node=True, **_SHORT,
 )  # fmt: skip
+#: Queues are paused, here and everywhere, while nodes come and go.
+PAUSES = attrs.evolve(BY_NAME["pauses"], name="mutant-pauses", every_ms=1_000, bursts=3, **_SHORT)
+#: The same between two nodes, where messages are lost and no link breaks.
+MESSY_PAUSES = attrs.evolve(PAUSES, name="mutant-messy-pauses", nodes=2, kinds=("queue", "mess"), every_ms=2_000)
 #: Jobs move while processes end, and their consumers die with them in their hands.
 RETURNS = Profile(
     "mutant-returns", kinds=("crash",), every_ms=3_000, policies=(ALWAYS,), bursts=3, consumers=6, jobs=20,
@@ -515,6 +521,38 @@ MUTANTS: tuple[Mutant, ...] = (
                 ),
             ),
         ),
+    ),
+    _mutant(
+        "the older word on a pause wins", PAUSES,
+        PolicyTable, "merge", "if register <= known:", "if register >= known:",
+    ),
+    _mutant(
+        "a new word does not count on from the known one", PAUSES,
+        PolicyTable, "succeed", "1 if known is None else min(known.counter + 1, COUNTER_MAX)", "1",
+    ),
+    _mutant(
+        "a node that was away is not told of pauses", PAUSES,
+        Policies, "link_opened", "if registers:", "if False:",
+    ),
+    _mutant(
+        "what was not answered of pauses is not said again", MESSY_PAUSES,
+        Policies, "round_due", "this.left = dict.fromkeys((*this.told, *this.left))", "pass",
+    ),
+    _mutant(
+        "a pause of the cluster is not journaled", PAUSES,
+        Policies, "_learn", "if state.journaling:", "if False:",
+    ),
+    _mutant(
+        "a pause of the cluster is not written anew", PAUSES,
+        recovery, "_policies", "if register is not None:", "if False:",
+    ),
+    _mutant(
+        "a node learns of a pause and does not follow", PAUSES,
+        Policies, "_learn", "self._queueing.follow_policy(name)", "pass",
+    ),
+    _mutant(
+        "a queue that is paused out hands out all the same", PAUSES,
+        Delivery, "take", "if queue.pause & PAUSE_OUT:", "if False:",
     ),
     _mutant(
         "a job that comes back is not queued again", CRASHES,

@@ -54,12 +54,17 @@ _on_jobs("/api/dequeue", "DEQUEUE", "Take jobs out of their queue", "They stay a
 _on_jobs("/api/delete", "DELJOB", "Drop jobs from this node", "Other nodes that hold them keep them.")
 
 
-@route("POST", "/api/pause", role=Role.OPERATOR, summary="Pause a queue, or let it go on",
-       body=schema(COMMANDS["PAUSE"]), reply=object_of(pause={"enum": ["none", "in", "out", "all"]}), tag="queues",
-       writes=True, errors=error_words(COMMANDS["PAUSE"]), commands=("PAUSE",),
-       example={"queue": "mail", "words": ["in", "bcast"]})  # fmt: skip
+@route(
+    "POST", "/api/pause", role=Role.OPERATOR, summary="Pause a queue, or let it go on", body=schema(COMMANDS["PAUSE"]),
+    reply=object_of(pause={"enum": ["none", "in", "out", "all"]}), tag="queues", writes=True,
+    errors=error_words(COMMANDS["PAUSE"]), commands=("PAUSE",),
+    example={"queue": "mail", "words": ["in"], "reason": "deploy"},
+)  # fmt: skip
 async def pause(site: Site, asked: Request) -> dict[str, Any]:
-    """PAUSE with the words in, out, all, none, state and bcast; answers the state afterwards."""
+    """PAUSE with the words in, out, all, none, state and node; answers the state afterwards.
+
+    The whole cluster follows, or with node this node alone.
+    """
     return {"pause": await site.call(asked.visitor, *words(COMMANDS["PAUSE"], asked.body))}
 
 

@@ -32,17 +32,21 @@ def add_job(queue: bytes | None) -> Action:
     )  # fmt: skip
 
 
-def pause(queue: bytes, now: str) -> list[Action]:
-    """Pause and resume a queue whose pause is `now`: in, out, all or none."""
+def pause(queue: bytes, now: str, reason: str = "") -> list[Action]:
+    """Pause and resume a queue in the whole cluster; its pause is `now`: in, out, all or none."""
     is_in, is_out = now in ("in", "all"), now in ("out", "all")
     ways = [
         ("pause-in", "Resume adding" if is_in else "Pause adding", _pause_words(not is_in, is_out)),
         ("pause-out", "Resume handing out" if is_out else "Pause handing out", _pause_words(is_in, not is_out)),
     ]
+    asked = Input("reason", "Reason", value=reason, hint="none", word="REASON")
     return [
-        Action(key, label, "/api/pause", (b"PAUSE", queue, word), {"queue": queue, "words": [word]}, "Pause: {result}.")
+        Action(
+            key, label, "/api/pause", (b"PAUSE", queue, word, *(() if word == b"none" else (asked,))),
+            {"queue": queue, "words": [word]}, "Pause in the whole cluster: {result}.",
+        )
         for key, label, word in ways
-    ]
+    ]  # fmt: skip
 
 
 def _pause_words(stops_in: bool, stops_out: bool) -> bytes:

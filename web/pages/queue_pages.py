@@ -69,7 +69,7 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
                   "idle_ms": node.now() - queue.accessed_at, "created": queue.created_wall,
                   "held": len(queue.leased) + sum(group.leased for group in group_views.groups_of(queue)),
                   "elsewhere": len(queue.elsewhere)}  # fmt: skip
-    pauses = actions.pause(name, row.pause if row is not None else "none")
+    pauses = actions.pause(name, row.pause, row.pause_reason) if row is not None else actions.pause(name, "none")
     return {
         "queue": name,
         "row": row,

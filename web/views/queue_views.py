@@ -38,7 +38,9 @@ class QueueRow:
     blocked: int  #: consumers that wait
     sources: tuple[bytes, ...]  #: nodes that sent jobs within the last seconds
     import_rate: int  #: jobs a second from these
-    pause: str  #: none, in, out or all
+    pause: str  #: none, in, out or all: in effect on this node
+    pause_note: str = ""  #: where it holds, who said so and why; empty while it is not paused
+    pause_reason: str = ""  #: why the whole cluster paused it
 
 
 class Rates:
@@ -106,8 +108,25 @@ def row_of(node: NodeView, queue: Queue, rates: Rates) -> QueueRow:
     ctime = oldest_of(queue)
     oldest = None if ctime is None else max(0, wall - ctime // 1_000_000)
     sources = tuple(queue.recent_sources(now))
-    return QueueRow(queue.name, queue.length, rate_in, rate_out, oldest, len(queue.waiters), sources,
-                    queue.import_rate.per_second(now) if sources else 0, PAUSE_NAMES[queue.pause].decode())  # fmt: skip
+    return QueueRow(
+        queue.name, queue.length, rate_in, rate_out, oldest, len(queue.waiters), sources,
+        queue.import_rate.per_second(now) if sources else 0, PAUSE_NAMES[queue.pause].decode(),
+        *_pause_facts(node, queue),
+    )  # fmt: skip
+
+
+def _pause_facts(node: NodeView, queue: Queue) -> tuple[str, str]:
+    """Where a pause holds, who said so and why; and the reason alone."""
+    setting = node.pause_of(queue.name)
+    if not queue.pause:
+        return "", ""
+    where = "whole cluster" if setting.bits else "this node"
+    if setting.bits and queue.pause_here:
+        where = f"whole cluster, and {PAUSE_NAMES[queue.pause_here].decode()} on this node"
+    if not setting.bits:
+        return where, ""
+    reason, owner = setting.reason.decode(), setting.owner.decode()
+    return ": ".join(part for part in (f"{where}, by {owner}" if owner else where, reason) if part), reason
 
 
 #: What a table can be sorted by: the key, and whether the largest come first.

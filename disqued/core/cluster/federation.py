@@ -31,15 +31,13 @@ does not ask, and the others give it no more than it has room for, as it told la
 Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README, "Client nodes: federation".
 """
 
-from collections.abc import Sequence
-
 from disqued.core.cluster.local_demand import LINGER_MS, LocalDemand
 from disqued.core.cluster.transfer import Transfer
 from disqued.core.model.demand import DemandTable, JobDemand
 from disqued.core.model.job import StoredJob
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.memory import OVERDRAFT_PART, cost_of_job
-from disqued.core.model.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, POLLJOBS, YOURJOBS
+from disqued.core.model.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, POLLJOBS, YOURJOBS
 from disqued.core.model.peers import LEAVING, Peer
 from disqued.core.model.queues import PAUSE_OUT, Queue
 from disqued.core.model.schedule import Timed
@@ -65,12 +63,10 @@ class PrefetchedQueue(Timed):
 class Federation(Machine):
     """The machine that moves jobs between the queues of one name."""
 
-    __slots__ = ("_arrivals", "_machines", "_queueing", "_state", "imports", "local_demand", "moves", "wants")
+    __slots__ = ("_arrivals", "_state", "imports", "local_demand", "moves", "wants")
 
-    def __init__(self, state: State, delivery: Delivery, machines: Sequence[Machine]) -> None:
+    def __init__(self, state: State, delivery: Delivery) -> None:
         self._state = state
-        self._queueing = delivery.queueing
-        self._machines = machines
         self.local_demand = LocalDemand(state)
         self.moves = Transfer(state, delivery)
         self._arrivals: dict[bytes, PrefetchedQueue] = {}
@@ -82,7 +78,6 @@ class Federation(Machine):
             NEEDJOBS: self.on_needjobs,
             POLLJOBS: self.on_polljobs,
             YOURJOBS: self.on_yourjobs,
-            PAUSE: self.on_pause,
         }
 
     def due_table(self) -> Acts:
@@ -233,28 +228,11 @@ class Federation(Machine):
 
     # Pausing.
 
-    def pause(self, name: bytes, pause: int) -> None:
-        """Set the PAUSE_... bits of a queue on this node."""
-        self._queueing.set_pause(name, pause)
-        queue = self._state.queues.by_name.get(name)
-        if queue is None:
-            return
-        if pause & PAUSE_OUT:
-            self.local_demand.end(name)
+    def pause_changed(self, queue: Queue) -> None:
+        """Withdraw what this node asks for a queue that is paused now, or ask and give again."""
+        if queue.pause & PAUSE_OUT:
+            self.local_demand.end(queue.name)
         else:
-            self._look_at(name)
+            self._look_at(queue.name)
             if queue.is_awaited and not len(queue.units):
                 self.local_demand.need([queue])
-            for machine in self._machines:
-                machine.queue_resumed(queue)
-
-    def tell_pause(self, name: bytes, pause: int) -> None:
-        """Let all nodes that can be reached set the PAUSE_... bits of a queue."""
-        for node_id in list(self._state.peers.linked):
-            self._state.send(node_id, (PAUSE, name, pause))
-
-    def on_pause(self, sender: bytes, name: bytes, pause: int) -> None:
-        """Pause a queue as another node says; not one that is not here, when memory is full."""
-        state = self._state
-        if name in state.queues.by_name or state.memory.level < 3:
-            self.pause(name, pause)

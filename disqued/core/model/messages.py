@@ -115,7 +115,14 @@ YOURJOBS: Final[int] = _kind(
     "Take these over: into the queue, or with their timers.",
 )  # fmt: skip
 
-PAUSE: Final[int] = _kind("queues", 15, "PAUSE", "queue, bits", "The queue is paused here as the PAUSE_... bits say.")
+PAUSE: Final[int] = _kind(
+    "queues", 15, "PAUSE", "queue, bits",
+    "Pause the queue on your node alone as the PAUSE_... bits say. Sent by older versions; see POLICY.",
+)  # fmt: skip
+POLICY: Final[int] = _kind(
+    "queues", 38, "POLICY", "number, `Policy`s",
+    "What the cluster says of these queues, as far as I know. The answer has the same number and no policies.",
+)  # fmt: skip
 FLUSH: Final[int] = _kind("queues", 26, "FLUSH", "queue, 0", "Everything that you have of this queue is done.")
 
 FACTS: Final[int] = _kind(
@@ -222,6 +229,7 @@ OVER: Final = 4  #: it is done, or was given up
 #: Jobs that one NEEDJOBS or POLLJOBS may ask for, and one YOURJOBS bring; events that one TAKE may ask for.
 JOBS_PER_MESSAGE: Final = 100
 FACTS_PER_MESSAGE: Final = 200
+POLICIES_PER_MESSAGE: Final = 100
 #: Workers that one LIVES tells of, at most.
 WORKERS_PER_MESSAGE: Final = 200
 WORKER_NAME_MAX: Final = 1_024  #: bytes of the id of a worker, and of its name

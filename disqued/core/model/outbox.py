@@ -24,7 +24,7 @@ JOB_ADDED: Final = 0  #: (JOB_ADDED, job)
 UNIT_DONE: Final = 1  #: (UNIT_DONE, job id, scope): acknowledged, or an at-most-once job delivered
 JOB_GONE: Final = 2  #: (JOB_GONE, job id, reason)
 FLUSHED: Final = 3  #: (FLUSHED,): every job and every queue of this node
-QUEUE_PAUSED: Final = 4  #: (QUEUE_PAUSED, queue, PAUSE_... bits); 0 = resumed
+QUEUE_PAUSED: Final = 4  #: (QUEUE_PAUSED, queue, PAUSE_... bits of this node alone); 0 = resumed
 #: (UNIT_LEASED, job id, scope, deliveries, worker): leased; 0 deliveries mean released,
 #: an empty worker none.  The lease began now, or at the unix milliseconds in a sixth element.
 UNIT_LEASED: Final = 5
@@ -36,7 +36,10 @@ GROUP: Final = 6
 #: (WATERMARK, unix milliseconds): no delayed job has been queued whose stored time is later; the last one counts.  With
 #: False behind that a store says that it may have lost what followed: it holds of jobs that may be delivered twice.
 WATERMARK: Final = 7
-WITH_WHEN: Final = {UNIT_LEASED: 6, GROUP: 5}  #: elements of a record that says since when, by its kind
+#: (POLICY, queue, field, register): what the cluster says of a queue (`model.policies`); the counter 0 means that the
+#: register is forgotten.  A flush does not touch it.
+POLICY: Final = 8
+WITH_WHEN: Final = {UNIT_LEASED: 6, GROUP: 5, POLICY: 4}  #: elements of a record that says since when, by its kind
 
 # Why a job is gone.
 GONE_EXPIRED: Final = b"expired"

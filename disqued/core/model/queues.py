@@ -3,6 +3,9 @@
 A queue holds the units that wait on this node, ordered by (order_key, id): oldest first (`ordered`).  Consumers wait
 for them in the order in which they came (`waiters`).
 
+A queue is paused by the word of the cluster (`policies`), or by one for this node alone; a queue that is paused is
+there.
+
 Times are integer milliseconds of the monotonic clock.  Source: Disque, src/queue.c.
 """
 
@@ -15,14 +18,17 @@ from typing import ClassVar, Final
 from disqued.core.model.groups import Stream
 from disqued.core.model.job import KIND_LOG, KIND_WORK, Unit
 from disqued.core.model.ordered import OrderedUnits
+from disqued.core.model.policies import PolicyTable
 from disqued.core.model.waiters import Awaited
-from disqued.errors import NameTooLong, WrongType
+from disqued.errors import NameTooLong, QueuePaused, WrongType
 
 NAME_MAX: Final = 65_000  #: bytes of a queue name that a client may create
 
 PAUSE_IN: Final = 1  #: takes no new jobs
 PAUSE_OUT: Final = 2  #: hands out no jobs
 PAUSE_NAMES = {0: b"none", PAUSE_IN: b"in", PAUSE_OUT: b"out", PAUSE_IN | PAUSE_OUT: b"all"}
+
+ANYBODY: Final = b"default"  #: the user that clients are who have not said who they are
 
 _serial = attrgetter("serial")
 
@@ -79,6 +85,7 @@ class Queue(Awaited):
         "jobs_out",
         "leased",
         "pause",
+        "pause_here",
         "requeued",
         "serial",
         "sources",
@@ -101,7 +108,8 @@ class Queue(Awaited):
         #: and from which node.  Only of those that no timer queues again.
         self.elsewhere: dict[Unit, tuple[int, bytes]] = {}
         self.stream: Stream | None = None  #: its entries and consumer groups; None = it never had any
-        self.pause: int = 0  #: PAUSE_... bits
+        self.pause: int = 0  #: PAUSE_... bits in effect: of the cluster and of this node
+        self.pause_here: int = 0  #: PAUSE_... bits of this node alone
         self.jobs_in: int = 0  #: times that a job was queued
         self.requeued: int = 0  #: how many of these were requeues
         self.jobs_out: int = 0  #: times that a job was fetched
@@ -159,11 +167,12 @@ class Queue(Awaited):
 
 
 class Queues:
-    """Every queue of the node, by name, and in the order in which they were created."""
+    """Every queue of the node, by name, and in the order in which they were created; and what is said of them."""
 
-    __slots__ = ("_order", "_serials", "by_name")
+    __slots__ = ("_order", "_serials", "by_name", "policies")
 
-    def __init__(self) -> None:
+    def __init__(self, policies: PolicyTable) -> None:
+        self.policies: PolicyTable = policies  #: of queues that are there, and of others
         self.by_name: dict[bytes, Queue] = {}  #: for look-ups; only this class changes it
         self._order: list[Queue] = []
         self._serials = 0
@@ -176,7 +185,18 @@ class Queues:
         self._serials += 1
         queue = self.by_name[name] = Queue(name, self._serials, now, wall)
         self._order.append(queue)
+        if self.policies.registers:
+            queue.pause = self.policies.pause_of(name).bits
         return queue
+
+    def refusal(self, name: bytes) -> QueuePaused:
+        """Return the error for a producer of a queue that is paused: with reason and owner, where they are known."""
+        setting = self.policies.pause_of(name)
+        if not setting.bits & PAUSE_IN:
+            return QueuePaused()
+        # That somebody is the default user says nothing.
+        owner = b"" if setting.owner == ANYBODY else setting.owner
+        return QueuePaused(setting.reason.decode(), owner.decode())
 
     def remove(self, queue: Queue) -> None:
         """Forget a queue."""

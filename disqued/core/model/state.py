@@ -41,6 +41,7 @@ from disqued.core.model.outbox import (
     Record,
 )
 from disqued.core.model.peers import Peers
+from disqued.core.model.policies import PAUSE_FIELD, PolicyTable
 from disqued.core.model.queues import Queue, Queues, check_name
 from disqued.core.model.registry import Registry
 from disqued.core.model.schedule import HELD_BYTES, Schedule
@@ -84,11 +85,11 @@ class State:
         self.unfinished: BackgroundWork = BackgroundWork()
         self.demand: RemoteDemand = RemoteDemand()
         self.waiting: BlockedClients = BlockedClients()
-        self._clear()
+        self._clear(PolicyTable(self.memory))
 
-    def _clear(self) -> None:
+    def _clear(self, policies: PolicyTable) -> None:
         self.jobs: Registry = Registry()
-        self.queues: Queues = Queues()
+        self.queues: Queues = Queues(policies)
         self.schedule: Schedule = Schedule()
         self.custody: Custody = Custody(self.memory)
         self.aliases: Aliases = Aliases(self.memory)
@@ -107,14 +108,17 @@ class State:
         self.numbers.ids = JobIds(node_id, b"%040x" % self.numbers.rng.getrandbits(160))
 
     def flush(self) -> None:
-        """Forget every job, queue and blocked consumer, without telling anybody.
+        """Forget every job, queue and blocked consumer, without telling anybody; policies stay.
 
         It is done when this returns.  The tables that were in use are let go of afterwards, bit by bit.
         """
         left = _released(self.jobs, self.queues, self.schedule, self.custody.evictable)
-        self._clear()
+        self._clear(self.queues.policies)
         self.shared.forget_holders()
         self.memory.flush()
+        for queue, field in self.queues.policies.registers:
+            if field == PAUSE_FIELD and self.queues.policies.pause_of(queue).bits:
+                self.queue(queue)
         if self.journaling:
             self.outbox.journal.append((FLUSHED,))
         if self.trace.endings is not None:

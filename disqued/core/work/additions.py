@@ -19,7 +19,7 @@ from disqued.core.model.trace import ADD
 from disqued.core.work.placement import Placement
 from disqued.core.work.queueing import Queueing
 from disqued.core.work.replication import Batch, PendingAddition, Replication
-from disqued.errors import NameTooLong, OutOfMemory, QueuePaused, QueueTooLong
+from disqued.errors import NameTooLong, OutOfMemory, QueueTooLong
 
 #: Makes the alias of a job from its stamp.
 AliasOf = Callable[[int], bytes]
@@ -149,7 +149,7 @@ class Additions:
             if maxlen and (len(queue.units) if queue.stream is None else len(queue.stream)) + added > maxlen:
                 raise QueueTooLong
             if queue.pause & PAUSE_IN:
-                raise QueuePaused
+                raise state.queues.refusal(queue_name)
         elif queue_name[NAME_MAX:]:
             raise NameTooLong
         return queue

@@ -152,15 +152,28 @@ class Queueing(Machine):
         return queue is not None and queue.pause & PAUSE_IN != 0
 
     def set_pause(self, queue_name: bytes, pause: int) -> None:
-        """Set the PAUSE_... bits of a queue on this node."""
+        """Set the PAUSE_... bits of a queue on this node alone."""
         state = self._state
         queue = state.queues.by_name.get(queue_name)
         if queue is None:
             if not pause:
                 return
             queue = state.queue(queue_name)
-        if pause != queue.pause and state.journaling:
+        if pause != queue.pause_here and state.journaling:
             state.outbox.journal.append((QUEUE_PAUSED, queue.name, pause))
+        queue.pause_here = pause
+        self.follow_policy(queue_name)
+
+    def follow_policy(self, queue_name: bytes) -> None:
+        """Let a queue be paused as the cluster says, and as is said of it on this node."""
+        state = self._state
+        pause = state.queues.policies.pause_of(queue_name).bits
+        queue = state.queues.by_name.get(queue_name)
+        if queue is None:
+            if not pause:
+                return
+            queue = state.queue(queue_name)
+        pause |= queue.pause_here
         queue.pause = pause
         if not pause & PAUSE_OUT and ((queue.is_awaited and len(queue.units)) or queue.stream is not None):
             state.ready[queue] = None

@@ -48,7 +48,7 @@ from disqued.core.work.background import BackgroundClient
 from disqued.core.work.kinds import StreamMachine
 from disqued.core.work.placement import Placement, Places
 from disqued.core.work.queueing import Queueing
-from disqued.errors import CommandError, NotReplicated, QueuePaused
+from disqued.errors import CommandError, NotReplicated
 
 MORE_NODES_MS = 50  #: pause before one more node is asked for a copy
 TRANSFERRED_PER_MS = 5_000  #: bytes of a body for which a millisecond more is waited: sending it again makes it slower
@@ -138,7 +138,8 @@ class Replication(Machine):
         if pending.by_default and self._has_enough(pending):
             self._achieve(pending)
         elif not self._is_possible(pending):
-            self._give_up(pending, QueuePaused() if pending.refused_by else self._placement.not_replicated())
+            refused = self._state.queues.refusal(job.queue) if pending.refused_by else self._placement.not_replicated()
+            self._give_up(pending, refused)
         elif back:
             holders = job.holders or _NOBODY
             again = back & holders - (job.confirmed or _NOBODY) - pending.refused_by
@@ -359,7 +360,7 @@ class Replication(Machine):
             pending.more_at = self._state.now
             self._wake(pending)
         else:
-            self._give_up(pending, QueuePaused())
+            self._give_up(pending, self._state.queues.refusal(job.queue))
 
     def _give_up(self, pending: PendingAddition, problem: CommandError) -> None:
         """Answer with an error, and let nobody keep a copy, as far as nodes can be reached."""

@@ -34,7 +34,6 @@ class _Inside:
 class Caller:
     """Runs one command; a `Session` to it, and a `Recipient` to the turn."""
 
-    name = b""
     protocol = 0  #: it takes values
     authenticated = True
     user: User | None = None
@@ -48,10 +47,11 @@ class Caller:
 
     def __init__(
         self, host: Host, traffic: Traffic, session_id: int, address: str,
-        is_gone: Callable[[], bool] = lambda: False,
+        is_gone: Callable[[], bool] = lambda: False, *, name: bytes = b"",
     ) -> None:  # fmt: skip
         """`address` names the caller to MONITOR and the slow log; `is_gone` returns whether it is there no more."""
         self.id = session_id
+        self.name = name
         self.address = address
         self.lib: dict[bytes, bytes] = {}
         self.host = host

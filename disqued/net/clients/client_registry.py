@@ -90,15 +90,16 @@ class ClientRegistry(Factory):
         return ClientConnection(self, self._last_id)
 
     def call(
-        self, words: Sequence[bytes], *, address: str, is_gone: Callable[[], bool] = lambda: False
+        self, words: Sequence[bytes], *, address: str, name: bytes = b"", is_gone: Callable[[], bool] = lambda: False
     ) -> Deferred[Any]:
         """Run a command for a part of this process, named by `address`; fires with its value or a CommandError.
 
+        `name` is the name of the client, as CLIENT SETNAME would give it.
         Cancelling it gives up what is blocked, and returns jobs that were handed out and not heard of yet.  No job is
         handed out when `is_gone` says that there is nobody any more.
         """
         self._last_id += 1
-        return Caller(self.host, self.traffic, self._last_id, address, is_gone).run(words)
+        return Caller(self.host, self.traffic, self._last_id, address, is_gone, name=name).run(words)
 
     def make_parser(self) -> RequestParser:
         largest = self.config.proto_max_bulk_len

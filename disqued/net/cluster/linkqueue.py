@@ -27,6 +27,7 @@ from disqued.core.model.messages import (
     LEASED,
     LIVES,
     PING,
+    POLICY,
     PONG,
     REPLJOB,
     URGENT,
@@ -64,6 +65,8 @@ def weigh(message: Fields) -> int:
         return MESSAGE_COST + UNIT_COST * len(message[-1])
     if kind == HANDOVER:
         return MESSAGE_COST + UNIT_COST * len(message[5]) + sum(map(len, message[4]))
+    if kind == POLICY:
+        return MESSAGE_COST + UNIT_COST * len(message[2]) + sum(len(queue) for queue, _, _ in message[2])
     if kind == EVENT:
         return MESSAGE_COST + len(message[1]) + len(message[3])
     return MESSAGE_COST

@@ -236,6 +236,7 @@ class Daemon:
         # A flush in the journal took their deadlines along.
         self.node.membership.detector.plan()
         self.node.leaving.wake()
+        self.node.policies.resume()
         self.driver.run_due()
         self.bus.start()
         self.stores.go_where_configured()

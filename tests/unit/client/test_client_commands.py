@@ -56,7 +56,8 @@ OTHER = b"DI1f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
         (commands.qstat("q"), b"QSTAT q"),
         (commands.qstat("q", full=True), b"QSTAT q FULL"),
         (commands.pause("q"), b"PAUSE q all"),
-        (commands.pause("q", "in", everywhere=True), b"PAUSE q none in bcast"),
+        (commands.pause("q", "in", node=True), b"PAUSE q none in node"),
+        (commands.pause("q", reason="deploy"), b"PAUSE q all REASON deploy"),
         (commands.pause("q", "out"), b"PAUSE q none out"),
         (commands.scan_queues(b"7", minlen=0, maxlen=9), b"QSCAN 7 COUNT 100 MINLEN 0 MAXLEN 9"),
         (

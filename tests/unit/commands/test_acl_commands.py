@@ -37,7 +37,7 @@ NO_NAMES = {
     "setting, section, command or event": "CONFIG_GET.pattern CONFIG_SET.name CONFIG_SET.value INFO.section "
     "COMMAND_DOCS.names COMMAND_INFO.names LATENCY_GRAPH.event LATENCY_HISTORY.event LATENCY_RESET.events",
     "said by the client of itself, or said back to it": "PING.message ECHO.message QUIT.ignored DEBUG_ERROR.text "
-    "CLIENT_SETNAME.name CLIENT_SETINFO.text HELLO.name",
+    "CLIENT_SETNAME.name CLIENT_SETINFO.text HELLO.name PAUSE.reason",
 }  # fmt: skip
 EXPLAINED = {name for names in NO_NAMES.values() for name in names.split()}
 

@@ -137,6 +137,7 @@ def test_qstat_counts_what_comes_and_goes(server: Server) -> None:
         "name": b"q", "len": 1, "age": 3, "idle": 2, "blocked": 0, "import-from": [], "import-rate": 0,
         "jobs-in": 5, "jobs-out": 2, "pause": b"none",
         "produced": 2, "consumed": 1, "sources": [], "ctime": server.clock.wall() // 1_000 - 3,
+        "pause-reason": b"", "pause-by": b"", "pause-at": 0, "pause-node": b"none",
     }  # fmt: skip
 
 
@@ -194,6 +195,10 @@ def test_import_from_names_those_who_sent_jobs_of_late_and_sources_all(server: S
         ("bcast in", b"in"),
         ("state", b"out"),
         ("state bcast", b"out"),
+        ("state node", b"out"),
+        ("node in", b"all"),
+        ("in node none", b"out"),
+        ("none REASON x out", b"out"),
     ],
 )
 def test_pause_reads_its_words_from_left_to_right_and_replaces_the_state(
@@ -203,6 +208,52 @@ def test_pause_reads_its_words_from_left_to_right_and_replaces_the_state(
     assert server("PAUSE", "q", *options.split()) == after
     assert server("PAUSE", "q", "state") == after
     assert server.stat()["pause"] == after  # type: ignore[index]
+
+
+def test_qstat_full_has_what_the_last_word_for_the_cluster_said(server: Server) -> None:
+    server("PAUSE", "q", "in", "REASON", "deploy")
+    server("PAUSE", "q", "out", "node")
+    at = server.clock.wall() // 1_000
+    server.advance(5_000)
+    stat = server.stat()
+    assert stat is not None
+    facts = [stat[name] for name in ("pause", "pause-reason", "pause-by", "pause-at", "pause-node")]
+    assert facts == [b"all", b"deploy", b"", at, b"out"]
+
+
+@pytest.mark.parametrize(
+    "words", [("none",), ("state",), ("in", "none"), ("in", "node"), ("node", "none"), ("state", "bcast")]
+)
+def test_a_reason_is_for_a_pause_of_the_cluster(server: Server, words: tuple[str, ...]) -> None:
+    server("PAUSE", "q", "out")
+    assert server.refusal("PAUSE", "q", *words, "REASON", "deploy") == (
+        "ERR REASON goes with in, out or all for the whole cluster, and not with none, state or node"
+    )
+    assert server("PAUSE", "q", "state") == b"out"
+
+
+@pytest.mark.parametrize("reason", ["", "two\nlines", b"\xff", "x" * 1_025])
+def test_a_reason_is_one_printable_line_of_a_kilobyte(server: Server, reason: Word) -> None:
+    line = "ERR REASON must be 1 to 1024 bytes of printable UTF-8 in one line"
+    assert server.refusal("PAUSE", "q", "in", "REASON", reason) == line
+    assert server("PAUSE", "q", "state") == b"none"
+
+
+def test_a_pause_needs_a_word_beside_the_reason(server: Server) -> None:
+    assert server.refusal("PAUSE", "q", "REASON", "deploy").startswith("ERR ")
+    assert server.stat() is None
+
+
+def test_an_owner_is_shown_in_one_printable_line(server: Server) -> None:
+    server("PAUSE", "q", "in", client=Nameless(b"a\nb\xff"))
+    assert server.refusal("ADDJOB", "q", "x", 0) == "PAUSED Queue paused in input, try later (by a\ufffdb\ufffd)"
+
+
+class Nameless:
+    """A client that has a name and no user."""
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
 
 
 def test_a_bad_word_changes_nothing(server: Server) -> None:

@@ -86,7 +86,7 @@ def test_what_fails_in_the_background_is_counted(server: Server) -> None:
     # Of okq: background pushes swallow their errors.
     server("QLPUSH", "q", "1", "x")
     assert server("QLPUSH", "q", "1", "y", "NOBLOCK") == b"OK"
-    server.node.federation.pause(b"p", PAUSE_IN)
+    server.node.policies.pause_here(b"p", PAUSE_IN)
     assert server("QLPUSH", "p", "1", "y", "noblock") == b"OK"
     assert server.state.counters.background_failed == 2
     assert served(server) == [b"1"]
@@ -172,10 +172,10 @@ def test_a_claim_of_a_job_with_a_shorter_retry_period_lasts_as_long_as_it_says(s
 def test_a_queue_that_is_paused_in_gets_its_events_back_after_the_pause(server: Server) -> None:
     server("QLPUSH", "q", "1", "x")
     server("QRPOP", "q", "EX", 5)
-    server.node.federation.pause(b"q", PAUSE_IN)
+    server.node.policies.pause_here(b"q", PAUSE_IN)
     server.advance(60_000)
     assert server("QRPOP", "q") is None
-    server.node.federation.pause(b"q", 0)
+    server.node.policies.pause_here(b"q", 0)
     server.advance(1_000)
     assert server("QRPOP", "q") == [b"1", b"x"]
 
@@ -311,12 +311,12 @@ def test_an_event_that_comes_back_wakes_who_waits(server: Server) -> None:
 
 
 def test_the_end_of_a_pause_wakes_who_waits(server: Server) -> None:
-    server.node.federation.pause(b"q", PAUSE_OUT)
+    server.node.policies.pause_here(b"q", PAUSE_OUT)
     server("QLPUSH", "q", "1", "x")
     server("QREGISTER", "q", client="anna")
     assert server("QNOTIFY", 30, client="anna") is BLOCKED
     server.node.begin()
-    server.node.federation.pause(b"q", 0)
+    server.node.policies.pause_here(b"q", 0)
     server.node.serve()
     server.settle()
     assert server.answers["anna"] == [b"q"]

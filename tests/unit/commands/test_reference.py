@@ -50,7 +50,7 @@ def test_every_command_and_every_argument_is_described(entry):
         ),
         (("GETJOB",), "GETJOB [NOHANG] [WITHCOUNTERS] [TIMEOUT n] [COUNT n] [WORKER worker] FROM queue ..."),
         (("ACKJOB",), "ACKJOB [id ...]"),
-        (("PAUSE",), "PAUSE queue in|out|all|none|state|bcast ..."),
+        (("PAUSE",), "PAUSE queue [REASON reason] in|out|all|none|state|bcast|node ..."),
         (("CONFIG", "SET"), "CONFIG SET name value"),
         (("HELLO",), "HELLO [version] [AUTH user password] [SETNAME name]"),
         (("CLUSTER", "LEAVING"), "CLUSTER LEAVING [yes|no]"),

@@ -74,7 +74,7 @@ def test_a_batch_is_seen_as_a_whole(server: Server) -> None:
 
 
 def test_nothing_of_a_batch_is_added_to_a_queue_that_is_paused(server: Server) -> None:
-    server.node.federation.pause(b"q", PAUSE_IN)
+    server.node.policies.pause_here(b"q", PAUSE_IN)
     assert server.refusal("RQ.PUSH", "q", "a", "b").startswith("PAUSED")
     assert len(server.state.jobs) == 0
 

@@ -315,10 +315,10 @@ def test_22_what_a_pause_stops_is_new_jobs_and_copies_and_nothing_else() -> None
     a, b = cluster
     job_id = a.add("q", "x", "REPLICATE", 1)
     a.get()
-    a("PAUSE", "q", "in")
+    a("PAUSE", "q", "in", "node")
     assert a.refusal("ADDJOB", "q", "y", 0, "REPLICATE", 1).startswith("PAUSED")
     assert a("NACK", job_id) == 1
-    b("PAUSE", "q", "in")
+    b("PAUSE", "q", "in", "node")
     b("GETJOB", "FROM", "q", client="consumer")
     assert b.answers["consumer"][0][0][1] == job_id
     b.refusal("ADDJOB", "q", "y", 0)

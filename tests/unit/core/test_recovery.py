@@ -5,7 +5,8 @@ from random import Random
 import pytest
 
 from disqued.core.model.job import ACTIVE, QUEUED, STAMP_LAST, STAMP_MAX, Job
-from disqued.core.model.outbox import GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, WATERMARK
+from disqued.core.model.outbox import GROUP, JOB_ADDED, JOB_GONE, POLICY, UNIT_DONE, WATERMARK
+from disqued.core.model.policies import FORGOTTEN_MS, NO_PAUSE, PauseSetting
 from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT
 from disqued.core.node import Node
 from disqued.core.recovery import (
@@ -658,7 +659,42 @@ def test_a_walk_meets_nothing_that_a_flush_forgot(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("end", ["crash", "restart"])
-def test_a_pause_outlives_the_node(machine: Machine, end: str) -> None:
+def test_what_the_cluster_says_of_a_queue_outlives_the_node_and_a_flush(machine: Machine, end: str) -> None:
+    deploy = PauseSetting(PAUSE_IN, b"deploy", b"ops")
+    machine.node.policies.set_pause(b"other", deploy)
+    machine.node.policies.set_pause(b"other", NO_PAUSE)
+    machine.node.policies.set_pause(QUEUE, deploy)
+    machine.node.policies.pause_here(QUEUE, PAUSE_OUT)
+    machine.commit()
+    before = dict(machine.node.state.queues.policies.registers)
+    getattr(machine, end)()
+    state = machine.node.state
+    assert state.queues.policies.registers == before
+    assert (state.queue(QUEUE).pause, state.queue(QUEUE).pause_here) == (PAUSE_IN | PAUSE_OUT, PAUSE_OUT)
+    assert state.queue(b"other").pause == 0
+    with pytest.raises(QueuePaused, match=r"try later \(deploy; by ops\)"):
+        machine.add()
+    assert [record[1] for record in walk(state) if record is not None and record[0] == POLICY] == [b"other", QUEUE]
+    machine.node.flush()
+    getattr(machine, end)()
+    assert machine.node.state.queues.policies.registers == before
+    assert machine.node.state.queue(QUEUE).pause == PAUSE_IN
+
+
+def test_a_register_that_is_forgotten_stays_so(machine: Machine) -> None:
+    machine.node.policies.set_pause(QUEUE, NO_PAUSE)
+    machine.clock.advance(FORGOTTEN_MS + 1)
+    machine.node.begin()
+    for _ in range(3):
+        machine.node.tick()
+    machine.commit()
+    machine.crash()
+    assert not machine.node.state.queues.policies.registers
+    assert machine.node.state.memory.used == 0
+
+
+@pytest.mark.parametrize("end", ["crash", "restart"])
+def test_a_pause_of_the_node_outlives_it(machine: Machine, end: str) -> None:
     machine.node.queueing.set_pause(QUEUE, PAUSE_IN)
     machine.node.queueing.set_pause(b"other", PAUSE_OUT)
     machine.node.queueing.set_pause(b"other", 0)

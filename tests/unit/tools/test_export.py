@@ -17,11 +17,13 @@ from disqued.core.model.outbox import (
     GROUP,
     JOB_ADDED,
     JOB_GONE,
+    POLICY,
     QUEUE_PAUSED,
     UNIT_DONE,
     UNIT_LEASED,
     Record,
 )
+from disqued.core.model.policies import PauseSetting, Register
 from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT
 from disqued.tools.export import JsonLines, row, text
 from disqued.tools.exportcolumns import COLUMNS, Row
@@ -78,6 +80,10 @@ RECORDS: list[tuple[Record, dict[str, object]]] = [
     (
         (QUEUE_PAUSED, b"", PAUSE_IN | PAUSE_OUT, 12),
         {"event": "paused", "at": 12, "queue": "", "pause": "all"},
+    ),
+    (
+        (POLICY, b"q", 0, Register(3, b"a" * 40, 16, PauseSetting(PAUSE_IN, b"deploy", b"ops"))),
+        {"event": "policy", "at": 16, "queue": "q", "pause": "in", "reason": "deploy", "worker": "ops"},
     ),
     ((QUEUE_PAUSED, b"q", 0, 13), {"event": "paused", "at": 13, "queue": "q", "pause": "none"}),
     (

@@ -26,12 +26,14 @@ from disqued.core.model.outbox import (
     GROUP,
     JOB_ADDED,
     JOB_GONE,
+    POLICY,
     QUEUE_PAUSED,
     UNIT_DONE,
     UNIT_LEASED,
     WATERMARK,
     Record,
 )
+from disqued.core.model.policies import COUNTER_MAX, PAUSE_FIELD, PauseSetting, Register
 from disqued.wire.jobdump import (
     FORMAT,
     SPAN_MAX_MS,
@@ -48,10 +50,18 @@ OLD_ID = b"D-0f0c644f-abcdefghijklmnopqrstuvwx-05a0"
 NODE_A, NODE_B = b"a" * 40, b"b" * 40
 OFFSET = 1_700_000_000_000
 
+DEPLOY: Record = (POLICY, b"queue", PAUSE_FIELD, Register(3, NODE_A, 23, PauseSetting(1, b"deploy", b"ops")))
+
 spans = st.integers(0, 2**32 * 1_000)
 counters = st.integers(0, 2**32 - 1)
 ids = st.sampled_from([ID, OLD_ID])
 names = st.binary(max_size=300)
+node_ids = st.binary(min_size=20, max_size=20).map(lambda raw: raw.hex().encode())
+texts = st.text(max_size=300).filter(str.isprintable).map(str.encode)
+registers = st.builds(
+    Register, st.integers(0, COUNTER_MAX), node_ids, st.integers(0, STAMP_MAX),
+    st.builds(PauseSetting, st.integers(0, 3), texts, texts),
+)  # fmt: skip
 
 
 @st.composite
@@ -79,6 +89,7 @@ events = st.one_of(
     st.tuples(st.just(WATERMARK), st.integers(1, 2**63 - 1)),
     st.tuples(st.just(UNIT_LEASED), ids, names, counters, names),
     st.tuples(st.just(QUEUE_PAUSED), st.binary(max_size=300), st.integers(0, 3)),
+    st.tuples(st.just(POLICY), st.binary(max_size=300), st.just(PAUSE_FIELD), registers),
     st.tuples(
         st.just(GROUP),
         names,
@@ -122,7 +133,7 @@ def test_a_job_comes_back_as_it_was(job: Job, state: int) -> None:
 
 @given(events, st.integers(0, 2**50))
 def test_an_event_comes_back_with_its_time(event: Record, wall: int) -> None:
-    when = () if event[0] == WATERMARK else (wall,)
+    when = () if event[0] in (WATERMARK, POLICY) else (wall,)
     assert decode_record(encode_event(event, wall)) == (*event, *when)
 
 
@@ -154,12 +165,12 @@ def test_changed_bytes_decode_or_are_refused(record: bytes, data: st.DataObject)
         decoded = decode_record(bytes(changed))
     except BadRecord:
         return
-    assert decoded[0] in (JOB_ADDED, UNIT_DONE, JOB_GONE, FLUSHED, QUEUE_PAUSED, UNIT_LEASED, GROUP, WATERMARK)
+    assert decoded[0] in (JOB_ADDED, UNIT_DONE, JOB_GONE, FLUSHED, QUEUE_PAUSED, UNIT_LEASED, GROUP, WATERMARK, POLICY)
 
 
 @given(st.binary(max_size=400))
 def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
-    for head in (b"", *(bytes((FORMAT, kind)) for kind in (JOB_ADDED, UNIT_DONE, QUEUE_PAUSED, UNIT_LEASED))):
+    for head in (b"", *(bytes((FORMAT, kind)) for kind in (JOB_ADDED, UNIT_DONE, QUEUE_PAUSED, UNIT_LEASED, POLICY))):
         try:
             decode_record(head + data)
         except BadRecord as error:
@@ -174,6 +185,7 @@ def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
         encode_event((UNIT_DONE, ID, b"group"), 7),
         encode_event((UNIT_LEASED, ID, b"group", 3, b"worker"), 7),
         encode_event((QUEUE_PAUSED, b"queue", 3), 7),
+        encode_event(DEPLOY, 7),
     ],
 )
 def test_every_shorter_or_longer_record_is_refused(record: bytes) -> None:
@@ -197,6 +209,7 @@ NAMED = encode_job(named_job(), OFFSET)
 EVENT = encode_event((JOB_GONE, ID, b"expired"), 7)
 LEASE = encode_event((UNIT_LEASED, ID, b"", 3, b"worker-1"), 7)
 PAUSE = encode_event((QUEUE_PAUSED, b"queue", 3), 7)
+POLICY_RECORD = encode_event(DEPLOY, 7)
 GROUP_RECORD = encode_event((GROUP, b"queue", b"0:g", ((b"01234567", 5),)), 7)
 
 
@@ -210,7 +223,7 @@ GROUP_RECORD = encode_event((GROUP, b"queue", b"0:g", ((b"01234567", 5),)), 7)
         (replaced(NAMED, 3, b"\x00"), "a job of kind 0 with an alias of 0 bytes"),
         (replaced(NAMED, 3, b"\x04"), "where a job begins, after its alias"),
         (replaced(NAMED, 3, b"\xff\xff"), "b'' where a job begins, after its alias"),
-        (replaced(JOB, 1, b"\x09"), "kind 9 is not known to this version, which knows 0 to 7"),
+        (replaced(JOB, 1, b"\x09"), "kind 9 is not known to this version, which knows 0 to 8"),
         (replaced(JOB, 2, b"\x04"), "state 4 with flags 0; allowed are 0 to 3 and 0 to 3"),
         (replaced(JOB, 3, b"\x04"), "state 1 with flags 4; allowed are 0 to 3 and 0 to 3"),
         (replaced(JOB, 17, number(2**63 - 1)), f"a job of time {2**63 - 1} and order 1700000000000000000; allowed is"),
@@ -240,6 +253,14 @@ GROUP_RECORD = encode_event((GROUP, b"queue", b"0:g", ((b"01234567", 5),)), 7)
         (replaced(PAUSE, 10, b"\x04"), "pause 4; allowed are 0 to 3"),
         (GROUP_RECORD[:17], "a group in 17 bytes; the shortest has 18"),
         (GROUP_RECORD[:-1], "a group in 41 bytes whose parts add up to 42"),
+        (POLICY_RECORD[:44], "a policy in 42 bytes; the shortest has 46"),
+        (POLICY_RECORD[:-1], "a policy in 59 bytes whose parts add up to 60"),
+        (POLICY_RECORD + b"\0", "a policy in 63 bytes whose parts add up to 62"),
+        (replaced(POLICY_RECORD, 2, b"\x01"), "field 1, counter 3, set at 23; allowed are 0 to 0"),
+        (replaced(POLICY_RECORD, 50, b"\x04"), "pause 4; allowed are 0 to 3"),
+        (replaced(POLICY_RECORD, 51, b"\xff\xff"), "a reason of 65535 bytes"),
+        (replaced(POLICY_RECORD, 43, b"\x02")[:-8], "the value of a pause in 2 bytes; the shortest has 3"),
+        (replaced(POLICY_RECORD, 53, b"\n"), "a reason or an owner that is not printable UTF-8"),
         (replaced(GROUP_RECORD, 23, b"x"), "b'x:g' is no scope"),
         (replaced(GROUP_RECORD, 28, b"G"), "stamp 5 of b'01G34567'"),
     ],
@@ -412,6 +433,7 @@ WRITTEN: dict[str, bytes] = {
     "unit-leased-before": encode_event((UNIT_LEASED, ID, b"", 16, b"", 18), 99),
     "group": encode_event((GROUP, b"queue", b"0:group", ((b"01234567", 19), (b"abcdef01", 20))), 21),
     "group-before": encode_event((GROUP, b"queue", b"", (), 22), 99),
+    "policy": encode_event(DEPLOY, 99),
 }
 
 

@@ -10,6 +10,15 @@ from disqued.core.model.job import ALIAS_MAX, RETRY_NEVER_MS, STAMP_MAX, Job, Jo
 from disqued.core.model.messages import Gossip, Message
 from disqued.core.model.outbox import CANCEL, DEAD, DELETE, DONE, RETURNED, WORK
 from disqued.core.model.peers import PEERS_MAX, RUMOURS_MAX
+from disqued.core.model.policies import (
+    COUNTER_MAX,
+    OWNER_MAX,
+    PAUSE_FIELD,
+    REASON_MAX,
+    PauseSetting,
+    Policy,
+    Register,
+)
 from disqued.wire.fields import BadMessage
 from disqued.wire.messages import decode, encode
 
@@ -37,6 +46,14 @@ def a_job(alias: bytes = b"") -> Job:
 
 
 #: Messages that go to the limit of each of their fields.
+
+
+def policy(value: PauseSetting, *, counter: int = COUNTER_MAX, set_at: int = STAMP_MAX, queue: bytes = b"q") -> Policy:
+    """What the cluster says of a queue."""
+    return (queue, PAUSE_FIELD, Register(counter, NODE_A, set_at, value))
+
+
+POLICIES = (policy(PauseSetting(1, b"", b"")),) * m.POLICIES_PER_MESSAGE
 LARGEST: list[Message] = [
     (m.PING, FULL, (RUMOUR,) * RUMOURS_MAX),
     (m.PONG, FULL, (RUMOUR._replace(host="ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),)),
@@ -83,6 +100,8 @@ LARGEST: list[Message] = [
     (m.SETTLED, U32, tuple((ID, number % (m.OUTCOME_LATER + 1)) for number in range(1_000))),
     *((m.INQUIRE, b"q" * 70_000, U32, verb, (b"a" * ALIAS_MAX, b"")) for verb in range(m.KEEP + 1)),
     (m.FOUND, U32, ((m.NOTHING, b""), (m.A_JOB, ID), (m.SOON, b""), (m.A_COPY, ID), (m.OVER, b""))),
+    (m.POLICY, U32, (policy(PauseSetting(3, b"r" * REASON_MAX, b"o" * OWNER_MAX), queue=b"q" * 70_000), *POLICIES[1:])),
+    (m.POLICY, 0, ()),
 ]
 
 
@@ -165,6 +184,11 @@ NUMBERS: list[tuple[Message, int, int]] = [
     ((m.SETTLE, b"q", b"g", 7, 0, (ID,) * 1_000), 1_000, 2),
     ((m.SETTLED, 7, ((ID, 0),) * 1_000), 1_000, 2),
     ((m.SETTLED, 7, ((ID, m.OUTCOME_LATER),)), m.OUTCOME_LATER, 1),
+    ((m.POLICY, 7, POLICIES), m.POLICIES_PER_MESSAGE, 2),
+    ((m.POLICY, 7, POLICIES[:1]), COUNTER_MAX, 8),
+    ((m.POLICY, 7, POLICIES[:1]), STAMP_MAX, 8),
+    ((m.POLICY, 7, (policy(PauseSetting(3, b"r", b"o"), queue=b"12345678"),)), 3, 1),
+    ((m.POLICY, 7, (policy(PauseSetting(1, b"r" * REASON_MAX, b"")),)), REASON_MAX, 2),
 ]  # fmt: skip
 
 
@@ -204,6 +228,12 @@ def test_a_willqueue_has_no_number() -> None:
         *((m.FOUND, 7, ((how, ID),)) for how in (m.NOTHING, m.SOON, m.OVER)),
         *((m.FOUND, 7, ((how, b""),)) for how in (m.A_JOB, m.A_COPY)),
         (m.SETTLED, 7, ((ID, m.OUTCOME_LATER + 1),)),
+        (m.POLICY, 7, (policy(PauseSetting(1, b"", b""), counter=0),)),
+        (m.POLICY, 7, (policy(PauseSetting(1, b"r" * (REASON_MAX + 1), b"")),)),
+        (m.POLICY, 7, (policy(PauseSetting(1, b"", b"o" * (OWNER_MAX + 1))),)),
+        *((m.POLICY, 7, (policy(PauseSetting(1, text, b"")),)) for text in (b"two\nlines", b"\xff", b"\x7f")),
+        (m.POLICY, 7, (policy(PauseSetting(1, b"", b"\r")),)),
+        (m.POLICY, 7, ((b"q", 1, Register(1, NODE_A, 0, PauseSetting(1, b"", b""))),)),
         *((kind, flags, ()) for kind in (m.PING, m.PONG) for flags in (2, 4, 6, 16, 32, 64, 128)),
     ],
     ids=named,
@@ -278,6 +308,7 @@ SMALL: list[Message] = [
     (m.SETTLED, 7, ((ID, m.OUTCOME_LATER), (ID, m.OUTCOME_DONE))),
     (m.INQUIRE, b"queue", 7, m.ACK_ONE, (b"eone", b"")),
     (m.FOUND, 7, ((m.NOTHING, b""), (m.A_JOB, ID))),
+    (m.POLICY, 7, (policy(PauseSetting(1, b"deploy", b"ops"), counter=3, set_at=1_700_000_000_000),)),
 ]
 
 

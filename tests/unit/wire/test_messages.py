@@ -13,6 +13,7 @@ from disqued.core.model.job import (
     JobOptions,
 )
 from disqued.core.model.messages import Gossip, Message
+from disqued.core.model.policies import PAUSE_FIELD, PauseSetting, Register
 from disqued.wire.fields import BadMessage
 from disqued.wire.jobdump import HOLDERS_MAX, encode_job
 from disqued.wire.messages import CODECS, decode, encode
@@ -77,6 +78,14 @@ EXAMPLES: list[Message] = [
     (m.SETTLED, 7, ((ID, m.OUTCOME_LATER), (ID, m.OUTCOME_DONE))),
     (m.INQUIRE, b"queue", 7, m.ACK_ONE, (b"eone", b"")),
     (m.FOUND, 7, ((m.NOTHING, b""), (m.A_JOB, ID), (m.SOON, b""), (m.A_COPY, ID), (m.OVER, b""))),
+    (
+        m.POLICY,
+        7,
+        (
+            (b"queue", PAUSE_FIELD, Register(3, NODE_A, 1_700_000_000_000, PauseSetting(3, b"deploy", b"ops"))),
+            (b"", PAUSE_FIELD, Register(1, NODE_B, 0, PauseSetting(0, b"", b""))),
+        ),
+    ),
 ]
 
 

@@ -8,7 +8,7 @@ from disqued.core.cluster import federation
 from disqued.core.model import demand
 from disqued.core.model.job import ACTIVE, QUEUED
 from disqued.core.model.memory import OVERDRAFT_PART
-from disqued.core.model.messages import GOTACK, JOBS_PER_MESSAGE, NEEDJOBS, PAUSE, SETACK, YOURJOBS
+from disqued.core.model.messages import GOTACK, JOBS_PER_MESSAGE, NEEDJOBS, SETACK, YOURJOBS
 from disqued.core.model.outbox import UNIT_DONE
 from disqued.core.work.delivery import FETCHED_BYTES, OVER_AT_ONCE
 from tests.cluster_fixtures import Cluster, Flight, Member
@@ -189,22 +189,22 @@ def test_a_node_that_is_leaving_gives_but_does_not_ask(cluster: Cluster) -> None
 def test_a_queue_that_is_paused_out_neither_asks_nor_gives_until_it_is_not(cluster: Cluster) -> None:
     a, b, c = cluster
     add_many(a, 2)
-    a("PAUSE", "q", "out")
-    c("PAUSE", "q", "out")
+    a("PAUSE", "q", "out", "node")
+    c("PAUSE", "q", "out", "node")
     c.wait("carl")
     b.wait("bob")
     assert {flight.sender for flight in cluster.sent(NEEDJOBS)} == {b}
     assert not cluster.sent(YOURJOBS)
-    a("PAUSE", "q", "none")
+    a("PAUSE", "q", "none", "node")
     assert b.answered("bob") == [b"0"]
-    c("PAUSE", "q", "none")
+    c("PAUSE", "q", "none", "node")
     assert c.answered("carl") == [b"1"]
 
 
 def test_pausing_a_queue_out_takes_back_what_was_asked_for(cluster: Cluster) -> None:
     a, b, _ = cluster
     b.wait("bob")
-    b("PAUSE", "q", "out")
+    b("PAUSE", "q", "out", "node")
     assert not a.state.demand.jobs
     a.add("q", "body", "REPLICATE", 1)
     assert a("QLEN", "q") == 1
@@ -213,7 +213,7 @@ def test_pausing_a_queue_out_takes_back_what_was_asked_for(cluster: Cluster) -> 
 def test_a_queue_that_is_paused_in_takes_what_its_consumers_asked_for(cluster: Cluster) -> None:
     # Row 22 of the defects of Disque 1.0-rc1 leaves open whether it should.
     a, b, _ = cluster
-    b("PAUSE", "q", "in")
+    b("PAUSE", "q", "in", "node")
     b.wait("bob")
     a.add("q", "body", "REPLICATE", 1)
     assert b.answered("bob") == [b"body"]
@@ -516,35 +516,3 @@ def test_jobs_for_which_another_node_has_no_room_stay_where_they_are(cluster: Cl
     assert kept
     assert bool(taken) == (size < 100_000)
     assert all(giver.job(job_id).state == QUEUED for job_id, giver in jobs.items() if giver.holds(job_id))
-
-
-# Pause across nodes.
-
-
-def test_pause_bcast_sets_the_outcome_on_every_node_that_can_be_reached(cluster: Cluster) -> None:
-    a, b, c = cluster
-    cluster.cut(a, c)
-    assert a("PAUSE", "q", "in", "bcast") == b"in"
-    assert [member("PAUSE", "q", "state") for member in cluster] == [b"in", b"in", b"none"]
-    assert b.refusal("ADDJOB", "q", "body", 0) == "PAUSED Queue paused in input, try later"
-    assert a("PAUSE", "q", "none", "bcast") == b"none"
-    assert b("PAUSE", "q", "state") == b"none"
-
-
-def test_pause_state_bcast_tells_others_how_it_is_here(cluster: Cluster) -> None:
-    a, b, _ = cluster
-    a("PAUSE", "q", "out")
-    assert b("PAUSE", "q", "state") == b"none"
-    assert a("PAUSE", "q", "state", "bcast") == b"out"
-    assert b("PAUSE", "q", "state") == b"out"
-    assert len(cluster.sent(PAUSE)) == 2
-
-
-def test_a_node_that_is_full_pauses_no_queue_that_it_does_not_have(cluster: Cluster) -> None:
-    a, b, _ = cluster
-    b.add("known", "body", "REPLICATE", 1)
-    b.state.memory.set_limit(1)
-    a("PAUSE", "known", "all", "bcast")
-    a("PAUSE", "unknown", "all", "bcast")
-    assert b.state.queues.by_name[b"known"].pause
-    assert b"unknown" not in b.state.queues.by_name

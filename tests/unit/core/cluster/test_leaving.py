@@ -271,7 +271,7 @@ def test_stopping_to_leave_ends_it(cluster: Cluster) -> None:
 def test_jobs_of_a_queue_that_is_paused_out_are_copied_and_not_handed_out_elsewhere(cluster: Cluster) -> None:
     a, b, c = cluster
     job = a.add("q", "body", "REPLICATE", 1)
-    a("PAUSE", "q", "out")
+    a("PAUSE", "q", "out", "node")
     leave(a)
     until_safe(a)
     assert (a.job(job).state, b("QLEN", "q"), c("QLEN", "q")) == (QUEUED, 0, 0)
@@ -281,12 +281,12 @@ def test_jobs_of_a_queue_that_is_paused_out_are_copied_and_not_handed_out_elsewh
 def test_an_at_most_once_job_of_a_queue_that_is_paused_out_waits_for_the_end_of_the_pause(cluster: Cluster) -> None:
     a, b, c = cluster
     a.add("q", "once", "REPLICATE", 1, "RETRY", 0)
-    a("PAUSE", "q", "out")
+    a("PAUSE", "q", "out", "node")
     leave(a)
     cluster.advance(5 * SECOND)
     assert not is_safe(a)
     assert waits_for(a) == leaving.PAUSED
-    a("PAUSE", "q", "none")
+    a("PAUSE", "q", "none", "node")
     until_safe(a)
     assert taken_from(b, c) == [b"once"]
 
@@ -366,7 +366,7 @@ def test_a_flush_leaves_nothing_to_be_moved(cluster: Cluster) -> None:
     a, _, _ = cluster
     for number in range(10):
         a.add("q", number, "REPLICATE", 1)
-    a("PAUSE", "q", "out")
+    a("PAUSE", "q", "out", "node")
     leave(a)
     a.node.begin()
     a.node.flush()

@@ -218,7 +218,9 @@ def test_when_memory_is_full_nobody_waits_for_a_queue_that_is_not_there() -> Non
     assert server.refusal("GETJOB", "FROM", "q", "new") == oom
     assert server("GETJOB", "FROM", "q") is BLOCKED
     assert server.refusal("PAUSE", "other", "in") == oom
-    assert server("PAUSE", "other", "none") == server("PAUSE", "other", "state") == b"none"
+    assert server.refusal("PAUSE", "other", "in", "node") == oom
+    assert server.refusal("PAUSE", "other", "none") == oom  # other nodes are to hear of it
+    assert server("PAUSE", "other", "none", "node") == server("PAUSE", "other", "state") == b"none"
     assert server("PAUSE", "q", "none") == b"none"
     assert len(server.state.queues) == 1
     check(server)

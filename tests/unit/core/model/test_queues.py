@@ -2,7 +2,9 @@
 
 import pytest
 
+from disqued.core.model.memory import Memory
 from disqued.core.model.ordered import BLOCK, OrderedUnits
+from disqued.core.model.policies import PolicyTable
 from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT, ImportRate, Queue, Queues
 from disqued.core.model.waiters import Waiter
 from disqued.core.work.delivery import PLAIN
@@ -68,7 +70,7 @@ def test_a_queue_is_idle_without_jobs_consumers_and_pause(queue: Queue) -> None:
 
 
 def test_queues_are_walked_in_the_order_of_their_creation_whatever_comes_and_goes() -> None:
-    queues = Queues()
+    queues = Queues(PolicyTable(Memory(1 << 30, evicts=True)))
     made = [queues.create(b"%d" % number, 0, 0) for number in range(10)]
     assert [queue.serial for queue in made] == list(range(1, 11))
     queues.remove(made[4])

@@ -144,7 +144,7 @@ def test_a_queue_that_comes_back_begins_anew(server: Server) -> None:
 def test_a_flush_forgets_everything_and_answers_those_who_wait(server: Server) -> None:
     server.add("q", "x")
     server.add("q", "y", "DELAY", 5, "RETRY", 0)
-    server("PAUSE", "q", "out")
+    server("PAUSE", "q", "out", "node")
     assert server("GETJOB", "TIMEOUT", 50, "FROM", "q", client="anna") is BLOCKED
     server.node.flush()
     server.settle()

@@ -67,7 +67,7 @@ def test_a_paused_log_says_to_others_that_it_has_none() -> None:
     cluster = Cluster(2)
     a, b = cluster
     add(a)
-    a("PAUSE", "q", "out")
+    a("PAUSE", "q", "out", "node")
     assert answer(b, "QGET", "q", "g", "COUNT", 2) is None
     assert not cluster.sent(TAKE)
 

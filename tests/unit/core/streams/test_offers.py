@@ -43,10 +43,10 @@ def test_a_paused_log_gives_nothing_to_other_nodes() -> None:
     cluster = Cluster(2)
     a, b = cluster
     event_id = add(a)
-    a("PAUSE", "q", "out")
+    a("PAUSE", "q", "out", "node")
     assert get(b) is None
     wait(b)
-    a("PAUSE", "q", "none")
+    a("PAUSE", "q", "none", "node")
     assert b.answers.pop("waiting") == [[event_id, b"x"]]
 
 

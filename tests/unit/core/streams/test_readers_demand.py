@@ -212,12 +212,12 @@ def test_who_waits_for_a_queue_that_is_paused_here_has_what_others_have_when_the
     a, b = cluster
     wait(b)
     assert b("QNOTIFY", "other", 600, "q", client="told") is BLOCKED
-    b("PAUSE", "q", "out")
+    b("PAUSE", "q", "out", "node")
     event_id = add(a)
     cluster.advance(pause_ms)
     assert not cluster.sent(TAKE)
     assert not b.answers
-    b("PAUSE", "q", "none")
+    b("PAUSE", "q", "none", "node")
     assert b.answers.pop("waiting") == [[event_id, b"x"]]
     assert b.answers.pop("told") == [b"q"]
 

@@ -541,7 +541,7 @@ def test_the_one_that_waits_for_another_node_adds_the_job_itself_when_nothing_co
         cluster.hold(sender, receiver)
     for member in (a, b):
         waits(member, "k", "REPLICATE", 1)
-    b("PAUSE", "q", "in", client="operator")
+    b("PAUSE", "q", "in", "node", client="operator")
     cluster.release(a, b)
     cluster.release(b, a)
     with pytest.raises(CommandError, match="paused"):
@@ -604,12 +604,12 @@ def test_what_a_node_has_named_is_not_lost_when_its_maker_gives_it_up(cluster: C
 def test_what_one_node_has_named_is_not_taken_for_done_by_those_who_were_told_to_forget_it() -> None:
     a, b, c, d = cluster = Cluster(4)
     cluster.lose = lambda flight: flight.kind == GOTJOB
-    d("PAUSE", "q", "in", client="operator")
+    d("PAUSE", "q", "in", "node", client="operator")
     waits(a, "k", "REPLICATE", 3, "RETRY", 60, timeout=1_000)
     cluster.advance(100)
     for other in (a, c):
         cluster.cut(other, d)
-    d("PAUSE", "q", "none", client="operator")
+    d("PAUSE", "q", "none", "node", client="operator")
     named = add(d, "k", "RETRY", 60)
     cluster.advance(1_500)
     assert (a.holds(named), b.holds(named), c.holds(named)) == (False, True, False)

@@ -129,7 +129,7 @@ def test_a_node_that_does_not_answer_is_asked_again_less_and_less_often() -> Non
 def test_only_nodes_that_have_said_nothing_are_asked_again() -> None:
     cluster = Cluster(4)
     a, b, c, d = cluster
-    d("PAUSE", "q", "in")
+    d("PAUSE", "q", "in", "node")
     cluster.lose = lambda flight: flight.kind == GOTJOB and flight.sender is c
     a("ADDJOB", "q", "x", 0, "REPLICATE", 3)
     cluster.advance(2_000)
@@ -375,7 +375,7 @@ def test_a_node_that_can_keep_no_copy_says_so_and_the_producer_hears_why(reason:
     elif reason == "journal":
         b.state.durability.read_only = True
     else:
-        b("PAUSE", "q", "in")
+        b("PAUSE", "q", "in", "node")
     a("ADDJOB", "q", "x", 0, "REPLICATE", 2)
     assert cluster.sent(REPLJOB, a, b)
     assert not cluster.sent(GOTJOB)
@@ -555,11 +555,11 @@ def test_a_job_that_is_handed_over_to_a_paused_queue_waits_for_a_retry_period() 
     a.add("q", "x", "RETRY", 5, "REPLICATE", 1)
     (job,) = a.state.jobs
     a.say(b, (REPLJOB, job, False))
-    b("PAUSE", "q", "in")
+    b("PAUSE", "q", "in", "node")
     a.say(b, (ENQUEUE, job.id, WORK_SCOPE, 0))
     assert b.job(job.id).requeue_at == b.state.now + 5_000
     assert b("QLEN", "q") == 0
-    b("PAUSE", "q", "none")
+    b("PAUSE", "q", "none", "node")
     a.say(b, (ENQUEUE, job.id, WORK_SCOPE, 0))
     assert b("QLEN", "q") == 1
 
@@ -570,7 +570,7 @@ def test_an_at_most_once_job_that_is_handed_over_to_a_paused_queue_is_queued() -
     b = cluster.members[1]
     cluster.lose = lambda flight: flight.kind == ENQUEUE
     a("ADDJOB", "q", "x", 1_000, "REPLICATE", 1, "RETRY", 0)
-    b("PAUSE", "q", "in")
+    b("PAUSE", "q", "in", "node")
     cluster.repeat(cluster.lost[0])
     assert b("QLEN", "q") == 1
 
@@ -606,7 +606,7 @@ def test_wishes_that_nobody_could_fulfil_are_checked_before_anything_is_sent() -
     cluster = Cluster(2)
     a, _ = cluster
     assert a.refusal("ADDJOB", "q", "x", 0, "REPLICATE", 3).startswith("NOREPL Not enough reachable nodes")
-    a("PAUSE", "q", "in")
+    a("PAUSE", "q", "in", "node")
     assert a.refusal("ADDJOB", "q", "x", 0, "REPLICATE", 2).startswith("PAUSED")
     assert cluster.flights == []
 
@@ -861,7 +861,7 @@ def test_a_node_that_has_just_been_started_waits_for_its_links() -> None:
 def test_a_queue_that_is_paused_on_a_node_that_is_needed_is_answered_so_at_once(options: tuple[str | int, ...]) -> None:
     cluster = Cluster(3)
     a, _, c = cluster
-    c("PAUSE", "q", "in")
+    c("PAUSE", "q", "in", "node")
     a("ADDJOB", "q", "x", 0, *options)
     (error,) = a.answers["client"]
     assert isinstance(error, QueuePaused)
@@ -872,7 +872,7 @@ def test_another_node_is_asked_at_once_when_the_queue_is_paused_on_one() -> None
     cluster = Cluster(4)
     a, *others = cluster
     for member in others[:2]:
-        member("PAUSE", "q", "in")
+        member("PAUSE", "q", "in", "node")
     for _ in range(10):
         a("ADDJOB", "q", "x", 0, "REPLICATE", 2)
         cluster.advance(1)
@@ -883,7 +883,7 @@ def test_another_node_is_asked_at_once_when_the_queue_is_paused_on_one() -> None
 def test_by_default_a_paused_queue_is_no_reason_for_fewer_copies() -> None:
     cluster = Cluster(4)
     a, b, c, d = cluster
-    c("PAUSE", "q", "in")
+    c("PAUSE", "q", "in", "node")
     cluster.lose = lambda flight: flight.sender is d
     a("ADDJOB", "q", "x", 0)
     cluster.advance(200)
@@ -902,7 +902,7 @@ def test_by_default_a_paused_queue_is_no_reason_for_fewer_copies() -> None:
 def test_a_batch_is_refused_as_a_whole_when_the_queue_is_paused_elsewhere() -> None:
     cluster = Cluster(3)
     a, _, c = cluster
-    c("PAUSE", "l", "in")
+    c("PAUSE", "l", "in", "node")
     a("QLPUSH", "l", "x", "y")
     (error,) = a.answers["client"]
     assert isinstance(error, QueuePaused)
@@ -915,7 +915,7 @@ def test_a_batch_is_refused_as_a_whole_when_the_queue_is_paused_elsewhere() -> N
 def test_nobody_hears_of_a_pause_who_does_not_wait_for_the_copy() -> None:
     cluster = Cluster(2)
     a, b = cluster
-    b("PAUSE", "q", "in")
+    b("PAUSE", "q", "in", "node")
     a("ADDJOB", "q", "x", 0, "REPLICATE", 2, "ASYNC")
     assert cluster.sent(REPLJOB, a, b)
     assert not cluster.sent(HOLDERS)

@@ -258,7 +258,7 @@ def test_a_paused_queue_is_not_doubted() -> None:
     cluster = Cluster(2)
     a, _ = cluster
     replicated(cluster, "RETRY", 60)
-    a("PAUSE", "q", "in")
+    a("PAUSE", "q", "in", "node")
     stalled(cluster, a, TIMEOUT_MS)
     assert a("QLEN", "q") == 1
 
@@ -624,10 +624,10 @@ def test_a_question_is_given_up_while_the_queue_takes_nothing_and_all_are_asked_
     ask(a, job_id)
     cluster.settle()
     assert a.state.custody.asking[job] == {c.id}
-    a("PAUSE", "q", "in")
+    a("PAUSE", "q", "in", "node")
     cluster.advance(1_000)
     assert not job.flags & FLAG_ASKING
-    a("PAUSE", "q", "none")
+    a("PAUSE", "q", "none", "node")
     cluster.flights.clear()
     ask(a, job_id)
     cluster.settle()

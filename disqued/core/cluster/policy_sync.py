@@ -1,0 +1,284 @@
+"""Keeping the policies of queues the same on all nodes.
+
+    set here, or learnt  --POLICY(number, some registers)--> every node with a link, but the one that told
+    a link opens         --POLICY(number, the first 100)---> that node, then the next ones until it has all
+    the other node       <--POLICY(number)------------------ I have these; more, please
+
+A node hands on only what was new to it, so the telling ends.  What is not answered is said again.  A node that was
+away learns everything when a link opens.
+
+The latest word counts everywhere: a node that learns a newer pause forgets what was said of the queue on it alone.
+
+Times are integer milliseconds of the monotonic clock; registers have unix milliseconds.
+"""
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from disqued.core.cluster.federation import Federation
+from disqued.core.model.machine import Acts, Hear, Machine, on
+from disqued.core.model.messages import PAUSE, POLICIES_PER_MESSAGE, POLICY
+from disqued.core.model.outbox import POLICY as POLICY_RECORD
+from disqued.core.model.policies import (
+    NO_PAUSE,
+    PAUSE_FIELD,
+    PauseSetting,
+    Place,
+    Policy,
+    Register,
+    is_outdated,
+)
+from disqued.core.model.queues import PAUSE_OUT
+from disqued.core.model.schedule import Timed
+from disqued.core.model.state import State
+from disqued.core.model.unfinished import QuietParts
+from disqued.core.work.queueing import Queueing
+
+ANSWER_MS: Final = 2_000  #: how long an answer is waited for before the same is said again; then twice as long
+ANSWER_MAX_MS: Final = 60_000
+MESSAGE_BYTES: Final = 1 << 18  #: of names, reasons and owners, after which a message is full
+SWEEP_MS: Final = 3_600_000  #: how often registers are looked through for outdated ones
+SWEPT_PER_PART: Final = 1_000
+
+
+class PolicyRound(Timed):
+    """What one node has yet to learn."""
+
+    __slots__ = ("awaited", "left", "node_id", "patience_ms", "told")
+
+    def __init__(self, node_id: bytes, places: list[Place]) -> None:
+        self.awake_at = 0
+        self.node_id: bytes = node_id
+        self.left: dict[Place, None] = dict.fromkeys(places)  #: not told yet, in this order
+        self.told: list[Place] = []  #: in the message whose answer is waited for
+        self.awaited: int = 0  #: number of that message; 0 = none
+        self.patience_ms: int = ANSWER_MS
+
+
+class Policies(Timed, Machine):
+    """The machine that sets registers and tells them to other nodes; it is due when outdated ones are forgotten."""
+
+    __slots__ = ("_federation", "_machines", "_queueing", "_rounds", "_state")
+
+    def __init__(self, state: State, queueing: Queueing, federation: Federation, machines: Sequence[Machine]) -> None:
+        self.awake_at = 0
+        self._state = state
+        self._queueing = queueing
+        self._federation = federation
+        self._machines = machines
+        self._rounds: dict[bytes, PolicyRound] = {}
+
+    def hears(self) -> dict[int, Hear]:
+        return {POLICY: self.on_policy, PAUSE: self.on_pause}
+
+    def due_table(self) -> Acts:
+        return on(PolicyRound, self.round_due) | on(Policies, Policies.due)
+
+    # Setting.
+
+    def set_pause(self, name: bytes, value: PauseSetting) -> None:
+        """Pause a queue in the whole cluster, or end that."""
+        state = self._state
+        register = state.queues.policies.succeed(name, PAUSE_FIELD, state.node_id, state.wall, value)
+        if self._learn(name, PAUSE_FIELD, register):
+            self._tell([(name, PAUSE_FIELD)], b"")
+
+    def pause_here(self, name: bytes, pause: int) -> None:
+        """Set the PAUSE_... bits of a queue on this node alone."""
+        before = self._pause_of(name)
+        self._queueing.set_pause(name, pause)
+        self._follow(name, before)
+
+    def _pause_of(self, name: bytes) -> int:
+        queue = self._state.queues.by_name.get(name)
+        return 0 if queue is None else queue.pause
+
+    def _follow(self, name: bytes, before: int) -> None:
+        """Let the machines know that a queue may be paused in another way than before."""
+        queue = self._state.queues.by_name.get(name)
+        if queue is None or queue.pause == before:
+            return
+        self._federation.pause_changed(queue)
+        if not queue.pause & PAUSE_OUT:
+            for machine in self._machines:
+                machine.queue_resumed(queue)
+
+    # Learning.
+
+    def on_policy(self, sender: bytes, number: int, policies: tuple[Policy, ...]) -> None:
+        """Learn registers, hand on those that are new, and answer; or hear that a node has what it was told.
+
+        An outdated one that nothing is known of here was forgotten, and stays so.
+        """
+        if not policies:
+            self._answered(sender, number)
+            return
+        wall = self._state.wall
+        known = self._state.queues.policies.registers
+        new: list[Place] = []
+        for name, field, register in policies:
+            if is_outdated(register, wall) and (name, field) not in known:
+                continue
+            if self._learn(name, field, register):
+                new.append((name, field))
+        self._tell(new, sender)
+        self._state.send(sender, (POLICY, number, ()))
+
+    def _learn(self, name: bytes, field: int, register: Register) -> bool:
+        """Enter a register, and follow it; return whether it is newer than what was known."""
+        state = self._state
+        if not state.queues.policies.merge(name, field, register):
+            return False
+        if state.journaling:
+            state.outbox.journal.append((POLICY_RECORD, name, field, register))
+        before = self._pause_of(name)
+        queue = state.queues.by_name.get(name)
+        if queue is not None and queue.pause_here:
+            self._queueing.set_pause(name, 0)
+        else:
+            self._queueing.follow_policy(name)
+        self._follow(name, before)
+        self.plan()
+        return True
+
+    def on_pause(self, sender: bytes, name: bytes, pause: int) -> None:
+        """Pause a queue on this node alone, as a node of an older version asks for.
+
+        A queue that is not here is not paused so when memory is full.
+        """
+        state = self._state
+        if name in state.queues.by_name or state.memory.level < 3:
+            self.pause_here(name, pause)
+
+    # Telling.
+
+    def _tell(self, places: list[Place], source: bytes) -> None:
+        """Let all nodes with a link learn registers, but the one that told of them."""
+        if not places:
+            return
+        for node_id in self._state.peers.linked:
+            if node_id == source:
+                continue
+            this = self._rounds.get(node_id)
+            if this is None:
+                this = self._rounds[node_id] = PolicyRound(node_id, [])
+            this.left.update(dict.fromkeys(places))
+            if not this.awaited:
+                self._go_on(this)
+
+    def link_opened(self, node_id: bytes) -> None:
+        """Tell a node everything."""
+        self._end(node_id)
+        registers = self._state.queues.policies.registers
+        if registers:
+            this = self._rounds[node_id] = PolicyRound(node_id, list(registers))
+            self._go_on(this)
+
+    def greeted(self, node_id: bytes) -> None:
+        """The link of a node to this one has opened: it may have forgotten what this node told it before."""
+        if node_id in self._state.peers.linked and node_id not in self._rounds:
+            self.link_opened(node_id)
+
+    def link_closed(self, node_id: bytes) -> None:
+        """Tell a node no more: it learns everything when the next link opens."""
+        self._end(node_id)
+
+    def _end(self, node_id: bytes) -> None:
+        this = self._rounds.pop(node_id, None)
+        if this is not None:
+            self._state.schedule.cancel(this)
+
+    def _go_on(self, this: PolicyRound) -> None:
+        """Tell a node the next registers; the round ends when it has all."""
+        state = self._state
+        registers = state.queues.policies.registers
+        policies: list[Policy] = []
+        this.told = []
+        size = 0
+        for place in list(islice(this.left, POLICIES_PER_MESSAGE)):
+            if size >= MESSAGE_BYTES:
+                break
+            del this.left[place]
+            register = registers.get(place)
+            if register is not None:
+                name, field = place
+                policies.append((name, field, register))
+                this.told.append(place)
+                size += len(name) + len(register.value.reason) + len(register.value.owner)
+        if not policies and this.left:
+            self._await(this, 0, 1)
+            return
+        number = state.numbers.next_number()
+        if policies and state.send(this.node_id, (POLICY, number, tuple(policies))):
+            self._await(this, number, this.patience_ms)
+        else:
+            self._end(this.node_id)
+
+    def _await(self, this: PolicyRound, number: int, in_ms: int) -> None:
+        this.awaited = number
+        self._state.schedule.move(this, self._state.now + in_ms)
+
+    def _answered(self, sender: bytes, number: int) -> None:
+        """A node has what it was told: tell it more, if there is more."""
+        this = self._rounds.get(sender)
+        if this is not None and this.awaited == number:
+            this.awaited = 0
+            this.patience_ms = ANSWER_MS
+            self._go_on(this)
+
+    def round_due(self, this: PolicyRound) -> None:
+        """Say again what was not answered, or go on."""
+        if self._rounds.get(this.node_id) is not this:
+            return
+        if this.awaited:
+            this.patience_ms = min(2 * this.patience_ms, ANSWER_MAX_MS)
+            this.left = dict.fromkeys((*this.told, *this.left))
+        self._go_on(this)
+
+    # Forgetting.
+
+    def plan(self) -> None:
+        """See to it that outdated registers are forgotten, if there are any registers."""
+        if not self.awake_at and len(self._state.queues.policies):
+            self._state.schedule.add(self, self._state.now + SWEEP_MS)
+
+    def resume(self) -> None:
+        """Plan again, after all deadlines were dropped, or after a start."""
+        self.awake_at = 0
+        self.plan()
+
+    def due(self) -> None:
+        """Look for outdated registers."""
+        self._state.work(self._sweep())
+        self.plan()
+
+    def _sweep(self) -> QuietParts:
+        state = self._state
+        policies = state.queues.policies
+        for count, place in enumerate(list(policies.registers), 1):
+            register = policies.registers.get(place)
+            if register is not None and is_outdated(register, state.wall):
+                self._forget(*place)
+            if count % SWEPT_PER_PART == 0:
+                yield
+
+    def _forget(self, name: bytes, field: int) -> None:
+        state = self._state
+        state.queues.policies.forget(name, field)
+        if state.journaling:
+            gone = Register(0, state.node_id, state.wall, NO_PAUSE)
+            state.outbox.journal.append((POLICY_RECORD, name, field, gone))
+
+    # The whole node.
+
+    def flushing(self) -> None:
+        """The schedule is about to be dropped: nobody is told any more in this life of it."""
+        for this in self._rounds.values():
+            self._state.schedule.cancel(this)
+
+    def flushed(self) -> None:
+        """Go on telling, and plan to forget."""
+        for this in self._rounds.values():
+            self._await(this, this.awaited, this.patience_ms)
+        self.resume()

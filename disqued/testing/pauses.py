@@ -1,0 +1,92 @@
+"""Pauses of queues: what operators say, whether all nodes follow, and that a node that follows hands out nothing.
+
+    PAUSE on a node --> answered: the register is not older at the end of the age, on any node
+    a step          --> what a node knows to be paused out, before and after it, gives no job
+
+Times are integer milliseconds.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from disqued.core.model.policies import Place, Register
+from disqued.core.model.queues import PAUSE_OUT
+from disqued.core.model.state import State
+from disqued.testing.clients import Operator
+
+
+class Site(Protocol):
+    """A node as operators see it."""
+
+    state: State
+    is_up: bool
+    is_paused: bool
+
+    def command(self, client: Any, words: list[bytes]) -> None:
+        """Run a command."""
+
+
+class PauseWatch:
+    """What one process hands out of queues that it knows to be paused out."""
+
+    def __init__(self, state: State) -> None:
+        self.broken: list[bytes] = []  #: names of queues that gave jobs all the same
+        self._state = state
+
+    def over(self, step: Callable[[], None]) -> None:
+        """Carry out a step and look at the queues that are paused out before and after it."""
+        queues = self._state.queues
+        before = [(queue, queue.jobs_out) for queue in queues.by_name.values() if queue.pause & PAUSE_OUT]
+        step()
+        self.broken += [queue.name for queue, given in before if queue.pause & PAUSE_OUT and queue.jobs_out != given]
+
+
+class PauseChecker:
+    """The words of operators for the whole cluster, and what has become of them."""
+
+    def __init__(self, servers: Iterable[Site]) -> None:
+        self._servers = list(servers)
+        self._said: dict[Place, Register] = {}  #: the greatest of each that was answered
+
+    def say(self, server: Site, queue: bytes, *words: bytes) -> None:
+        """Give a PAUSE to a node."""
+        known = server.state.queues.policies.registers
+        before = dict(known)
+        after: dict[Place, Register] = {}
+
+        def answered(value: Any) -> None:
+            if not isinstance(value, Exception):
+                for place, register in after.items():
+                    self._said[place] = max(register, self._said.get(place, register))
+
+        server.command(Operator(answered), [b"PAUSE", queue, *words])
+        if server.is_up and not server.is_paused:
+            after.update((place, register) for place, register in known.items() if before.get(place) != register)
+
+    def forget(self) -> None:
+        """A crash took what was acknowledged: no word is certain any more."""
+        self._said.clear()
+
+    def agree(self) -> bool:
+        """Return whether all nodes say the same of all queues."""
+        first, *others = [server.state.queues.policies.registers for server in self._servers]
+        return all(registers == first for registers in others)
+
+    def lost(self) -> list[str]:
+        """Tell of words that were answered, and that not even an older one has taken the place of."""
+        registers = self._servers[0].state.queues.policies.registers
+        return [
+            f"PAUSE of {queue!r} was answered, as {said}, and the nodes know {registers.get((queue, field))}"
+            for (queue, field), said in self._said.items()
+            if (queue, field) not in registers or registers[queue, field] < said
+        ]
+
+    def unfollowed(self) -> list[str]:
+        """Tell of queues that are not paused as the node knows that they should be."""
+        return [
+            f"{server} has {name!r} paused as {0 if queue is None else queue.pause}, not as {register.value.bits}"
+            for server in self._servers
+            for (name, _), register in server.state.queues.policies.registers.items()
+            for queue in (server.state.queues.by_name.get(name),)
+            if register.value.bits & ~(0 if queue is None else queue.pause)
+        ]

@@ -1,0 +1,84 @@
+"""Registers of policies merge: in any order, any number of times, on any way through the nodes, with one outcome."""
+
+from collections.abc import Sequence
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from disqued.core.model.memory import Memory
+from disqued.core.model.messages import POLICY
+from disqued.core.model.policies import (
+    PAUSE_FIELD,
+    PauseSetting,
+    Place,
+    Policy,
+    PolicyTable,
+    Register,
+    cost_of_register,
+)
+from tests.cluster_fixtures import Cluster
+from tests.core_fixtures import check
+
+NODES = tuple(name * 40 for name in (b"a", b"b", b"c"))
+
+texts = st.sampled_from([b"", b"deploy", "Störung".encode()])
+registers = st.builds(
+    Register, st.integers(1, 4), st.sampled_from(NODES), st.integers(0, 3),
+    st.builds(PauseSetting, st.integers(0, 3), texts, texts),
+)  # fmt: skip
+policies = st.lists(st.tuples(st.sampled_from([b"q", b"r"]), st.just(PAUSE_FIELD), registers), max_size=8)
+
+
+def merged(*parts: Sequence[Policy]) -> dict[Place, Register]:
+    """What a table knows that has heard all this."""
+    memory = Memory(1 << 30, evicts=True)
+    table = PolicyTable(memory)
+    for part in parts:
+        for queue, field, register in part:
+            table.merge(queue, field, register)
+    assert memory.used == sum(cost_of_register(queue, known.value) for (queue, _), known in table.registers.items())
+    return table.registers
+
+
+def listed(registers: dict[Place, Register]) -> list[Policy]:
+    return [(queue, field, register) for (queue, field), register in registers.items()]
+
+
+@given(policies, policies, policies)
+def test_a_merge_is_commutative_associative_and_idempotent(
+    one: list[Policy], two: list[Policy], three: list[Policy]
+) -> None:
+    assert merged(one, two) == merged(two, one)
+    assert merged(listed(merged(one, two)), three) == merged(one, listed(merged(two, three)))
+    assert merged(one, one) == merged(one)
+
+
+@given(policies, st.randoms(use_true_random=False))
+def test_what_is_known_in_the_end_is_the_maximum_whatever_the_order(said: list[Policy], rng: Random) -> None:
+    shuffled = [*said, *said]
+    rng.shuffle(shuffled)
+    known = merged(shuffled)
+    assert known == {
+        (queue, PAUSE_FIELD): max(register for name, _, register in said if name == queue)
+        for queue in {name for name, _, _ in said}
+    }
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), policies.filter(bool)), max_size=6))
+def test_nodes_that_hear_different_words_in_different_orders_agree(said: list[tuple[int, list[Policy]]]) -> None:
+    cluster = Cluster(3)
+    wall = cluster.members[0].state.wall
+    everything: list[Policy] = []
+    for number, part in said:
+        # None of them is outdated.
+        fresh = tuple(
+            (queue, field, register._replace(set_at=wall + register.set_at)) for queue, field, register in part
+        )
+        everything += fresh
+        receiver = cluster.members[number]
+        cluster.members[number - 1].say(receiver, (POLICY, 7, fresh))
+    wanted = merged(everything)
+    for member in cluster:
+        assert member.state.queues.policies.registers == wanted
+        check(member)
