@@ -1,16 +1,14 @@
-"""Pauses of queues: what operators say, whether all nodes follow, and that a node that follows hands out nothing.
+"""Pauses of queues: what operators say, and whether all nodes follow (that these hand out nothing: `pausewatch`).
 
     PAUSE on a node --> answered: the register is not older at the end of the age, on any node
-    a step          --> what a node knows to be paused out, before and after it, gives no job
 
 Times are integer milliseconds.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from disqued.core.model.policies import Place, Register
-from disqued.core.model.queues import PAUSE_OUT
 from disqued.core.model.state import State
 from disqued.testing.clients import Operator
 
@@ -24,21 +22,6 @@ class Site(Protocol):
 
     def command(self, client: Any, words: list[bytes]) -> None:
         """Run a command."""
-
-
-class PauseWatch:
-    """What one process hands out of queues that it knows to be paused out."""
-
-    def __init__(self, state: State) -> None:
-        self.broken: list[bytes] = []  #: names of queues that gave jobs all the same
-        self._state = state
-
-    def over(self, step: Callable[[], None]) -> None:
-        """Carry out a step and look at the queues that are paused out before and after it."""
-        queues = self._state.queues
-        before = [(queue, queue.jobs_out) for queue in queues.by_name.values() if queue.pause & PAUSE_OUT]
-        step()
-        self.broken += [queue.name for queue, given in before if queue.pause & PAUSE_OUT and queue.jobs_out != given]
 
 
 class PauseChecker:

@@ -32,7 +32,7 @@ from disqued.testing.events import EventQueue, generator
 from disqued.testing.journal import ALWAYS, NONE, SimJournal
 from disqued.testing.links import SimLinks
 from disqued.testing.network import Dial, SimLink, SimNetwork
-from disqued.testing.pauses import PauseWatch
+from disqued.testing.pausewatch import PauseWatch
 from disqued.testing.recipients import SimClient, SimRecipient
 from disqued.wire.messages import decode
 
