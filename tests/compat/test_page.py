@@ -75,12 +75,16 @@ STATEMENTS: dict[str, list[tuple[str, str]]] = {
         ("QSCAN MAXIDLE 3600", r"\*2\r\n\$1\r\n0\r\n\*1\r\n\$1\r\nq\r\n"),
         ("SCAN 0", r"-ERR SCAN takes JOB or QUEUE, then a cursor and options\r\n"),
     ],
-    "QSTAT FULL adds four fields at the end": [
+    "QSTAT FULL adds eight fields at the end": [
         ("ADDJOB q b 0", ADDED),
         ("QSTAT q", r"(?s)\*20\r\n\$4\r\nname\r\n.*\$5\r\npause\r\n\$4\r\nnone\r\n"),
         (
             "QSTAT q FULL",
-            r"(?s)\*28\r\n.*none\r\n\$8\r\nproduced\r\n:1\r\n\$8\r\nconsumed\r\n:0\r\n\$7\r\nsources\r\n\*0\r\n.*ctime\r\n:\d+\r\n",
+            (
+                r"(?s)\*36\r\n.*none\r\n\$8\r\nproduced\r\n:1\r\n\$8\r\nconsumed\r\n:0\r\n\$7\r\nsources\r\n\*0\r\n.*ctime\r\n:\d+\r\n"
+                r"\$12\r\npause-reason\r\n\$0\r\n\r\n\$8\r\npause-by\r\n\$0\r\n\r\n\$8\r\npause-at\r\n:0\r\n"
+                r"\$10\r\npause-node\r\n\$4\r\nnone\r\n"
+            ),
         ),
     ],
     "jobs-out counts fetches": [
@@ -102,7 +106,7 @@ STATEMENTS: dict[str, list[tuple[str, str]]] = {
         ("ADDJOB q b 0 REPLICATE 2", NO_COPY + r"\r\n"),
     ],
     "PAUSE in does not stop ENQUEUE and NACK": [
-        *[("ADDJOB q b 0", ADDED), ("PAUSE q in", r"\+in\r\n")],
+        *[("ADDJOB q b 0", ADDED), ("PAUSE q in node", r"\+in\r\n")],
         *[("DEQUEUE $ID", ":1\r\n"), ("ENQUEUE $ID", ":1\r\n"), ("DEQUEUE $ID", ":1\r\n"), ("NACK $ID", ":1\r\n")],
     ],
     "a leaving node sends jobs away and says so": [

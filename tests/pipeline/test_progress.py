@@ -46,7 +46,7 @@ def test_how_far_spark_is_is_told_where_the_job_says_nothing(spark: "SparkSessio
     with telling(spark, lambda: 1.0, say):
         compute_until(spark, tmp_path / "go")
     assert (tmp_path / "go").exists()
-    assert all(re.fullmatch("[01] of 2 tasks are done", text) for text in told), told
+    assert all(re.fullmatch("[012] of 2 tasks are done", text) for text in told), told
 
 
 def test_nothing_is_told_while_the_job_tells_itself_nor_while_spark_is_idle(spark: "SparkSession") -> None:
