@@ -97,7 +97,7 @@ class Outcome:
         self.protocol: int = protocol  #: RESP 2 or 3; 0 = the session takes values, and no reply is encoded
         self.checked: bool = checked  #: `Issuer.check`, and permissions, may refuse a command
         self.at: float = 0.0  #: clock reading when the command begins, then when it is complete: seconds
-        self.word: bytes = b""  #: first word of the last command
+        self.word: bytes = b""  #: first word of the last command, if `plain` is not None
         self.plain: Command | None = None  #: what that word stands for where nothing has to be checked
         self.entry: Command | None = None  #: None = there is no such command
         self.value: Any = None  #: what the command returned, the CommandError that refused it, or BLOCKED
@@ -175,8 +175,9 @@ class Dispatch:
         state = self._state
         memory = state.memory
         if args[0] is not outcome.word:  # the parser gives the same object for what a pipeline says again
-            outcome.word = args[0]
             outcome.plain = self._plain.get(args[0])
+            # One that stands for nothing may be of any length, and is not kept.
+            outcome.word = b"" if outcome.plain is None else args[0]
         runs: Runnable | None
         outcome.entry = runs = outcome.plain
         try:

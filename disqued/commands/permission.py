@@ -141,7 +141,7 @@ def seen_by(client: Any) -> Sees | None:
 def owner_of(client: Any) -> bytes:
     """Return who a client is, for people: the user, the name of the connection, or both; printable UTF-8.
 
-    The default user is told only of a connection without a name.
+    The default user is named only for a connection without a name.
     """
     user: User | None = getattr(client, "user", None)
     user_name = b"" if user is None or (user.name == DEFAULT and client.name) else user.name

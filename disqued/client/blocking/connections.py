@@ -196,7 +196,7 @@ class Connections:
             connection.disconnect()
 
     def abandon(self) -> None:
-        """Close all connections in a forked process, of which the nodes notice nothing."""
+        """Close all connections in a forked process; the nodes do not notice."""
         for connection in list(self._open):
             connection.disconnect()
 

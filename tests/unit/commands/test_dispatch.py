@@ -147,6 +147,21 @@ def test_an_outcome_that_serves_again_keeps_nothing_of_the_command_before(bed: B
     assert (outcome.value, outcome.failed, outcome.reply) == (0, False, b":0\r\n")
 
 
+def test_a_word_that_is_said_again_is_looked_up_once_and_an_unknown_one_is_not_kept(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, unknown = b"QLEN", b"x" * 100_000
+    outcome = bed.run("PING")
+    for args in ([known, b"q"], [unknown], [known, b"q"]):
+        bed.dispatch.execute(bed.client, args, outcome)
+        assert outcome.failed is (args[0] is unknown)
+        assert outcome.word is (b"" if args[0] is unknown else known)
+    monkeypatch.setattr(bed.dispatch, "_plain", {})
+    bed.dispatch.execute(bed.client, [known, b"q"], outcome)
+    assert outcome.value == 0
+    assert not bed.client.asked
+
+
 def test_a_blocked_command_is_answered_later(bed: Bed) -> None:
     outcome = bed.run("GETJOB", "FROM", "q", protocol=2)
     assert outcome.value is BLOCKED
