@@ -189,7 +189,11 @@ def _flags_of(arg: Arg) -> Iterable[bytes]:
 def _document_value(arg: Arg, name: bytes) -> dict[bytes, Any]:
     """Type of a value, and what it is made of where it is made of several."""
     if arg.parts:
-        parts = [{b"name": part.encode(), b"type": arg.kind.name.encode()} for part in arg.parts]
+        parts: list[dict[bytes, Any]] = [
+            {b"name": part.encode(), b"type": arg.kind.name.encode()} for part in arg.parts
+        ]
+        if arg.spare:
+            parts[-1][b"flags"] = [b"optional"]
         return {b"type": b"block", b"arguments": parts}
     docs: dict[bytes, Any] = {b"type": arg.kind.name.encode()}
     if arg.kind.words:

@@ -14,17 +14,19 @@ import attrs
 from disqued.commands.parse_cache import (
     NEVER_DELIVERED,
     ONCE,
+    ONE_TRY,
     Acknowledgement,
     Addition,
     CachedOptions,
     Fetch,
+    WishedTerms,
     cached_fetches,
     cached_options,
     checked_ids,
 )
 from disqued.commands.parts import in_parts, spelt
-from disqued.commands.shapes import JOBS, bulk, either, integer, null_or, pairs, status, tuple_of
-from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, rest
+from disqued.commands.shapes import JOBS, bulk, integer, null_or, pairs, status, tuple_of
+from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, repeated, rest
 from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TAKER, TIMEOUT, Kind, read_job_id, seconds
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
@@ -32,6 +34,7 @@ from disqued.core.model import marks
 from disqued.core.model.groups import Entry, Group, units_of
 from disqued.core.model.job import ACKED, ACTIVE, KEYED, RETRY_NEVER_MS, STATE_NAMES, Job, NamedJob
 from disqued.core.model.outbox import Client
+from disqued.core.model.terms import NO_TERMS, TRIES_MAX, Terms, headers_misfit
 from disqued.core.model.unfinished import Parts
 from disqued.core.node import Node
 from disqued.core.work.queueing import requeue_within
@@ -72,13 +75,18 @@ def _read_key(text: bytes) -> bytes:
 KEY = Kind("string", _read_key, f"1 to {KEY_MAX} bytes", errors=(f"ERR {_BAD_KEY}",))
 MAXLEN = integer_kind(1, INT64_MAX, "MAXLEN must be a positive number", "1 or more")
 
+MAXTRIES = integer_kind(1, TRIES_MAX, f"MAXTRIES must be between 1 and {TRIES_MAX}", f"1 to {TRIES_MAX}")
+BACKOFF = seconds("BACKOFF", 1, "BACKOFF delays must be numbers > 0")
+KEEPDEAD = seconds("KEEPDEAD", 0, "KEEPDEAD time must be a non negative number")
+RESULT = seconds("RESULT", 1, "RESULT time must be a number > 0")
+
 GET_COUNT = count_kind(1, JOBS_AT_ONCE, "COUNT must be a number greater than zero")
 
 
 @command(
     "ADDJOB", group="jobs", flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST, reply=status("the id of the job"),
     cost="O(log N) in the jobs of the queue at worst, O(1) as a rule",
-    errors=(ONCE, NEVER_DELIVERED, NotReplicated, QueueTooLong, QueuePaused, WrongType), cache=cached_options,
+    errors=(ONCE, NEVER_DELIVERED, ONE_TRY, NotReplicated, QueueTooLong, QueuePaused, WrongType), cache=cached_options,
     is_large=True,
 )  # fmt: skip
 @attrs.define
@@ -95,6 +103,9 @@ class AddJob:
     what becomes of it.  A key is free again when its job is acknowledged, deleted, or its TTL is over.  Nodes are asked
     first, for two seconds at most, before the time for the copies begins, with ASYNC too; those that cannot hear each
     other may each add a job of one key.
+
+    MAXTRIES, BACKOFF, KEEPDEAD, RESULT and HEADER are the terms of the job: they go with it to every node that holds
+    it, and never change.
     """
 
     queue: bytes = positional("Queue to add to; it comes into being when it is first used.", QUEUE)
@@ -108,13 +119,33 @@ class AddJob:
     ttl: int = option("TTL", "Seconds until the job is dropped, delivered or not.", TTL, DEFAULT_TTL_S)
     maxlen: int = option("MAXLEN", "Refuse when the queue holds this many jobs already.", MAXLEN, 0)
     asynchronous: bool = flag("ASYNC", "Reply at once and copy in the background.")
+    max_tries: int | None = option(
+        "MAXTRIES", "Deliveries before the job is dead instead of being queued again; no limit.", MAXTRIES
+    )
+    backoff: tuple[int, ...] | None = option(
+        "BACKOFF",
+        "Seconds from a NACK to the next delivery, doubled by each further NACK; `most`, as a rule an hour, is the"
+        " longest.", BACKOFF, parts=("first", "most"), spare=True,
+    )  # fmt: skip
+    keep_dead: int | None = option(
+        "KEEPDEAD", "Seconds that a dead job stays beyond its TTL; with MAXTRIES as the setting dead-ttl.", KEEPDEAD
+    )
+    keep_result: int | None = option("RESULT", "Seconds to keep the result after the acknowledgement.", RESULT)
+    headers: tuple[tuple[bytes, bytes], ...] = repeated(
+        "HEADER", "A header, which GETJOB WITHHEADERS answers; 16 of them, 8 KiB together.", BYTES,
+        parts=("name", "value"),
+    )  # fmt: skip
     key: bytes | None = option("KEY", "Add nothing while a job of the queue has this key: answer its id.", KEY)
 
     def cached_options(self) -> CachedOptions:
         """All but the queue, the body and the key."""
+        wrong = headers_misfit(self.headers)
+        if wrong:
+            raise CommandError(wrong)
         return CachedOptions(
             ttl=self.ttl, retry=self.retry, delay=self.delay, replicate=self.replicate,
             maxlen=self.maxlen, timeout_ms=self.timeout, asynchronous=self.asynchronous,
+            terms=WishedTerms(self.max_tries, self.backoff, self.keep_dead, self.keep_result, self.headers),
         )  # fmt: skip
 
     def run(self, node: Node, client: Client) -> Any:
@@ -150,10 +181,14 @@ class GetJob:
 
     One call takes 2000 jobs at most, and no more once their names and bodies are a mebibyte together.  When memory is
     full no queue is made for a consumer: one that would have to wait for a queue that is not there is refused.
+
+    The number of the delivery, which WITHHEADERS answers, is 1 for the first and grows with each further one: together
+    with the id it is a fencing token, by which a store can refuse what a consumer writes that has lost the job.
     """
 
     nohang: bool = flag("NOHANG", "Do not wait: null when there is no job.")
     with_counters: bool = flag("WITHCOUNTERS", "Answer how often each job was given back and queued again, too.")
+    with_headers: bool = flag("WITHHEADERS", "Answer its headers and the number of this delivery, too.")
     timeout: int = option("TIMEOUT", "Milliseconds to wait before null is answered; 0 = for ever.", TIMEOUT, 0)
     count: int = option("COUNT", "Jobs to take at most; one call may take fewer.", GET_COUNT, 1)
     worker: bytes | None = option("WORKER", "Who takes them: if it dies they are queued again, in front.", TAKER)
@@ -162,8 +197,9 @@ class GetJob:
     def fetch(self) -> Fetch:
         """The compiled call."""
         return Fetch(
-            self.queues, self.count, self.timeout, self.worker, nohang=self.nohang, with_counters=self.with_counters
-        )
+            self.queues, self.count, self.timeout, self.worker,
+            nohang=self.nohang, with_counters=self.with_counters, with_headers=self.with_headers,
+        )  # fmt: skip
 
     def run(self, node: Node, client: Client) -> Any:
         """Take the jobs; returns rows as `JOBS` describes them, None, or BLOCKED."""
@@ -398,11 +434,9 @@ _UNIT = tuple_of(
     "[group, state, deliveries, left ms]", bulk("group"), bulk("in progress | redo | done"),
     integer("deliveries that this node knows of"), integer("until its deadline"),
 )  # fmt: skip
-DESCRIPTION = either(
-    pairs("what is known of the job", *SHOWN),
-    pairs("of an event, what groups made of it, too", *SHOWN, "groups"),
-    pairs("of a job with a key, that, too", *SHOWN, "key"),
-)
+#: Names that follow where a job has what they stand for, in this order.
+SHOWN_TOO = ("groups", "key", "max-tries", "backoff", "keep-dead", "keep-result", "headers")
+DESCRIPTION = pairs("what is known of the job", *SHOWN, optional=SHOWN_TOO)
 
 
 def describe(node: Node, job: Job) -> list[Any]:
@@ -411,8 +445,21 @@ def describe(node: Node, job: Job) -> list[Any]:
     if isinstance(job, Entry):
         return [*shown, b"groups", _units(node, job)]
     if isinstance(job, NamedJob) and job.alias[:1] == KEYED:
-        return [*shown, b"key", job.alias[1:]]
+        shown += [b"key", job.alias[1:]]
+    if job.options.terms is not NO_TERMS:
+        shown += _terms(job.options.terms)
     return shown
+
+
+def _terms(terms: Terms) -> list[Any]:
+    """The terms of a job, in seconds."""
+    return [
+        b"max-tries", terms.max_tries,
+        b"backoff", [terms.backoff_ms // 1_000, terms.backoff_most_ms // 1_000],
+        b"keep-dead", terms.keep_dead_ms // 1_000,
+        b"keep-result", terms.keep_result_ms // 1_000,
+        b"headers", [word for header in terms.headers for word in header],
+    ]  # fmt: skip
 
 
 def touches(job: Job) -> int:

@@ -16,7 +16,7 @@ Durations are integer milliseconds; those of ADDJOB's options are seconds.  Sour
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from disqued.commands.runnable import BLOCKED
 from disqued.commands.taking import note_taken, wait_for_jobs, with_new
@@ -25,11 +25,12 @@ from disqued.core.model.job import KIND_WORK, JobOptions, Unit
 from disqued.core.model.outbox import Client
 from disqued.core.model.queues import Queue
 from disqued.core.model.state import State
+from disqued.core.model.terms import NO_TERMS, Headers, Terms
 from disqued.core.model.waiters import Form
 from disqued.core.model.worker import Worker
 from disqued.core.node import CompiledCall, Node
 from disqued.core.work.additions import AliasOf
-from disqued.core.work.delivery import COUNTED, PLAIN
+from disqued.core.work.delivery import PLAIN, form_with
 from disqued.core.work.placement import Placement
 from disqued.core.workers.workers import WorkerForm
 from disqued.errors import CommandError
@@ -40,14 +41,47 @@ CACHED_BYTES: Final = 512  #: bytes of these words together, at most
 FEW: Final = 16  #: words of an ACKJOB that needs no parser, its name included, and one more
 BARE: Final = 4  #: words of an ADDJOB without options
 RETRY_CAP_S: Final = 300  #: default retry period, at most
+BACKOFF_MOST_S: Final = 3_600  #: longest delay of a BACKOFF that says only the first one
 
 ONCE: Final = "With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
 NEVER_DELIVERED: Final = "The specified DELAY is greater than TTL. Job refused since would never be delivered"
+
+ONE_TRY: Final = "MAXTRIES and BACKOFF go with a RETRY above 0: a job with RETRY 0 has one try"
 
 Parser = Callable[[list[bytes]], Any]
 
 
 # ADDJOB.
+
+
+class WishedTerms(NamedTuple):
+    """The terms that ADDJOB asks for, in seconds; None = not said."""
+
+    max_tries: int | None = None
+    backoff: tuple[int, ...] | None = None  #: the first delay, and the longest where that was said
+    keep_dead: int | None = None
+    keep_result: int | None = None
+    headers: Headers = ()
+
+    def complete(self, dead_ttl_ms: int) -> Terms:
+        """Return the terms; a dead job stays for `dead_ttl_ms` unless something else was said."""
+        first, most = (0, 0) if self.backoff is None else (self.backoff[0], self.backoff[-1])
+        if self.backoff is not None and len(self.backoff) == 1:
+            most = BACKOFF_MOST_S
+        may_die = self.max_tries is not None or self.keep_dead is not None
+        keep_dead_ms = dead_ttl_ms if self.keep_dead is None else self.keep_dead * 1_000
+        terms = Terms(
+            self.max_tries or 0,
+            first * 1_000,
+            max(first, most) * 1_000,
+            keep_dead_ms if may_die else 0,
+            (self.keep_result or 0) * 1_000,
+            self.headers,
+        )
+        return NO_TERMS if terms == NO_TERMS else terms
+
+
+NO_WISHES: Final = WishedTerms()
 
 
 class CachedOptions:
@@ -58,13 +92,13 @@ class CachedOptions:
     """
 
     __slots__ = (
-        "_delay", "_epoch", "_options", "_replicate", "_retry", "_ttl", "asynchronous", "by_default", "maxlen",
-        "timeout_ms",
+        "_delay", "_epoch", "_options", "_replicate", "_retry", "_terms", "_ttl", "asynchronous", "by_default",
+        "maxlen", "timeout_ms",
     )  # fmt: skip
 
     def __init__(
         self, *, ttl: int, retry: int | None, delay: int, replicate: int | None, maxlen: int, timeout_ms: int,
-        asynchronous: bool,
+        asynchronous: bool, terms: WishedTerms = NO_WISHES,
     ) -> None:  # fmt: skip
         """Take the options; `ttl`, `retry` and `delay` are seconds."""
         self.maxlen: int = maxlen  #: 0 = no limit
@@ -75,6 +109,7 @@ class CachedOptions:
         self._retry: int | None = retry
         self._delay: int = delay
         self._replicate: int | None = replicate
+        self._terms: WishedTerms = terms
         self._options: JobOptions | None = None
         self._epoch: int = -1  #: of the node and the nodes that it can reach, when the options were made
 
@@ -103,7 +138,10 @@ class CachedOptions:
             raise CommandError(ONCE)
         if self._delay >= ttl:
             raise CommandError(NEVER_DELIVERED)
-        return state.shared.options(ttl * 1_000, retry * 1_000, self._delay * 1_000, replicate)
+        terms = NO_TERMS if self._terms is NO_WISHES else self._terms.complete(state.shared.dead_ttl_ms)
+        if not retry and (terms.max_tries or terms.backoff_ms):
+            raise CommandError(ONE_TRY)
+        return state.shared.options(ttl * 1_000, retry * 1_000, self._delay * 1_000, replicate, terms=terms)
 
 
 class Addition(CompiledCall):
@@ -138,11 +176,11 @@ class Addition(CompiledCall):
 class Fetch(CompiledCall):
     """GETJOB."""
 
-    __slots__ = ("_count", "_is_bare", "_names", "_nohang", "_timeout_ms", "_with_counters", "_worker")
+    __slots__ = ("_count", "_form", "_is_bare", "_names", "_nohang", "_timeout_ms", "_worker")
 
     def __init__(
         self, names: list[bytes], count: int, timeout_ms: int, worker: bytes | None, *, nohang: bool,
-        with_counters: bool,
+        with_counters: bool, with_headers: bool,
     ) -> None:  # fmt: skip
         """Take up to `count` jobs of these queues, for a worker if one is named; wait so long (0 = for ever)."""
         self._names: list[bytes] = names
@@ -150,8 +188,8 @@ class Fetch(CompiledCall):
         self._timeout_ms: int = timeout_ms
         self._worker: bytes | None = worker
         self._nohang: bool = nohang
-        self._with_counters: bool = with_counters
-        self._is_bare: bool = worker is None and not with_counters  #: a job is a row, and nothing else happens to it
+        self._form: Form = form_with(counters=with_counters, headers=with_headers)
+        self._is_bare: bool = worker is None and self._form is PLAIN  #: a job is a row, and nothing else happens to it
 
     def run(self, node: Node, client: Client) -> Any:
         """Take the jobs; returns rows as `JOBS` describes them, None, or BLOCKED."""
@@ -175,8 +213,8 @@ class Fetch(CompiledCall):
         if not units:
             return self._wait(node, client, queues, worker)
         note_taken(node, queues, units, worker)
-        if self._with_counters:
-            return [COUNTED.row(unit) for unit in units]
+        if self._form is not PLAIN:
+            return [self._form.row(unit) for unit in units]
         return [(unit.queue, unit.id, unit.body) for unit in units]
 
     def _wait(self, node: Node, client: Client, queues: list[Queue], worker: Worker | None) -> Any:
@@ -188,7 +226,7 @@ class Fetch(CompiledCall):
             if state.peers.linked:
                 node.federation.local_demand.need(queues)
             return None
-        form: Form = COUNTED if self._with_counters else PLAIN
+        form = self._form
         if worker is not None:
             form = WorkerForm(node.workers, worker, form)
         return wait_for_jobs(

@@ -83,7 +83,7 @@ def _written(field: Field) -> str:
 def _placeholder(field: Field) -> str:
     arg = field.arg
     if arg.parts:
-        return " ".join(arg.parts)
+        return " ".join(arg.parts[:-1] if arg.spare else arg.parts) + (f" [{arg.parts[-1]}]" if arg.spare else "")
     if arg.kind.words:
         return "|".join(arg.kind.words)
     same = arg.keyword is not None and arg.keyword.decode().lower() == field.label.replace("-", "")

@@ -64,13 +64,18 @@ def array(of: Shape, text: str) -> Shape:
     return Shape(f"array: {text}", lambda value: isinstance(value, list | tuple) and all(map(of.matches, value)))
 
 
-def pairs(text: str, *names: str) -> Shape:
-    """A flat array of names and values, the names in this order."""
+def pairs(text: str, *names: str, optional: tuple[str, ...] = ()) -> Shape:
+    """A flat array of names and values, the names in this order; those that are `optional` may be left out."""
     expected = [name.encode() for name in names]
-    return Shape(
-        f"flat array of names and values: {text}",
-        lambda value: isinstance(value, list) and value[::2] == expected and len(value) == 2 * len(expected),
-    )
+    rest = [name.encode() for name in optional]
+
+    def matches(value: Any) -> bool:
+        if not isinstance(value, list) or len(value) % 2 or value[: 2 * len(expected) : 2] != expected:
+            return False
+        found = value[2 * len(expected) :: 2]
+        return found == [name for name in rest if name in found]
+
+    return Shape(f"flat array of names and values: {text}", matches)
 
 
 def mapping(text: str) -> Shape:
@@ -150,7 +155,8 @@ def handing_out_one(shape: Shape) -> Shape:
 
 #: ``[(queue, id, body), ...]``, or rows of seven with counters; None = nothing came.
 JOBS = Shape(
-    "array of jobs, each [queue, id, body], with counters also [nacks, n, additional-deliveries, n]; or null",
+    "array of jobs, each [queue, id, body], with counters also [nacks, n, additional-deliveries, n], with headers also"
+    " [headers, [name, value, ...], attempt, n]; or null",
     _is_job_rows, encode_fetched2, encode_fetched3, ids_of_jobs,
 )  # fmt: skip
 

@@ -78,6 +78,7 @@ class Arg:
     keyword: bytes | None = None  #: word before the value; for a flag the word itself
     repeats: bool = False  #: an option that may be given several times; the value is the tuple of all
     parts: tuple[str, ...] = ()  #: names of the values after the keyword, where there are several
+    spare: bool = False  #: the last of these may be left out: the next word is that value only if it is a number
     minimum: int = 0  #: of a rest
     long: bool = False  #: a rest that may have any length; see `rest`
     bare: bool = False  #: a rest whose word may be left out
@@ -98,17 +99,22 @@ def optional(doc: str, kind: Kind = BYTES, default: Any = None) -> Any:
     return attrs.field(default=default, metadata={"arg": Arg("optional", doc, kind)})
 
 
-def option(word: str, doc: str, kind: Kind, default: Any = None, *, parts: tuple[str, ...] = ()) -> Any:
+def option(
+    word: str, doc: str, kind: Kind, default: Any = None, *, parts: tuple[str, ...] = (), spare: bool = False
+) -> Any:
     """A word and its value, anywhere after the positional ones; the last one counts.
 
-    With `parts`, the names of several values, what is read is the tuple of them all.
+    With `parts`, the names of several values, what is read is the tuple of them all; `spare`: the last of them, a
+    number, may be left out.
     """
-    return attrs.field(default=default, metadata={"arg": Arg("option", doc, kind, word.encode(), parts=parts)})
+    arg = Arg("option", doc, kind, word.encode(), parts=parts, spare=spare)
+    return attrs.field(default=default, metadata={"arg": arg})
 
 
-def repeated(word: str, doc: str, kind: Kind) -> Any:
-    """A word and its value, any number of times; the value is the tuple of all."""
-    return attrs.field(default=(), metadata={"arg": Arg("option", doc, kind, word.encode(), repeats=True)})
+def repeated(word: str, doc: str, kind: Kind, *, parts: tuple[str, ...] = ()) -> Any:
+    """A word and its value, any number of times; the value is the tuple of all.  `parts` as in `option`."""
+    arg = Arg("option", doc, kind, word.encode(), repeats=True, parts=parts)
+    return attrs.field(default=(), metadata={"arg": arg})
 
 
 def flag(word: str, doc: str) -> Any:
@@ -481,19 +487,21 @@ def _options(loose: list[Field], tail: Field | None, place: int, space: dict[str
             lines.append(f"        {branch} word == {arg.keyword!r}: v_{field.name} = True")
         else:
             read = _reader(field, space)
-            last = "i" if arg.width == 1 else f"i + {arg.width - 1}"
+            width = arg.width - arg.spare
+            last = "i" if width == 1 else f"i + {width - 1}"
             lines.append(f"        {branch} word == {arg.keyword!r} and {last} < n:")
-            value = (
-                read.format("args[i]")
-                if arg.width == 1
-                else "(" + ", ".join(read.format(f"args[i + {offset}]") for offset in range(arg.width)) + ")"
-            )
+            several = "".join(f"{read.format(f'args[i + {offset}]')}, " for offset in range(width))
+            value = f"({several})" if arg.parts else read.format("args[i]")
             lines.append(
                 f"            v_{field.name}.append({value})"
                 if arg.repeats
                 else f"            v_{field.name} = {value}"
             )
-            lines.append(f"            i += {arg.width}")
+            lines.append(f"            i += {width}")
+            if arg.spare:
+                lines.append("            if i < n and args[i].lstrip(b'+-').isdigit():")
+                lines.append(f"                v_{field.name} += ({read.format('args[i]')},)")
+                lines.append("                i += 1")
         branch = "elif"
     if tail is not None and tail.arg.keyword is None:
         lines.insert(0, f"    v_{tail.name} = []")

@@ -59,6 +59,7 @@ from disqued.core.work.additions import Additions
 from disqued.core.work.blocking import Blocking
 from disqued.core.work.consumers import Consumers
 from disqued.core.work.delivery import Delivery
+from disqued.core.work.fates import Fates
 from disqued.core.work.inquiries import Inquiries
 from disqued.core.work.keys import Keys
 from disqued.core.work.placement import Placement
@@ -126,15 +127,16 @@ class Node:
         self.offers = EntryOffers(self.state, self.entry_delivery)
         self.readers = Readers(self.state, self.blocking, self.entry_delivery)
         self.placement = Placement(self.state)
+        #: Every machine, in the order in which each event reaches them.
+        self.machines: list[Machine] = []
+        self.fates = Fates(self.state, self.machines)
         self.replication = Replication(self.state, self.queueing, self.streams, self.placement)
-        self.replicas = Replicas(self.state, self.queueing, self.streams, self.placement)
+        self.replicas = Replicas(self.state, self.queueing, self.streams, self.placement, self.fates)
         self.additions = Additions(self.state, self.queueing, self.placement, self.replication)
         self.acks = Acks(self.state, self.replication)
         self.requeueing = Requeueing(self.state, self.queueing, self.acks, self.streams)
         self.sharing = Sharing(self.state, self.requeueing, self.replication)
         self.delivery = Delivery(self.state, self.queueing, self.blocking, self.entry_delivery)
-        #: Every machine, in the order in which each event reaches them.
-        self.machines: list[Machine] = []
         self.federation = Federation(self.state, self.delivery)
         self.policies = Policies(self.state, self.queueing, self.federation, self.machines)
         self.consumers = Consumers()
@@ -155,8 +157,8 @@ class Node:
         self._of_client = self.sessions.by_client
         self.machines += [
             self.membership, self.membership.detector, self.blocking, self.queueing, self.requeueing, self.keys,
-            self.placement, self.replication, self.replicas, self.sharing, self.acks, self.lists, self.consumers,
-            self.federation, self.federation.local_demand, self.policies, self.leaving, self.workers,
+            self.placement, self.replication, self.replicas, self.sharing, self.acks, self.fates, self.lists,
+            self.consumers, self.federation, self.federation.local_demand, self.policies, self.leaving, self.workers,
             self.worker_moves, self.homes,
             self.notifications, self.group_starts, self.streams, self.acksets, self.offers, self.readers,
             self.reconciliation, self.inquiries,

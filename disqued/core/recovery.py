@@ -34,10 +34,12 @@ Times are integer milliseconds.  Source: the Disque README, "Disque and disk per
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from disqued.core.model.fate import Fate
 from disqued.core.model.groups import Entry, Stream, read_scope, units_of
 from disqued.core.model.job import (
     ACKED,
     ACTIVE,
+    DEAD,
     FLAG_CAME_BACK,
     FLAG_DELIVERED,
     FLAG_LEASED,
@@ -48,6 +50,7 @@ from disqued.core.model.job import (
     STAMP_LAST,
     TO_ACKED,
     TO_ACTIVE,
+    TO_DEAD,
     WORK_SCOPE,
     Job,
     JobOptions,
@@ -72,6 +75,7 @@ from disqued.core.model.outbox import (
 from disqued.core.model.policies import Register
 from disqued.core.model.registry import TABLES
 from disqued.core.model.state import State
+from disqued.core.model.terms import Terms
 from disqued.core.streams.entries import Streams
 from disqued.core.streams.pending import PendingEntries, group_lease, read_holder
 from disqued.core.streams.starts import GroupStarts
@@ -111,7 +115,7 @@ def snapshot(state: State) -> Iterator[Record]:
             yield (JOB_ADDED, event)
             yield from _facts(state, event)
     for job in state.jobs:
-        if job.state == ACTIVE or (job.state == ACKED and job.holders):
+        if job.state in (ACTIVE, DEAD) or (job.state == ACKED and job.holders):
             yield (JOB_ADDED, job)
             leased = lease_record(state, job)
             if leased is not None:
@@ -196,6 +200,8 @@ def _lease_to_keep(state: State, job: Job) -> Record | None:
 
 def _outlasts_a_crash(job: Job) -> bool:
     """Tell whether a journal is to bring a job back after a crash."""
+    if job.state == DEAD:
+        return True
     if job.state in (ACTIVE, QUEUED):
         return bool(job.options.retry_ms or not job.flags & FLAG_DELIVERED)
     return job.state == ACKED and bool(job.holders)
@@ -254,8 +260,8 @@ class Recovery:
         self._spans: dict[bytes, int] = {}
         #: Names of queues, one object each.
         self._names: dict[bytes, bytes] = {}
-        #: What the last job wished: (ttl, retry, delay, replicate, kind), and the options that came of it.
-        self._wishes: tuple[int, int, int, int, int] | None = None
+        #: What the last job wished: (ttl, retry, delay, replicate, kind, terms, fate), and the options that came of it.
+        self._wishes: tuple[int, int, int, int, int, Terms, Fate] | None = None
         self._options: JobOptions
         #: Ids of jobs left out because their time was over, or their queue was flushed; the journal has yet to hear.
         self.expired: list[bytes] = []
@@ -453,7 +459,7 @@ class Recovery:
         holders: frozenset[bytes] | None
         (
             job_id, queue, body, place, flags, replicate, holders, ctime, expires, _,
-            ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key, kind, alias,
+            ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key, kind, alias, terms, fate,
         ) = stored  # fmt: skip
         state = self._state
         if ctime > state.numbers.last_ctime:
@@ -466,7 +472,7 @@ class Recovery:
         if kind:
             self._add_event(stored, left_ms)
             return
-        wishes = (ttl_ms, retry_ms, delay_ms, replicate, kind)
+        wishes = (ttl_ms, retry_ms, delay_ms, replicate, kind, terms, fate)
         options = self._options if wishes == self._wishes else self._wish(wishes)
         now = state.now
         if options.stamped_at != now:
@@ -486,8 +492,11 @@ class Recovery:
         state.memory.used += JOB_COST + len(body)
         if name[NAME_FREE:]:
             state.memory.used += len(name) - NAME_FREE
+        if options.is_rare:
+            state.memory.used += options.cost
+            job.expires_at = at = now + min(left_ms, ttl_ms + terms.stay_ms)
         job.flags = flags | FLAG_CAME_BACK
-        is_plain = before is None and not (alias or delay_ms or place == ACKED or self._restores_queues)
+        is_plain = before is None and not (alias or delay_ms or place == ACKED or self._restores_queues or fate.is_dead)
         if is_plain and 0 < retry_ms < RETRY_NEVER_MS:
             # A consumer may have it, or be done with it.
             job.flags |= FLAG_QUEUED_BEFORE
@@ -496,10 +505,10 @@ class Recovery:
         else:
             self._place(job, stored, before)
 
-    def _wish(self, wishes: tuple[int, int, int, int, int]) -> JobOptions:
+    def _wish(self, wishes: tuple[int, int, int, int, int, Terms, Fate]) -> JobOptions:
         """The options for these wishes, which the next job has, too, as a rule."""
         self._wishes = wishes
-        self._options = self._state.shared.options(*wishes)
+        self._options = self._state.shared.options(*wishes[:5], terms=wishes[5], fate=wishes[6])
         return self._options
 
     def _place(self, job: Job, stored: StoredJob, before: Job | None) -> None:
@@ -510,6 +519,11 @@ class Recovery:
             state.aliases.add(job)
         if stored.state == ACKED:
             self._keep_done(job)
+            return
+        if stored.fate.is_dead:
+            job.state = TO_DEAD[job.state]
+            job.requeue_at = 0
+            state.schedule.add(job, job.expires_at)
             return
         if self._restores_queues or since is not None:
             self._resume(job, stored, since)

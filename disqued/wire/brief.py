@@ -98,7 +98,7 @@ def encode_jobs(jobs: Sequence[tuple[bytes, bytes, bytes]]) -> Text:
 
 
 def encode_fetched2(rows: Any) -> Text:
-    """Spell what GETJOB answers in RESP2: rows as `encode_jobs` has them, or with counters behind; None = nothing."""
+    """Spell what GETJOB answers in RESP2: rows as `encode_jobs` has them, or with more behind; None = nothing."""
     return b"*-1\r\n" if rows is None else _encode_rows(rows)
 
 
@@ -116,6 +116,10 @@ def _encode_rows(rows: Any) -> Text:
         for value in row:
             if isinstance(value, bytes):
                 parts += (b"$%d\r\n" % len(value), value, b"\r\n")
+            elif isinstance(value, list):
+                parts.append(b"*%d\r\n" % len(value))
+                for word in value:
+                    parts += (b"$%d\r\n" % len(word), word, b"\r\n")
             else:
                 parts.append(encode_integer(value))
     return text_of(parts)

@@ -1,4 +1,4 @@
-"""What the codecs of messages share: their form, and parts of bytes that are checked before they are used."""
+"""What the codecs of messages and records share: forms, errors, and parts of bytes checked before they are used."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -20,6 +20,10 @@ class Codec(NamedTuple):
     layout: str  #: the bytes behind the kind: each part with its size, or with a length before it
     encode: Callable[[Fields, int], Text]  #: the second argument is the monotonic clock
     decode: Callable[[bytes], Message]
+
+
+class BadRecord(ValueError):
+    """Bytes that are no record; the text says what is wrong with them."""
 
 
 class BadMessage(ValueError):

@@ -12,6 +12,10 @@ A record begins with the same two bytes, so that a reader knows what it has befo
     A job with an alias, or of another kind than work, has these in front of all that, the format being `NAMED_FORMAT`:
         format 1, kind of record 1, kind of job 1, length of alias 2
         alias
+    A job with terms or a fate has these in front of all that, the format being `FATED_FORMAT`; `fates` says how they
+    are written:
+        format 1, kind of record 1, length of terms 2, length of fate 4
+        terms, fate
     UNIT_DONE, JOB_GONE, FLUSHED, WATERMARK, 13 bytes and then the strings:
         when 8 (of a WATERMARK: what it says), length of id 1, length of tail 2
         id, tail (the scope of a unit that is done, the reason why a job is gone)
@@ -46,6 +50,7 @@ from itertools import pairwise
 from struct import Struct
 from typing import Final
 
+from disqued.core.model.fate import NO_FATE
 from disqued.core.model.groups import read_scope
 from disqued.core.model.ids import JOB_ID_LENGTH, NODE_ID_LENGTH, OLD_JOB_ID_LENGTH, is_job_id, is_node_id
 from disqued.core.model.job import (
@@ -87,17 +92,21 @@ from disqued.core.model.policies import (
     is_printable,
 )
 from disqued.core.model.queues import PAUSE_NAMES
-from disqued.wire.fields import Fields
+from disqued.core.model.terms import NO_TERMS
+from disqued.wire.fates import decode_fate, decode_terms, encode_fate, encode_terms
+from disqued.wire.fields import BadRecord, Fields
 from disqued.wire.pieces import LARGE, Pieces, Text, grouped, whole
 
 FORMAT: Final = 1
 NAMED_FORMAT: Final = 2
+FATED_FORMAT: Final = 3
 
 _JOB = Struct("<BBBBBHHIIqqqQQQIIq")
 _EVENT = Struct("<BBqBH")
 _PAUSE = Struct("<BBqBI")
 _LEASE = Struct("<BBqBIHH")
 _NAMED = Struct("<BBBH")
+_FATED = Struct("<BBHI")
 _GROUP = Struct("<BBqIHH")
 _STAMP = Struct("<8sQ")
 _POLICY = Struct("<BQ20sQIH")
@@ -118,6 +127,7 @@ _unpack_job: Final = _JOB.unpack_from
 _JOB_SIZE: Final[int] = _JOB.size
 _JOB_START: Final = bytes((FORMAT, JOB_ADDED))
 _NAMED_START: Final = bytes((NAMED_FORMAT, JOB_ADDED))
+_FATED_START: Final = bytes((FATED_FORMAT, JOB_ADDED))
 _COUNTER_MASK: Final = 0xFFFF_FFFF
 _KNOWN_FLAGS: Final = FLAG_QUEUED_BEFORE | FLAG_DELIVERED  # every bit up to the highest
 _LAST_STATE: Final[int] = max(STATE_NAMES)
@@ -127,10 +137,6 @@ SPAN_MAX_MS: Final = RETRY_NEVER_MS  #: of what a copy is told to wait for: more
 _STAMP_SHORT: Final = 1 << 61  # up to here a comparison is one of the machine
 HOLDERS_MAX: Final = 1_000  #: of a copy; more are not sent
 HOLDER_SETS_KEPT = 256  #: sets of holders whose bytes are remembered
-
-
-class BadRecord(ValueError):
-    """Bytes that are no record; the text says what is wrong with them."""
 
 
 def encode_job(job: Job, offset: int, state: int = ACTIVE) -> bytes:
@@ -155,8 +161,8 @@ def job_text(job: Job, offset: int, state: int = ACTIVE) -> Text:
         options.ttl_ms, options.retry_ms, options.delay_ms,
         job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,
     )  # fmt: skip
-    if options.kind or isinstance(job, NamedJob):
-        head = _encode_name(job) + head
+    if options.is_rare or isinstance(job, NamedJob):
+        head = _encode_rare(job) + head
     if size > LARGE:
         return Pieces(grouped([head, job_id, queue, body, *sorted(holders or ())]))
     if holders:
@@ -164,10 +170,17 @@ def job_text(job: Job, offset: int, state: int = ACTIVE) -> Text:
     return head + job_id + queue + body
 
 
-def _encode_name(job: Job) -> bytes:
-    """What stands in front of a job that has an alias, or is of another kind than work."""
+def _encode_rare(job: Job) -> bytes:
+    """What stands in front of a job that has terms, a fate or an alias, or is of another kind than work."""
+    options = job.options
     alias = job.alias if isinstance(job, NamedJob) else b""
-    return _NAMED.pack(NAMED_FORMAT, JOB_ADDED, job.options.kind, len(alias)) + alias
+    prefix = b""
+    if options.kind or alias:
+        prefix = _NAMED.pack(NAMED_FORMAT, JOB_ADDED, options.kind, len(alias)) + alias
+    terms, fate = encode_terms(options.terms), encode_fate(options.fate)
+    if terms or fate:
+        prefix = b"".join((_FATED.pack(FATED_FORMAT, JOB_ADDED, len(terms), len(fate)), terms, fate, prefix))
+    return prefix
 
 
 class _Written:
@@ -231,8 +244,8 @@ def encode_copy(job: Job, now: int, prefix: bytes = b"") -> Text:
         last.head, job.ctime, max(0, job.expires_at - now), max(1, requeue_at - now) if requeue_at else 0,
         last.wishes, job.order_key,
     )  # fmt: skip
-    if job.options.kind or isinstance(job, NamedJob):
-        prefix += _encode_name(job)
+    if job.options.is_rare or isinstance(job, NamedJob):
+        prefix += _encode_rare(job)
     if last.body_length > LARGE:
         return Pieces(grouped((prefix, head, job.id, job.queue, job.body, last.holders)))
     return b"".join((prefix, head, job.id, job.queue, job.body, last.holders))
@@ -325,7 +338,7 @@ def _decode_alike(data: bytes, start: int, last: _Read) -> StoredJob | None:
         data[id_start:queue_start], data[queue_start:body_start], data[body_start:holders_start], ACTIVE, last.flags,
         last.replicate, _holders_of(data[holders_start:end]) if last.holders_length else None,
         ctime, expires, requeue, last.ttl_ms, last.retry_ms, last.delay_ms, last.nacks, last.additional_deliveries,
-        order_key, KIND_WORK, b"",
+        order_key, KIND_WORK, b"", NO_TERMS, NO_FATE,
     ))  # fmt: skip
 
 
@@ -334,10 +347,10 @@ def _decode_other(data: bytes, start: int, last: _Read, body: bytes | None) -> S
     begins = data[start : start + len(_JOB_START)]
     if begins == _JOB_START:
         job = _decode_job(data, start, body)
-    elif begins == _NAMED_START:
-        job = _decode_named(data, start, body)
+    elif begins in (_NAMED_START, _FATED_START):
+        job = _decode_rare(data, start, body)
     else:
-        raise BadRecord(f"{begins!r} begins no copy of a job; {_JOB_START!r} and {_NAMED_START!r} do")
+        raise BadRecord(f"{begins!r} begins no copy of a job; {_JOB_START!r}, {_NAMED_START!r}, {_FATED_START!r} do")
     _, _, _, state, flags, _, holders, _, expires, requeue, *_ = job
     if state != ACTIVE or flags > FLAG_QUEUED_BEFORE:
         raise BadRecord(
@@ -378,6 +391,8 @@ def encode_event(record: Fields, wall: int) -> bytes:
 
 def place_in_copy(data: bytes, start: int = 0) -> tuple[int, int] | None:
     """Find where the body of a job begins and ends that begins there; None: it is not large, or not to be seen yet."""
+    if data[start : start + len(_FATED_START)] == _FATED_START and len(data) >= start + _FATED.size:
+        start += _FATED.size + sum(_FATED.unpack_from(data, start)[2:])
     if data[start : start + len(_NAMED_START)] == _NAMED_START and len(data) >= start + _NAMED.size:
         start += _NAMED.size + _NAMED.unpack_from(data, start)[3]
     if len(data) < start + _JOB_SIZE or data[start : start + len(_JOB_START)] != _JOB_START:
@@ -392,9 +407,9 @@ def decode_text(text: Text) -> Record:
     if not isinstance(text, Pieces):
         return decode_record(text)
     data, body = text.parts[0] + b"".join(text.parts[2:]), text.parts[1]
-    if data.startswith(_NAMED_START):
-        return (JOB_ADDED, _decode_named(data, 0, body))
-    return (JOB_ADDED, _decode_job(data, 0, body))
+    if data.startswith(_JOB_START):
+        return (JOB_ADDED, _decode_job(data, 0, body))
+    return (JOB_ADDED, _decode_rare(data, 0, body))
 
 
 def decode_record(data: bytes) -> Record:
@@ -408,10 +423,10 @@ def decode_record(data: bytes) -> Record:
         return (JOB_ADDED, _decode_job(data))
     if len(data) < 2:
         raise BadRecord(f"a record of {len(data)} bytes; the shortest has {_EVENT.size}")
-    if data.startswith(_NAMED_START):
-        return (JOB_ADDED, _decode_named(data))
+    if data.startswith((_NAMED_START, _FATED_START)):
+        return (JOB_ADDED, _decode_rare(data))
     if data[0] != FORMAT:
-        raise BadRecord(f"format {data[0]} is not known to this version, which knows {FORMAT} and {NAMED_FORMAT}")
+        raise BadRecord(f"format {data[0]} is not known to this version, which knows {FORMAT} to {FATED_FORMAT}")
     if data[1] in (UNIT_DONE, JOB_GONE, FLUSHED, WATERMARK):
         return _decode_event(data)
     if data[1] == QUEUE_PAUSED:
@@ -484,7 +499,33 @@ def _decode_job(data: bytes, start: int = 0, body: bytes | None = None) -> Store
         state, flags, replicate,
         _holders_of(data[holders_start:end]) if holder_count else None,
         ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, nacks, additional_deliveries, order_key, KIND_WORK, b"",
+        NO_TERMS, NO_FATE,
     ))  # fmt: skip
+
+
+def _decode_rare(data: bytes, start: int = 0, body: bytes | None = None) -> StoredJob:
+    """Read a job that has terms, a fate or an alias, or is of another kind than work, and that begins there."""
+    if data[start : start + len(_FATED_START)] != _FATED_START:
+        return _decode_named(data, start, body)
+    if len(data) - start < _FATED.size:
+        raise BadRecord(f"a job in {len(data) - start} bytes; the shortest with terms has {_FATED.size + _JOB_SIZE}")
+    _, _, terms_length, fate_length = _FATED.unpack_from(data, start)
+    fate_start = start + _FATED.size + terms_length
+    job_start = fate_start + fate_length
+    if job_start > len(data) or not (terms_length or fate_length):
+        raise BadRecord(f"terms of {terms_length} and a fate of {fate_length} bytes in {len(data) - start}")
+    terms = decode_terms(data[start + _FATED.size : fate_start])
+    fate = decode_fate(data[fate_start:job_start])
+    begins = data[job_start : job_start + len(_JOB_START)]
+    if begins == _JOB_START:
+        job = _decode_job(data, job_start, body)
+    elif begins == _NAMED_START:
+        job = _decode_named(data, job_start, body)
+    else:
+        raise BadRecord(f"{begins!r} where a job begins, after its fate; {_JOB_START!r} and {_NAMED_START!r} do")
+    if job.kind:
+        raise BadRecord(f"a job of kind {job.kind} with terms or a fate; allowed are those of kind {KIND_WORK}")
+    return job._replace(terms=terms, fate=fate)
 
 
 def _decode_named(data: bytes, start: int = 0, body: bytes | None = None) -> StoredJob:

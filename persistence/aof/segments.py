@@ -32,7 +32,8 @@ from zlib import crc32
 from disqued.core.model.outbox import Record
 from disqued.persistence.disk import Disk, write_all
 from disqued.persistence.interface import StoreDamaged
-from disqued.wire.jobdump import BadRecord, decode_record, decode_text, place_in_copy
+from disqued.wire.fields import BadRecord
+from disqued.wire.jobdump import decode_record, decode_text, place_in_copy
 from disqued.wire.pieces import LARGE, IncomingText, Pieces, Text, grouped, whole
 
 MAGIC: Final = b"DISQUEDJ"

@@ -48,8 +48,8 @@ from typing import Final
 import attrs
 
 #: Version of the layout; a greater number is refused.  1 knew nothing of units, 2 nothing of groups, 3 nothing of
-#: policies.
-FORMAT: Final = 4
+#: policies, 4 nothing of terms and fates.
+FORMAT: Final = 5
 HISTORY: Final = 100_000  #: entries that each stream keeps, about
 
 KINDS: Final = {

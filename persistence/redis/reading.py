@@ -22,8 +22,8 @@ from twisted.internet.defer import Deferred
 from disqued.core.model.outbox import FLUSHED, JOB_GONE, UNIT_DONE, WATERMARK, Record
 from disqued.persistence.interface import StoreError
 from disqued.persistence.redis.layout import Keys
-from disqued.wire.fields import Fields
-from disqued.wire.jobdump import BadRecord, decode_record
+from disqued.wire.fields import BadRecord, Fields
+from disqued.wire.jobdump import decode_record
 
 PAGE: Final = 1_000  #: jobs, or entries of a stream, that are asked for at a time
 

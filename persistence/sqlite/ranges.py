@@ -19,7 +19,7 @@ from disqued.core.model.job import StoredJob
 from disqued.core.model.outbox import UNIT_DONE
 from disqued.persistence.interface import StoreFailed
 from disqued.persistence.sqlite.reading import moment_of
-from disqued.persistence.sqlite.rows import JOB_COLUMNS, BadRow, Row, fact_record, id_bytes, job_records
+from disqued.persistence.sqlite.rows import BadRow, Row, fact_record, id_bytes, job_columns, job_records
 from disqued.persistence.sqlite.schema import (
     DatabaseDamaged,
     find_database,
@@ -65,9 +65,7 @@ def numbers_of(path: Path, table: str) -> range:
 def read_jobs(path: Path, numbers: range | None = None) -> Iterator[tuple[StoredJob, bool]]:
     """Yield the jobs with numbers in a range, or all, and whether their states are known.  Raises StoreError."""
     with _reading(path) as connection:
-        columns = ", ".join(JOB_COLUMNS)
-        if version_of(connection) == 1:
-            columns = columns.replace("kind, alias", "0 AS kind, NULL AS alias")
+        columns = job_columns(version_of(connection))
         told = has_queues(connection, path)
         for rows in _slices(connection, columns, "jobs", numbers):
             try:

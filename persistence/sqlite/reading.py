@@ -24,6 +24,7 @@ from disqued.core.model.outbox import JOB_GONE, UNIT_DONE, WATERMARK, Record
 from disqued.persistence.interface import StoreError
 from disqued.persistence.sqlite.rows import (
     JOB_COLUMNS,
+    job_columns,
     BadRow,
     Row,
     fact_record,
@@ -54,9 +55,7 @@ from disqued.persistence.sqlite.transaction import PAUSED_NOW
 CHECK_CACHE_KIB = 65_536  #: ids are looked up in no order
 ROWS = 500  #: rows asked for at a time
 
-_JOBS = f"SELECT {', '.join(JOB_COLUMNS)} FROM jobs ORDER BY seq"  # noqa: S608 - names of ours
-#: In version 1 all jobs are work jobs without an alias.
-_JOBS_OF_1 = _JOBS.replace("kind, alias", "0 AS kind, NULL AS alias")
+_JOBS = "SELECT {} FROM jobs ORDER BY seq"
 _DONE = "SELECT seq, id, scope, queue, ctime, done_at, crc FROM done "
 #: What groups have done of jobs that are there still, and have not come again since everything was dropped.
 _DONE_IN_GROUPS = (
@@ -150,7 +149,7 @@ class DatabaseReader:
         self.log.info("Database read: {jobs} jobs from {path}", jobs=self._jobs, path=str(self._path))
 
     def _read_jobs(self) -> Iterator[Record]:
-        cursor = self._connection.execute(_JOBS)
+        cursor = self._connection.execute(_JOBS.format(", ".join(JOB_COLUMNS)))
         read, total, jobs = 0, self.bytes_total, self._jobs
         while rows := cursor.fetchmany(ROWS):
             try:
@@ -243,7 +242,7 @@ def moment_of(path: Path) -> Iterator[tuple[sqlite3.Connection, int]]:
 
 def _history(connection: sqlite3.Connection, path: Path, version: int) -> Iterator[Record]:
     sources: list[tuple[str, Callable[[Row], Record]]] = [
-        (_JOBS if version > 1 else _JOBS_OF_1, _job_record),
+        (_JOBS.format(job_columns(version)), _job_record),
         (_DONE + "ORDER BY seq", _done_record),
         (_EVICTIONS + "ORDER BY seq", _gone_record),
         (_FLUSHES + "ORDER BY seq", flush_record),

@@ -9,8 +9,9 @@ are not: read as bytes, both are what was given.
 
 Each row carries a CRC-32 of all that it says, its number included: SQLite's own checks see a page that makes no sense,
 but not a letter that has become another one.  What is over is written down without being read: SQL adds what it
-copies from the row of the job (`fact_crc`) to what is new about it (`news_crc`), modulo 2**32.  An alias and a kind
-add to the checksum of a job only where there is one, so that a row from before there were any is right as it is.
+copies from the row of the job (`fact_crc`) to what is new about it (`news_crc`), modulo 2**32.  An alias, a kind,
+terms and a fate add to the checksum of a job only where there are any, so that a row from before there were any is
+right as it is.
 
 Times are integer milliseconds of the wall clock, except `ctime`.
 """
@@ -20,6 +21,7 @@ from struct import Struct, error
 from typing import Any, Final
 from zlib import crc32
 
+from disqued.core.model.fate import NO_FATE
 from disqued.core.model.groups import read_scope
 from disqued.core.model.job import ACKED, ACTIVE, KEPT_FLAGS, RETRY_NEVER_MS, STAMP_MAX, NamedJob, StoredJob, misfit
 from disqued.core.model.outbox import (
@@ -34,13 +36,27 @@ from disqued.core.model.outbox import (
 )
 from disqued.core.model.policies import FIELD_NAMES, PauseSetting, Register
 from disqued.core.model.queues import PAUSE_NAMES
+from disqued.core.model.terms import NO_TERMS
+from disqued.wire.fates import decode_fate, decode_terms, encode_fate, encode_terms
 from disqued.wire.fields import Fields
 
+VERSION_WITH_FATES: Final = 5  #: of the schema
 #: Columns of the table `jobs`, in their order.
 JOB_COLUMNS: Final = (
     "seq", "id", "queue", "body", "state", "ctime", "expires_at", "requeue_at", "ttl_ms", "retry_ms", "delay_ms",
     "replicate", "flags", "nacks", "additional_deliveries", "order_key", "holders", "fact_crc", "crc", "kind", "alias",
+    "terms", "fate",
 )  # fmt: skip
+
+
+
+def job_columns(version: int) -> str:
+    """Return the columns of the table `jobs` as SQL; what an older version of the schema lacks is empty."""
+    columns = ", ".join(JOB_COLUMNS)
+    if version < VERSION_WITH_FATES:
+        columns = columns.replace("terms, fate", "NULL AS terms, NULL AS fate")
+    return columns if version > 1 else columns.replace("kind, alias", "0 AS kind, NULL AS alias")
+
 
 Row = tuple[Any, ...]
 #: A record with its number and its time; what `noted` makes.
@@ -49,6 +65,7 @@ Note = tuple[Any, ...]
 _pack_job = Struct("<qBBHBIIqqqQQQIIq").pack
 _new_job = tuple.__new__
 _pack_name = Struct("<BH").pack
+_pack_fate = Struct("<HI").pack
 _pack_lease = Struct("<qIqBHH").pack
 _pack_ctime = Struct("<q").pack
 _pack_news = Struct("<qq").pack
@@ -94,7 +111,8 @@ def noted(records: list[Fields], first: int, wall: int, offset: int, *, with_sta
                           options.replicate, job.holders, job.ctime, job.expires_at + offset,
                           requeue_at + offset if requeue_at else 0, options.ttl_ms, options.retry_ms, options.delay_ms,
                           job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,
-                          options.kind, job.alias if isinstance(job, NamedJob) else b""))  # fmt: skip
+                          options.kind, job.alias if isinstance(job, NamedJob) else b"",
+                          options.terms, options.fate))  # fmt: skip
         else:
             # A lease, a group or a policy may say itself since when.
             when = () if len(record) == WITH_WHEN.get(record[0]) else (wall,)
@@ -140,10 +158,15 @@ def name_crc(kind: int, alias: bytes, check: int) -> int:
     return crc32(alias, crc32(_pack_name(kind, len(alias)), check))
 
 
+def fate_crc(terms: bytes, fate: bytes, check: int) -> int:
+    """Checksum of a job that has terms or a fate, as bytes; `check` is that of the rest of it."""
+    return crc32(terms + fate, crc32(_pack_fate(len(terms), len(fate)), check))
+
+
 def job_row(note: Note) -> Row:
     """The row of a job."""
     (_, sequence, job_id, queue, body, state, flags, replicate, holders, ctime, expires, requeue, ttl_ms, retry_ms,
-     delay_ms, nacks, additional_deliveries, order_key, kind, alias) = note  # fmt: skip
+     delay_ms, nacks, additional_deliveries, order_key, kind, alias, terms, fate) = note  # fmt: skip
     fact = fact_crc(job_id, queue, ctime)
     check = crc32(
         _pack_job(
@@ -154,6 +177,10 @@ def job_row(note: Note) -> Row:
     )  # fmt: skip
     if kind or alias:
         check = name_crc(kind, alias, check)
+    promised = None if terms is NO_TERMS else encode_terms(terms)
+    became = None if fate is NO_FATE else encode_fate(fate)
+    if promised or became:
+        check = fate_crc(promised or b"", became or b"", check)
     text = None
     if holders:
         named = b" ".join(sorted(holders))
@@ -161,7 +188,7 @@ def job_row(note: Note) -> Row:
         text = named.decode("ascii")
     return (sequence, id_text(job_id), readable(queue), readable(body), state, ctime, expires, requeue, ttl_ms,
             retry_ms, delay_ms, replicate, flags, nacks, additional_deliveries, order_key, text, fact, check, kind,
-            readable(alias) if alias else None)  # fmt: skip
+            readable(alias) if alias else None, promised, became)  # fmt: skip
 
 
 def job_records(rows: list[Row]) -> list[tuple[int, StoredJob]]:
@@ -172,7 +199,8 @@ def job_records(rows: list[Row]) -> list[tuple[int, StoredJob]]:
         # A database has millions of these: all is in this one loop, and local.
         for row in rows:
             (sequence, job_id, queue, body, state, ctime, expires, requeue, ttl_ms, retry_ms, delay_ms, replicate,
-             flags, nacks, additional_deliveries, order_key, named, fact, wanted, kind, alias) = row  # fmt: skip
+             flags, nacks, additional_deliveries, order_key, named, fact, wanted, kind, alias, promised,
+             became) = row  # fmt: skip
             if not job_id.isascii():
                 job_id = id_bytes(job_id)
             check = crc32(
@@ -187,6 +215,10 @@ def job_records(rows: list[Row]) -> list[tuple[int, StoredJob]]:
             # Not `if kind or alias`: one flipped bit makes a NULL of 0, and 0 of a NULL.
             if kind != 0 or alias != b"":
                 check = name_crc(kind, alias, check)
+            terms, fate = NO_TERMS, NO_FATE
+            if promised is not None or became is not None:
+                check = fate_crc(promised or b"", became or b"", check)
+                terms, fate = decode_terms(promised or b""), decode_fate(became or b"")
             holders = None
             if named is not None:
                 check = crc32(named, check)
@@ -201,7 +233,7 @@ def job_records(rows: list[Row]) -> list[tuple[int, StoredJob]]:
             # The class's own constructor takes twice as long.
             records.append((JOB_ADDED, _new_job(StoredJob, (
                 job_id, queue, body, state, flags, replicate, holders, ctime, expires, requeue, ttl_ms, retry_ms,
-                delay_ms, nacks, additional_deliveries, order_key, kind, alias))))  # fmt: skip
+                delay_ms, nacks, additional_deliveries, order_key, kind, alias, terms, fate))))  # fmt: skip
     except _NONSENSE as problem:
         raise BadRow(f"the row makes no sense: {problem}", row) from None
     return records

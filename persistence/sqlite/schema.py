@@ -12,6 +12,7 @@
     version 3    groups       where groups of consumers begin, and up to where queues were flushed (the scope is empty):
                               the last word on each, as JSON, {first 8 digits of the id of a node: stamp}; and a view
     version 4    policies     what the cluster says of each queue, a row for each field, its value as JSON; and a view
+    version 5    jobs         has terms and a fate where there are any, as `wire.fates` writes them
 
 A new file is made aside, synced and renamed, so that a file that exists is complete and carries our marks in its
 header (`application_id`, `user_version`): what does not carry them is somebody else's.
@@ -343,7 +344,8 @@ _SINCE: Final = {
 #: Where a job was; nothing while nobody can know.
 _STATE = (
     "CASE (SELECT value FROM meta WHERE name = 'queues') WHEN 'yes' THEN"
-    " CASE state WHEN 0 THEN 'wait-repl' WHEN 1 THEN 'active' WHEN 2 THEN 'queued' WHEN 3 THEN 'acked' END END"
+    " CASE state WHEN 0 THEN 'wait-repl' WHEN 1 THEN 'active' WHEN 2 THEN 'queued' WHEN 3 THEN 'acked' WHEN 4 THEN"
+    " 'dead' END END"
 )
 
 
@@ -385,7 +387,7 @@ _FLOOR_SHOWN: Final = (
 )
 #: Columns and table of each view.
 _VIEWS: Final = {
-    "jobs_readable": ((*_JOBS_SHOWN, _KIND, _shown("alias")), "jobs"),
+    "jobs_readable": ((*_JOBS_SHOWN, _KIND, _shown("alias"), "hex(terms) AS terms", "hex(fate) AS fate"), "jobs"),
     "done_readable": (("seq", "id", _shown("scope"), _shown("queue"), _CREATED, _iso("done_at", "done")), "done"),
     "evictions_readable": (
         ("seq", "id", _shown("reason"), _shown("queue"), _CREATED, _iso("gone_at", "gone")), "evictions",
@@ -480,8 +482,8 @@ def _make_version_2(database: "Database") -> None:
     for name in ("jobs_by_alias", "leases_by_id"):
         _make_index(database.conn, name)
     database.conn.execute("DROP VIEW jobs_readable")
-    for name in ("jobs_readable", "leases_readable"):
-        _make_view(database, name, *_VIEWS[name])
+    _make_view(database, "jobs_readable", (*_JOBS_SHOWN, _KIND, _shown("alias")), "jobs")
+    _make_view(database, "leases_readable", *_VIEWS["leases_readable"])
 
 
 # Version 3.
@@ -507,5 +509,17 @@ def _make_version_4(database: "Database") -> None:
     _make_view(database, "policies_readable", *_VIEWS["policies_readable"])
 
 
+# Version 5.
+
+
+def _make_version_5(database: "Database") -> None:
+    for column in ("terms", "fate"):
+        database.conn.execute(f"ALTER TABLE jobs ADD COLUMN {column} BLOB")
+    database.conn.execute("DROP VIEW jobs_readable")
+    _make_view(database, "jobs_readable", *_VIEWS["jobs_readable"])
+
+
 #: What leads from version n to version n + 1, at place n.
-STEPS: list[Callable[["Database"], None]] = [_make_version_1, _make_version_2, _make_version_3, _make_version_4]
+STEPS: list[Callable[["Database"], None]] = [
+    _make_version_1, _make_version_2, _make_version_3, _make_version_4, _make_version_5,
+]  # fmt: skip

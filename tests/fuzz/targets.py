@@ -28,7 +28,8 @@ from disqued.web.server import AdminServer
 from disqued.wire.disque_aof import BadJournal, DisqueAof
 from disqued.wire.fields import BadMessage
 from disqued.wire.frames import BadFrame, FrameReader, FrameWriter, LinkAcceptor, LinkOpener, LinkRefused
-from disqued.wire.jobdump import BadRecord, decode_copy, decode_record
+from disqued.wire.fields import BadRecord
+from disqued.wire.jobdump import decode_copy, decode_record
 from disqued.wire.messages import decode
 from disqued.wire.requests import RequestParser
 from tests.fuzz.access import tokens, users

@@ -16,7 +16,9 @@ from typing import Final, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
+from disqued.core.model.fate import NO_FATE, Fate, cost_of_fate
 from disqued.core.model.schedule import Timed
+from disqued.core.model.terms import NO_TERMS, Terms, cost_of_headers
 
 WORK_SCOPE: Final = b""  #: the scope of a job that is gone once it is acknowledged
 
@@ -42,6 +44,7 @@ class JobState(IntEnum):
     ACTIVE = 1  #: known here, not in the queue: delayed, delivered, or queued elsewhere
     QUEUED = 2  #: waiting in the queue of this node
     ACKED = 3  #: done; kept until every holder knows
+    DEAD = 4  #: failed too often, or was buried; never delivered again before REDRIVE
 
 
 STATE_NAMES: dict[int, bytes] = {
@@ -49,6 +52,7 @@ STATE_NAMES: dict[int, bytes] = {
     JobState.ACTIVE: b"active",
     JobState.QUEUED: b"queued",
     JobState.ACKED: b"acked",
+    JobState.DEAD: b"dead",
 }
 
 # The states again as plain numbers: an attribute of an enumeration costs 20 times a global.
@@ -56,6 +60,7 @@ WAIT_REPL: Final = 0
 ACTIVE: Final = 1
 QUEUED: Final = 2
 ACKED: Final = 3
+DEAD: Final = 4
 
 #: The allowed changes of state, and what causes each.  New units are active.  Forgetting a job is no transition.
 TRANSITIONS: Final[dict[tuple[int, int], str]] = {
@@ -66,6 +71,10 @@ TRANSITIONS: Final[dict[tuple[int, int], str]] = {
     (QUEUED, ACTIVE): "GETJOB; DEQUEUE, WORKING; another node has it",
     (ACTIVE, ACKED): "ACKJOB, here or on another node",
     (QUEUED, ACKED): "ACKJOB, while it waits in a queue",
+    (ACTIVE, DEAD): "its last try failed; NACK DEAD; another node says so",
+    (QUEUED, DEAD): "another node says so",
+    (DEAD, ACTIVE): "REDRIVE, here or on another node",
+    (DEAD, ACKED): "ACKJOB, CANCEL, QPURGE",
 }
 
 
@@ -85,6 +94,7 @@ TO_WAIT_REPL: Final = Transition(WAIT_REPL)
 TO_ACTIVE: Final = Transition(ACTIVE)
 TO_QUEUED: Final = Transition(QUEUED)
 TO_ACKED: Final = Transition(ACKED)
+TO_DEAD: Final = Transition(DEAD)
 
 FLAG_QUEUED_BEFORE: Final = 1  #: queued at least once: the next queueing is a redelivery, and is announced
 FLAG_DELIVERED: Final = 2  #: handed to a consumer by this node at least once
@@ -100,6 +110,7 @@ FLAG_DROPPED: Final = 128  #: its queue was deleted while a consumer had it: it 
 FLAG_GIVEN: Final = 2048  #: on its way to another node, which may not have it yet
 FLAG_COPY: Final = 1024  #: received from another node, whose message may come twice: its end is remembered
 FLAG_DOUBTED: Final = 4096  #: taken out of its queue until the other holders confirm that they have not queued it
+FLAG_PUT_OFF: Final = 8192  #: a NACK put it off until `requeue_at`; that it is queued then was counted already
 FLAG_WITH_CONSUMER: Final = FLAG_LEASED | FLAG_ELSEWHERE | FLAG_HELD_ELSEWHERE
 
 UNIQUE: Final = b"u"  #: first byte of the alias of a unique task
@@ -107,18 +118,21 @@ KEYED: Final = b"k"  #: first byte of the alias of a job with a key
 
 
 class JobOptions:
-    """The options of a job; jobs with equal options share one object.
+    """The options of a job; jobs with equal options share one object, except for those with headers or a fate.
 
     The deadlines of a job depend on its options and on the millisecond in which it is added, so they are kept here
     for that millisecond (`stamp`): jobs added within it share the integers too.
     """
 
     __slots__ = (
-        "delay_ms", "expires_at", "first_at", "kind", "probe_ms", "replicate", "requeue_at", "retry_ms", "stamped_at",
-        "ttl_ms", "ttl_suffix",
+        "cost", "delay_ms", "expires_at", "fate", "first_at", "is_rare", "kind", "probe_ms", "replicate", "requeue_at",
+        "retry_ms", "stamped_at", "terms", "ttl_ms", "ttl_suffix",
     )  # fmt: skip
 
-    def __init__(self, *, ttl_ms: int, retry_ms: int, delay_ms: int, replicate: int, kind: int = KIND_WORK) -> None:
+    def __init__(
+        self, *, ttl_ms: int, retry_ms: int, delay_ms: int, replicate: int, kind: int = KIND_WORK,
+        terms: Terms = NO_TERMS, fate: Fate = NO_FATE,
+    ) -> None:  # fmt: skip
         self.ttl_ms: int = ttl_ms  #: span from creation to the end of the job's life
         #: Span from delivery to requeue; 0 = deliver at most once, RETRY_NEVER_MS = only on request.
         self.retry_ms: int = retry_ms
@@ -127,8 +141,13 @@ class JobOptions:
         self.delay_ms: int = delay_ms  #: span from creation to the first queueing
         self.replicate: int = replicate  #: copies required before the producer is answered
         self.kind: int = kind  #: KIND_...
-        #: End of the id of such a job: its TTL in minutes, four hex digits, and "SQ".
-        self.ttl_suffix: bytes = b"%04xSQ" % min(ttl_ms // 60_000, 0xFFFF)
+        self.terms: Terms = terms
+        self.fate: Fate = fate
+        #: Whether records and copies of such a job say more than those of most jobs.
+        self.is_rare: bool = kind != KIND_WORK or terms is not NO_TERMS or fate is not NO_FATE
+        self.cost: int = cost_of_headers(terms.headers) + cost_of_fate(fate)  #: bytes that other jobs do not share
+        #: End of the id of such a job: in minutes how long anything is known of it, four hex digits, and "SQ".
+        self.ttl_suffix: bytes = b"%04xSQ" % min((ttl_ms + terms.stay_ms) // 60_000, 0xFFFF)
         self.stamped_at: int = -1
         self.expires_at: int = 0
         self.requeue_at: int = 0
@@ -255,8 +274,8 @@ class NamedJob(Job):
 
 
 def attempt_of(unit: Unit) -> int:
-    """The number of the delivery that a unit is in, or was in last: 1 is the first."""
-    return 1 + unit.nacks + unit.additional_deliveries
+    """The number of the delivery that a unit is in, or was in last: 1 is the first, whatever its generation."""
+    return 1 + unit.nacks + unit.additional_deliveries + unit.options.fate.spent
 
 
 def process_of(unit: Unit) -> bytes:
@@ -295,3 +314,5 @@ class StoredJob(NamedTuple):
     order_key: int
     kind: int = KIND_WORK
     alias: bytes = b""  #: as in `NamedJob.alias`; empty = it has none
+    terms: Terms = NO_TERMS
+    fate: Fate = NO_FATE

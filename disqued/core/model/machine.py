@@ -13,6 +13,8 @@ from typing import TypeVar, cast
 
 from mypy_extensions import trait
 
+from disqued.core.model.fate import Fate
+from disqued.core.model.job import Job
 from disqued.core.model.outbox import Client
 from disqued.core.model.queues import Queue
 from disqued.core.model.schedule import Timed
@@ -68,6 +70,14 @@ class Machine:
 
     def stalled(self) -> None:
         """The node stood still for so long that others may have found that it failed."""
+
+    # Jobs.
+
+    def fate_changed(self, job: Job, before: Fate) -> None:
+        """A job has another fate than before."""
+
+    def put_off_elsewhere(self, job: Job, left_ms: int) -> None:
+        """Another holder queues a job after this time, and not before."""
 
     # Clients and queues.
 

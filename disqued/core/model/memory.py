@@ -18,7 +18,9 @@ Source: the Disque README, "What happens when a node runs out of memory?".
 
 from typing import Final
 
+from disqued.core.model.fate import cost_of_fate
 from disqued.core.model.job import Job, NamedJob, StoredJob
+from disqued.core.model.terms import cost_of_headers
 
 JOB_COST: Final = 480  #: bytes of a job without its body: object, id, places in registry, queue and schedule
 NAME_FREE: Final = 100  #: bytes of the name of its queue that a job does not count, as most share it with the queue
@@ -38,8 +40,11 @@ def cost_of_job(job: Job | StoredJob) -> int:
     size = JOB_COST + len(job.body) + max(0, len(job.queue) - NAME_FREE)
     if isinstance(job, NamedJob | StoredJob) and job.alias:
         size += NAME_COST + len(job.alias)
-    is_event = job.kind if isinstance(job, StoredJob) else job.options.kind
-    return size + EVENT_COST if is_event else size
+    if isinstance(job, StoredJob):
+        size += cost_of_headers(job.terms.headers) + cost_of_fate(job.fate)
+        return size + EVENT_COST if job.kind else size
+    size += job.options.cost
+    return size + EVENT_COST if job.options.kind else size
 
 
 class Memory:

@@ -102,6 +102,12 @@ GOTACK: Final[int] = _kind(
 )  # fmt: skip
 DELJOB: Final[int] = _kind("acknowledgements", 12, "DELJOB", "job id", "Every holder knows: forget it.")
 
+FATE: Final[int] = _kind(
+    "acknowledgements", 39, "FATE", "job id, left ms, nacks, additional deliveries, fate",
+    "What became of it, as far as I know: a `Fate`, and its counters. With time left, I queue it then, and not "
+    "before.", durable=True,
+)  # fmt: skip
+
 NEEDJOBS: Final[int] = _kind(
     "federation", 13, "NEEDJOBS", "queue, count",
     "My waiting consumers can take so many jobs; 0 takes that back.",

@@ -14,11 +14,14 @@ from disqued.core.model.counters import Counters
 from disqued.core.model.custody import Custody
 from disqued.core.model.demand import RemoteDemand
 from disqued.core.model.durability import Durability
+from disqued.core.model.fate import NO_FATE, Fate
 from disqued.core.model.groups import Entry, Stream, forget_early
 from disqued.core.model.ids import JobIds, Numbers
 from disqued.core.model.job import (
+    ACTIVE,
     FLAG_CAME_BACK,
     FLAG_COPY,
+    FLAG_PUT_OFF,
     FLAG_WITH_CONSUMER,
     QUEUED,
     WORK_SCOPE,
@@ -27,7 +30,7 @@ from disqued.core.model.job import (
     Unit,
 )
 from disqued.core.model.memory import EVENT_COST, JOB_COST, NAME_FREE, QUEUE_COST, Memory
-from disqued.core.model.messages import SETACK, Message
+from disqued.core.model.messages import FATE, SETACK, Message
 from disqued.core.model.outbox import (
     FLUSHED,
     GONE_DELETED,
@@ -102,7 +105,8 @@ class State:
     def become(self, node_id: bytes) -> None:
         """Take another node id, as CLUSTER RESET HARD does."""
         self.node_id = node_id
-        self.shared = Shared(node_id)
+        self.shared, before = Shared(node_id), self.shared
+        self.shared.dead_ttl_ms = before.dead_ttl_ms
         if self.trace.endings is not None:
             self.trace.endings.become(self.wall, self.now, node_id)
         self.numbers.ids = JobIds(node_id, b"%040x" % self.numbers.rng.getrandbits(160))
@@ -181,8 +185,22 @@ class State:
         Who may hold it is left out while the journal cannot be written: a node that names the holders counts as one
         that will not forget the ack.
         """
+        if job.options.fate is not NO_FATE:
+            self.send(node_id, self.word_of_fate(job))
         holders = job.holders if job.holders and not self.durability.read_only else _NOBODY
         self.send(node_id, (SETACK, job.id, WORK_SCOPE, last, holders))
+
+    def word_of_fate(self, job: Job) -> Message:
+        """What another holder is told of the fate of a job; of one that is put off, until when."""
+        left_ms = 0
+        if job.state == ACTIVE and job.flags & FLAG_PUT_OFF:
+            left_ms = max(1, job.requeue_at - self.now)
+        return (FATE, job.id, left_ms, job.nacks, job.additional_deliveries, job.options.fate)
+
+    def tell_fate(self, job: Job) -> None:
+        """Tell all other nodes that may hold a job what became of it."""
+        if job.holders:
+            self.tell(job, self.word_of_fate(job))
 
     def say_ended(self, node_id: bytes, job_id: bytes) -> bool:
         """Tell a node that a job is done that it has, and that ended here; who may hold it is not known any more.
@@ -235,10 +253,8 @@ class State:
         if job.queue[NAME_FREE:]:
             self.memory.used += len(job.queue) - NAME_FREE
         self.jobs.add(job)
-        if isinstance(job, NamedJob):
-            self.aliases.add(job)
-        elif job.options.kind:
-            self.memory.used += EVENT_COST
+        if job.options.is_rare or job.__class__ is not Job:
+            self._enter_rare(job)
         if self.journaling:
             self.outbox.journal.append((JOB_ADDED, job))
 
@@ -248,10 +264,16 @@ class State:
         if job.queue[NAME_FREE:]:
             self.memory.used += len(job.queue) - NAME_FREE
         self.jobs.add(job)
-        if isinstance(job, NamedJob):
-            self.aliases.add(job)
-        elif job.options.kind:
-            self.memory.used += EVENT_COST
+        if job.options.is_rare or job.__class__ is not Job:
+            self._enter_rare(job)
+
+    def set_fate(self, job: Job, fate: Fate) -> None:
+        """Give a job that is entered another fate."""
+        old = job.options
+        job.options = new = self.shared.options(
+            old.ttl_ms, old.retry_ms, old.delay_ms, old.replicate, old.kind, terms=old.terms, fate=fate
+        )
+        self.memory.used += new.cost - old.cost
 
     def forget(self, job: Job, reason: bytes) -> None:
         """Drop a job for a reason that is not its acknowledgement (GONE_...)."""
@@ -296,8 +318,8 @@ class State:
                 self._free_later(job.body)
         else:
             self.schedule.cancel(job)
-        if job.__class__ is not Job:
-            self._let_go_of_its_own(job)
+        if job.options.is_rare or job.__class__ is not Job:
+            self._let_go_of_rare(job)
         custody = self.custody
         if custody.evictable:
             custody.evictable.pop(job, None)
@@ -314,8 +336,17 @@ class State:
         if len(self.unfinished.freed) == 1:
             self.work(_freed(self.unfinished.freed))
 
-    def _let_go_of_its_own(self, job: Job) -> None:
-        """Undo what a job of another class than most took."""
+    def _enter_rare(self, job: Job) -> None:
+        """Enter what most jobs do not have."""
+        self.memory.used += job.options.cost
+        if isinstance(job, NamedJob):
+            self.aliases.add(job)
+        elif job.options.kind:
+            self.memory.used += EVENT_COST
+
+    def _let_go_of_rare(self, job: Job) -> None:
+        """Undo what most jobs do not have."""
+        self.memory.used -= job.options.cost
         if job.options.kind:
             self.memory.used -= EVENT_COST
         if isinstance(job, NamedJob):

@@ -13,6 +13,7 @@ Times are integer milliseconds.  Source: Disque, src/job.c (deserialization), sr
 from disqued.core.model.groups import new_job
 from disqued.core.model.job import FLAG_COPY, FLAG_QUEUED_BEFORE, ORPHAN_MS, RETRY_NEVER_MS, Job, JobOptions, StoredJob
 from disqued.core.model.state import State
+from disqued.core.model.terms import NO_TERMS
 
 SPREAD_MS = 500  #: holders of a job do not all do a thing at the same time: each waits for up to so long
 ONCE_KEPT = 10_000  #: ids of at-most-once jobs that are remembered after they came
@@ -50,7 +51,8 @@ class Copies:
         None when its time is over, when it has ended here, or when it is an at-most-once job that was here before.
         """
         state = self._state
-        left_ms = min(stored.expires, stored.ttl_ms)
+        longest_ms = stored.ttl_ms if stored.terms is NO_TERMS else stored.ttl_ms + stored.terms.stay_ms
+        left_ms = min(stored.expires, longest_ms)
         if left_ms <= 0 or (stored.id in state.custody.ended if stored.retry_ms else self.came_before(stored)):
             return None
         state.numbers.stamp_behind(stored.ctime, state.wall)
@@ -73,11 +75,13 @@ class Copies:
             last is not None
             and last.ttl_ms == stored.ttl_ms and last.retry_ms == stored.retry_ms and last.delay_ms == stored.delay_ms
             and last.replicate == stored.replicate and last.kind == stored.kind
+            and last.terms == stored.terms and last.fate is stored.fate
         ):  # fmt: skip
             return last
         last = self._options = self._state.shared.options(
-            stored.ttl_ms, stored.retry_ms, stored.delay_ms, stored.replicate, stored.kind
-        )
+            stored.ttl_ms, stored.retry_ms, stored.delay_ms, stored.replicate, stored.kind,
+            terms=stored.terms, fate=stored.fate,
+        )  # fmt: skip
         return last
 
     def _requeue_at(self, stored: StoredJob) -> int:

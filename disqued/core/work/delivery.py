@@ -29,6 +29,7 @@ from disqued.core.model.job import (
     WORK_SCOPE,
     Job,
     Unit,
+    attempt_of,
 )
 from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED, UNIT_DONE, Client
 from disqued.core.model.queues import PAUSE_OUT, Queue
@@ -52,7 +53,7 @@ FETCHED_BYTES: Final = 1 << 20  #: names and bodies after which a fetch ends: on
 _BITS_KNOWN: Final = 1_024
 _BITS: Final = [number.bit_length() for number in range(_BITS_KNOWN)]  #: a method of an integer has to be looked for
 
-Row = tuple[bytes, bytes, bytes] | tuple[bytes, bytes, bytes, bytes, int, bytes, int]
+Row = tuple[bytes | int | list[bytes], ...]
 
 
 class PlainForm(Form):
@@ -65,26 +66,38 @@ class PlainForm(Form):
         return (unit.queue, unit.id, unit.body)
 
 
-class CountedForm(Form):
-    """GETJOB WITHCOUNTERS: the same, and two names with their values."""
+class DetailedForm(Form):
+    """GETJOB WITHCOUNTERS and WITHHEADERS: the same, and names with their values."""
 
-    __slots__ = ()
+    __slots__ = ("_with_counters", "_with_headers")
+
+    def __init__(self, *, with_counters: bool, with_headers: bool) -> None:
+        super().__init__()
+        self._with_counters: bool = with_counters
+        self._with_headers: bool = with_headers
 
     def row(self, unit: Unit) -> Row:
-        """A job with its counters."""
-        return (
-            unit.queue,
-            unit.id,
-            unit.body,
-            b"nacks",
-            unit.nacks,
-            b"additional-deliveries",
-            unit.redeliveries,
-        )
+        """A job with its counters, or with its headers and the number of this delivery, or with both."""
+        row: Row = (unit.queue, unit.id, unit.body)
+        if self._with_counters:
+            row += (b"nacks", unit.nacks, b"additional-deliveries", unit.redeliveries)
+        if self._with_headers:
+            words = [word for header in unit.options.terms.headers for word in header]
+            row += (b"headers", words, b"attempt", attempt_of(unit))
+        return row
 
 
 PLAIN = PlainForm()
-COUNTED = CountedForm()
+_COUNTED = DetailedForm(with_counters=True, with_headers=False)
+_HEADED = DetailedForm(with_counters=False, with_headers=True)
+_FULL = DetailedForm(with_counters=True, with_headers=True)
+
+
+def form_with(*, counters: bool, headers: bool) -> Form:
+    """Return the form that answers what a consumer asks for."""
+    if headers:
+        return _FULL if counters else _HEADED
+    return _COUNTED if counters else PLAIN
 
 
 class Delivery:

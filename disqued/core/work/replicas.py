@@ -1,5 +1,6 @@
 """Copies that this node keeps of the jobs of other nodes: REPLJOB; `replication` has the theory."""
 
+from disqued.core.model.fate import NO_FATE
 from disqued.core.model.job import ACKED, FLAG_QUEUED_BEFORE, WAIT_REPL, Job, StoredJob
 from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import GOTJOB, HOLDERS, REPLJOB
@@ -7,6 +8,7 @@ from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.model.own_flags import tell_flags
 from disqued.core.model.state import State
 from disqued.core.model.trace import REPLICATE
+from disqued.core.work.fates import Fates
 from disqued.core.work.kinds import StreamMachine
 from disqued.core.work.placement import Placement
 from disqued.core.work.queueing import Queueing
@@ -17,10 +19,13 @@ _NOBODY: frozenset[bytes] = frozenset()
 class Replicas(Machine):
     """The machine that keeps copies for other nodes, and confirms them."""
 
-    __slots__ = ("_placement", "_queueing", "_state", "_streams")
+    __slots__ = ("_fates", "_placement", "_queueing", "_state", "_streams")
 
-    def __init__(self, state: State, queueing: Queueing, streams: StreamMachine, placement: Placement) -> None:
+    def __init__(
+        self, state: State, queueing: Queueing, streams: StreamMachine, placement: Placement, fates: Fates
+    ) -> None:
         self._state = state
+        self._fates = fates
         self._queueing = queueing
         self._streams = streams
         self._placement = placement
@@ -35,6 +40,7 @@ class Replicas(Machine):
         job = state.jobs.get(job_id)
         if job is not None:
             self._refresh(job, sender, holders, quiet=quiet)
+            self._merge_fate(job, stored)
             return
         if self._placement.takes_no_copy or state.durability.read_only:
             tell_flags(state, sender)
@@ -64,6 +70,11 @@ class Replicas(Machine):
         self._queueing.reschedule(job)
         if not quiet:
             state.send(sender, (GOTJOB, job_id))
+
+    def _merge_fate(self, job: Job, stored: StoredJob) -> None:
+        """Learn what the sender of a copy knows of the fate of a job that is here."""
+        if stored.fate is not NO_FATE and job.state != WAIT_REPL and not job.is_dummy:
+            self._fates.learn(job, stored.nacks, stored.additional_deliveries, stored.fate)
 
     def _refresh(self, job: Job, sender: bytes, holders: frozenset[bytes], *, quiet: bool) -> None:
         """Hear again of a job that is known here."""

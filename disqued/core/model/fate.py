@@ -1,0 +1,115 @@
+"""Fates: what became of a job, apart from where it waits and who has it.
+
+A fate is a value that never changes; a job gets another one.  Holders tell each other the fates of their jobs, in any
+order and any number of times, and `merge` makes the same fate of them everywhere:
+
+    generation       the higher one wins, and with it whether the job is dead; REDRIVE begins the next generation
+    is_dead          within one generation a job that is dead stays dead
+    is_cancelled     once is enough
+    failures         the union, of which the last `FAILURES_KEPT` stay
+    progress         the latest one (time, node id)
+    result           the first one (time, node id); `has_rivals` says that there was another one
+
+Commutative, associative and idempotent: `tests/property/test_fate_merge_laws.py`.
+
+The counters of a job, `nacks` and `additional_deliveries`, belong to its generation: the higher generation brings its
+own, and within one the higher number counts.
+
+Nearly all jobs have the fate `NO_FATE`, one object, and cost nothing more.  Times are unix milliseconds.
+"""
+
+from typing import Final, NamedTuple
+
+FAILURES_KEPT: Final = 5
+FAILURE_REASON_MAX: Final = 1_024  #: bytes
+FAILURE_WHO_MAX: Final = 255  #: bytes of the name, or the address, of a client
+PROGRESS_MAX: Final = 1_024  #: bytes
+RESULT_MAX: Final = 16 << 20  #: bytes; the setting `result-max` is lower as a rule
+GENERATION_MAX: Final = (1 << 32) - 1
+FATE_COST: Final = 560  #: bytes of a fate, and of the options that the job then shares with no other
+WORD_COST: Final = 280  #: bytes of a failure, a progress or a result without its texts
+
+
+class Failure(NamedTuple):
+    """A try that failed, as the consumer said or the node noticed."""
+
+    at: int
+    node_id: bytes
+    who: bytes  #: name or address of the client; empty = unknown
+    reason: bytes  #: any bytes; empty = none was given
+
+
+class Word(NamedTuple):
+    """What a consumer said of a job: a progress or a result."""
+
+    at: int
+    node_id: bytes  #: of the node that it was said to
+    value: bytes
+
+
+class Fate(NamedTuple):
+    """What became of a job."""
+
+    generation: int = 0  #: how often it was redriven
+    is_dead: bool = False
+    spent: int = 0  #: tries of earlier generations
+    is_cancelled: bool = False
+    failures: tuple[Failure, ...] = ()  #: in order
+    progress: Word | None = None
+    result: Word | None = None
+    has_rivals: bool = False  #: nodes that could not hear each other accepted different results
+
+
+NO_FATE: Final = Fate()
+
+
+def merge(first: Fate, second: Fate) -> Fate:
+    """Make one fate of two that nodes know of the same job."""
+    if first == second or second is NO_FATE:
+        return first
+    if first is NO_FATE:
+        return second
+    newer = first if first.generation >= second.generation else second
+    is_dead, spent = newer.is_dead, newer.spent
+    if first.generation == second.generation:
+        is_dead, spent = first.is_dead or second.is_dead, max(first.spent, second.spent)
+    result, has_rivals = _first_result(first, second)
+    return Fate(
+        newer.generation,
+        is_dead,
+        spent,
+        first.is_cancelled or second.is_cancelled,
+        last_failures((*first.failures, *second.failures)),
+        first.progress if _latest(first.progress) >= _latest(second.progress) else second.progress,
+        result,
+        has_rivals,
+    )
+
+
+def last_failures(failures: tuple[Failure, ...]) -> tuple[Failure, ...]:
+    """Return the failures that are kept of these, each once and in order."""
+    return tuple(sorted(set(failures))[-FAILURES_KEPT:])
+
+
+def _latest(word: Word | None) -> tuple[int, bytes, bytes]:
+    return (-1, b"", b"") if word is None else (word.at, word.node_id, word.value)
+
+
+def _first_result(first: Fate, second: Fate) -> tuple[Word | None, bool]:
+    has_rivals = first.has_rivals or second.has_rivals
+    if first.result is None or second.result is None:
+        return first.result or second.result, has_rivals
+    return min(first.result, second.result), has_rivals or first.result != second.result
+
+
+def cost_of_fate(fate: Fate) -> int:
+    """Return the bytes that a fate takes."""
+    if fate is NO_FATE:
+        return 0
+    cost = FATE_COST
+    for failure in fate.failures:
+        cost += WORD_COST + len(failure.who) + len(failure.reason)
+    for word in (fate.progress, fate.result):
+        if word is not None:
+            cost += WORD_COST + len(word.value)
+    return cost

@@ -1,0 +1,57 @@
+"""Terms: what a job is promised besides its times and its copies.
+
+Terms are part of the options of a job.  They are in its copies, in its journal record and in its move to another node,
+and they never change, so that each holder knows how to treat the job without asking.
+
+Nearly all jobs have the terms `NO_TERMS`, one object, and cost nothing more.  Durations are milliseconds.
+"""
+
+from typing import Final, NamedTuple
+
+TRIES_MAX: Final = 65_535
+HEADERS_MAX: Final = 16
+HEADER_NAME_MAX: Final = 255  #: bytes
+HEADERS_BYTES_MAX: Final = 8_192  #: of all names and values together
+HEADER_COST: Final = 180  #: bytes of a header without its name and value: two strings, their pair, its place
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+class Terms(NamedTuple):
+    """The terms of a job."""
+
+    max_tries: int = 0  #: a job that would be queued for one more try is dead instead; 0 = no limit
+    backoff_ms: int = 0  #: delay after the first NACK, twice as long after each further one; 0 = none
+    backoff_most_ms: int = 0  #: the longest such delay
+    keep_dead_ms: int = 0  #: how long a dead job stays beyond its time to live
+    keep_result_ms: int = 0  #: how long its result is kept after the acknowledgement; 0 = not at all
+    headers: Headers = ()  #: (name, value), each name once
+
+    @property
+    def stay_ms(self) -> int:
+        """How long a job may stay beyond its time to live."""
+        return max(self.keep_dead_ms, self.keep_result_ms)
+
+
+NO_TERMS: Final = Terms()
+
+
+def cost_of_headers(headers: Headers) -> int:
+    """Return the bytes that headers take."""
+    return sum([HEADER_COST + len(name) + len(value) for name, value in headers])
+
+
+def headers_misfit(headers: Headers) -> str:
+    """Say what is wrong with the headers of a job; empty = they are sound."""
+    if len(headers) > HEADERS_MAX:
+        return f"{len(headers)} headers; allowed are {HEADERS_MAX}"
+    size = sum([len(name) + len(value) for name, value in headers])
+    if size > HEADERS_BYTES_MAX:
+        return f"headers of {size} bytes; allowed are {HEADERS_BYTES_MAX}"
+    names = [name for name, _ in headers]
+    for name in names:
+        if not 0 < len(name) <= HEADER_NAME_MAX or not name.isascii() or not name.decode().isprintable():
+            return f"header name {name[:40]!r}; allowed are 1 to {HEADER_NAME_MAX} bytes of printable ASCII"
+    if len(set(names)) < len(names):
+        return f"header {max(names, key=names.count).decode()!r} is given twice; allowed is once"
+    return ""

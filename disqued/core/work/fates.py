@@ -1,0 +1,78 @@
+"""Fates travel: each holder of a job learns what became of it.
+
+    changed here --journal: the job again--> --FATE--> every other holder
+    FATE, or a copy of a job that is here --> `merge` --> new here: journal, then `fate_changed` of every machine
+
+Whoever learns something tells nobody, but answers a sender that knows less.  A job takes its fate along in every copy,
+so that a node that gets the job needs no message for it.  What a link lost is said again with the next word about the
+job: before its acknowledgement is asked for (`State.say_done`), and when a holder asks for its turn (WILLQUEUE).
+"""
+
+from disqued.core.model.fate import NO_FATE, Fate, merge
+from disqued.core.model.job import ACKED, WAIT_REPL, Job
+from disqued.core.model.machine import Hear, Machine
+from disqued.core.model.messages import FATE
+from disqued.core.model.outbox import JOB_ADDED
+from disqued.core.model.state import State
+
+
+class Fates(Machine):
+    """The machine that changes fates, and keeps them the same on all holders."""
+
+    __slots__ = ("_machines", "_state")
+
+    def __init__(self, state: State, machines: list[Machine]) -> None:
+        self._state = state
+        self._machines = machines
+
+    def hears(self) -> dict[int, Hear]:
+        return {FATE: self.on_fate}
+
+    def change(self, job: Job, fate: Fate) -> None:
+        """Give a job another fate: the journal and the other holders hear of it, and every machine follows."""
+        before = job.options.fate
+        self._state.set_fate(job, fate)
+        self._note(job)
+        self._state.tell_fate(job)
+        self._follow(job, before)
+
+    def on_fate(  # noqa: PLR0917 - the fields of the message
+        self, sender: bytes, job_id: bytes, left_ms: int, nacks: int, additional_deliveries: int, fate: Fate
+    ) -> None:
+        """Learn the fate of a job; the time left until it is queued is 0 where the sender does not have that."""
+        state = self._state
+        job = state.jobs.get(job_id)
+        if job is None:
+            state.say_ended(sender, job_id)
+            return
+        if job.is_dummy or job.state == WAIT_REPL:
+            return
+        known = job.options.fate
+        self.learn(job, nacks, additional_deliveries, fate, left_ms)
+        if job.options.fate != fate and known is not NO_FATE and state.jobs.get(job_id) is job:
+            state.send(sender, state.word_of_fate(job))
+
+    def learn(self, job: Job, nacks: int, additional_deliveries: int, fate: Fate, left_ms: int = 0) -> None:
+        """Merge what another node knows of a job into what is known here."""
+        before = job.options.fate
+        after = merge(before, fate)
+        if fate.generation > before.generation:
+            job.nacks, job.additional_deliveries = nacks, additional_deliveries
+        elif fate.generation == before.generation:
+            job.nacks = max(job.nacks, nacks)
+            job.additional_deliveries = max(job.additional_deliveries, additional_deliveries)
+        if after != before:
+            self._state.set_fate(job, after)
+            self._note(job)
+            self._follow(job, before)
+        if left_ms:
+            for machine in self._machines:
+                machine.put_off_elsewhere(job, left_ms)
+
+    def _note(self, job: Job) -> None:
+        if self._state.journaling and (job.state != ACKED or job.holders):
+            self._state.outbox.journal.append((JOB_ADDED, job))
+
+    def _follow(self, job: Job, before: Fate) -> None:
+        for machine in self._machines:
+            machine.fate_changed(job, before)
