@@ -14,9 +14,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock as Reactor
 from twisted.python.failure import Failure
 
+from disqued.core.model.fate import NO_FATE, Fate
 from disqued.core.model.groups import new_job
 from disqued.core.model.job import KIND_WORK, Job, JobOptions
 from disqued.core.model.outbox import FLUSHED, JOB_ADDED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.model.terms import NO_TERMS, Terms
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreError
 from disqued.persistence.sqlite.store import SqliteStore
@@ -68,9 +70,9 @@ def job_id(number: int) -> bytes:
 
 def make_job(
     number: int, body: bytes = b"body", *, queue: bytes = b"queue", alias: bytes = b"", kind: int = KIND_WORK,
-    **facts: Any,
+    terms: Terms = NO_TERMS, fate: Fate = NO_FATE, **facts: Any,
 ) -> Job:  # fmt: skip
-    options = JobOptions(ttl_ms=600_000, retry_ms=60_000, delay_ms=0, replicate=1, kind=kind)
+    options = JobOptions(ttl_ms=600_000, retry_ms=60_000, delay_ms=0, replicate=1, kind=kind, terms=terms, fate=fate)
     options.stamp(1_000)
     job = new_job(job_id(number), queue, body, 1_700_000_000_000_000_000 + number, options, alias=alias)
     for name, value in facts.items():

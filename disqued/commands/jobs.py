@@ -130,7 +130,7 @@ class AddJob:
     keep_dead: int | None = option(
         "KEEPDEAD", "Seconds that a dead job stays beyond its TTL; with MAXTRIES as the setting dead-ttl.", KEEPDEAD
     )
-    keep_result: int | None = option("RESULT", "Seconds to keep the result after the acknowledgement.", RESULT)
+    result: int | None = option("RESULT", "Seconds to keep the result after the acknowledgement.", RESULT)
     headers: tuple[tuple[bytes, bytes], ...] = repeated(
         "HEADER", "A header, which GETJOB WITHHEADERS answers; 16 of them, 8 KiB together.", BYTES,
         parts=("name", "value"),
@@ -145,7 +145,7 @@ class AddJob:
         return CachedOptions(
             ttl=self.ttl, retry=self.retry, delay=self.delay, replicate=self.replicate,
             maxlen=self.maxlen, timeout_ms=self.timeout, asynchronous=self.asynchronous,
-            terms=WishedTerms(self.max_tries, self.backoff, self.keep_dead, self.keep_result, self.headers),
+            terms=WishedTerms(self.max_tries, self.backoff, self.keep_dead, self.result, self.headers),
         )  # fmt: skip
 
     def run(self, node: Node, client: Client) -> Any:

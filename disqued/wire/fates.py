@@ -33,14 +33,14 @@ from disqued.core.model.fate import (
 from disqued.core.model.job import RETRY_NEVER_MS, STAMP_MAX
 from disqued.core.model.messages import FATE, Message
 from disqued.core.model.terms import NO_TERMS, Terms, headers_misfit
-from disqued.wire.fields import BadMessage, BadRecord, Codec, Fields, cut_id, need
+from disqued.wire.fields import BadMessage, BadRecord, Codec, Fields, cut_id, ends_at, need
 
 _TERMS = Struct("<HQQQQB")
 _HEADER = Struct("<BH")
 _FATE = Struct("<IBIB")
 _FAILURE = Struct("<Q20sBH")
 _WORD = Struct("<Q20sI")
-_MESSAGE = Struct("<BBQII")
+_MESSAGE = Struct("<BBQIII")
 _DEAD, _CANCELLED, _RIVALS, _PROGRESS, _RESULT = 1, 2, 4, 8, 16
 _ALL_BITS: Final = 31
 _COUNTER_MASK: Final = 0xFFFF_FFFF
@@ -161,22 +161,24 @@ def _decode_word(data: bytes, at: int, longest: int) -> tuple[Word, int]:
 
 def _encode_message(message: Fields, now: int) -> bytes:
     kind, job_id, left_ms, nacks, additional_deliveries, fate = message
+    data = encode_fate(fate)
     counters = (nacks & _COUNTER_MASK, additional_deliveries & _COUNTER_MASK)
-    return b"".join((_MESSAGE.pack(kind, len(job_id), left_ms, *counters), job_id, encode_fate(fate)))
+    return b"".join((_MESSAGE.pack(kind, len(job_id), left_ms, *counters, len(data)), job_id, data))
 
 
 def _decode_message(data: bytes) -> Message:
     need(data, _MESSAGE.size)
-    kind, length, left_ms, nacks, additional_deliveries = _MESSAGE.unpack_from(data)
+    kind, length, left_ms, nacks, additional_deliveries, size = _MESSAGE.unpack_from(data)
     if left_ms > RETRY_NEVER_MS:
         raise BadMessage(f"FATE: {left_ms} ms; allowed are 0 to {RETRY_NEVER_MS}")
     job_id, at = cut_id(data, _MESSAGE.size, length)
+    ends_at(data, at + size)
     return (kind, job_id, left_ms, nacks, additional_deliveries, decode_fate(data[at:]))
 
 
 CODECS: Final[dict[int, Codec]] = {
     FATE: Codec(
-        "length of job id 1, left 8, nacks 4, additional deliveries 4, job id, a fate as in `fates`",
+        "length of job id 1, left 8, nacks 4, additional deliveries 4, length of fate 4, job id, a fate as in `fates`",
         _encode_message,
         _decode_message,
     ),

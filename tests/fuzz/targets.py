@@ -26,9 +26,8 @@ from disqued.persistence.aof.segments import SegmentReader, framed, header
 from disqued.persistence.interface import StoreDamaged
 from disqued.web.server import AdminServer
 from disqued.wire.disque_aof import BadJournal, DisqueAof
-from disqued.wire.fields import BadMessage
+from disqued.wire.fields import BadMessage, BadRecord
 from disqued.wire.frames import BadFrame, FrameReader, FrameWriter, LinkAcceptor, LinkOpener, LinkRefused
-from disqued.wire.fields import BadRecord
 from disqued.wire.jobdump import decode_copy, decode_record
 from disqued.wire.messages import decode
 from disqued.wire.requests import RequestParser

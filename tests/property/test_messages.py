@@ -7,15 +7,18 @@ from hypothesis import strategies as st
 
 from disqued.core.cluster.notifications import KINDS
 from disqued.core.model import messages as m
+from disqued.core.model.fate import NO_FATE
 from disqued.core.model.groups import new_job
 from disqued.core.model.ids import is_job_id, is_node_id
 from disqued.core.model.job import ACTIVE, FLAG_QUEUED_BEFORE, KIND_LOG, KIND_WORK, STAMP_MAX, Job, JobOptions, NamedJob
 from disqued.core.model.messages import Gossip, Held, Message, Vitals, WorkerStatus
 from disqued.core.model.policies import COUNTER_MAX, PAUSE_FIELD, PauseSetting, Register
+from disqued.core.model.terms import NO_TERMS
 from disqued.core.recovery import StoredJob
 from disqued.wire.fields import BadMessage
 from disqued.wire.jobdump import SPAN_MAX_MS
 from disqued.wire.messages import decode, encode
+from tests.fates import fates, terms
 
 NOW = 1 << 40
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
@@ -59,9 +62,10 @@ floors = st.dictionaries(origins, st.integers(0, STAMP_MAX), max_size=4)
 
 @st.composite
 def jobs(draw: st.DrawFn) -> Job:
+    kind = draw(st.sampled_from([KIND_WORK, KIND_LOG]))
     options = JobOptions(
         ttl_ms=draw(spans), retry_ms=draw(spans), delay_ms=draw(spans), replicate=draw(st.integers(1, 65_535)),
-        kind=draw(st.sampled_from([KIND_WORK, KIND_LOG])),
+        kind=kind, terms=NO_TERMS if kind else draw(terms), fate=NO_FATE if kind else draw(fates),
     )  # fmt: skip
     options.stamp(NOW - draw(st.integers(0, 10_000)))
     queue, body, alias = draw(names), draw(names), draw(st.one_of(st.just(b""), names))
@@ -97,6 +101,8 @@ def as_received(job: Job) -> StoredJob:
         order_key=job.order_key,
         kind=options.kind,
         alias=job.alias if isinstance(job, NamedJob) else b"",
+        terms=options.terms,
+        fate=options.fate,
     )
 
 
@@ -127,6 +133,7 @@ without_jobs: st.SearchStrategy[Message] = st.one_of(
     st.tuples(st.just(m.DELIVERED), job_ids, names, spans, spans, st.integers(0, (1 << 32) - 1)),
     st.tuples(st.just(m.CLAIM), names, st.integers(0, (1 << 32) - 1), st.integers(0, m.JOBS_PER_MESSAGE), spans, names),
     st.tuples(st.just(m.FLUSH), names, st.just(0)),
+    st.tuples(st.just(m.FATE), job_ids, spans, numbers, numbers, fates),
     st.tuples(st.just(m.FACTS), numbers, st.lists(facts, max_size=4).map(tuple), st.booleans()),
     st.tuples(st.just(m.MISSING), numbers, ids),
     st.tuples(st.just(m.BEGIN), names, names, floors, spans, st.booleans()),

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from disqued.core.model.fate import Fate
 from disqued.core.model.job import ACKED, ACTIVE, KIND_LOG, KIND_WORK, QUEUED, STAMP_MAX
 from disqued.core.model.outbox import (
     FLUSHED,
@@ -30,6 +31,7 @@ from disqued.core.model.outbox import (
     is_over,
 )
 from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT
+from disqued.core.model.terms import Terms
 from disqued.persistence.disk import Disk
 from disqued.persistence.interface import StoreError, StoreFailed
 from disqued.persistence.sqlite import log as sqlite_log
@@ -56,6 +58,7 @@ from tests.databases import (
     rows,
     units,
 )
+from tests.fates import fates, terms
 from tests.programs import Program
 from tests.small_disk import small_disk
 
@@ -74,11 +77,12 @@ def hex_bytes(raw: bytes) -> bytes:
     holders=st.none() | st.frozensets(st.binary(min_size=20, max_size=20).map(hex_bytes), min_size=1),
     numbers=st.tuples(*[st.integers(0, 2**32 - 1)] * 2, st.integers(0, STAMP_MAX), st.integers(-STAMP_MAX, STAMP_MAX)),
     name=st.just((KIND_LOG, b"")) | st.tuples(st.just(KIND_WORK), st.binary(max_size=30)),
+    terms=terms, fate=fates,
 )  # fmt: skip
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_job_comes_back_as_it_was_whatever_it_is_made_of(
     tmp_path: Path, queue: bytes, body: bytes, middle: bytes, holders: frozenset[bytes] | None,
-    numbers: tuple[int, ...], name: tuple[int, bytes],
+    numbers: tuple[int, ...], name: tuple[int, bytes], terms: Terms, fate: Fate,
 ) -> None:  # fmt: skip
     shutil.rmtree(tmp_path)
     tmp_path.mkdir()
@@ -87,6 +91,7 @@ def test_a_job_comes_back_as_it_was_whatever_it_is_made_of(
     job = make_job(
         1, body, queue=queue, id=b"DI" + middle + b"SQ", holders=holders, nacks=nacks, ctime=ctime, order_key=order_key,
         additional_deliveries=additional_deliveries, flags=3, requeue_at=70_000, kind=kind, alias=alias,
+        terms=terms, fate=fate,
     )  # fmt: skip
     store, _ = opened(tmp_path)
     now, wall = store.clock.now(), store.clock.wall()
@@ -98,7 +103,7 @@ def test_a_job_comes_back_as_it_was_whatever_it_is_made_of(
     assert pause == (QUEUE_PAUSED, queue, PAUSE_IN, wall)
     assert stored == (
         job.id, queue, body, ACTIVE, 3, 1, holders, ctime, job.expires_at + wall - now, 70_000 + wall - now,
-        600_000, 60_000, 0, nacks, additional_deliveries, order_key, kind, alias,
+        600_000, 60_000, 0, nacks, additional_deliveries, order_key, kind, alias, terms, fate,
     )  # fmt: skip
     assert leased == (UNIT_LEASED, job.id, b"by " + queue, nacks, alias, wall)
     assert done == (UNIT_DONE, job.id, b"of " + queue, wall)

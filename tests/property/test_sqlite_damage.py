@@ -28,6 +28,7 @@ from disqued.persistence.sqlite import schema as sqlite_schema
 from disqued.persistence.sqlite.reading import peek_database
 from disqued.persistence.sqlite.schema import DatabaseDamaged
 from tests.databases import NAME, Store, added, bodies, change, job_id, loaded, make_job, opened, replayed, rows
+from tests.fates import FATE, TERMS
 
 PAGE = 4_096
 HEADER = 100
@@ -35,7 +36,8 @@ HEADER = 100
 VERSION_1 = Path(__file__).with_name("sqlite_version_1.sql")
 VERSION_2 = Path(__file__).with_name("sqlite_version_2.sql")
 VERSION_3 = Path(__file__).with_name("sqlite_version_3.sql")
-VERSIONS = [VERSION_1, VERSION_2, VERSION_3]
+VERSION_4 = Path(__file__).with_name("sqlite_version_4.sql")
+VERSIONS = [VERSION_1, VERSION_2, VERSION_3, VERSION_4]
 NODE_A, NODE_B = b"0123abcd", b"89abcdef"
 #: Where groups begin in the small database, and up to where a queue was flushed.
 BEGINNINGS = [
@@ -311,9 +313,9 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
 
 def test_a_database_of_a_newer_version_is_refused_and_stays(tmp_path: Path) -> None:
     small_database(tmp_path)
-    change(tmp_path, "PRAGMA user_version = 5")
+    change(tmp_path, "PRAGMA user_version = 6")
     data = (tmp_path / NAME).read_bytes()
-    with pytest.raises(StoreError, match="version 5 of the schema is not known to this version of disqued, which know"):
+    with pytest.raises(StoreError, match="version 6 of the schema is not known to this version of disqued, which know"):
         loaded(tmp_path)
     assert (tmp_path / NAME).read_bytes() == data
 
@@ -344,7 +346,7 @@ def test_a_database_of_version_1_is_brought_up_to_date_with_all_that_it_holds(tm
         (job.flags, job.nacks, job.additional_deliveries, 0, b"") for job in jobs
     ]
     assert list(peek_database(tmp_path / NAME)) == history
-    assert rows(tmp_path, "PRAGMA user_version") == [(4,)]
+    assert rows(tmp_path, "PRAGMA user_version") == [(5,)]
     # It goes on as one that was new with this version.
     store, _ = opened(tmp_path)
     store.put(added(6, alias=b"six"), added(7, kind=KIND_LOG), (UNIT_LEASED, job_id(3), b"", 4, b"worker"))
@@ -379,7 +381,7 @@ def test_a_database_of_version_2_is_brought_up_to_date_with_all_that_it_holds(tm
     ]  # fmt: skip
     assert jobs[2][1].holders == frozenset([b"a" * 40, b"b" * 40])
     assert list(peek_database(tmp_path / NAME)) == history
-    assert rows(tmp_path, "PRAGMA user_version") == [(4,)]
+    assert rows(tmp_path, "PRAGMA user_version") == [(5,)]
     # It goes on as one that was new with this version.
     store, _ = opened(tmp_path)
     store.put(*BEGINNINGS, (UNIT_DONE, job_id(4), b"3:group"))
@@ -403,7 +405,7 @@ def test_a_database_of_version_3_is_brought_up_to_date_with_all_that_it_holds(tm
     records = loaded(tmp_path)
     assert records[:3] == [(QUEUE_PAUSED, b"queue", 1, when), *groups]
     assert list(peek_database(tmp_path / NAME)) == history
-    assert rows(tmp_path, "PRAGMA user_version") == [(4,)]
+    assert rows(tmp_path, "PRAGMA user_version") == [(5,)]
     # It goes on as one that was new with this version.
     store, _ = opened(tmp_path)
     deploy = (POLICY, b"queue \xff", PAUSE_FIELD, Register(3, b"a" * 40, when, PauseSetting(1, b"deploy", b"ops")))
@@ -411,6 +413,25 @@ def test_a_database_of_version_3_is_brought_up_to_date_with_all_that_it_holds(tm
     store.end()
     assert loaded(tmp_path)[0] == deploy
     assert list(peek_database(tmp_path / NAME)) == [*history, deploy]
+
+
+def test_a_database_of_version_4_is_brought_up_to_date_with_all_that_it_holds(tmp_path: Path) -> None:
+    change(tmp_path, VERSION_4.read_text())
+    data = (tmp_path / NAME).read_bytes()
+    history = list(peek_database(tmp_path / NAME))
+    assert (tmp_path / NAME).read_bytes() == data
+    before = loaded(tmp_path)
+    assert before[0] == (
+        POLICY, b"queue \xff", PAUSE_FIELD, Register(3, b"a" * 40, 1_700_000_000_007, PauseSetting(1, b"deploy", b"ops")),
+    )  # fmt: skip
+    assert list(peek_database(tmp_path / NAME)) == history
+    assert rows(tmp_path, "PRAGMA user_version") == [(5,)]
+    # It goes on as one that was new with this version.
+    store, _ = opened(tmp_path)
+    store.put((JOB_ADDED, make_job(9, b"nine", terms=TERMS, fate=FATE)))
+    store.end()
+    (last,) = (job for kind, *rest in loaded(tmp_path) if kind == JOB_ADDED for job in rest if job.id == job_id(9))
+    assert (last.terms, last.fate) == (TERMS, FATE)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -447,11 +468,11 @@ def test_a_database_of_this_version_is_brought_up_to_the_next(tmp_path: Path, mo
 
     monkeypatch.setattr(sqlite_schema, "STEPS", [*sqlite_schema.STEPS, add_notes])
     assert loaded(tmp_path) == before
-    assert rows(tmp_path, "PRAGMA user_version") == [(5,)]
+    assert rows(tmp_path, "PRAGMA user_version") == [(6,)]
     assert rows(tmp_path, "SELECT count(*) FROM notes") == [(0,)]
     assert loaded(tmp_path) == before
     monkeypatch.undo()
-    with pytest.raises(StoreError, match="version 5 of the schema"):
+    with pytest.raises(StoreError, match="version 6 of the schema"):
         loaded(tmp_path)
 
 
@@ -476,7 +497,7 @@ def test_a_changed_database_is_not_brought_up_to_date(tmp_path: Path, monkeypatc
     monkeypatch.setattr(sqlite_schema, "STEPS", [*sqlite_schema.STEPS, lambda database: None])
     with pytest.raises(StoreDamaged, match="they must not be changed"):
         loaded(tmp_path)
-    assert rows(tmp_path, "PRAGMA user_version") == [(4,)]
+    assert rows(tmp_path, "PRAGMA user_version") == [(5,)]
 
 
 def test_an_sqlite_that_is_too_old_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

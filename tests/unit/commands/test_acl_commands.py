@@ -24,7 +24,7 @@ ID = "DI0f0c644f" + "0" * 32 + "05a0SQ"
 #: a command with such a value says here what it is, or gives it a kind that names (QUEUE, JOB_ID, CHANNEL).
 NO_NAMES = {
     "body": "ADDJOB.body ADDJOB.key QADD.contents QLPUSH.contents QRPUSH.contents RQ.PUSH.elements RQ.PUSHX.elements "
-    "WQ.ENQUEUE.tasks WQ.CANCEL.task WQ.FINISH.result WQ.PROCS.task LOADJOB.record",
+    "ADDJOB.headers WQ.ENQUEUE.tasks WQ.CANCEL.task WQ.FINISH.result WQ.PROCS.task LOADJOB.record",
     "a name within a queue that is named": "QGET.group QGROUP_FORGET.group QGROUP_RETURN.group QGROUP_START.group "
     "QGROUP_START.at QACK.words QLPUSH.event_id QRPUSH.event_id RQ.ACK.ids",
     "worker, beside a queue": "WORKER_START.name WQ.PROCS.worker",

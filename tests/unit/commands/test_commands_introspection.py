@@ -59,6 +59,7 @@ def test_docs_of_a_command_name_its_arguments(client):
     assert docs[b"arguments"] == [
         {b"name": b"nohang", b"type": b"pure-token", b"token": b"NOHANG", b"flags": [b"optional"]},
         {b"name": b"with-counters", b"type": b"pure-token", b"token": b"WITHCOUNTERS", b"flags": [b"optional"]},
+        {b"name": b"with-headers", b"type": b"pure-token", b"token": b"WITHHEADERS", b"flags": [b"optional"]},
         {b"name": b"timeout", b"type": b"integer", b"display_text": b"timeout", b"token": b"TIMEOUT",
          b"flags": [b"optional"]},
         {b"name": b"count", b"type": b"integer", b"display_text": b"count", b"token": b"COUNT",
@@ -74,7 +75,7 @@ def test_docs_of_words_repeats_and_pairs(client):
     docs = client.says("COMMAND", "DOCS", "jscan", "hello")
     states = next(arg for arg in docs[b"jscan"][b"arguments"] if arg.get(b"token") == b"STATE")
     assert (states[b"type"], states[b"flags"]) == (b"oneof", [b"optional", b"multiple", b"multiple_token"])
-    assert [one[b"token"] for one in states[b"arguments"]] == [b"wait-repl", b"active", b"queued", b"acked"]
+    assert [one[b"token"] for one in states[b"arguments"]] == [b"wait-repl", b"active", b"queued", b"acked", b"dead"]
     auth = next(arg for arg in docs[b"hello"][b"arguments"] if arg.get(b"token") == b"AUTH")
     assert (auth[b"type"], [part[b"name"] for part in auth[b"arguments"]]) == (b"block", [b"user", b"password"])
 

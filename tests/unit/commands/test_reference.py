@@ -46,9 +46,15 @@ def test_every_command_and_every_argument_is_described(entry):
     [
         (
             ("ADDJOB",),
-            "ADDJOB queue body timeout [REPLICATE n] [DELAY n] [RETRY n] [TTL n] [MAXLEN n] [ASYNC] [KEY key]",
+            (
+                "ADDJOB queue body timeout [REPLICATE n] [DELAY n] [RETRY n] [TTL n] [MAXLEN n] [ASYNC] [MAXTRIES n]"
+                " [BACKOFF first [most]] [KEEPDEAD n] [RESULT n] [HEADER name value] ... [KEY key]"
+            ),
         ),
-        (("GETJOB",), "GETJOB [NOHANG] [WITHCOUNTERS] [TIMEOUT n] [COUNT n] [WORKER worker] FROM queue ..."),
+        (
+            ("GETJOB",),
+            "GETJOB [NOHANG] [WITHCOUNTERS] [WITHHEADERS] [TIMEOUT n] [COUNT n] [WORKER worker] FROM queue ...",
+        ),
         (("ACKJOB",), "ACKJOB [id ...]"),
         (("PAUSE",), "PAUSE queue [REASON reason] in|out|all|none|state|bcast|node ..."),
         (("CONFIG", "SET"), "CONFIG SET name value"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from disqued.core.model.fate import NO_FATE
 from disqued.core.model.groups import new_job, scope_of
 from disqued.core.model.job import (
     ACTIVE,
@@ -34,6 +35,7 @@ from disqued.core.model.outbox import (
     Record,
 )
 from disqued.core.model.policies import COUNTER_MAX, PAUSE_FIELD, PauseSetting, Register
+from disqued.core.model.terms import NO_TERMS
 from disqued.wire.jobdump import (
     FORMAT,
     SPAN_MAX_MS,
@@ -44,6 +46,7 @@ from disqued.wire.jobdump import (
     encode_event,
     encode_job,
 )
+from tests.fates import fates, terms
 
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
 OLD_ID = b"D-0f0c644f-abcdefghijklmnopqrstuvwx-05a0"
@@ -66,9 +69,10 @@ registers = st.builds(
 
 @st.composite
 def jobs(draw: st.DrawFn) -> Job:
+    kind = draw(st.sampled_from([KIND_WORK, KIND_LOG]))
     options = JobOptions(
         ttl_ms=draw(spans), retry_ms=draw(spans), delay_ms=draw(spans), replicate=draw(st.integers(1, 65_535)),
-        kind=draw(st.sampled_from([KIND_WORK, KIND_LOG])),
+        kind=kind, terms=NO_TERMS if kind else draw(terms), fate=NO_FATE if kind else draw(fates),
     )  # fmt: skip
     options.stamp(draw(st.integers(0, 2**40)))
     queue, body, alias = draw(names), draw(names), draw(st.one_of(st.just(b""), names))
@@ -126,6 +130,7 @@ def test_a_job_comes_back_as_it_was(job: Job, state: int) -> None:
     options = job.options
     assert (stored.ttl_ms, stored.retry_ms) == (options.ttl_ms, options.retry_ms)
     assert (stored.delay_ms, stored.replicate, stored.kind) == (options.delay_ms, options.replicate, options.kind)
+    assert (stored.terms, stored.fate) == (options.terms, options.fate)
     assert stored.alias == (job.alias if isinstance(job, NamedJob) else b"")
     assert stored.expires == job.expires_at + OFFSET
     assert stored.requeue == (job.requeue_at + OFFSET if job.requeue_at else 0)
@@ -217,15 +222,15 @@ GROUP_RECORD = encode_event((GROUP, b"queue", b"0:g", ((b"01234567", 5),)), 7)
     ("record", "text"),
     [
         (b"", "a record of 0 bytes; the shortest has 13"),
-        (replaced(JOB, 0, b"\x03"), "format 3 is not known to this version, which knows 1 and 2"),
+        (replaced(JOB, 0, b"\x09"), "format 9 is not known to this version, which knows 1 to 3"),
         (NAMED[:4], "a job in 4 bytes; the shortest with an alias has 86"),
         (replaced(NAMED, 2, b"\x02"), "a job of kind 2 with an alias of 5 bytes; allowed are 0 to 1"),
         (replaced(NAMED, 3, b"\x00"), "a job of kind 0 with an alias of 0 bytes"),
         (replaced(NAMED, 3, b"\x04"), "where a job begins, after its alias"),
         (replaced(NAMED, 3, b"\xff\xff"), "b'' where a job begins, after its alias"),
         (replaced(JOB, 1, b"\x09"), "kind 9 is not known to this version, which knows 0 to 8"),
-        (replaced(JOB, 2, b"\x04"), "state 4 with flags 0; allowed are 0 to 3 and 0 to 3"),
-        (replaced(JOB, 3, b"\x04"), "state 1 with flags 4; allowed are 0 to 3 and 0 to 3"),
+        (replaced(JOB, 2, b"\x05"), "state 5 with flags 0; allowed are 0 to 4 and 0 to 3"),
+        (replaced(JOB, 3, b"\x04"), "state 1 with flags 4; allowed are 0 to 4 and 0 to 3"),
         (replaced(JOB, 17, number(2**63 - 1)), f"a job of time {2**63 - 1} and order 1700000000000000000; allowed is"),
         (replaced(JOB, 17, number(STAMP_MAX + 1)), f"a job of time {STAMP_MAX + 1} and order"),
         (replaced(JOB, 17, number(-1)), "a job of time -1 and order"),

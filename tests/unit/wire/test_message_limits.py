@@ -6,6 +6,7 @@ import pytest
 
 from disqued.core.cluster.notifications import KINDS
 from disqued.core.model import messages as m
+from disqued.core.model.fate import NO_FATE
 from disqued.core.model.job import ALIAS_MAX, RETRY_NEVER_MS, STAMP_MAX, Job, JobOptions, NamedJob
 from disqued.core.model.messages import Gossip, Message
 from disqued.core.model.outbox import CANCEL, DEAD, DELETE, DONE, RETURNED, WORK
@@ -21,6 +22,7 @@ from disqued.core.model.policies import (
 )
 from disqued.wire.fields import BadMessage
 from disqued.wire.messages import decode, encode
+from tests.fates import FATE
 
 NOW = 5_000
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
@@ -102,6 +104,8 @@ LARGEST: list[Message] = [
     (m.FOUND, U32, ((m.NOTHING, b""), (m.A_JOB, ID), (m.SOON, b""), (m.A_COPY, ID), (m.OVER, b""))),
     (m.POLICY, U32, (policy(PauseSetting(3, b"r" * REASON_MAX, b"o" * OWNER_MAX), queue=b"q" * 70_000), *POLICIES[1:])),
     (m.POLICY, 0, ()),
+    (m.FATE, ID, SPAN, U32, U32, FATE),
+    (m.FATE, ID, 0, 0, 0, NO_FATE),
 ]
 
 
@@ -184,6 +188,7 @@ NUMBERS: list[tuple[Message, int, int]] = [
     ((m.SETTLE, b"q", b"g", 7, 0, (ID,) * 1_000), 1_000, 2),
     ((m.SETTLED, 7, ((ID, 0),) * 1_000), 1_000, 2),
     ((m.SETTLED, 7, ((ID, m.OUTCOME_LATER),)), m.OUTCOME_LATER, 1),
+    ((m.FATE, ID, SPAN, 2, 3, NO_FATE), SPAN, 8),
     ((m.POLICY, 7, POLICIES), m.POLICIES_PER_MESSAGE, 2),
     ((m.POLICY, 7, POLICIES[:1]), COUNTER_MAX, 8),
     ((m.POLICY, 7, POLICIES[:1]), STAMP_MAX, 8),
@@ -309,6 +314,7 @@ SMALL: list[Message] = [
     (m.INQUIRE, b"queue", 7, m.ACK_ONE, (b"eone", b"")),
     (m.FOUND, 7, ((m.NOTHING, b""), (m.A_JOB, ID))),
     (m.POLICY, 7, (policy(PauseSetting(1, b"deploy", b"ops"), counter=3, set_at=1_700_000_000_000),)),
+    (m.FATE, ID, 1_500, 2, 3, FATE),
 ]
 
 

@@ -19,6 +19,7 @@ from disqued.wire.jobdump import HOLDERS_MAX, encode_job
 from disqued.wire.messages import CODECS, decode, encode
 from disqued.wire.reference import page
 from tests.cluster_fixtures import Cluster
+from tests.fates import FATE
 
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
 NODE_A, NODE_B = b"a" * 40, b"b" * 40
@@ -86,6 +87,7 @@ EXAMPLES: list[Message] = [
             (b"", PAUSE_FIELD, Register(1, NODE_B, 0, PauseSetting(0, b"", b""))),
         ),
     ),
+    (m.FATE, ID, 1_500, 2, 3, FATE),
 ]
 
 
@@ -100,7 +102,7 @@ def test_there_is_an_example_of_every_kind() -> None:
 
 def test_what_is_declared_of_a_kind_is_used_everywhere() -> None:
     assert [kind.number for kind in m.KINDS] == list(range(len(m.KINDS)))
-    assert {m.REPLJOB, m.GOTJOB, m.GOTACK, m.GIVE, m.SETTLED, m.FOUND} == m.DURABLE_ALONE
+    assert {m.REPLJOB, m.GOTJOB, m.GOTACK, m.GIVE, m.SETTLED, m.FOUND, m.FATE} == m.DURABLE_ALONE
     assert {m.PING, m.PONG, m.FAIL} == m.URGENT
     assert all(kind.topic and kind.fields and kind.meaning.endswith((".", "?")) for kind in m.KINDS)
 

@@ -9,10 +9,12 @@ from disqued.core.model import job
 from disqued.core.model.job import (
     ACKED,
     ACTIVE,
+    DEAD,
     QUEUED,
     STATE_NAMES,
     TO_ACKED,
     TO_ACTIVE,
+    TO_DEAD,
     TO_QUEUED,
     TO_WAIT_REPL,
     TRANSITIONS,
@@ -90,11 +92,14 @@ def test_states_have_the_names_and_numbers_of_disque() -> None:
         (1, b"active"),
         (2, b"queued"),
         (3, b"acked"),
+        (4, b"dead"),
     ]
-    assert (WAIT_REPL, ACTIVE, QUEUED, ACKED) == (0, 1, 2, 3)
+    assert (WAIT_REPL, ACTIVE, QUEUED, ACKED, DEAD) == (0, 1, 2, 3, 4)
 
 
-@pytest.mark.parametrize(("into", "after"), [(TO_WAIT_REPL, 0), (TO_ACTIVE, 1), (TO_QUEUED, 2), (TO_ACKED, 3)])
+@pytest.mark.parametrize(
+    ("into", "after"), [(TO_WAIT_REPL, 0), (TO_ACTIVE, 1), (TO_QUEUED, 2), (TO_ACKED, 3), (TO_DEAD, 4)]
+)
 @pytest.mark.parametrize("before", list(JobState))
 def test_a_state_is_entered_from_those_of_the_table_alone(into: Transition, after: int, before: JobState) -> None:
     if (before, after) in TRANSITIONS:
