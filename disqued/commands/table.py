@@ -88,6 +88,11 @@ class Arg:
         """Values after the keyword."""
         return len(self.parts) or 1
 
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Names of the values after the keyword that must be there."""
+        return self.parts[:-1] if self.spare else self.parts
+
 
 def positional(doc: str, kind: Kind = BYTES) -> Any:
     """A value that must be there, at its place."""

@@ -217,8 +217,10 @@ def job_records(rows: list[Row]) -> list[tuple[int, StoredJob]]:
                 check = name_crc(kind, alias, check)
             terms, fate = NO_TERMS, NO_FATE
             if promised is not None or became is not None:
-                check = fate_crc(promised or b"", became or b"", check)
-                terms, fate = decode_terms(promised or b""), decode_fate(became or b"")
+                promised = b"" if promised is None else promised
+                became = b"" if became is None else became
+                check = fate_crc(promised, became, check)
+                terms, fate = decode_terms(promised), decode_fate(became)
             holders = None
             if named is not None:
                 check = crc32(named, check)

@@ -280,10 +280,10 @@ async def test_jobs_without_the_key_that_describes_them_stop_the_start(server: R
 @async_test
 async def test_a_newer_format_is_refused(server: RedisServer, run: Runs) -> None:
     node = run(server)
-    server.call("HSET", node.key("meta"), "format", 5)
-    with pytest.raises(StoreError, match="the keys have format 5, this version knows those up to 4"):
+    server.call("HSET", node.key("meta"), "format", 6)
+    with pytest.raises(StoreError, match="the keys have format 6, this version knows those up to 5"):
         await node.start()
-    with pytest.raises(StoreError, match="the keys have format 5, this version knows those up to 4"):
+    with pytest.raises(StoreError, match="the keys have format 6, this version knows those up to 5"):
         await read(RedisStoreFactory().peek(node.settings))
 
 
@@ -331,7 +331,7 @@ async def test_groups_that_somebody_removed_stop_the_start_until_that_is_accepte
 
 
 @async_test
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 async def test_data_of_an_older_format_are_taken_over(server: RedisServer, run: Runs, version: int) -> None:
     before = run(server)
     await before.start()
@@ -342,7 +342,7 @@ async def test_data_of_an_older_format_are_taken_over(server: RedisServer, run: 
     assert bodies(await read(before.factory.peek(before.settings))) == {b"body 1", b"body 2"}
     after = run(server)
     assert bodies(await after.start()) == {b"body 1", b"body 2"}
-    assert server.call("HMGET", before.key("meta"), "format", "units", "groups") == [b"4", b"0", b"0"]
+    assert server.call("HMGET", before.key("meta"), "format", "units", "groups") == [b"5", b"0", b"0"]
     await after.put(lease(1), begun())
     await after.close()
     records = await run(server).start()

@@ -421,9 +421,8 @@ def test_a_database_of_version_4_is_brought_up_to_date_with_all_that_it_holds(tm
     history = list(peek_database(tmp_path / NAME))
     assert (tmp_path / NAME).read_bytes() == data
     before = loaded(tmp_path)
-    assert before[0] == (
-        POLICY, b"queue \xff", PAUSE_FIELD, Register(3, b"a" * 40, 1_700_000_000_007, PauseSetting(1, b"deploy", b"ops")),
-    )  # fmt: skip
+    deploy = Register(3, b"a" * 40, 1_700_000_000_007, PauseSetting(1, b"deploy", b"ops"))
+    assert before[0] == (POLICY, b"queue \xff", PAUSE_FIELD, deploy)
     assert list(peek_database(tmp_path / NAME)) == history
     assert rows(tmp_path, "PRAGMA user_version") == [(5,)]
     # It goes on as one that was new with this version.

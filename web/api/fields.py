@@ -86,7 +86,7 @@ def _field_schema(field: Field) -> dict[str, Any]:
     one = value_schema(arg)
     if arg.parts:
         values = dict.fromkeys(arg.parts, one)
-        return {"type": "object", "properties": values, "required": list(arg.parts), "additionalProperties": False}
+        one = {"type": "object", "properties": values, "required": list(arg.required), "additionalProperties": False}
     if arg.style == "rest":
         return {"type": "array", "items": one, "minItems": arg.minimum}
     return {"type": "array", "items": one} if arg.repeats else one
@@ -181,27 +181,30 @@ def _words_of(field: Field, value: Any) -> Iterator[bytes]:
     elif arg.style == "rest":
         if arg.keyword is not None:
             yield arg.keyword
-        yield from _list(field, value)
+        yield from (_word(f"{field.name}[{at}]", arg, each) for at, each in enumerate(_list(field, value)))
     elif arg.repeats:
-        for word in _list(field, value):
-            yield from (arg.keyword or b"", word)
+        for place, element in enumerate(_list(field, value)):
+            yield arg.keyword or b""
+            yield from _value(f"{field.name}[{place}]", arg, element)
     else:
         if arg.keyword is not None:
             yield arg.keyword
-        yield from _parts(field, value) if arg.parts else (_word(field.name, arg, value),)
+        yield from _value(field.name, arg, value)
 
 
-def _list(field: Field, value: Any) -> list[bytes]:
+def _list(field: Field, value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise _wrong(field.name, value, "lists")
-    return [_word(f"{field.name}[{place}]", field.arg, element) for place, element in enumerate(value)]
+    return value
 
 
-def _parts(field: Field, value: Any) -> list[bytes]:
-    parts = field.arg.parts
-    if not isinstance(value, Mapping) or set(value) != set(parts):
-        raise _wrong(field.name, value, f"objects with exactly {', '.join(parts)}")
-    return [_word(f"{field.name}.{part}", field.arg, value[part]) for part in parts]
+def _value(name: str, arg: Arg, value: Any) -> list[bytes]:
+    """Return one value of a field as words: an object where it is made of parts."""
+    if not arg.parts:
+        return [_word(name, arg, value)]
+    if not isinstance(value, Mapping) or not set(arg.required) <= set(value) <= set(arg.parts):
+        raise _wrong(name, value, f"objects with exactly {', '.join(arg.required)}")
+    return [_word(f"{name}.{part}", arg, value[part]) for part in arg.parts if part in value]
 
 
 def _word(name: str, arg: Arg, value: Any) -> bytes:

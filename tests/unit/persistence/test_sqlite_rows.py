@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pytest
 
+from disqued.core.model.fate import NO_FATE, Fate
 from disqued.core.model.groups import new_job
 from disqued.core.model.job import ACKED, ACTIVE, KIND_LOG, KIND_WORK, RETRY_NEVER_MS, STAMP_MAX, JobOptions
 from disqued.core.model.outbox import (
@@ -20,8 +21,10 @@ from disqued.core.model.outbox import (
     Record,
 )
 from disqued.core.model.policies import PauseSetting, Register
+from disqued.core.model.terms import NO_TERMS, Terms
 from disqued.persistence.sqlite import rows
 from disqued.persistence.sqlite.rows import BadRow, Row, noted
+from tests.fates import FATE, TERMS
 
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
 LATIN_ID = b"DI" + b"\xe9" * 44 + b"SQ"
@@ -31,10 +34,12 @@ LARGE: Final = bytes(range(256)) * 400  #: more than 64 KiB, and no text
 
 def a_job(
     job_id: bytes = ID, *, alias: bytes = b"", kind: int = KIND_WORK, holders: bool = False, body: bytes = b"body",
-    state: int = ACTIVE,
+    state: int = ACTIVE, terms: Terms = NO_TERMS, fate: Fate = NO_FATE,
 ) -> Record:  # fmt: skip
     """A job of which no two numbers are the same."""
-    options = JobOptions(ttl_ms=RETRY_NEVER_MS, retry_ms=2_002, delay_ms=3_003, replicate=404, kind=kind)
+    options = JobOptions(
+        ttl_ms=RETRY_NEVER_MS, retry_ms=2_002, delay_ms=3_003, replicate=404, kind=kind, terms=terms, fate=fate
+    )
     job = new_job(job_id, b"queue", body, STAMP_MAX, options, alias=alias)
     job.expires_at, job.requeue_at, job.order_key = 6_006, 7_007, -STAMP_MAX
     job.nacks, job.additional_deliveries, job.flags, job.state = 9, 10, 3, state
@@ -69,6 +74,9 @@ JOBS: dict[str, Record] = {
     "latin": a_job(LATIN_ID),
     "held": a_job(holders=True),
     "named": a_job(alias=b"alias"),
+    "promised": a_job(terms=TERMS),
+    "fated": a_job(fate=FATE),
+    "both": a_job(terms=TERMS, fate=FATE, holders=True),
     "event": a_job(kind=KIND_LOG, alias=b"\xff"),
     "all": a_job(kind=KIND_LOG, alias=b"alias", holders=True, body=LARGE, state=ACKED),
 }
@@ -110,6 +118,7 @@ def test_a_job_is_read_as_it_was_written(name: str) -> None:
     assert stored == (
         job.id, b"queue", job.body, job.state, 3, 404, job.holders, STAMP_MAX, 106_006, 107_007, options.ttl_ms,
         2_002, 3_003, 9, 10, -STAMP_MAX, options.kind, getattr(job, "alias", b""),
+        options.terms, options.fate,
     )  # fmt: skip
 
 

@@ -15,6 +15,11 @@ from disqued.tools.cli.replies import BadProtocol, Closed, Reply, ReplyKind, rea
 from disqued.wire.replies import encode
 from tests.fakes import Client, Daemon
 
+TERMS = (
+    "[MAXTRIES max-tries] [BACKOFF first [most]] [KEEPDEAD keep-dead] [RESULT result]"
+    " [HEADER name value [name value ...]]"
+)
+
 
 def read(data: bytes) -> Reply:
     return read_reply(BytesIO(data))
@@ -97,11 +102,20 @@ def test_attributes_are_passed_over_and_long_errors_are_errors() -> None:
         ('ADDJOB "not closed', ""),
         (
             "ADDJOB q body 0 RETRY",
-            " retry [REPLICATE replicate] [DELAY delay] [TTL ttl] [MAXLEN maxlen] [ASYNC] [KEY key]",
+            f" retry [REPLICATE replicate] [DELAY delay] [TTL ttl] [MAXLEN maxlen] [ASYNC] {TERMS} [KEY key]",
         ),
-        ("ADDJOB q body 0 retry 5 async ", "[REPLICATE replicate] [DELAY delay] [TTL ttl] [MAXLEN maxlen] [KEY key]"),
-        ("GETJOB FROM q", " [queue ...] [NOHANG] [WITHCOUNTERS] [TIMEOUT timeout] [COUNT count] [WORKER worker]"),
-        ("GETJOB COUNT ", "count [NOHANG] [WITHCOUNTERS] [TIMEOUT timeout] [WORKER worker] FROM queue [queue ...]"),
+        (
+            "ADDJOB q body 0 retry 5 async ",
+            f"[REPLICATE replicate] [DELAY delay] [TTL ttl] [MAXLEN maxlen] {TERMS} [KEY key]",
+        ),
+        (
+            "GETJOB FROM q",
+            " [queue ...] [NOHANG] [WITHCOUNTERS] [WITHHEADERS] [TIMEOUT timeout] [COUNT count] [WORKER worker]",
+        ),
+        (
+            "GETJOB COUNT ",
+            "count [NOHANG] [WITHCOUNTERS] [WITHHEADERS] [TIMEOUT timeout] [WORKER worker] FROM queue [queue ...]",
+        ),
     ],
 )
 def test_a_hint_says_what_is_missing(known: Documents, line: str, hint: str) -> None:
@@ -121,9 +135,9 @@ def test_an_option_is_no_option_in_the_place_of_an_argument(known: Documents) ->
         (["config"], "RE", ["RESETSTAT", "REWRITE"]),
         (["CONFIG", "SET"], "", []),
         (["ADDJOB"], "", []),
-        (["ADDJOB", "q", "b", "0"], "re", ["replicate", "retry"]),
+        (["ADDJOB", "q", "b", "0"], "re", ["replicate", "result", "retry"]),
         (["ADDJOB", "q", "b", "0", "RETRY"], "", []),
-        (["ADDJOB", "q", "b", "0", "RETRY", "1"], "R", ["REPLICATE"]),
+        (["ADDJOB", "q", "b", "0", "RETRY", "1"], "R", ["REPLICATE", "RESULT"]),
         (["PAUSE", "q"], "b", ["bcast"]),
         (["NOSUCH"], "", []),
     ],
