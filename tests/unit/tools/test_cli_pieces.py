@@ -135,7 +135,7 @@ def test_an_option_is_no_option_in_the_place_of_an_argument(known: Documents) ->
         (["config"], "RE", ["RESETSTAT", "REWRITE"]),
         (["CONFIG", "SET"], "", []),
         (["ADDJOB"], "", []),
-        (["ADDJOB", "q", "b", "0"], "re", ["replicate", "result", "retry"]),
+        (["ADDJOB", "q", "b", "0"], "re", ["replicate", "retry", "result"]),
         (["ADDJOB", "q", "b", "0", "RETRY"], "", []),
         (["ADDJOB", "q", "b", "0", "RETRY", "1"], "R", ["REPLICATE", "RESULT"]),
         (["PAUSE", "q"], "b", ["bcast"]),
