@@ -44,19 +44,20 @@ from disqued.core.model.job import (
     FLAG_DELIVERED,
     FLAG_LEASED,
     FLAG_QUEUED_BEFORE,
+    INTO_ACKED,
+    INTO_ACTIVE,
+    INTO_DEAD,
     ORPHAN_MS,
     QUEUED,
     RETRY_NEVER_MS,
     STAMP_LAST,
-    TO_ACKED,
-    TO_ACTIVE,
-    TO_DEAD,
     WORK_SCOPE,
     Job,
     JobOptions,
     NamedJob,
     StoredJob,
     Unit,
+    forbidden,
 )
 from disqued.core.model.memory import JOB_COST, NAME_FREE
 from disqued.core.model.outbox import (
@@ -420,7 +421,8 @@ class Recovery:
             return
         if job.state == QUEUED:
             state.queue(job.queue).units.remove(job)
-            job.state = TO_ACTIVE[job.state]
+            assert INTO_ACTIVE[job.state], forbidden(job.state, ACTIVE)
+            job.state = ACTIVE
         job.additional_deliveries = max(job.additional_deliveries, deliveries - 1 - job.nacks)
         # A clock that went back says nothing of how long it was.
         self._keep_lease(job, state.now - max(0, state.wall - when))
@@ -521,7 +523,8 @@ class Recovery:
             self._keep_done(job)
             return
         if stored.fate.is_dead:
-            job.state = TO_DEAD[job.state]
+            assert INTO_DEAD[job.state], forbidden(job.state, DEAD)
+            job.state = DEAD
             job.requeue_at = 0
             state.schedule.add(job, job.expires_at)
             return
@@ -631,7 +634,8 @@ class Recovery:
     def _keep_done(self, job: Job) -> None:
         """Go on with a job that is done and that other nodes may hold: it is to be collected."""
         state = self._state
-        job.state = TO_ACKED[job.state]
+        assert INTO_ACKED[job.state], forbidden(job.state, ACKED)
+        job.state = ACKED
         job.requeue_at = 0
         state.custody.acked[job] = 0
         state.custody.evictable[job] = None

@@ -12,15 +12,17 @@ Times are integer milliseconds.  Source: Disque, src/queue.c (needJobs, receiveY
 from disqued.core.model import messages
 from disqued.core.model.job import (
     ACKED,
+    ACTIVE,
     FLAG_DELIVERED,
     FLAG_GIVEN,
     FLAG_QUEUED_BEFORE,
+    INTO_ACTIVE,
     QUEUED,
-    TO_ACTIVE,
     WAIT_REPL,
     WORK_SCOPE,
     Job,
     StoredJob,
+    forbidden,
 )
 from disqued.core.model.memory import cost_of_job
 from disqued.core.model.outbox import GONE_EXPIRED, HERE_ALONE, JOB_ADDED, WORK, Notification
@@ -57,7 +59,8 @@ class Transfer:
                 if room < 0:
                     break
             job = queue.units.pop_first().job
-            job.state = TO_ACTIVE[job.state]
+            assert INTO_ACTIVE[job.state], forbidden(job.state, ACTIVE)
+            job.state = ACTIVE
             if job.expires_at <= state.now:
                 state.forget(job, GONE_EXPIRED)
                 if self._delivery.has_dropped_enough(queue):

@@ -49,7 +49,17 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from disqued.core.model import marks
-from disqued.core.model.job import ACTIVE, QUEUED, TO_ACTIVE, TO_QUEUED, Job, JobOptions, NamedJob, Unit
+from disqued.core.model.job import (
+    ACTIVE,
+    INTO_ACTIVE,
+    INTO_QUEUED,
+    QUEUED,
+    Job,
+    JobOptions,
+    NamedJob,
+    Unit,
+    forbidden,
+)
 from disqued.core.model.memory import Memory
 from disqued.core.model.ordered import OrderedUnits
 from disqued.core.model.outbox import Client
@@ -566,7 +576,8 @@ class Group:
             self.stream.count(UNIT_COST)
         else:
             self._uncount(unit)
-        unit.state = TO_ACTIVE[unit.state]
+        assert INTO_ACTIVE[unit.state], forbidden(unit.state, ACTIVE)
+        unit.state = ACTIVE
         unit.order_key = entry.order_key
         self.leased += 1
         self._pass(entry)
@@ -590,7 +601,8 @@ class Group:
         """Let a unit wait again that a consumer had; at its age, or elsewhere."""
         unit.unbind()
         self.leased -= 1
-        unit.state = TO_QUEUED[unit.state]
+        assert INTO_QUEUED[unit.state], forbidden(unit.state, QUEUED)
+        unit.state = QUEUED
         if order_key is not None:
             unit.order_key = order_key
         self.redo += 1

@@ -78,23 +78,24 @@ TRANSITIONS: Final[dict[tuple[int, int], str]] = {
 }
 
 
-class Transition(dict[int, int]):
-    """The way into one state: `unit.state = TO_...[unit.state]` fails unless `TRANSITIONS` has that change."""
-
-    def __init__(self, state: int) -> None:
-        super().__init__({before: after for before, after in TRANSITIONS if after == state})
-        self._name = STATE_NAMES[state].decode("ascii")
-
-    def __missing__(self, before: int) -> int:
-        raise AssertionError(f"a unit that is {STATE_NAMES[before].decode('ascii')} cannot become {self._name}")
+def _ways_into(after: int) -> tuple[bool, ...]:
+    return tuple((before, after) in TRANSITIONS for before in sorted(STATE_NAMES))
 
 
-# Look-ups, not a function: the path of a job has no call to spare.
-TO_WAIT_REPL: Final = Transition(WAIT_REPL)
-TO_ACTIVE: Final = Transition(ACTIVE)
-TO_QUEUED: Final = Transition(QUEUED)
-TO_ACKED: Final = Transition(ACKED)
-TO_DEAD: Final = Transition(DEAD)
+# By the state before, whether `TRANSITIONS` has the change: `assert INTO_...[unit.state]` stands before each change of
+# state.  Look-ups, not a function: the path of a job has no call to spare.
+INTO_WAIT_REPL: Final = _ways_into(WAIT_REPL)
+INTO_ACTIVE: Final = _ways_into(ACTIVE)
+INTO_QUEUED: Final = _ways_into(QUEUED)
+INTO_ACKED: Final = _ways_into(ACKED)
+INTO_DEAD: Final = _ways_into(DEAD)
+
+
+def forbidden(before: int, after: int) -> str:
+    """Text of the error for a change of state that `TRANSITIONS` does not have."""
+    names = [STATE_NAMES[state].decode("ascii") for state in (before, after)]
+    return f"a unit that is {names[0]} cannot become {names[1]}"
+
 
 FLAG_QUEUED_BEFORE: Final = 1  #: queued at least once: the next queueing is a redelivery, and is announced
 FLAG_DELIVERED: Final = 2  #: handed to a consumer by this node at least once

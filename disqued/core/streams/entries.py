@@ -19,7 +19,12 @@ Times are integer milliseconds.
 """
 
 from disqued.core.model.groups import Entry, Group
-from disqued.core.model.job import TO_QUEUED, Job
+from disqued.core.model.job import (
+    INTO_QUEUED,
+    QUEUED,
+    Job,
+    forbidden,
+)
 from disqued.core.model.machine import Machine
 from disqued.core.model.messages import FACTS
 from disqued.core.model.outbox import GONE_DELETED, Client
@@ -69,7 +74,8 @@ class Streams(Machine):
             state.forget(job, GONE_DELETED)
             return
         job.requeue_at = 0
-        job.state = TO_QUEUED[job.state]
+        assert INTO_QUEUED[job.state], forbidden(job.state, QUEUED)
+        job.state = QUEUED
         job.elsewhere = self.owners.is_elsewhere(job)
         for scope in job.done:
             self._starts.group_of(stream, scope)

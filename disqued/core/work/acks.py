@@ -49,12 +49,13 @@ from disqued.core.model.job import (
     FLAG_CAME_BACK,
     FLAG_LEASED,
     FLAG_PROMISED,
+    INTO_ACKED,
     KEYED,
-    TO_ACKED,
     WAIT_REPL,
     WORK_SCOPE,
     Job,
     NamedJob,
+    forbidden,
     process_of,
 )
 from disqued.core.model.machine import Hear, Machine
@@ -239,7 +240,8 @@ class Acks(Machine):
     def _keep(self, done: Job) -> None:
         """Enter what is kept of a job that is done."""
         state = self._state
-        done.state = TO_ACKED[done.state]
+        assert INTO_ACKED[done.state], forbidden(done.state, ACKED)
+        done.state = ACKED
         done.requeue_at = 0
         done.confirmed = state.shared.holders(frozenset((state.node_id,)))
         state.enter(done)

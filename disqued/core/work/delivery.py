@@ -24,12 +24,13 @@ from disqued.core.model.job import (
     ACTIVE,
     FLAG_DELIVERED,
     FLAG_LEASED,
+    INTO_ACTIVE,
     RETRY_NEVER_MS,
-    TO_ACTIVE,
     WORK_SCOPE,
     Job,
     Unit,
     attempt_of,
+    forbidden,
 )
 from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED, UNIT_DONE, Client
 from disqued.core.model.queues import PAUSE_OUT, Queue
@@ -162,7 +163,8 @@ class Delivery:
             unit = units.pop_first()
             assert isinstance(unit, Job)  # the one unit of a job of work
             job = unit
-            unit.state = TO_ACTIVE[unit.state]
+            assert INTO_ACTIVE[unit.state], forbidden(unit.state, ACTIVE)
+            unit.state = ACTIVE
             if job.expires_at <= state.now:
                 state.forget(job, GONE_EXPIRED)
                 if self.has_dropped_enough(queue):
@@ -229,7 +231,8 @@ class Delivery:
             if not self._begins_with_over(queue):
                 return True
             unit = queue.units.pop_first()
-            unit.state = TO_ACTIVE[unit.state]
+            assert INTO_ACTIVE[unit.state], forbidden(unit.state, ACTIVE)
+            unit.state = ACTIVE
             self._state.forget(unit.job, GONE_EXPIRED)
         return False
 
@@ -302,7 +305,8 @@ class Delivery:
             if not self._begins_with_over(queue):
                 return True
             unit = queue.units.pop_first()
-            unit.state = TO_ACTIVE[unit.state]
+            assert INTO_ACTIVE[unit.state], forbidden(unit.state, ACTIVE)
+            unit.state = ACTIVE
             self._state.forget(unit.job, GONE_EXPIRED)
             if self.has_dropped_enough(queue):
                 break

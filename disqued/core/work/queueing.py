@@ -23,11 +23,12 @@ from disqued.core.model.job import (
     FLAG_LEASED,
     FLAG_QUEUED_BEFORE,
     FLAG_WITH_CONSUMER,
+    INTO_ACTIVE,
+    INTO_QUEUED,
     QUEUED,
-    TO_ACTIVE,
-    TO_QUEUED,
     Job,
     Unit,
+    forbidden,
 )
 from disqued.core.model.machine import Machine
 from disqued.core.model.outbox import QUEUE_PAUSED, WORK, Notification
@@ -66,7 +67,8 @@ class Queueing(Machine):
 
     def enqueue_new(self, job: Job, queue: Queue) -> None:
         """Queue a job for the first time; its deadline is set already."""
-        job.state = TO_QUEUED[job.state]
+        assert INTO_QUEUED[job.state], forbidden(job.state, QUEUED)
+        job.state = QUEUED
         state = self._state
         if job.flags & FLAG_WITH_CONSUMER:
             self.leases.end(job)
@@ -95,7 +97,8 @@ class Queueing(Machine):
         if job.requeue_at:
             job.requeue_at = state.now + requeue_within(job, state.now)
             self.reschedule(job)
-        job.state = TO_ACTIVE[job.state]
+        assert INTO_ACTIVE[job.state], forbidden(job.state, ACTIVE)
+        job.state = ACTIVE
         return True
 
     def reschedule(self, job: Job) -> None:

@@ -36,7 +36,17 @@ Times are integer milliseconds.  Source: Disque, src/job.c; the Disque README, "
 
 from collections.abc import Callable
 
-from disqued.core.model.job import ACKED, FLAG_GIVEN_UP, TO_ACTIVE, TO_WAIT_REPL, WORK_SCOPE, Job
+from disqued.core.model.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_GIVEN_UP,
+    INTO_ACTIVE,
+    INTO_WAIT_REPL,
+    WAIT_REPL,
+    WORK_SCOPE,
+    Job,
+    forbidden,
+)
 from disqued.core.model.machine import Acts, Machine, on
 from disqued.core.model.memory import PENDING_COST
 from disqued.core.model.messages import DELJOB, ENQUEUE, HOLDERS, REPLJOB
@@ -168,7 +178,8 @@ class Replication(Machine):
     def await_copies(self, pending: PendingAddition, places: Places) -> None:
         """Ask nodes for copies of a job, and wait for their answers."""
         state, job = self._state, pending.job
-        job.state = TO_WAIT_REPL[job.state]
+        assert INTO_WAIT_REPL[job.state], forbidden(job.state, WAIT_REPL)
+        job.state = WAIT_REPL
         job.confirmed = places.confirmed
         state.enter(job)
         self.pending[job.id] = pending
@@ -194,7 +205,8 @@ class Replication(Machine):
         state, options = self._state, job.options
         if state.journaling:
             state.outbox.journal.append((JOB_ADDED, job))
-        job.state = TO_ACTIVE[job.state]
+        assert INTO_ACTIVE[job.state], forbidden(job.state, ACTIVE)
+        job.state = ACTIVE
         if not options.delay_ms:
             if options.kind:
                 self._streams.publish(job)
@@ -340,7 +352,8 @@ class Replication(Machine):
         self._answer(pending, job.id)
         if pending.batch is not None:
             self._achieve_together(pending.batch, job)
-        job.state = TO_ACTIVE[job.state]
+        assert INTO_ACTIVE[job.state], forbidden(job.state, ACTIVE)
+        job.state = ACTIVE
         job.holders = state.shared.holders((job.holders or frozenset()) | {state.node_id})
         state.note(ADD, job, who=pending.client)
         if state.journaling:
