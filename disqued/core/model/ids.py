@@ -22,17 +22,17 @@ from typing import Final
 
 from mypy_extensions import i64
 
-BATCH = 64  #: ids that are made of one hash: it costs an id a fifth of what a hash of its own would
+BATCH: Final = 64  #: ids that are made of one hash: it costs an id a fifth of what a hash of its own would
 
-NODE_ID_LENGTH = 40
-JOB_ID_LENGTH = 48
-OLD_JOB_ID_LENGTH = 40
-SHARERS = 16  #: ids that begin with the same digits
-AHEAD_NS = 86_400_000 * 1_000_000  #: how far ahead the stamp of another node may be and still move our stamps
+NODE_ID_LENGTH: Final = 40
+JOB_ID_LENGTH: Final = 48
+OLD_JOB_ID_LENGTH: Final = 40
+SHARERS: Final = 16  #: ids that begin with the same digits
+AHEAD_NS: Final = 86_400_000 * 1_000_000  #: how far ahead the stamp of another node may be and still move our stamps
 QUESTIONS: Final = (1 << 32) - 1  #: the numbers of questions start again after this one
-_SHARED = 4  # hex digits
-_OWN = 28  # hex digits
-_GROUP = _SHARED + SHARERS * _OWN
+_SHARED: Final = 4  # hex digits
+_OWN: Final = 28  # hex digits
+_GROUP: Final = _SHARED + SHARERS * _OWN
 
 
 def is_job_id(value: bytes) -> bool:

@@ -28,7 +28,7 @@ KIND_NAMES = {KIND_WORK: b"work", KIND_LOG: b"log"}
 
 #: Retry period of a job that no timer queues again: longer than any job lives.  Consumers may still ask for it again,
 #: so it is no at-most-once job and may have many copies.
-RETRY_NEVER_MS = (1 << 32) * 1_000
+RETRY_NEVER_MS: Final = (1 << 32) * 1_000
 ORPHAN_MS: Final = 60_000  #: after which a holder of such a job asks whether anybody still has it in a queue
 ALIAS_MAX: Final = 65_535  #: bytes of an alias
 #: Highest `ctime`, and highest absolute order key, of a job that is read: the end of the year 2261.

@@ -28,7 +28,7 @@ Source: Disque, src/networking.c.
 """
 
 from collections import deque
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
@@ -58,12 +58,12 @@ from disqued.wire.requests import SINGLE_SIZE, RequestParser, parse_single, weig
 
 log = Logger("disqued.net.clients.connection.ClientConnection")  # by its name, as it is compiled
 
-LARGE_REPLY = 16 * 1024  #: a reply of at least this size is sent before the next command runs
+LARGE_REPLY: Final = 16 * 1024  #: a reply of at least this size is sent before the next command runs
 BUSY_S = 0.001  #: a client whose commands took this long waits for its turn among the busy ones
-FEW_WORDS = 16  #: a blocking command of more words counts in memory while it blocks
-MANY_REPLIES = 64  #: replies below `LARGE_REPLY` that may wait for a commit uncounted
+FEW_WORDS: Final = 16  #: a blocking command of more words counts in memory while it blocks
+MANY_REPLIES: Final = 64  #: replies below `LARGE_REPLY` that may wait for a commit uncounted
 #: Bytes of replies that may wait for a commit before reading from the client stops.
-REPLIES_MAX = 1 << 20
+REPLIES_MAX: Final = 1 << 20
 UNREAD_MAX = 32 << 20  #: bytes of messages and replies that a subscriber may leave unread
 CLOSED = "the client has closed its side of the connection, so no job is handed out to it"
 #: Commands of a subscriber under RESP2, which cannot distinguish replies from messages.

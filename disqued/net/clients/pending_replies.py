@@ -3,13 +3,13 @@
 Every request adds one, so this is compiled.  Sizes are bytes.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from disqued.errors import CommandError
 from disqued.wire.brief import encode_error
 from disqued.wire.pieces import Text
 
-REPLY_COST = 48  #: bytes of memory that a reply takes besides its text
+REPLY_COST: Final = 48  #: bytes of memory that a reply takes besides its text
 
 
 class Replies:
