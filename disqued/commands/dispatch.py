@@ -32,7 +32,7 @@ from typing import Any, Protocol
 from disqued.commands.latency import LatencyMonitor
 from disqued.commands.monitor import monitored
 from disqued.commands.permission import FOR_UNAUTHENTICATED
-from disqued.commands.runnable import BLOCKED, Runnable
+from disqued.commands.runnable import BLOCKED, NOTHING, Runnable
 from disqued.commands.slowlog import SlowLog
 from disqued.commands.table import PLAIN, Command, Flag, find, parse
 from disqued.core.node import Call, Node
@@ -100,9 +100,15 @@ class Outcome:
         self.word: bytes = b""  #: first word of the last command, if `plain` is not None
         self.plain: Command | None = None  #: what that word stands for where nothing has to be checked
         self.entry: Command | None = None  #: None = there is no such command
+        self.runs: Runnable = NOTHING  #: the same as dispatch runs it; NOTHING = there is no such command
         self.value: Any = None  #: what the command returned, the CommandError that refused it, or BLOCKED
         self.failed: bool = False  #: `value` is a CommandError
         self.reply: Text = b""  #: `value` encoded
+
+    def take(self, entry: Command | None) -> None:
+        """Be about this command from now on."""
+        self.entry = entry
+        self.runs = NOTHING if entry is None else entry
 
     def answer(self, value: Any) -> None:
         """Take the value, or the CommandError, that the blocked command is answered in a later step."""
@@ -172,27 +178,29 @@ class Dispatch:
         started = outcome.at
         self.commands_run += 1
         outcome.failed = False
-        state = self._state
-        memory = state.memory
-        if args[0] is not outcome.word:  # the parser gives the same object for what a pipeline says again
+        if args[0] != outcome.word:  # what a pipeline says again is looked up once
             outcome.plain = self._plain.get(args[0])
             # One that stands for nothing may be of any length, and is not kept.
             outcome.word = b"" if outcome.plain is None else args[0]
-        runs: Runnable | None
-        outcome.entry = runs = outcome.plain
+        if outcome.entry is not outcome.plain:
+            outcome.take(outcome.plain)
+        runs = outcome.runs
+        state = self._state
         try:
             if (
-                runs is None
+                runs is NOTHING
                 or self._guarded
                 or outcome.checked
                 or (
                     runs.needs_journal
-                    and (state.durability.read_only or (memory.used > memory.low_mark and memory.level > 1))
+                    and (
+                        state.durability.read_only
+                        or (state.memory.used > state.memory.low_mark and state.memory.level > 1)
+                    )
                 )
             ):
                 call = self._admit(session, args, outcome)
-                runs = outcome.entry
-                assert runs is not None
+                runs = outcome.runs
             else:
                 call = runs.parse_cached(args)
             outcome.value = value = self.node.command(session, call)
@@ -204,9 +212,8 @@ class Dispatch:
             outcome.fail(InternalError())
             self._on_crash(session, args)
         outcome.at = ended = self.seconds()
-        if runs is None:
-            runs = outcome.entry
-        if runs is not None:
+        runs = outcome.runs
+        if runs is not NOTHING:
             tally = runs.tally
             tally.calls += 1
             tally.usec += (ended - started) * 1e6
@@ -219,7 +226,8 @@ class Dispatch:
 
         That a command may not run now comes before every error but a wrong number of arguments.  Raises CommandError.
         """
-        entry = outcome.entry = find(args)
+        entry = find(args)
+        outcome.take(entry)
         session.check(entry)
         try:
             # A call from the parse cache does not show what it names, which a limited session is asked about.

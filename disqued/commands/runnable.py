@@ -58,3 +58,7 @@ class Runnable:
         self.promised = promised
         self.adds_data, self.needs_journal = adds_data, needs_journal
         self.tally = Tally()
+
+
+#: In the place of a command where there is none.
+NOTHING: Final = Runnable()

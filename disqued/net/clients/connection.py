@@ -38,7 +38,7 @@ from disqued.acl.user import User
 from disqued.commands import table
 from disqued.commands.dispatch import Outcome
 from disqued.commands.host import Host, Session
-from disqued.commands.runnable import BLOCKED, Runnable
+from disqued.commands.runnable import BLOCKED, NOTHING
 from disqued.commands.table import Command, Flag
 from disqued.config import Config
 from disqued.errors import CommandError
@@ -347,9 +347,8 @@ class ClientSession:
 
         `mode` is that of CLIENT REPLY before the command.
         """
-        entry, reply, due = outcome.entry, outcome.reply, self.due
-        runs: Runnable | None = entry
-        if runs is not None and not outcome.failed:
+        runs, reply, due = outcome.runs, outcome.reply, self.due
+        if runs is not NOTHING and not outcome.failed:
             if runs.hands_out and outcome.value:
                 due.deliveries.append((runs.handed, outcome.value))
             if runs.promised is not None and self.reply_mode == "on" and self._traffic.node.state.journaling:
@@ -557,8 +556,8 @@ class ClientConnection(Listener):
         if commands:
             self._remember((session.id, data))
             self._run(commands)
-            last: Runnable | None = session.outcome.entry
-            if last is not None and last.hands_out and not session.is_lost:
+            last = session.outcome.runs
+            if last is not NOTHING and last.hands_out and not session.is_lost:
                 parser.expect_again(data, commands)
         if not parser.idle or session.reported:
             if parser.error is not None and not self._input.commands and not session.is_blocked:
