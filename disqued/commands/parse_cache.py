@@ -18,6 +18,8 @@ Durations are integer milliseconds; those of ADDJOB's options are seconds.  Sour
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from mypy_extensions import mypyc_attr
+
 from disqued.commands.runnable import BLOCKED
 from disqued.commands.taking import note_taken, wait_for_jobs, with_new
 from disqued.core.model.ids import is_job_id
@@ -144,6 +146,7 @@ class CachedOptions:
         return state.shared.options(ttl * 1_000, retry * 1_000, self._delay * 1_000, replicate, terms=terms)
 
 
+@mypyc_attr(acyclic=True)
 class Addition(CompiledCall):
     """ADDJOB."""
 
@@ -237,6 +240,7 @@ class Fetch(CompiledCall):
 # ACKJOB.
 
 
+@mypyc_attr(acyclic=True)
 class Acknowledgement(CompiledCall):
     """ACKJOB."""
 

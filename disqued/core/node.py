@@ -24,6 +24,8 @@ Times are integer milliseconds.
 from random import Random
 from typing import Protocol
 
+from mypy_extensions import mypyc_attr
+
 from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.membership import Membership
@@ -89,6 +91,7 @@ class Call(Protocol):
         """Carry it out; the value that is returned is the reply."""
 
 
+@mypyc_attr(acyclic=True)
 class CompiledCall:
     """A call whose class is compiled with the node, which runs it without looking for its method."""
 

@@ -18,13 +18,15 @@ SMALL_INTEGERS: Final = 1024
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 
+_CR: Final = 0x0D
+_LF: Final = 0x0A
 _ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
 
 
 def encode_status(value: bytes) -> bytes:
     """Spell a status line."""
-    # Letters and digits alone have no line end in them, and that is seen in a quarter of the time.
-    return b"+" + (value if value.isalnum() else value.translate(_ONE_LINE)) + b"\r\n"
+    # Looking for two bytes takes a fraction of the time that a translation does.
+    return b"+%b\r\n" % (value.translate(_ONE_LINE) if _CR in value or _LF in value else value)
 
 
 def encode_error(text: bytes) -> bytes:

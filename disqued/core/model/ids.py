@@ -30,6 +30,11 @@ OLD_JOB_ID_LENGTH: Final = 40
 SHARERS: Final = 16  #: ids that begin with the same digits
 AHEAD_NS: Final = 86_400_000 * 1_000_000  #: how far ahead the stamp of another node may be and still move our stamps
 QUESTIONS: Final = (1 << 32) - 1  #: the numbers of questions start again after this one
+_D: Final = 0x44
+_I: Final = 0x49
+_S: Final = 0x53
+_Q: Final = 0x51
+_DASH: Final = 0x2D
 _SHARED: Final = 4  # hex digits
 _OWN: Final = 28  # hex digits
 _GROUP: Final = _SHARED + SHARERS * _OWN
@@ -38,8 +43,8 @@ _GROUP: Final = _SHARED + SHARERS * _OWN
 def is_job_id(value: bytes) -> bool:
     """Tell whether a value has the form of a job id; what stands between the marks is not looked at."""
     if len(value) == JOB_ID_LENGTH:
-        return value[:2] == b"DI" and value[46:] == b"SQ"
-    return len(value) == OLD_JOB_ID_LENGTH and value[:2] == b"D-" and value[10] == value[35] == 0x2D
+        return value[0] == _D and value[1] == _I and value[46] == _S and value[47] == _Q
+    return len(value) == OLD_JOB_ID_LENGTH and value[0] == _D and value[1] == value[10] == value[35] == _DASH
 
 
 def is_node_id(value: bytes) -> bool:

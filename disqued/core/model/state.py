@@ -377,7 +377,8 @@ class State:
         unit.flags &= ~FLAG_WITH_CONSUMER
         queue = self.queues.by_name.get(unit.queue)
         if queue is not None:
-            queue.leased.pop(unit, None)
+            if unit in queue.leased:
+                del queue.leased[unit]
             if queue.elsewhere:
                 queue.elsewhere.pop(unit, None)
         custody = self.custody

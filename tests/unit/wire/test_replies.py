@@ -54,6 +54,7 @@ def test_each_kind_of_value_has_its_spelling(value: Any, resp2: bytes, resp3: by
 def test_a_client_cannot_break_a_line_out_of_an_error_or_a_status() -> None:
     assert encode_error(b"ERR unknown command 'a\r\n+OK\n'") == b"-ERR unknown command 'a  +OK '\r\n"
     assert encode_status(b"a\r\nb") == b"+a  b\r\n"
+    assert [encode_status(word) for word in (b"\rb", b"a\n")] == [b"+ b\r\n", b"+a \r\n"]
     assert encode([Status(b"\n"), Error(b"\r")]) == b"*2\r\n+ \r\n- \r\n"
 
 
