@@ -34,7 +34,7 @@ OF_OWN_CONNECTION: Final = frozenset(
 #: They show what others sent, whatever the flags say.
 ALSO_ADMIN: Final = frozenset({"SLOWLOG GET", "SLOWLOG LEN", "SLOWLOG RESET"})
 #: They show much of the node, or end what is not theirs.
-ALSO_DANGEROUS: Final = frozenset({"INFO", "QFLUSH", "WORKER FAIL", "WQ.DELETE"})
+ALSO_DANGEROUS: Final = frozenset({"INFO", "QFLUSH", "QPURGE", "WORKER FAIL", "WQ.DELETE"})
 #: They change something, whatever the flags say.
 ALSO_WRITE: Final = frozenset({"PAUSE"})
 

@@ -26,7 +26,7 @@ from disqued.commands.shapes import OK, bulk, handing_out_one, null_or, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional
 from disqued.commands.taking import existing, note_taken, with_new, work_queue
 from disqued.commands.values import BYTES, NAME, QUEUE, SECONDS_MAX, TAKER, Kind, read_integer, readable
-from disqued.core.model.job import ALIAS_MAX
+from disqued.core.model.job import ALIAS_MAX, ALL_STATES
 from disqued.core.model.messages import ACK_EVERY, HAS
 from disqued.core.model.outbox import Client
 from disqued.core.model.queues import Queue
@@ -314,7 +314,7 @@ def notify(node: Node, client: Client, names: list[bytes], timeout_ms: int) -> A
 
 def flushed(node: Node, name: bytes) -> Parts:
     """Acknowledge every event of a queue, those that consumers have too, bit by bit; returns OK."""
-    yield from node.lists.flush(name)
+    yield from node.purges.purge_here(name, ALL_STATES)
     return Status(b"OK")
 
 

@@ -11,11 +11,13 @@ from zlib import crc32
 import attrs
 
 from disqued.commands.jobs import DESCRIPTION, JOBS_AT_ONCE, describe, touches
+from disqued.commands.parts import in_parts
 from disqued.commands.permission import Sees, owner_of, seen_by
 from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_array_or, pairs, status
-from disqued.commands.table import Flag, command, container, flag, option, optional, positional, repeated, rest
+from disqued.commands.table import BLOCKED, Flag, command, container, flag, option, optional, positional, repeated, rest
 from disqued.commands.values import INTEGER, QUEUE, Kind, one_of, read_integer
-from disqued.core.model.job import FLAG_QUEUED_BEFORE, Job, JobState
+from disqued.core.model.job import ALL_STATES, FLAG_QUEUED_BEFORE, KIND_WORK, STATE_NAMES, Job, JobState
+from disqued.core.model.messages import DRY
 from disqued.core.model.outbox import Client
 from disqued.core.model.policies import (
     NO_PAUSE,
@@ -29,7 +31,7 @@ from disqued.core.model.queues import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Queue
 from disqued.core.model.registry import TABLES
 from disqued.core.node import Node
 from disqued.core.work.delivery import FETCHED_BYTES
-from disqued.errors import CommandError, NotAnInteger, OutOfMemory, SyntaxFault
+from disqued.errors import CommandError, NotAnInteger, OutOfMemory, SyntaxFault, WrongType
 from disqued.wire.replies import Status
 
 
@@ -233,6 +235,54 @@ class Pause:
             size += cost_of_queue
         if size and cost_of_queue:
             node.check_names(size)
+
+
+_ENDED = {state: word for state, word in STATE_NAMES.items() if ALL_STATES >> state & 1}
+_ENDED_STATE = one_of(
+    {word.upper(): 1 << state for state, word in _ENDED.items()},
+    f"unknown STATE; expected one of {', '.join(word.decode() for word in _ENDED.values())}",
+)
+
+
+@command(
+    "QPURGE", group="queues", flags=Flag.WRITE, reply=integer("jobs that ended, each counted once"),
+    cost="O(N) in the jobs of each node, bit by bit", errors=(WrongType,),
+)  # fmt: skip
+@attrs.define
+class QPurge:
+    """End the jobs of a queue on all nodes of the cluster.
+
+    Each node acknowledges the jobs that it holds, so that no copy comes back: those with RETRY 0 and those that
+    consumers have as well.  Jobs that are added meanwhile stay.  The reply comes when all nodes are done.  A node that
+    says nothing for two seconds is not waited for any longer, and what it ended is not counted.
+
+    A node that is away learns of each acknowledged job when it is back.  Jobs of which it has the only copy stay.
+
+    A job that waits on one node is active on the other nodes that hold a copy.  So with STATE active, and without
+    queued, a node ends the jobs that are delayed, that its own consumers have, or that no other node holds.
+
+    A queue with events of a log is refused: QFLUSH empties it.
+    """
+
+    queue: bytes = positional("Queue to purge.", QUEUE)
+    states: tuple[int, ...] = repeated(
+        "STATE", "Only jobs in this state; may be given several times. All of them end unless it is given.",
+        _ENDED_STATE,
+    )  # fmt: skip
+    dry_run: bool = flag("DRYRUN", "Count the jobs, and end none.")
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Purge the queue; returns the number of jobs, or BLOCKED.  Raises WrongType (WRONGTYPE)."""
+        queue = node.state.queues.by_name.get(self.queue)
+        if queue is not None:
+            queue.check_kind(KIND_WORK)
+        states = sum(set(self.states)) or ALL_STATES
+        if self.dry_run:
+            states |= DRY
+        if node.state.peers.linked:
+            node.purges.purge(client, self.queue, states)
+            return BLOCKED
+        return in_parts(node, client, node.purges.purge_here(self.queue, states))
 
 
 def _read_cursor(text: bytes) -> int:

@@ -448,7 +448,7 @@ class QFlush:
         """Flush it; returns OK when there is little to do, else BLOCKED."""
         node.group_starts.flush(self.queue)
         parts = okq.flushed(node, self.queue)
-        node.lists.tell_flush(self.queue)
+        node.purges.tell_flush(self.queue)
         try:
             next(parts)
         except StopIteration as end:

@@ -17,17 +17,13 @@ reply.
 A node that was asked and does not name what it is known to have handed out may have lost its memory: such a job is
 probed (WILLQUEUE), as one is that may be an orphan.
 
-FLUSH is told to all nodes that can be reached; each acknowledges every job of the queue that it knows by then.  What is
-on the other side of a partition and has no copy on this one survives.
-
 Times are integer milliseconds.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from disqued.core.model.job import (
-    ACKED,
     ACTIVE,
     FLAG_ASKING,
     FLAG_QUEUED_BEFORE,
@@ -38,14 +34,12 @@ from disqued.core.model.job import (
     Unit,
 )
 from disqued.core.model.machine import Acts, Hear, Machine, on
-from disqued.core.model.messages import CLAIM, CLAIMED, FLUSH, JOBS_PER_MESSAGE
+from disqued.core.model.messages import CLAIM, CLAIMED, JOBS_PER_MESSAGE
 from disqued.core.model.outbox import Client
 from disqued.core.model.queues import Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
-from disqued.core.model.unfinished import QuietParts
 from disqued.core.model.worker import Worker
-from disqued.core.work.acks import Acks
 from disqued.core.work.delivery import FETCHED_BYTES
 from disqued.core.work.queueing import Queueing
 from disqued.core.workers.homes import Homes
@@ -54,8 +48,6 @@ from disqued.errors import NoWorker
 
 CLAIM_MS = 500  #: how long one node is given to answer
 CLAIMS_MS = 2_000  #: how long all of them are
-FLUSHED_PER_PART = 500  #: jobs that a flush acknowledges in one go, some milliseconds' work
-LOOKED_AT_PER_PART = 5_000  #: jobs that it looks at
 DAY_S = 86_400
 
 
@@ -104,10 +96,9 @@ class PendingRecovery(Timed):
 
 
 class Lists(Machine):
-    """The machine behind RQ.RECOVER and QFLUSH, and what new elements are given where their producer says nothing."""
+    """The machine behind RQ.RECOVER, and what new elements are given where their producer says nothing."""
 
     __slots__ = (
-        "_acks",
         "_claims",
         "_homes",
         "_queueing",
@@ -119,10 +110,9 @@ class Lists(Machine):
         "ttl_s",
     )  # fmt: skip
 
-    def __init__(self, state: State, queueing: Queueing, acks: Acks, workers: Workers, homes: Homes) -> None:
+    def __init__(self, state: State, queueing: Queueing, workers: Workers, homes: Homes) -> None:
         self._state = state
         self._queueing = queueing
-        self._acks = acks
         self._workers = workers
         self._homes = homes
         self._claims: dict[int, PendingRecovery] = {}
@@ -132,7 +122,7 @@ class Lists(Machine):
         self.pool_size: int = 128  #: of these, at most (`bg-push-pool-size`)
 
     def hears(self) -> dict[int, Hear]:
-        return {CLAIM: self.on_claim, CLAIMED: self.on_claimed, FLUSH: self.on_flush}
+        return {CLAIM: self.on_claim, CLAIMED: self.on_claimed}
 
     def due_table(self) -> Acts:
         return on(PendingRecovery, self.due)
@@ -331,38 +321,3 @@ class Lists(Machine):
             return False
         # Of a copy this node may not have heard that it was handed out.
         return bool(job.flags & FLAG_WITH_CONSUMER or (job.holders and job.flags & FLAG_QUEUED_BEFORE))
-
-    # Flushing.
-
-    def flush(self, name: bytes) -> QuietParts:
-        """Acknowledge every job of a queue that this node knows now, in parts; whoever waits goes on waiting."""
-        state = self._state
-        latest = state.numbers.next_ctime(state.wall)
-        seen = done = 0
-        for job in self._jobs_of(name):
-            seen += 1
-            is_meant = job.queue == name and job.state != ACKED and not job.options.kind
-            if is_meant and job.ctime <= latest and state.jobs.get(job.id) is job:
-                self._acks.acknowledge(job.id)
-                done += 1
-            if seen >= LOOKED_AT_PER_PART or done >= FLUSHED_PER_PART:
-                seen = done = 0
-                yield
-
-    def _jobs_of(self, name: bytes) -> Iterator[Job]:
-        """The jobs of a queue, and others: those first that wait or are with consumers, then whatever is known."""
-        queue = self._state.queues.by_name.get(name)
-        if queue is not None:
-            for unit in (*queue.units.listed(), *queue.leased, *queue.elsewhere):
-                yield unit.job
-        for _, jobs in self._state.jobs.from_table(0):
-            yield from jobs
-
-    def tell_flush(self, name: bytes) -> None:
-        """Let all nodes that can be reached flush a queue."""
-        for node_id in list(self._state.peers.linked):
-            self._state.send(node_id, (FLUSH, name, 0))
-
-    def on_flush(self, sender: bytes, name: bytes, _: int) -> None:
-        """Flush a queue because another node says so."""
-        self._state.work(self.flush(name))

@@ -5,7 +5,7 @@
     message --+                         |    keys          ADDJOB KEY: one job for each
               |                         +--> delivery      GETJOB; blocking: blocked consumers
               |                         |    requeueing    retries, NACK; queueing: queues, timers, leases
-    link    --+--> Node, one step at a  +--> acks          ACKJOB, DELJOB, collection
+    link    --+--> Node, one step at a  +--> acks          ACKJOB, DELJOB, collection; purges: QPURGE
     gone    --+    time, on one State   +--> federation    jobs to where consumers wait; policies: pauses of queues
     tick    --+           |             +--> membership    who is there; its detector: who answers
                           |             +--> workers       who is alive and has what; homes: on which node
@@ -65,6 +65,7 @@ from disqued.core.work.fates import Fates
 from disqued.core.work.inquiries import Inquiries
 from disqued.core.work.keys import Keys
 from disqued.core.work.placement import Placement
+from disqued.core.work.purges import Purges
 from disqued.core.work.queueing import Queueing
 from disqued.core.work.replicas import Replicas
 from disqued.core.work.replication import Replication
@@ -153,9 +154,10 @@ class Node:
         self.workers = Workers(self.state, leases, self.sessions, self.blocking, self.notifications)
         self.homes = Homes(self.state, self.queueing, self.sharing, self.workers, self.notifications)
         self.worker_moves = WorkerMoves(self.state, self.queueing, self.sharing, self.workers, self.homes)
-        self.lists = Lists(self.state, self.queueing, self.acks, self.workers, self.homes)
+        self.lists = Lists(self.state, self.queueing, self.workers, self.homes)
         self.tasks = Tasks(self.state, self.requeueing, self.acks, self.workers, self.notifications)
         self.inquiries = Inquiries(self.state, self.acks)
+        self.purges = Purges(self.state, self.acks)
         self.keys = Keys(self.state, self.inquiries)
         self._of_client = self.sessions.by_client
         self.machines += [
@@ -164,7 +166,7 @@ class Node:
             self.consumers, self.federation, self.federation.local_demand, self.policies, self.leaving, self.workers,
             self.worker_moves, self.homes,
             self.notifications, self.group_starts, self.streams, self.acksets, self.offers, self.readers,
-            self.reconciliation, self.inquiries,
+            self.reconciliation, self.inquiries, self.purges,
         ]  # fmt: skip
         #: Messages that concern several machines, then those that one machine takes.
         self._hears: dict[int, Hear] = {

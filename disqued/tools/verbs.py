@@ -17,6 +17,7 @@ VERBS: Final = {
     "cluster": ("make a cluster of nodes, look at it, drain nodes", "disqued.tools.cluster"),
     "restart": ("restart a node so that nothing is lost, and wait until it serves", "disqued.tools.restart"),
     "move": ("move the jobs of a queue to another queue or cluster", "disqued.tools.move"),
+    "purge": ("end the jobs of a queue in the whole cluster", "disqued.tools.purge"),
     "import": ("put the jobs of a journal of Disque into a store", "disqued.tools.import_aof"),
     "export": ("write what a store holds as JSON lines or Parquet", "disqued.tools.export"),
     "ship-events": ("copy published files of the event log to another folder", "disqued.tools.ship_events"),

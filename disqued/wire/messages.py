@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from disqued.core.cluster.notifications import KINDS
 from disqued.core.model.ids import JOB_ID_LENGTH, is_job_id
-from disqued.core.model.job import Job, StoredJob
+from disqued.core.model.job import ALL_STATES, Job, StoredJob
 from disqued.core.model.messages import (
     AS_BEFORE,
     ASKED,
@@ -29,6 +29,7 @@ from disqued.core.model.messages import (
     CLAIMED,
     DELIVERED,
     DELJOB,
+    DRY,
     ENQUEUE,
     EVENT,
     FAIL,
@@ -52,6 +53,8 @@ from disqued.core.model.messages import (
     PING,
     POLLJOBS,
     PONG,
+    PURGE,
+    PURGED,
     QUEUED,
     REPLJOB,
     SETACK,
@@ -104,6 +107,8 @@ _EVENT = Struct("<BBII")
 _ATTEMPT_MAX: Final = 2**32 - 1
 _LEASE = Struct("<BBHQQI")
 _CLAIM = Struct("<BIHQH")
+_PURGE = Struct("<BIBI")
+_PURGED = Struct("<BIQ")
 _CLAIMED = Struct("<BIH")
 
 _COUNT_MAX = (1 << 32) - 1
@@ -147,8 +152,8 @@ def decode(text: Text) -> Message:
     if not data:
         raise BadMessage("an empty message; the shortest has 2 bytes")
     kind = data[0]
-    if kind >= len(_DECODERS):
-        raise BadMessage(f"kind {kind} is not known to this version, which knows 0 to {len(_DECODERS) - 1}")
+    if kind not in _DECODERS:
+        raise BadMessage(f"kind {kind} is not known to this version, which knows kinds up to {max(_DECODERS)}")
     try:
         # Not by the table: a job with copies is little else than these.
         if kind == REPLJOB:
@@ -592,6 +597,30 @@ def _decode_handover(data: bytes) -> Message:
     return (kind, worker_id, epoch, name, tuple(queues), _decode_held(data, at, count), last == 1)
 
 
+def _encode_purge(message: Fields, now: int) -> bytes:
+    kind, queue, number, states, first = message
+    return _PURGE.pack(kind, number, states, first) + queue  # type: ignore[no-any-return]
+
+
+def _decode_purge(data: bytes) -> Message:
+    need(data, _PURGE.size)
+    kind, number, states, first = _PURGE.unpack_from(data)
+    if not states & ALL_STATES or states & ~(ALL_STATES | DRY):
+        raise BadMessage(f"PURGE: states {states}; allowed are bits of {ALL_STATES | DRY}, one or more of {ALL_STATES}")
+    return (kind, data[_PURGE.size :], number, states, first)
+
+
+def _encode_purged(message: Fields, now: int) -> bytes:
+    kind, number, count, over = message
+    return _PURGED.pack(kind, number, count) + bytes((over,))
+
+
+def _decode_purged(data: bytes) -> Message:
+    ends_at(data, _PURGED.size + 1)
+    kind, number, count = _PURGED.unpack_from(data)
+    return (kind, number, count, flag_of(data, _PURGED.size))
+
+
 def _encode_listen(message: Fields, now: int) -> bytes:
     return bytes((message[0], bool(message[1])))
 
@@ -674,10 +703,12 @@ CODECS: Final[dict[int, Codec]] = {
     ),
     CLAIMED: Codec(f"number 4, {_COPIES_LAYOUT}", _encode_claimed, _decode_claimed),
     FLUSH: _QUEUE_CODEC,
+    PURGE: Codec("number 4, states 1, first 4, queue", _encode_purge, _decode_purge),
+    PURGED: Codec("number 4, count 8, over 1", _encode_purged, _decode_purged),
     **streams.CODECS,
     **names.CODECS,
     **policies.CODECS,
     **fates.CODECS,
 }  # fmt: skip
-_ENCODERS: Final[list[Callable[[Fields, int], Text]]] = [CODECS[kind].encode for kind in range(len(NAMES))]
-_DECODERS: Final[list[Callable[[bytes], Message]]] = [CODECS[kind].decode for kind in range(len(NAMES))]
+_ENCODERS: Final[dict[int, Callable[[Fields, int], Text]]] = {kind: CODECS[kind].encode for kind in NAMES}
+_DECODERS: Final[dict[int, Callable[[bytes], Message]]] = {kind: CODECS[kind].decode for kind in NAMES}

@@ -473,3 +473,40 @@ async def test_an_event_of_a_log_is_left_to_its_groups(admin: Admin, action: str
     answer = await run(client, action, {"queue": "mail"}, dry_run=False, **more)
     assert (answer["done"], [failed["id"] for failed in answer["failed"]]) == (0, [event_id])
     assert "each group of consumers" in answer["failed"][0]["detail"]
+
+
+# Purging.
+
+
+@ensureDeferred
+async def test_a_purge_counts_first_and_ends_every_job_of_a_queue(admin: Admin) -> None:
+    client = admin()
+    await fill(client)
+    filter_ = {"queue": "mail"}
+    dry = await run(client, "purge", filter_)
+    assert (dry["dry_run"], dry["matched"], dry["sample"]) == (True, 16, [])
+    assert len(jobs_of(client, b"mail")) == 16
+    assert (await run(client, "purge", {**filter_, "state": ["active"]}))["matched"] == 6
+    for wrong in ({"queue": "other"}, {**filter_, "state": ["queued"]}):
+        status, _, _ = await client.post("/api/bulk/purge", {"filter": wrong, "dry_run": False, "token": dry["token"]})
+        assert status == 409
+    done = await run(client, "purge", filter_, dry_run=False, token=dry["token"])
+    assert done == {"dry_run": False, "matched": 16, "done": 16, "failed": []}
+    assert await lengths(client) == {"mail": 0, "other": 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({}, "the field queue of the filter is needed"),
+        ({"filter": {"queue": "mail", "state": ["acked"]}}, "state: allowed are lists of wait-repl, active, queued"),
+        ({"filter": {"queue": "mail", "state": []}}, "state: allowed are lists of"),
+        ({"filter": {"queue": "mail"}, "dry_run": False}, "the act needs the token"),
+        ({"filter": {"queue": "mail", "body_contains": "x"}}, "body_contains"),
+    ],
+)
+@ensureDeferred
+async def test_a_purge_that_is_not_clear_is_refused(admin: Admin, body: dict[str, Any], text: str) -> None:
+    status, _, problem = await admin().post("/api/bulk/purge", body)
+    assert status == 400
+    assert text in problem["detail"]

@@ -39,7 +39,7 @@ POST = {
     "viewer": "/api/commands/<name>",
     "operator": """
         /api/add /api/ack /api/nack /api/enqueue /api/dequeue /api/delete /api/pause
-        /api/bulk/requeue /api/bulk/delete /api/bulk/ack /api/bulk/move
+        /api/bulk/requeue /api/bulk/delete /api/bulk/ack /api/bulk/move /api/bulk/purge
     """,
     "admin": "/api/drain /api/config /api/meet",
 }
@@ -55,7 +55,7 @@ COMMANDS = {
     "viewer+bodies": "QLPEEK QPEEK QRPEEK RQ.INSPECT SHOW SLOWLOG%20GET WQ.PEEK WQ.PROCS WQ.TASKS",
     "operator": """
         ACKJOB ADDJOB DELJOB DEQUEUE ENQUEUE FASTACK LOADJOB
-        NACK PAUSE QACK QADD QFLUSH QGROUP%20FORGET QGROUP%20RETURN QGROUP%20START QLPUSH QREGISTER QRPUSH RQ.ACK
+        NACK PAUSE QACK QADD QFLUSH QGROUP%20FORGET QGROUP%20RETURN QGROUP%20START QLPUSH QPURGE QREGISTER QRPUSH RQ.ACK
         RQ.PUSH
         RQ.PUSHX SLOWLOG%20RESET WORKER%20FAIL WORKER%20KEEPALIVE
         WORKER%20START WORKER%20STOP WORKING WQ.CANCEL WQ.DELETE WQ.DEQUEUE WQ.ENQUEUE WQ.FINISH WQ.RETURN WQ.UNWORK

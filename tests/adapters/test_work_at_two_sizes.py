@@ -25,13 +25,12 @@ from benchmarks.profile import Bed, Transport
 from benchmarks.raw import words
 from disqued.commands import clients, groups, jobs, lists, parts, queues, tasks, workers
 from disqued.commands.table import every_command
-from disqued.core import lists as core_lists
 from disqued.core import node
 from disqued.core.cluster import leaving
 from disqued.core.model import schedule, state
 from disqued.core.node import Node
 from disqued.core.streams import acksets, starts
-from disqued.core.work import blocking, delivery
+from disqued.core.work import blocking, delivery, purges
 from disqued.core.workers import tasks as core_tasks
 from disqued.core.workers import worker_leases
 from disqued.core.workers import workers as core_workers
@@ -59,8 +58,8 @@ SLICES: list[tuple[Any, str]] = [
     (starts, "FORGOTTEN_PER_PART"), (starts, "FORGOTTEN_EFFORT"), (starts, "TOLD_PER_PART"),
     (blocking, "SERVED_AT_ONCE"), (delivery, "SERVED_AT_ONCE"), (delivery, "OVER_AT_ONCE"), (delivery, "OVER_PER_PART"),
     (schedule, "BEGUN_AT_ONCE"), (acksets, "LOOKED_AT_PER_PART"), (acksets, "QUEUES_PER_PART"),
-    (core_lists, "FLUSHED_PER_PART"),
-    (core_lists, "LOOKED_AT_PER_PART"), (node, "DUE_PER_TICK"), (node, "EFFORT_PER_TICK"), (starts, "ENDED_AT_ONCE"),
+    (purges, "ENDED_PER_PART"), (purges, "LOOKED_AT_PER_PART"),
+    (node, "DUE_PER_TICK"), (node, "EFFORT_PER_TICK"), (starts, "ENDED_AT_ONCE"),
     (starts, "BEGINNINGS_AT_ONCE"),
     (state, "FREED_AT_ONCE"), (core_tasks, "LOOKED_AT_ONCE"), (core_tasks, "CHANGED_AT_ONCE"),
     (leaving, "LOOKED_AT_PER_STEP"), (pubsub, "TURN_UNITS"),

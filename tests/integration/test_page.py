@@ -298,6 +298,18 @@ def test_a_bulk_delete_counts_first(page: Browser, daemon: Daemon) -> None:
     page.wait_text("#looked", "found 0")
 
 
+def test_a_purge_counts_first(page: Browser, daemon: Daemon) -> None:
+    for number in range(7):
+        daemon.call("ADDJOB", "purged", number, 0)
+    page.open("/queues/purged")
+    page.click("#do-bulk-purge")
+    page.wait_text(".sure p", "7 jobs fit (state queued, any body)")
+    assert length(daemon, "purged") == 7, "nothing happens before the answer"
+    page.click(".sure .yes")
+    wait_until(lambda: length(daemon, "purged") == 0, "all of them to be gone")
+    page.wait_text("#told", "Jobs deleted: 7")
+
+
 @pytest.mark.parametrize("field", ["text", "older", "state"])
 def test_what_was_typed_and_not_searched_for_is_no_filter(page: Browser, daemon: Daemon, field: str) -> None:
     for body in ("keep", "keep too", "junk"):
@@ -307,7 +319,7 @@ def test_what_was_typed_and_not_searched_for_is_no_filter(page: Browser, daemon:
         page.run("document.querySelector('.find [name=state]').value = 'active'")
     else:
         page.type(f".find [name={field}]", "7")
-    page.click("#do-bulk-delete")
+    page.click("#do-bulk-purge")
     page.wait_text("#bulk", "the search above was changed; press Find first")
     assert length(daemon, "trap") == 3
 
@@ -418,7 +430,7 @@ def test_the_loop_for_redis_cli_does_what_the_filter_says(page: Browser, daemon:
         daemon.call("ADDJOB", "loop", number, 0)
     other = str(daemon.call("ADDJOB", "other", "x", 0))
     page.open("/queues/loop")
-    line = page.run("return document.querySelector('#do-bulk-delete').form.querySelector('[data-line]').textContent")
+    line = page.run("return document.querySelector('#do-bulk-ack').form.querySelector('[data-line]').textContent")
     subprocess.run(["sh", "-c", line], capture_output=True, timeout=LIMIT, check=True)
     assert length(daemon, "loop") == 0
     assert show(other, daemon)["state"] == "queued"

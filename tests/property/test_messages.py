@@ -10,8 +10,18 @@ from disqued.core.model import messages as m
 from disqued.core.model.fate import NO_FATE
 from disqued.core.model.groups import new_job
 from disqued.core.model.ids import is_job_id, is_node_id
-from disqued.core.model.job import ACTIVE, FLAG_QUEUED_BEFORE, KIND_LOG, KIND_WORK, STAMP_MAX, Job, JobOptions, NamedJob
-from disqued.core.model.messages import Gossip, Held, Message, Vitals, WorkerStatus
+from disqued.core.model.job import (
+    ACTIVE,
+    ALL_STATES,
+    FLAG_QUEUED_BEFORE,
+    KIND_LOG,
+    KIND_WORK,
+    STAMP_MAX,
+    Job,
+    JobOptions,
+    NamedJob,
+)
+from disqued.core.model.messages import DRY, Gossip, Held, Message, Vitals, WorkerStatus
 from disqued.core.model.policies import COUNTER_MAX, PAUSE_FIELD, PauseSetting, Register
 from disqued.core.model.terms import NO_TERMS
 from disqued.core.recovery import StoredJob
@@ -55,6 +65,7 @@ registers = st.builds(
     Register, st.integers(1, COUNTER_MAX), node_ids, st.integers(0, STAMP_MAX),
     st.builds(PauseSetting, st.integers(0, 3), texts, texts),
 )  # fmt: skip
+purged_states = st.integers(1, ALL_STATES) | st.integers(DRY + 1, DRY + ALL_STATES)
 policies = st.tuples(names, st.just(PAUSE_FIELD), registers)
 origins = st.binary(min_size=4, max_size=4).map(lambda raw: raw.hex().encode())
 floors = st.dictionaries(origins, st.integers(0, STAMP_MAX), max_size=4)
@@ -123,6 +134,14 @@ without_jobs: st.SearchStrategy[Message] = st.one_of(
     st.tuples(st.sampled_from((m.NEEDJOBS, m.POLLJOBS)), names, st.integers(0, m.JOBS_PER_MESSAGE)),
     st.tuples(st.just(m.PAUSE), names, st.integers(0, 3)),
     st.tuples(st.just(m.POLICY), numbers, st.lists(policies, max_size=4).map(tuple)),
+    st.tuples(
+        st.just(m.PURGE),
+        names,
+        numbers,
+        purged_states,
+        numbers,
+    ),
+    st.tuples(st.just(m.PURGED), numbers, st.integers(0, (1 << 64) - 1), st.booleans()),
     st.tuples(st.just(m.LIVES), st.lists(lives, max_size=5).map(tuple)),
     st.tuples(st.just(m.LEASED), worker_ids, counts, spans, held),
     st.tuples(

@@ -31,6 +31,7 @@ from disqued import moves
 from disqued.core.model.ids import is_job_id
 from disqued.core.model.job import (
     ACTIVE,
+    ALL_STATES,
     FLAG_QUEUED_BEFORE,
     KEYED,
     KIND_LOG,
@@ -346,18 +347,24 @@ def _flag(body: Any, name: str, *, default: bool) -> bool:
     return value
 
 
+def _is_dry(body: Any) -> bool:
+    """Return whether a request asks for the dry run.  Raises Problem 400."""
+    dry = _flag(body, "dry_run", default=True)
+    if not dry and "token" not in body:
+        raise Problem(400, 'the act needs the token that its dry run answered; "token": null acts without one')
+    return dry
+
+
 async def _run(
     site: Site, asked: Request, action: str, act: Act, *, most: int, leaves_out: bytes | None = None
 ) -> dict[str, Any]:
     """Do what a request for an action asks for: the dry run, or the act."""
     body = asked.body
     wanted = read_filter(body.get("filter", {}), asked.visitor)
-    dry = _flag(body, "dry_run", default=True)
+    dry = _is_dry(body)
     means_all = _flag(body, "all", default=False)
     if wanted.is_open and not means_all:
         raise Problem(400, f'the filter has no condition and fits every job; say "all": true, or one of {_CONDITIONS}')
-    if not dry and "token" not in body:
-        raise Problem(400, 'the act needs the token that its dry run answered; "token": null acts without one')
     before = _dry_run(action, body)
     if before is not None and not dry:
         # Nothing that came since, and no more than was said.
@@ -467,3 +474,48 @@ async def move(site: Site, asked: Request) -> dict[str, Any]:
         raise Problem(400, "the field to is needed: the queue to move to")
     queue = read_bytes("to", body["to"])
     return await _run(site, asked, "move", _move_to(queue), most=MOVED_AT_ONCE, leaves_out=queue)
+
+
+_PURGED: Final = ("queue", "state")
+_ENDED: Final = tuple(name for name, state in _STATES.items() if ALL_STATES >> state & 1)
+_PURGE_BODY: Final[dict[str, Any]] = {
+    "filter": object_of(
+        "Which jobs are meant.",
+        queue={**VALUE, "description": "Jobs of this queue."},
+        state={
+            "type": "array", "items": {"enum": list(_ENDED)}, "minItems": 1,
+            "description": "Jobs in one of these states; in each of them unless given.",
+        },
+        optional=("state",),
+    ),
+    "dry_run": _BODY["dry_run"],
+    "token": {
+        "type": ["string", "null"],
+        "description": "Needed for the act: what the dry run of the same filter answered. null: act without a dry run.",
+    },
+}  # fmt: skip
+
+
+@route("POST", "/api/bulk/purge", role=Role.OPERATOR, summary="End the jobs of a queue on all nodes",
+       body=object_of(optional=("dry_run", "token"), **_PURGE_BODY), reply=_REPLY, tag="bulk", writes=True,
+       errors=(*_ERRORS, "WRONGTYPE"), commands=("QPURGE",), example={"filter": {"queue": "mail"}})  # fmt: skip
+async def purge(site: Site, asked: Request) -> dict[str, Any]:
+    """QPURGE: the jobs are acknowledged on every node of the cluster, so that no copy comes back.
+
+    Unless dry_run is false the answer counts the jobs of all nodes, each once, and nothing is changed.  The act answers
+    how many jobs ended; it ends those that were added since the dry run, too.
+    """
+    body = read_object(asked.body, _PURGE_BODY)
+    given = read_object(body.get("filter", {}), _PURGED, "the filter")
+    dry = _is_dry(body)
+    _dry_run("purge", body)
+    if "queue" not in given:
+        raise Problem(400, "the field queue of the filter is needed: the queue to purge")
+    states = given.get("state", list(_ENDED))
+    if not isinstance(states, list) or not states or not all(name in _ENDED for name in states):
+        raise Problem(400, f"state: allowed are lists of {', '.join(_ENDED)}")
+    words = [b"QPURGE", read_bytes("queue", given["queue"]), *(word for name in states for word in ("STATE", name))]
+    matched = await site.call(asked.visitor, *words, *(("DRYRUN",) if dry else ()))
+    if not dry:
+        return {"dry_run": False, "matched": matched, "done": matched, "failed": []}
+    return {"dry_run": True, "matched": matched, "sample": [], "token": _token("purge", body, DryRun(0, matched))}

@@ -62,6 +62,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "QLEN": {"queue": "mail"},
     "QACK": {"queue": "events", "words": ["mailers", ID]},
     "QFLUSH": {"queue": "tickets"},
+    "QPURGE": {"queue": "tickets", "states": ["queued"]},
     "QGROUP FORGET": {"queue": "events", "group": "mailers"},
     "QGROUP LIST": {"queue": "events"},
     "QGROUP RETURN": {"queue": "events", "group": "mailers", "ids": [ID]},

@@ -12,7 +12,8 @@ from disqued.web.views.job_views import JobSearch
 #: Without a token: the page asks with a dry run first, and who pastes a line has seen the table.
 _ACT: Final[dict[str, Any]] = {"dry_run": False, "token": None}
 _DEFAULT: Final = "as the node sees fit"
-_ANY_STATE: Final = ("wait-repl", "active", "queued", "acked")
+_ENDED: Final = ("wait-repl", "active", "queued")
+_ANY_STATE: Final = (*_ENDED, "acked")
 
 
 def add_job(queue: bytes | None) -> Action:
@@ -144,14 +145,34 @@ def bulk(wanted: JobSearch, port: int) -> list[Action]:
     ways = (
         ("requeue", "Queue all now", b"ENQUEUE", "Jobs queued: {result}."),
         ("ack", "Acknowledge all", b"ACKJOB", "Jobs acknowledged: {result}."),
-        ("delete", "Delete all here", b"DELJOB", "Jobs deleted: {result}."),
+        *([] if _is_purge(wanted) else [("delete", "Delete all here", b"DELJOB", "Jobs deleted: {result}.")]),
     )
     body: dict[str, Any] = {"filter": _filter(wanted), **_ACT}
     found = [
         Action(f"bulk-{key}", label, f"/api/bulk/{key}", (), body, done, redis=_loop(wanted, word, port))
         for key, label, word, done in ways
     ]
-    return [*found, _move("bulk-move", "Move all", body["filter"])]
+    return [*found, *_purge(wanted), _move("bulk-move", "Move all", body["filter"])]
+
+
+def _is_purge(wanted: JobSearch) -> bool:
+    """Return whether QPURGE can mean the jobs of a search."""
+    return not (wanted.text or wanted.older_ms or wanted.state == "acked")
+
+
+def _purge(wanted: JobSearch) -> list[Action]:
+    """End the jobs of a queue, or those in one state, in the whole cluster."""
+    if not _is_purge(wanted):
+        return []
+    states = _ENDED if wanted.state == "any" else (wanted.state,)
+    words = () if wanted.state == "any" else (b"STATE", wanted.state.encode())
+    meant = {"queue": wanted.queue, "state": list(states)}
+    return [
+        Action(
+            "bulk-purge", "Delete all in the cluster", "/api/bulk/purge", (b"QPURGE", wanted.queue, *words),
+            {"filter": meant, **_ACT}, "Jobs deleted: {result}.",
+        )
+    ]  # fmt: skip
 
 
 def _move(key: str, label: str, meant: Mapping[str, Any]) -> Action:

@@ -62,6 +62,9 @@ QUEUED: Final = 2
 ACKED: Final = 3
 DEAD: Final = 4
 
+#: The states of jobs that are not done, as bits.
+ALL_STATES: Final = 1 << WAIT_REPL | 1 << ACTIVE | 1 << QUEUED
+
 #: The allowed changes of state, and what causes each.  New units are active.  Forgetting a job is no transition.
 TRANSITIONS: Final[dict[tuple[int, int], str]] = {
     (ACTIVE, WAIT_REPL): "ADDJOB: its producer waits for copies",

@@ -130,6 +130,15 @@ POLICY: Final[int] = _kind(
     "What the cluster says of these queues, as far as I know. The answer has the same number and no policies.",
 )  # fmt: skip
 FLUSH: Final[int] = _kind("queues", 26, "FLUSH", "queue, 0", "Everything that you have of this queue is done.")
+PURGE: Final[int] = _kind(
+    "queues", 41, "PURGE", "queue, number, states, first",
+    "End your jobs of this queue in these states, a bit for each, or count them. first: 0, or the number of the first "
+    "round: end what was left to other nodes then.",
+)  # fmt: skip
+PURGED: Final[int] = _kind(
+    "queues", 42, "PURGED", "number, count, over",
+    "The answer to PURGE: so many jobs have ended, and whether that is all.",
+)  # fmt: skip
 
 FACTS: Final[int] = _kind(
     "streams", 27, "FACTS", "number, facts, last",
@@ -193,8 +202,8 @@ LISTEN: Final[int] = _kind("events", 21, "LISTEN", "whether", "My clients want t
 EVENT: Final[int] = _kind("events", 22, "EVENT", "queue, type, content", "Something happened; sent at most once.")
 
 #: Every kind, by its number.
-KINDS: Final[tuple[MessageKind, ...]] = tuple(_declared[number] for number in range(len(_declared)))
-NAMES: Final[tuple[str, ...]] = tuple(kind.name for kind in KINDS)
+KINDS: Final[tuple[MessageKind, ...]] = tuple(_declared[number] for number in sorted(_declared))
+NAMES: Final[dict[int, str]] = {kind.number: kind.name for kind in KINDS}
 #: Kinds that promise that something is durable, or ask for that: they wait while nothing can be made durable.
 DURABLE_ALONE: Final[frozenset[int]] = frozenset(kind.number for kind in KINDS if kind.durable)
 #: Kinds that say who is alive: they go ahead of everything else on a link.
@@ -216,6 +225,8 @@ OUTCOME_REFUSED: Final = 0  #: nothing was changed
 OUTCOME_DONE: Final = 1
 OUTCOME_UNKNOWN: Final = 2  #: this node does not hold the event
 OUTCOME_LATER: Final = 3  #: it does, and another one hands it out, or it is not known yet who does
+
+DRY: Final = 1 << 7  #: along with the states of PURGE: count the jobs, and end none
 
 # What is to be done with names: INQUIRE.
 HAS: Final = 0  #: say whether a job of the queue has the name

@@ -108,6 +108,7 @@ WRONG_LINES = {
     "cli -p x": "'x' is not a whole number; disqued cli --help names all options",
     "top --onec": "there is no option '--onec'; did you mean --once? disqued top --help names all options",
     "top foo": "unexpected extra argument (foo); disqued top --help names all options",
+    "purge": "Missing argument 'QUEUE'; disqued purge --help names all options",
     "move": "Missing argument 'FROM'; disqued move --help names all options",
     "completion bahs": "'bahs' is not one of 'bash', 'zsh', 'fish'; options are --help",
 }

@@ -7,8 +7,8 @@ import pytest
 from disqued.core.cluster.notifications import KINDS
 from disqued.core.model import messages as m
 from disqued.core.model.fate import NO_FATE
-from disqued.core.model.job import ALIAS_MAX, RETRY_NEVER_MS, STAMP_MAX, Job, JobOptions, NamedJob
-from disqued.core.model.messages import Gossip, Message
+from disqued.core.model.job import ACKED, ALIAS_MAX, ALL_STATES, RETRY_NEVER_MS, STAMP_MAX, Job, JobOptions, NamedJob
+from disqued.core.model.messages import DRY, Gossip, Message
 from disqued.core.model.outbox import CANCEL, DEAD, DELETE, DONE, RETURNED, WORK
 from disqued.core.model.peers import PEERS_MAX, RUMOURS_MAX
 from disqued.core.model.policies import (
@@ -106,6 +106,8 @@ LARGEST: list[Message] = [
     (m.POLICY, 0, ()),
     (m.FATE, ID, SPAN, U32, U32, FATE),
     (m.FATE, ID, 0, 0, 0, NO_FATE),
+    (m.PURGE, b"q" * 70_000, U32, ALL_STATES | DRY, U32),
+    (m.PURGED, U32, (1 << 64) - 1, True),
 ]
 
 
@@ -239,6 +241,7 @@ def test_a_willqueue_has_no_number() -> None:
         *((m.POLICY, 7, (policy(PauseSetting(1, text, b"")),)) for text in (b"two\nlines", b"\xff", b"\x7f")),
         (m.POLICY, 7, (policy(PauseSetting(1, b"", b"\r")),)),
         (m.POLICY, 7, ((b"q", 1, Register(1, NODE_A, 0, PauseSetting(1, b"", b""))),)),
+        *((m.PURGE, b"q", 1, states, 0) for states in (0, DRY, 1 << ACKED, ALL_STATES + 1)),
         *((kind, flags, ()) for kind in (m.PING, m.PONG) for flags in (2, 4, 6, 16, 32, 64, 128)),
     ],
     ids=named,
@@ -315,18 +318,20 @@ SMALL: list[Message] = [
     (m.FOUND, 7, ((m.NOTHING, b""), (m.A_JOB, ID))),
     (m.POLICY, 7, (policy(PauseSetting(1, b"deploy", b"ops"), counter=3, set_at=1_700_000_000_000),)),
     (m.FATE, ID, 1_500, 2, 3, FATE),
+    (m.PURGE, b"queue", 8, 6, 7),
+    (m.PURGED, 8, 1 << 33, True),
 ]
 
 
 def test_each_kind_of_message_is_that_of_version_1_byte_for_byte() -> None:
     expected = dict(line.split() for line in BYTES.read_text().splitlines())
     assert {named(message): encode(message, NOW).hex() for message in SMALL} == expected
-    assert list(expected) == list(m.NAMES)
+    assert list(expected) == list(m.NAMES.values())
 
 
 def test_the_limits_cover_each_kind_of_message() -> None:
     with_jobs = {m.REPLJOB, m.YOURJOBS, m.CLAIMED}
-    assert {message[0] for message in LARGEST} | with_jobs == set(range(len(m.NAMES)))
+    assert {message[0] for message in LARGEST} | with_jobs == set(m.NAMES)
 
 
 @pytest.mark.parametrize("kind", [m.GOTJOB, m.DELJOB])

@@ -1,0 +1,279 @@
+"""QPURGE: the jobs of a queue end on every node, each counted once."""
+
+import pytest
+
+from disqued.commands.table import BLOCKED
+from disqued.core.model.messages import PURGE, PURGED, SETACK
+from disqued.core.model.outbox import Client
+from disqued.core.work import purges
+from disqued.core.work.purges import SILENCE_MS
+from tests.cluster_fixtures import Cluster, Flight, Member
+from tests.core_fixtures import Server, check
+
+WRONGTYPE = "WRONGTYPE"
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster(3)
+
+
+def purge(member: Member, *words: str, client: Client = "paul") -> int:
+    """Purge the queue q, and return the reply."""
+    assert member("QPURGE", "q", *words, client=client) is BLOCKED
+    member.cluster.advance(1)
+    return int(member.answers[client].pop())
+
+
+def add(member: Member, count: int, *options: str | int) -> list[bytes]:
+    ids: list[bytes] = []
+    for number in range(count):
+        job_id = member("ADDJOB", "q", number, 0, *options, client="adder")
+        ids.append(member.answers["adder"].pop() if job_id is BLOCKED else job_id)
+    return ids
+
+
+def check_gone(cluster: Cluster, ids: list[bytes]) -> None:
+    """No node holds one of these, nobody waits for an answer, and no copy comes back."""
+    cluster.advance(700_000)
+    for member in cluster:
+        assert not [job_id for job_id in ids if member.holds(job_id)]
+        assert member.get("q") == []
+        assert not member.node.purges._open
+        assert not member.node.purges._shares
+        check(member)
+
+
+# One node.
+
+
+def test_a_lone_node_ends_everything_and_counts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(purges, "ENDED_PER_PART", 2)
+    server = Server()
+    for number in range(5):
+        server.add("q", number)
+    server.add("q", "once", "RETRY", 0)
+    server.add("q", "later", "DELAY", 60)
+    server.add("other", "body")
+    server.get("q")
+    assert server("QPURGE", "q", client="paul") is BLOCKED
+    late = server.add("q", "added meanwhile")
+    server.advance(10)
+    assert server.answers["paul"] == [7]
+    assert [job_id for _, job_id, _ in server.get("q")] == [late]
+    assert len(server.get("other")) == 1
+    check(server)
+
+
+def test_a_queue_that_is_not_there_has_nothing_to_end() -> None:
+    server = Server()
+    assert server("QPURGE", "q") == 0
+    assert not server.state.queues.by_name
+
+
+@pytest.mark.parametrize(
+    ("states", "ended"), [(("queued",), 2), (("active",), 2), (("wait-repl",), 0), (("queued", "active"), 4)]
+)
+def test_states_limit_what_ends(states: tuple[str, ...], ended: int) -> None:
+    server = Server()
+    for number in range(3):
+        server.add("q", number)
+    server.add("q", "later", "DELAY", 60)
+    server.get("q")
+    assert server("QPURGE", "q", *[word for state in states for word in ("STATE", state)]) == ended
+    assert len(server.state.jobs) == 4 - ended
+
+
+def test_a_dry_run_counts_and_ends_nothing() -> None:
+    server = Server()
+    for number in range(3):
+        server.add("q", number)
+    server.get("q")
+    assert server("QPURGE", "q", "DRYRUN") == 3
+    assert server("QPURGE", "q", "STATE", "queued", "DRYRUN") == 2
+    assert len(server.state.jobs) == 3
+
+
+def test_an_unknown_state_is_refused_with_those_that_are_allowed() -> None:
+    refusal = Server().refusal("QPURGE", "q", "STATE", "acked")
+    assert refusal == "ERR unknown STATE; expected one of wait-repl, active, queued"
+
+
+def test_a_log_is_refused() -> None:
+    server = Server()
+    server("QADD", "q", 60, "body")
+    assert server.refusal("QPURGE", "q").startswith(WRONGTYPE)
+    assert server.node.state.queues.by_name[b"q"].length == 1
+
+
+# Several nodes.
+
+
+def test_jobs_with_copies_are_counted_once_and_end_everywhere(cluster: Cluster) -> None:
+    a, b, c = cluster
+    ids = add(a, 20, "REPLICATE", 3) + add(b, 20, "REPLICATE", 2) + add(c, 20, "REPLICATE", 1)
+    ids += add(c, 5, "RETRY", 0, "REPLICATE", 1) + add(b, 5, "DELAY", 60, "REPLICATE", 3)
+    a.get("q")
+    assert purge(b) == 70
+    assert all(member.get("q") == [] for member in cluster)
+    check_gone(cluster, ids)
+
+
+def test_a_dry_run_counts_each_job_of_the_cluster_once(cluster: Cluster) -> None:
+    a, b, c = cluster
+    add(a, 20, "REPLICATE", 3)
+    add(b, 5, "REPLICATE", 1)
+    add(c, 5, "DELAY", 60, "REPLICATE", 2)
+    a.get("q")
+    assert purge(c, "DRYRUN") == 30
+    assert purge(c, "STATE", "queued", "DRYRUN") == 24
+    assert purge(c, "STATE", "active", "DRYRUN") == 6
+    assert not cluster.sent(SETACK)
+    assert not any(member.node.purges._shares for member in cluster)
+    assert purge(c) == 30
+
+
+def test_each_job_is_acknowledged_by_one_of_its_holders(cluster: Cluster) -> None:
+    a, _, _ = cluster
+    ids = add(a, 30, "REPLICATE", 3)
+    cluster.flights.clear()
+    assert purge(a) == 30
+    askers: dict[bytes, set[str]] = {}
+    for flight in cluster.sent(SETACK):
+        askers.setdefault(flight.data[1], set()).add(repr(flight.sender))
+    assert sorted(askers) == sorted(ids)
+    assert all(len(names) == 1 for names in askers.values())
+    assert len({name for names in askers.values() for name in names}) == 3
+    check_gone(cluster, ids)
+
+
+def test_whatever_the_order_of_messages_each_job_is_counted_once(cluster: Cluster) -> None:
+    a, b, c = cluster
+    ids = add(a, 20, "REPLICATE", 3)
+    cluster.hold(a, b)
+    assert a("QPURGE", "q", client="paul") is BLOCKED
+    assert cluster.sent(SETACK, c, b)
+    cluster.release(a, b, order=reversed)
+    cluster.advance(1)
+    assert a.answers["paul"] == [20]
+    check_gone(cluster, ids)
+
+
+def test_the_state_that_one_node_has_a_job_in_counts(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    waiting = add(a, 10, "REPLICATE", 3)
+    later = add(b, 10, "REPLICATE", 3, "DELAY", 60)
+    assert purge(b, "STATE", "active") == 10
+    assert all(a.holds(job_id) for job_id in waiting)
+    held = [job_id for _, job_id, _ in a("GETJOB", "COUNT", 3, "FROM", "q")]
+    assert purge(b, "STATE", "active") == 3
+    assert [job_id for job_id in waiting if not a.holds(job_id)] == held
+    assert purge(b, "STATE", "queued") == 7
+    check_gone(cluster, waiting + later)
+
+
+def test_a_holder_of_which_another_one_does_not_know_keeps_no_job(cluster: Cluster) -> None:
+    a, b, c = cluster
+    ids = add(a, 20, "REPLICATE", 2)
+    for member, other in ((a, b), (b, c), (c, a)):
+        for job in list(member.state.jobs):
+            member.state.add_holders(job, frozenset((other.id,)))
+    assert purge(a) <= 20
+    check_gone(cluster, ids)
+
+
+def test_a_silent_node_is_not_waited_for_and_its_jobs_end_all_the_same(cluster: Cluster) -> None:
+    a, _, c = cluster
+    ids = add(a, 20, "REPLICATE", 3)
+    cluster.lose = lambda flight: flight.kind == PURGE and flight.receiver is c
+    assert a("QPURGE", "q", client="paul") is BLOCKED
+    cluster.advance(SILENCE_MS - 1)
+    assert a.answers["paul"] == []
+    cluster.advance(SILENCE_MS + 1)
+    assert len(a.answers["paul"]) == 1
+    assert 0 < a.answers["paul"][0] < 20
+    cluster.lose = lambda flight: False
+    cluster.advance(100)
+    c.node.purges._shares.clear()
+    check_gone(cluster, ids)
+
+
+def test_a_node_that_is_long_at_work_says_so_and_is_waited_for(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b, _ = cluster
+    monkeypatch.setattr(purges, "ENDED_PER_PART", 1)
+    ids = add(b, 8, "REPLICATE", 1)
+    assert a("QPURGE", "q", client="paul") is BLOCKED
+    for _ in range(12):
+        b.clock.advance(SILENCE_MS - 500)
+        cluster.advance(SILENCE_MS - 500) if not a.answers["paul"] else None
+    assert a.answers["paul"] == [8]
+    check_gone(cluster, ids)
+
+
+def test_a_node_that_goes_away_is_not_waited_for(cluster: Cluster) -> None:
+    a, b, c = cluster
+    ids = add(a, 5, "REPLICATE", 1)
+    cluster.lose = lambda flight: flight.kind == PURGED and flight.sender is c
+    assert a("QPURGE", "q", client="paul") is BLOCKED
+    cluster.cut(a, c)
+    cluster.advance(1)
+    assert a.answers["paul"] == [5]
+    cluster.lose = lambda flight: False
+    cluster.heal(a, c)
+    del b
+    check_gone(cluster, ids)
+
+
+def test_a_node_that_was_away_learns_what_ended_and_keeps_what_it_alone_holds(cluster: Cluster) -> None:
+    a, b, c = cluster
+    ids = add(a, 10, "REPLICATE", 3)
+    own = add(c, 2, "REPLICATE", 1)
+    cluster.isolate(c)
+    assert purge(a) == 10
+    cluster.heal(a, c)
+    cluster.heal(b, c)
+    cluster.advance(30_000)
+    assert [member.holds(job_id) for member in cluster for job_id in ids] == [False] * 30
+    assert [c.holds(job_id) for job_id in own] == [True] * 2
+
+
+def test_a_client_that_leaves_is_not_answered_and_all_ends_all_the_same(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    ids = add(a, 10, "REPLICATE", 3)
+    cluster.hold(a, b)
+    assert a("QPURGE", "q", client="paul") is BLOCKED
+    a.node.begin()
+    a.node.gone("paul")
+    a.settle()
+    cluster.release(a, b)
+    assert a.answers["paul"] == []
+    check_gone(cluster, ids)
+
+
+def test_a_flush_ends_the_wait(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    add(a, 10, "REPLICATE", 1)
+    cluster.hold(a, b)
+    assert a("QPURGE", "q", client="paul") is BLOCKED
+    a.node.begin()
+    a.node.flush()
+    a.settle()
+    assert a.answers["paul"] == [10]
+
+
+def test_two_purges_at_once_count_each_job_once_together(cluster: Cluster) -> None:
+    a, b, c = cluster
+    ids = add(a, 20, "REPLICATE", 3)
+    held: list[Flight] = []
+    for one, other in ((a, b), (b, a), (a, c), (c, a), (b, c), (c, b)):
+        cluster.hold(one, other)
+    assert a("QPURGE", "q", client="paul") is BLOCKED
+    assert b("QPURGE", "q", client="rosa") is BLOCKED
+    for one, other in ((a, b), (b, a), (a, c), (c, a), (b, c), (c, b)):
+        cluster.release(one, other)
+    cluster.advance(1)
+    assert not held
+    assert a.answers["paul"][0] + b.answers["rosa"][0] == 20
+    check_gone(cluster, ids)
