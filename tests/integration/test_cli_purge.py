@@ -29,7 +29,7 @@ def test_the_jobs_of_a_queue_are_counted_and_end_on_every_node(cluster: Cluster)
     assert done("purge", "mail", "--state", "queued", "--dry-run", *at(c)) == "305 jobs of mail would end\n"
     assert done("purge", "mail", *at(c)) == "310 jobs of mail have ended\n"
     for node in (a, b, c):
-        wait_until(lambda node=node: "registered_jobs:0" in node.call("INFO", "jobs"), "no copy to be left")
+        wait_until(lambda node=node: node.call("JSCAN", 0, "COUNT", 1_000)[1] == [], "no copy to be left")
     assert held
     assert b.call("GETJOB", "TIMEOUT", 2_500, "FROM", "mail") is None
 
@@ -37,4 +37,4 @@ def test_the_jobs_of_a_queue_are_counted_and_end_on_every_node(cluster: Cluster)
 def test_a_log_is_refused(cluster: Cluster) -> None:
     a = cluster.nodes[0]
     a.call("QADD", "log", 60, "event")
-    assert "QFLUSH" in refused("purge", "log", *at(a)) or "WRONGTYPE" in refused("purge", "log", *at(a))
+    assert "WRONGTYPE" in refused("purge", "log", *at(a))
