@@ -34,6 +34,7 @@ from disqued.core.model.outbox import (
     WATERMARK,
     Record,
 )
+from disqued.core.model.policies import PAUSE_FIELD
 from disqued.persistence.aof.manifest import CHECK_LINE, CHECK_SIZE, Base, Increment, JournalFiles, Manifest
 from disqued.persistence.aof.segments import (
     FRAME_SIZE,
@@ -128,7 +129,9 @@ class CheckReport:
         elif kind == QUEUE_PAUSED:
             self.pauses[record[1]] = record[2]
         elif kind == POLICY:
-            if record[3].counter and record[3].value.bits:
+            if record[2] != PAUSE_FIELD:
+                pass  # a default of jobs to come
+            elif record[3].counter and record[3].value.bits:
                 self.policies.add(record[1])
             else:
                 self.policies.discard(record[1])

@@ -347,7 +347,8 @@ def check(server: Server) -> None:
             check_log(queue.stream)
         leased += queue.leased
         assert queue.pause == state.queues.policies.pause_of(queue.name).bits | queue.pause_here
-    assert all(name in queues for (name, _), known in state.queues.policies.registers.items() if known.value.bits)
+    policies = state.queues.policies
+    assert all(name in queues for name, _ in policies.registers if policies.pause_of(name).bits)
     assert sorted(unit.id for unit in queued) == sorted(job.id for job in jobs if job.state == QUEUED)
     assert sorted(unit.id for unit in leased) == sorted(
         job.id for job in jobs if job.flags & FLAG_LEASED and job.options.retry_ms and job.options.kind != KIND_LOG

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from disqued.commands.parse_cache import (
+    DEFAULT_TTL_S,
     NEVER_DELIVERED,
     ONCE,
     ONE_TRY,
@@ -51,7 +52,6 @@ from disqued.errors import (
     WrongType,
 )
 
-DEFAULT_TTL_S = 86_400
 KEY_MAX = 1_024  #: bytes
 JOBS_AT_ONCE = 2_000  #: jobs in one reply at most, some milliseconds' work
 # Of a command on very many jobs; a part takes some milliseconds.
@@ -106,6 +106,9 @@ class AddJob:
 
     MAXTRIES, BACKOFF, KEEPDEAD, RESULT and HEADER are the terms of the job: they go with it to every node that holds
     it, and never change.
+
+    Options that are not given are those of the queue, where QPOLICY has set them.  Other commands that add jobs take no
+    default of QPOLICY.
     """
 
     queue: bytes = positional("Queue to add to; it comes into being when it is first used.", QUEUE)
@@ -116,8 +119,10 @@ class AddJob:
     )
     delay: int = option("DELAY", "Seconds before the job is queued.", DELAY, 0)
     retry: int | None = option("RETRY", "Seconds until a delivery counts as failed; TTL / 10, at most 300.", RETRY)
-    ttl: int = option("TTL", "Seconds until the job is dropped, delivered or not.", TTL, DEFAULT_TTL_S)
-    maxlen: int = option("MAXLEN", "Refuse when the queue holds this many jobs already.", MAXLEN, 0)
+    ttl: int | None = option(
+        "TTL", f"Seconds until the job is dropped, delivered or not; {DEFAULT_TTL_S} unless given.", TTL
+    )
+    maxlen: int | None = option("MAXLEN", "Refuse when the queue holds this many jobs already.", MAXLEN)
     asynchronous: bool = flag("ASYNC", "Reply at once and copy in the background.")
     max_tries: int | None = option(
         "MAXTRIES", "Deliveries before the job is dead instead of being queued again; no limit.", MAXTRIES
@@ -153,7 +158,9 @@ class AddJob:
         options = self.cached_options()
         if self.key is None:
             return Addition(self.queue, self.body, options, self.timeout).run(node, client)
-        options.options(node.placement, node.state)  # wrong options are refused, though there is a job already
+        state = node.state
+        # Wrong options are refused, though there is a job already.
+        options.of_queue(state.queues.policies, self.queue).options(node.placement, state)
         alias = KEYED + self.key
 
         def add(producer: Client) -> bytes | None:

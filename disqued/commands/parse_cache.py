@@ -25,6 +25,7 @@ from disqued.commands.taking import note_taken, wait_for_jobs, with_new
 from disqued.core.model.ids import is_job_id
 from disqued.core.model.job import KIND_WORK, JobOptions, Unit
 from disqued.core.model.outbox import Client
+from disqued.core.model.policies import Defaults, PolicyTable
 from disqued.core.model.queues import Queue
 from disqued.core.model.state import State
 from disqued.core.model.terms import NO_TERMS, Headers, Terms
@@ -42,6 +43,8 @@ CACHED_WORDS: Final = 16  #: words of an entry, at most
 CACHED_BYTES: Final = 512  #: bytes of these words together, at most
 FEW: Final = 16  #: words of an ACKJOB that needs no parser, its name included, and one more
 BARE: Final = 4  #: words of an ADDJOB without options
+FILLED: Final = 16  #: defaults of queues for which the options of an entry are kept
+DEFAULT_TTL_S: Final = 86_400
 RETRY_CAP_S: Final = 300  #: default retry period, at most
 BACKOFF_MOST_S: Final = 3_600  #: longest delay of a BACKOFF that says only the first one
 
@@ -94,26 +97,44 @@ class CachedOptions:
     """
 
     __slots__ = (
-        "_delay", "_epoch", "_options", "_replicate", "_retry", "_terms", "_ttl", "asynchronous", "by_default",
-        "maxlen", "timeout_ms",
+        "_delay", "_epoch", "_filled", "_options", "_replicate", "_retry", "_said_maxlen", "_terms", "_ttl",
+        "asynchronous", "by_default", "maxlen", "timeout_ms",
     )  # fmt: skip
 
     def __init__(
-        self, *, ttl: int, retry: int | None, delay: int, replicate: int | None, maxlen: int, timeout_ms: int,
-        asynchronous: bool, terms: WishedTerms = NO_WISHES,
+        self, *, ttl: int | None, retry: int | None, delay: int, replicate: int | None, maxlen: int | None,
+        timeout_ms: int, asynchronous: bool, terms: WishedTerms = NO_WISHES,
     ) -> None:  # fmt: skip
         """Take the options; `ttl`, `retry` and `delay` are seconds."""
-        self.maxlen: int = maxlen  #: 0 = no limit
+        self.maxlen: int = maxlen or 0  #: 0 = no limit
+        self._said_maxlen: int | None = maxlen
         self.timeout_ms: int = timeout_ms  #: 0 = for ever
         self.asynchronous: bool = asynchronous
         self.by_default: bool = replicate is None  #: as many copies as can be made are enough
-        self._ttl: int = ttl
+        self._ttl: int | None = ttl
         self._retry: int | None = retry
         self._delay: int = delay
         self._replicate: int | None = replicate
         self._terms: WishedTerms = terms
         self._options: JobOptions | None = None
         self._epoch: int = -1  #: of the node and the nodes that it can reach, when the options were made
+        self._filled: dict[Defaults, CachedOptions] = {}
+
+    def of_queue(self, policies: PolicyTable, queue: bytes) -> "CachedOptions":
+        """Return the options with the defaults of a queue in the place of those that were not said."""
+        defaults = policies.defaults.get(queue)
+        if defaults is None:
+            return self
+        filled = self._filled.get(defaults)
+        if filled is None:
+            if len(self._filled) >= FILLED:
+                self._filled.clear()
+            filled = self._filled[defaults] = CachedOptions(
+                ttl=_or(self._ttl, defaults.ttl), retry=_or(self._retry, defaults.retry), delay=self._delay,
+                replicate=_or(self._replicate, defaults.replicate), maxlen=_or(self._said_maxlen, defaults.maxlen),
+                timeout_ms=self.timeout_ms, asynchronous=self.asynchronous, terms=self._terms,
+            )  # fmt: skip
+        return filled
 
     def options(self, placement: Placement, state: State) -> JobOptions:
         """Return the options of a job that is added now.  Raises CommandError."""
@@ -131,7 +152,7 @@ class CachedOptions:
 
     def _made(self, placement: Placement, state: State) -> JobOptions:
         """Check the options against each other, and complete them."""
-        retry, ttl, replicate = self._retry, self._ttl, self._replicate
+        retry, ttl, replicate = self._retry, DEFAULT_TTL_S if self._ttl is None else self._ttl, self._replicate
         if replicate is None:
             replicate = placement.default_copies
         if retry is None:
@@ -144,6 +165,10 @@ class CachedOptions:
         if not retry and (terms.max_tries or terms.backoff_ms):
             raise CommandError(ONE_TRY)
         return state.shared.options(ttl * 1_000, retry * 1_000, self._delay * 1_000, replicate, terms=terms)
+
+
+def _or(said: int | None, default: int | None) -> int | None:
+    return default if said is None else said
 
 
 @mypyc_attr(acyclic=True)
@@ -165,8 +190,11 @@ class Addition(CompiledCall):
     def run(self, node: Node, client: Client) -> Any:
         """Add the job; returns its id, or BLOCKED.  Raises what `CachedOptions.options` and `Additions.add` raise."""
         cached = self.options
+        state = node.state
+        if state.queues.policies.defaults:
+            cached = cached.of_queue(state.queues.policies, self.queue)
         job_id = node.additions.add(
-            client, self.queue, self.body, cached.options(node.placement, node.state),
+            client, self.queue, self.body, cached.options(node.placement, state),
             maxlen=cached.maxlen, timeout_ms=self._timeout_ms, asynchronous=cached.asynchronous,
             by_default=cached.by_default, alias_of=self._alias_of,
         )  # fmt: skip

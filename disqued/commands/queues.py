@@ -10,28 +10,34 @@ from zlib import crc32
 
 import attrs
 
-from disqued.commands.jobs import DESCRIPTION, JOBS_AT_ONCE, describe, touches
+from disqued.commands.jobs import DESCRIPTION, JOBS_AT_ONCE, MAXLEN, REPLICATE, RETRY, TTL, describe, touches
 from disqued.commands.parts import in_parts
 from disqued.commands.permission import Sees, owner_of, seen_by
-from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_array_or, pairs, status
+from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_array_or, pairs, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, container, flag, option, optional, positional, repeated, rest
 from disqued.commands.values import INTEGER, QUEUE, Kind, one_of, read_integer
 from disqued.core.model.job import ALL_STATES, FLAG_QUEUED_BEFORE, KIND_WORK, STATE_NAMES, Job, JobState
 from disqued.core.model.messages import DRY
 from disqued.core.model.outbox import Client
 from disqued.core.model.policies import (
-    NO_PAUSE,
+    FIELD_NAMES,
+    MAXLEN_FIELD,
     PAUSE_FIELD,
     REASON_MAX,
+    REPLICATE_FIELD,
+    RETRY_FIELD,
+    TTL_FIELD,
     PauseSetting,
+    Value,
     cost_of_register,
+    is_empty,
     is_printable,
 )
-from disqued.core.model.queues import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Queue
+from disqued.core.model.queues import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Queue, check_name
 from disqued.core.model.registry import TABLES
 from disqued.core.node import Node
 from disqued.core.work.delivery import FETCHED_BYTES
-from disqued.errors import CommandError, NotAnInteger, OutOfMemory, SyntaxFault, WrongType
+from disqued.errors import CommandError, NameTooLong, NotAnInteger, OutOfMemory, SyntaxFault, WrongType
 from disqued.wire.replies import Status
 
 
@@ -130,8 +136,9 @@ class QStat:
 
 
 def _pause_facts(node: Node, queue: Queue) -> list[Any]:
-    register = node.state.queues.policies.registers.get((queue.name, PAUSE_FIELD))
-    set_at, value = (0, NO_PAUSE) if register is None else (register.set_at, register.value)
+    policies = node.state.queues.policies
+    register, value = policies.registers.get((queue.name, PAUSE_FIELD)), policies.pause_of(queue.name)
+    set_at = 0 if register is None else register.set_at
     return [
         b"pause-reason", value.reason,
         b"pause-by", value.owner,
@@ -283,6 +290,77 @@ class QPurge:
             node.purges.purge(client, self.queue, states)
             return BLOCKED
         return in_parts(node, client, node.purges.purge_here(self.queue, states))
+
+
+_NUMBERS = {name: field for field, name in FIELD_NAMES.items() if field != PAUSE_FIELD}
+_NUMBER_NAME = one_of(
+    {name.upper(): field for name, field in _NUMBERS.items()},
+    f"unknown field; expected one of {', '.join(name.decode() for name in _NUMBERS)}",
+)
+_ONE_VERB = "QPOLICY takes SET and options, UNSET and fields, or GET"
+_FIELD = tuple_of(
+    "[field, value, node, set at]", bulk("pause, ttl, ..."), bulk("as it was set"),
+    bulk("id of the node it was set on"), integer("unix seconds"),
+)  # fmt: skip
+
+
+@command(
+    "QPOLICY", group="queues", flags=Flag.WRITE | Flag.FAST,
+    reply=either(array(_FIELD, "GET: the fields that are set"), status("SET, UNSET: OK")), cost="O(1)",
+    errors=(OutOfMemory, NameTooLong, _ONE_VERB),
+)  # fmt: skip
+@attrs.define
+class QPolicy:
+    """Set defaults of ADDJOB for a queue in the whole cluster, or show them.
+
+    ADDJOB takes the default of its queue for each option that it does not give itself.  A job keeps the options that it
+    was added with: a change is for later jobs.  Other commands that add jobs, such as QADD, RQ.PUSH and
+    WQ.ENQUEUE, take none of these.
+
+    Each field is set, and wins, for itself: of two values that two nodes were given the later one counts on every node.
+    A node that cannot be reached learns it when it is back, and a node with a store keeps it over a restart.  The
+    policy of a queue outlives the queue.
+
+    GET, which is what the name of a queue alone means, shows the fields that are set, and the PAUSE of the queue.
+    """
+
+    queue: bytes = positional("Queue whose policy it is.", QUEUE)
+    shows: bool = flag("GET", "Show the fields that are set.")
+    sets: bool = flag("SET", "Set the fields that follow.")
+    ttl: int | None = option("TTL", "Seconds until a job is dropped, delivered or not.", TTL)
+    retry: int | None = option("RETRY", "Seconds until a delivery counts as failed; 0 = deliver at most once.", RETRY)
+    replicate: int | None = option("REPLICATE", "Nodes that shall hold a job.", REPLICATE)
+    maxlen: int | None = option("MAXLEN", "Refuse a job when the queue holds this many jobs already.", MAXLEN)
+    unset: list[int] = rest("Fields that shall have no value any more.", _NUMBER_NAME, word="UNSET", minimum=0)
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Set, unset or show fields.  Raises OutOfMemory (OOM), NameTooLong (ERR)."""
+        given = {TTL_FIELD: self.ttl, RETRY_FIELD: self.retry, REPLICATE_FIELD: self.replicate,
+                 MAXLEN_FIELD: self.maxlen}  # fmt: skip
+        values: dict[int, Value] = {field: (number,) for field, number in given.items() if number is not None}
+        if self.sets + self.shows + bool(self.unset) > 1 or self.sets != bool(values):
+            raise CommandError(_ONE_VERB)
+        policies = node.state.queues.policies
+        values.update((field, ()) for field in self.unset if (self.queue, field) in policies.registers)
+        if self.sets:
+            check_name(self.queue)
+            new = [value for field, value in values.items() if (self.queue, field) not in policies.registers]
+            if new:
+                node.check_names(sum(cost_of_register(self.queue, value) for value in new))
+        if self.sets or self.unset:
+            node.policies.set(self.queue, values)
+            return Status(b"OK")
+        return [
+            [name, _policy_value(register.value), register.node_id, register.set_at // 1_000]
+            for field, name in FIELD_NAMES.items()
+            if (register := policies.registers.get((self.queue, field))) is not None and not is_empty(register.value)
+        ]
+
+
+def _policy_value(value: Value) -> bytes:
+    if isinstance(value, PauseSetting):
+        return PAUSE_NAMES[value.bits]
+    return b" ".join(b"%d" % number for number in value)
 
 
 def _read_cursor(text: bytes) -> int:

@@ -130,7 +130,7 @@ def flag(word: str, doc: str) -> Any:
 def rest(
     doc: str, kind: Kind = BYTES, *, word: str | None = None, minimum: int = 1, long: bool = False, bare: bool = False
 ) -> Any:
-    """All the remaining values; with a word, those after the word, which must be there.
+    """All the remaining values; with a word, those after the word, which must be there unless the minimum is 0.
 
     Without a word options may stand among them: a value that is spelled as the word of an option that has what follows
     it is that option, so that the first of several values is better a `positional`, which may be spelled in any way.
@@ -390,7 +390,7 @@ def _arity(fields: tuple[Field, ...], words: int) -> int:
         if arg.style == "positional":
             least += 1
         elif arg.style == "rest":
-            least += arg.minimum + (arg.keyword is not None and not arg.bare)
+            least += arg.minimum + (arg.keyword is not None and arg.minimum > 0 and not arg.bare)
             open_ended = True
         else:
             open_ended = True
@@ -532,6 +532,6 @@ def _options(loose: list[Field], tail: Field | None, place: int, space: dict[str
         lines.append("            break")
         branch = "elif"
     lines.append("        else: raise SyntaxFault" if branch == "elif" else "        raise SyntaxFault")
-    if tail is not None:
+    if tail is not None and tail.arg.minimum:
         lines.append("    else: raise SyntaxFault")
     return lines

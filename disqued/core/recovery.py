@@ -73,7 +73,7 @@ from disqued.core.model.outbox import (
     Record,
     is_over,
 )
-from disqued.core.model.policies import Register
+from disqued.core.model.policies import PAUSE_FIELD, Register
 from disqued.core.model.registry import TABLES
 from disqued.core.model.state import State
 from disqued.core.model.terms import Terms
@@ -338,7 +338,8 @@ class Recovery:
             policies.merge(queue, field, register)
         else:
             policies.forget(queue, field)
-        self._queueing.follow_policy(queue)
+        if field == PAUSE_FIELD:
+            self._queueing.follow_policy(queue)
 
     def finish(self) -> None:
         """Decide about the delayed jobs, now that all records are known, and journal what a clock has moved.

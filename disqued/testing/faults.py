@@ -26,7 +26,7 @@ from disqued.testing.clients import Load, Operator
 from disqued.testing.driver import STAGES
 from disqued.testing.events import generator
 from disqued.testing.network import Path, SimNetwork
-from disqued.testing.pauses import PauseChecker
+from disqued.testing.policies import PolicyChecker
 from disqued.testing.server import SimServer
 
 HOUR_MS: Final = 3_600_000
@@ -53,7 +53,7 @@ class FaultInjector:
         self._ends: dict[int, Callable[[], None]] = {}
         self._number = 0
         self._until = 0
-        self.pauses = PauseChecker(servers)
+        self.policies = PolicyChecker(servers)
         self.log: list[str] = []  #: one line per fault
         self.counts: dict[str, int] = {}
 
@@ -266,15 +266,29 @@ class FaultInjector:
         words = [what, *([b"node"] if rng.random() < 0.5 else [])]
         span_ms = self._span(rng, 1_000, 20_000)
         self._tell("queue", f"PAUSE {queue.decode()} {b' '.join(words).decode()} on {server}, {span_ms} ms")
-        self.pauses.say(server, queue, *words)
+        self.policies.say(server, b"PAUSE", queue, *words)
         self._ends_after(span_ms, lambda: self._resume_queue(server, queue))
 
     def _resume_queue(self, server: SimServer, queue: bytes) -> None:
         """End a pause by a word on its node, or on another one where that is down."""
         for each in (server, *self._servers):
             if each.is_up and not each.is_paused:
-                self.pauses.say(each, queue, b"none")
+                self.policies.say(each, b"PAUSE", queue, b"none")
                 return
+
+    def _policy(self, rng: Random) -> None:
+        """Set or unset a default that changes nothing for the jobs of the story, which say it themselves or fit."""
+        server = self._one(rng)
+        if server is None:
+            return
+        queue = rng.choice(self._load.queues)
+        number = b"%d" % rng.randint(1_000_000, 2_000_000)
+        words = rng.choice((
+            (b"SET", b"TTL", number), (b"SET", b"MAXLEN", number), (b"SET", b"TTL", number, b"MAXLEN", number),
+            (b"UNSET", b"ttl"), (b"UNSET", b"ttl", b"maxlen"),
+        ))  # fmt: skip
+        self._tell("policy", f"QPOLICY {queue.decode()} {b' '.join(words).decode()} on {server}")
+        self.policies.say(server, b"QPOLICY", queue, *words)
 
     def _leaving(self, rng: Random) -> None:
         server = self._one(rng)

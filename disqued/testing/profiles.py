@@ -17,8 +17,9 @@
     delays-clock the same with clocks that jump
     leaving      nodes leave, are stopped when they say that it is safe, and come back empty
     memory       nodes that are full nearly always: copies elsewhere, eviction, refusals
-    pauses       queues are paused on one node or everywhere while processes, power and links fail and messages are
-                 lost; all nodes agree on the last word, and none hands out what it knows to be paused out
+    policies     queues are paused on one node or everywhere, and their defaults set, while processes, power and links
+                 fail and messages are lost; all nodes agree on the last word, and none hands out what it knows to be
+                 paused out
     workers      calm, with live workers that die and leave; what one has that is alive nobody else gets, and what one
                  that is dead had, elements of lists among it, comes back by that alone
     deaths       the same while processes, links and power fail
@@ -98,7 +99,7 @@ _CRASHES: Final = ("crash", "power", "pause", "restart", "clock", "cut", "slow",
 _CARELESS: Final = ("crash", "power", "cut", "partition")
 _LEAVING: Final = ("leaving", "crash", "cut", "slow", "partition")
 _MEMORY: Final = ("crash", "partition", "cut", "queue")
-_PAUSES: Final = ("queue", *_NETWORK, "crash", "power", "restart", "compact")
+_POLICIES: Final = ("queue", "policy", *_NETWORK, "crash", "power", "restart", "compact")
 _DEATHS: Final = ("crash", "power", "cut", "partition", "pause", "restart", "slow")
 _DISKS: Final = ("full_disk", "bad_sync", "power", "compact", "restart", "crash")
 
@@ -150,7 +151,7 @@ ALL: Final = (
     ),
     Profile("leaving", nodes=4, kinds=_LEAVING, every_ms=10_000, rules=CAREFREE),
     Profile("memory", nodes=4, kinds=_MEMORY, load=HASTY, maxmemory=60_000, rules=CAREFREE),
-    Profile("pauses", nodes=4, kinds=_PAUSES, load=HASTY, every_ms=2_500),
+    Profile("policies", nodes=4, kinds=_POLICIES, load=HASTY, every_ms=2_500),
     Profile("workers", load=WORKED, consumers=1, workers=8, pushes=1, rules=Rules(workers_keep=True)),
     Profile("deaths", load=WORKED, consumers=1, workers=8, pushes=1, kinds=_DEATHS, every_ms=12_000, rules=CAREFREE),
     Profile("lists", load=LISTED, producers=1, consumers=1, lists=4, jobs=15, rules=Rules()),

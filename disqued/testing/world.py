@@ -170,7 +170,7 @@ class World:
 
     def _note_loss(self, server: SimServer) -> None:
         self.checker.lost_memory(server.number, self.events.now)
-        self.faults.pauses.forget()
+        self.faults.policies.forget()
         self._logs.checker.lost_memory(server.number, self.events.now)
 
     def _note_life(self, server: SimServer, serves: bool) -> None:
@@ -289,18 +289,18 @@ class World:
                 server.start()
             server.command(Operator(), [b"CLUSTER", b"LEAVING", b"no"])
         self._wait_until(self._is_whole, HEAL_MS, "not every node is linked to every other after the heal")
-        self._check_pauses()
+        self._check_policies()
 
-    def _check_pauses(self) -> None:
+    def _check_policies(self) -> None:
         """See that all nodes agree on the last word, and follow it; then let all queues go on."""
-        pauses = self.faults.pauses
-        self._wait_until(pauses.agree, AGREE_MS, "nodes do not agree on the pauses of queues")
-        wrong = [*pauses.unfollowed(), *(pauses.lost() if self.profile.rules.acks_last else ())]
+        policies = self.faults.policies
+        self._wait_until(policies.agree, AGREE_MS, "nodes do not agree on the policies of queues")
+        wrong = [*policies.unfollowed(), *(policies.lost() if self.profile.rules.acks_last else ())]
         if wrong:
             raise Broken(self._report(wrong))
         for queue in self.load.queues:
-            pauses.say(self.servers[0], queue, b"none")
-        self._wait_until(pauses.agree, AGREE_MS, "nodes do not agree on the end of the pauses of queues")
+            policies.say(self.servers[0], b"PAUSE", queue, b"none")
+        self._wait_until(policies.agree, AGREE_MS, "nodes do not agree on the end of the pauses of queues")
 
     def _be_alive(self) -> None:
         """Take and acknowledge what is left; then let everybody go home."""
@@ -488,7 +488,7 @@ def _cost_of(queue: Queue) -> int:
 
 
 def _cost_of_policies(server: SimServer) -> int:
-    """Bytes of registers: ends of pauses are known for a week."""
+    """Bytes of registers: what was said of queues is known for a week after it has ended."""
     registers = server.state.queues.policies.registers
     return sum(cost_of_register(queue, register.value) for (queue, _), register in registers.items())
 

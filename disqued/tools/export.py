@@ -39,6 +39,7 @@ from disqued.core.model.outbox import (
     UNIT_LEASED,
     WATERMARK,
 )
+from disqued.core.model.policies import FIELD_NAMES, PauseSetting
 from disqued.core.model.queues import PAUSE_NAMES
 from disqued.files import create_anew
 from disqued.persistence.interface import IStoreFactory
@@ -207,8 +208,12 @@ def row(record: Fields) -> Row:
         _, queue, pause, when = record
         return _row(event="paused", at=when, queue=text(queue), pause=text(PAUSE_NAMES[pause]))
     if kind == POLICY:
-        _, queue, _, register = record
+        _, queue, field, register = record
         value = register.value
+        if not isinstance(value, PauseSetting):
+            numbers = " ".join(map(str, value))
+            return _row(event="policy", at=register.set_at, queue=text(queue), scope=text(FIELD_NAMES[field]),
+                        reason=numbers)  # fmt: skip
         return _row(
             event="policy", at=register.set_at, queue=text(queue), pause=text(PAUSE_NAMES[value.bits]),
             reason=text(value.reason), worker=text(value.owner),

@@ -84,11 +84,15 @@ from disqued.core.model.outbox import (
 from disqued.core.model.policies import (
     COUNTER_MAX,
     FIELD_NAMES,
+    NUMBER_FIELDS,
     OWNER_MAX,
+    PAUSE_FIELD,
     REASON_MAX,
+    Numbers,
     PauseSetting,
     Policy,
     Register,
+    Value,
     is_printable,
 )
 from disqued.core.model.queues import PAUSE_NAMES
@@ -111,6 +115,7 @@ _GROUP = Struct("<BBqIHH")
 _STAMP = Struct("<8sQ")
 _POLICY = Struct("<BQ20sQIH")
 _PAUSE_VALUE = Struct("<BH")
+_NUMBER = Struct("<q")  #: of a policy
 _HEAD_OF_RECORD: Final = 2  #: format and kind
 _HEAD = Struct("<BBBBBHHII")  # of a job: what is before its times, and then what is between them and the order key
 _WISHES = Struct("<QQQII")
@@ -655,9 +660,15 @@ def _decode_pause(data: bytes) -> Record:
 
 def encode_policy(policy: Policy) -> bytes:
     """Write down a register and its place; the same bytes in the journal and on the bus."""
-    queue, field, (counter, node_id, set_at, (bits, reason, owner)) = policy
-    value = _PAUSE_VALUE.pack(bits, len(reason)) + reason + owner
-    return _POLICY.pack(field, counter, unhexlify(node_id), set_at, len(queue), len(value)) + queue + value
+    queue, field, (counter, node_id, set_at, value) = policy
+    data = _encode_value(value)
+    return _POLICY.pack(field, counter, unhexlify(node_id), set_at, len(queue), len(data)) + queue + data
+
+
+def _encode_value(value: Value) -> bytes:
+    if isinstance(value, PauseSetting):
+        return _PAUSE_VALUE.pack(value.bits, len(value.reason)) + value.reason + value.owner
+    return bytes((len(value),)) + b"".join(map(_NUMBER.pack, value))
 
 
 def decode_policy(data: bytes, at: int) -> tuple[Policy, int]:
@@ -675,8 +686,23 @@ def decode_policy(data: bytes, at: int) -> tuple[Policy, int]:
             f"field {field}, counter {counter}, set at {set_at}; allowed are 0 to {max(FIELD_NAMES)}, up to"
             f" {COUNTER_MAX}, and up to {STAMP_MAX}"
         )
-    value = _decode_pause_value(data[value_start:end])
+    value: Value
+    if field == PAUSE_FIELD:
+        value = _decode_pause_value(data[value_start:end])
+    else:
+        value = _decode_numbers(field, data[value_start:end])
     return (data[queue_start:value_start], field, Register(counter, hexlify(raw_id), set_at, value)), end
+
+
+def _decode_numbers(field: int, data: bytes) -> Numbers:
+    allowed = NUMBER_FIELDS[field]
+    if not data or len(data) != 1 + _NUMBER.size * data[0] or data[0] > allowed.most:
+        raise BadRecord(f"{data[:1]!r} begins {len(data)} bytes of numbers; allowed are 0 to {allowed.most} numbers")
+    numbers = tuple(number for (number,) in _NUMBER.iter_unpack(data[1:]))
+    if not all(allowed.lowest <= number <= allowed.highest for number in numbers):
+        name = FIELD_NAMES[field].decode()
+        raise BadRecord(f"{name} {numbers}; allowed are {allowed.lowest} to {allowed.highest}")
+    return numbers
 
 
 def _decode_pause_value(data: bytes) -> PauseSetting:

@@ -34,7 +34,7 @@ from disqued.core.model.outbox import (
     WITH_WHEN,
     Record,
 )
-from disqued.core.model.policies import FIELD_NAMES, PauseSetting, Register
+from disqued.core.model.policies import FIELD_NAMES, PauseSetting, Register, Value
 from disqued.core.model.queues import PAUSE_NAMES
 from disqued.core.model.terms import NO_TERMS
 from disqued.wire.fates import decode_fate, decode_terms, encode_fate, encode_terms
@@ -365,10 +365,9 @@ def pause_record(row: Row) -> Record:
 
 def policy_row(note: Note) -> Row:
     """The row of what the cluster says of a queue."""
-    _, sequence, queue, field, (counter, node_id, set_at, (bits, reason, owner)) = note
+    _, sequence, queue, field, (counter, node_id, set_at, value) = note
     name = FIELD_NAMES[field].decode()
-    value = {"pause": PAUSE_NAMES[bits].decode(), "reason": reason.decode(), "owner": owner.decode()}
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(_spelled(value), ensure_ascii=False)
     check = _policy_crc(sequence, counter, set_at, (queue, FIELD_NAMES[field], node_id, text.encode()))
     return (sequence, readable(queue), name, counter, node_id.decode(), set_at, text, check)
 
@@ -380,11 +379,23 @@ def policy_record(row: Row) -> Record:
         check = _policy_crc(sequence, counter, set_at, (queue, name, node_id, text))
         if check != wanted:
             raise BadRow("the checksum is wrong", row)
-        value = json.loads(text)
-        setting = PauseSetting(_BITS[value["pause"]], value["reason"].encode(), value["owner"].encode())
-        return (POLICY, queue, _FIELDS[name], Register(counter, node_id, set_at, setting))
+        return (POLICY, queue, _FIELDS[name], Register(counter, node_id, set_at, _read_value(json.loads(text))))
     except (*_NONSENSE, LookupError) as problem:
         raise BadRow(f"the row makes no sense: {problem}", row) from None
+
+
+def _spelled(value: Value) -> Any:
+    """Return the value of a policy as JSON: an object of a pause, else numbers."""
+    if isinstance(value, PauseSetting):
+        pause = PAUSE_NAMES[value.bits].decode()
+        return {"pause": pause, "reason": value.reason.decode(), "owner": value.owner.decode()}
+    return list(value)
+
+
+def _read_value(value: Any) -> Value:
+    if isinstance(value, list):
+        return tuple(map(int, value))
+    return PauseSetting(_BITS[value["pause"]], value["reason"].encode(), value["owner"].encode())
 
 
 def _policy_crc(sequence: int, counter: int, set_at: int, strings: tuple[bytes, ...]) -> int:

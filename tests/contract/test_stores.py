@@ -41,7 +41,7 @@ from disqued.core.model.outbox import (
     Record,
     is_over,
 )
-from disqued.core.model.policies import PAUSE_FIELD, PauseSetting, Register
+from disqued.core.model.policies import MAXLEN_FIELD, PAUSE_FIELD, TTL_FIELD, PauseSetting, Register
 from disqued.core.model.queues import PAUSE_IN
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 from disqued.persistence.plugins import find_store
@@ -406,6 +406,20 @@ async def test_the_last_word_of_each_policy_is_kept_also_over_a_flush(bench: Ben
     for _ in range(2):
         records = {record[1]: record for record in await bench.start() if record[0] == POLICY}
         assert records == ({b"queue \xff": policy(2, 1), b"other": policy(1, 2, b"other")} if wanted else {})
+
+
+@async_test
+async def test_the_fields_of_a_policy_are_kept_each_for_itself(bench: Bench) -> None:
+    ttl: Record = (POLICY, b"queue \xff", TTL_FIELD, Register(1, b"b" * 40, 1_700_000_000_007, (60,)))
+    maxlen: Record = (POLICY, b"queue \xff", MAXLEN_FIELD, Register(2, b"b" * 40, 1_700_000_000_007, (2**63 - 1,)))
+    unset: Record = (POLICY, b"queue \xff", TTL_FIELD, Register(2, b"a" * 40, 1_700_000_000_008, ()))
+    await bench.start()
+    await bench.put(policy(1, 3), ttl, maxlen)
+    await bench.put(unset)
+    wanted = bench.running.records
+    for _ in range(2):
+        records = {record[2]: record for record in await bench.start() if record[0] == POLICY}
+        assert records == ({0: policy(1, 3), TTL_FIELD: unset, MAXLEN_FIELD: maxlen} if wanted else {})
 
 
 @async_test

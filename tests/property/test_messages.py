@@ -22,7 +22,7 @@ from disqued.core.model.job import (
     NamedJob,
 )
 from disqued.core.model.messages import DRY, Gossip, Held, Message, Vitals, WorkerStatus
-from disqued.core.model.policies import COUNTER_MAX, PAUSE_FIELD, PauseSetting, Register
+from disqued.core.model.policies import COUNTER_MAX, NUMBER_FIELDS, PAUSE_FIELD, PauseSetting, Register
 from disqued.core.model.terms import NO_TERMS
 from disqued.core.recovery import StoredJob
 from disqued.wire.fields import BadMessage
@@ -66,7 +66,13 @@ registers = st.builds(
     st.builds(PauseSetting, st.integers(0, 3), texts, texts),
 )  # fmt: skip
 purged_states = st.integers(1, ALL_STATES) | st.integers(DRY + 1, DRY + ALL_STATES)
-policies = st.tuples(names, st.just(PAUSE_FIELD), registers)
+numbered = st.builds(
+    Register, st.integers(1, COUNTER_MAX), node_ids, st.integers(0, STAMP_MAX),
+    st.just(()) | st.integers(1, 65_535).map(lambda number: (number,)),
+)  # fmt: skip
+policies = st.tuples(names, st.just(PAUSE_FIELD), registers) | st.tuples(
+    names, st.sampled_from(sorted(NUMBER_FIELDS)), numbered
+)
 origins = st.binary(min_size=4, max_size=4).map(lambda raw: raw.hex().encode())
 floors = st.dictionaries(origins, st.integers(0, STAMP_MAX), max_size=4)
 

@@ -9,12 +9,17 @@ from hypothesis import strategies as st
 from disqued.core.model.memory import Memory
 from disqued.core.model.messages import POLICY
 from disqued.core.model.policies import (
+    NO_DEFAULTS,
+    NUMBER_FIELDS,
     PAUSE_FIELD,
+    RETRY_FIELD,
+    TTL_FIELD,
     PauseSetting,
     Place,
     Policy,
     PolicyTable,
     Register,
+    Value,
     cost_of_register,
 )
 from tests.cluster_fixtures import Cluster
@@ -23,11 +28,18 @@ from tests.core_fixtures import check
 NODES = tuple(name * 40 for name in (b"a", b"b", b"c"))
 
 texts = st.sampled_from([b"", b"deploy", "Störung".encode()])
-registers = st.builds(
-    Register, st.integers(1, 4), st.sampled_from(NODES), st.integers(0, 3),
-    st.builds(PauseSetting, st.integers(0, 3), texts, texts),
-)  # fmt: skip
-policies = st.lists(st.tuples(st.sampled_from([b"q", b"r"]), st.just(PAUSE_FIELD), registers), max_size=8)
+pauses = st.builds(PauseSetting, st.integers(0, 3), texts, texts)
+numbers: st.SearchStrategy[tuple[int, ...]] = st.integers(60, 62).map(lambda number: (number,)) | st.just(())
+
+
+def fields(field: int, values: st.SearchStrategy[Value]) -> st.SearchStrategy[Policy]:
+    registers = st.builds(Register, st.integers(1, 4), st.sampled_from(NODES), st.integers(0, 3), values)
+    return st.tuples(st.sampled_from([b"q", b"r"]), st.just(field), registers)
+
+
+policies = st.lists(
+    st.one_of(fields(PAUSE_FIELD, pauses), *(fields(field, numbers) for field in (TTL_FIELD, RETRY_FIELD))), max_size=8
+)
 
 
 def merged(*parts: Sequence[Policy]) -> dict[Place, Register]:
@@ -37,6 +49,8 @@ def merged(*parts: Sequence[Policy]) -> dict[Place, Register]:
     for part in parts:
         for queue, field, register in part:
             table.merge(queue, field, register)
+    for name in (b"q", b"r"):
+        assert table.defaults.get(name, NO_DEFAULTS) == tuple(table.number_of(name, field) for field in NUMBER_FIELDS)
     assert memory.used == sum(cost_of_register(queue, known.value) for (queue, _), known in table.registers.items())
     return table.registers
 
@@ -60,8 +74,8 @@ def test_what_is_known_in_the_end_is_the_maximum_whatever_the_order(said: list[P
     rng.shuffle(shuffled)
     known = merged(shuffled)
     assert known == {
-        (queue, PAUSE_FIELD): max(register for name, _, register in said if name == queue)
-        for queue in {name for name, _, _ in said}
+        place: max(register for name, field, register in said if (name, field) == place)
+        for place in {(name, field) for name, field, _ in said}
     }
 
 

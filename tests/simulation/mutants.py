@@ -114,9 +114,9 @@ CRASHES = Profile(
     one_node=True, **_SHORT,
 )  # fmt: skip
 #: Queues are paused, here and everywhere, while nodes come and go.
-PAUSES = attrs.evolve(BY_NAME["pauses"], name="mutant-pauses", every_ms=1_000, bursts=3, **_SHORT)
+POLICIES = attrs.evolve(BY_NAME["policies"], name="mutant-policies", every_ms=1_000, bursts=3, **_SHORT)
 #: The same between two nodes, where messages are lost and no link breaks.
-MESSY_PAUSES = attrs.evolve(PAUSES, name="mutant-messy-pauses", nodes=2, kinds=("queue", "mess"), every_ms=2_000)
+MESSY_PAUSES = attrs.evolve(POLICIES, name="mutant-messy-pauses", nodes=2, kinds=("queue", "mess"), every_ms=2_000)
 #: Jobs move while processes end, and their consumers die with them in their hands.
 RETURNS = Profile(
     "mutant-returns", kinds=("crash",), every_ms=3_000, policies=(ALWAYS,), bursts=3, consumers=6, jobs=20,
@@ -523,15 +523,15 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     _mutant(
-        "the older word on a pause wins", PAUSES,
+        "the older word on a pause wins", POLICIES,
         PolicyTable, "merge", "if register <= known:", "if register >= known:",
     ),
     _mutant(
-        "a new word does not count on from the known one", PAUSES,
+        "a new word does not count on from the known one", POLICIES,
         PolicyTable, "succeed", "1 if known is None else min(known.counter + 1, COUNTER_MAX)", "1",
     ),
     _mutant(
-        "a node that was away is not told of pauses", PAUSES,
+        "a node that was away is not told of pauses", POLICIES,
         Policies, "link_opened", "if registers:", "if False:",
     ),
     _mutant(
@@ -539,19 +539,19 @@ MUTANTS: tuple[Mutant, ...] = (
         Policies, "round_due", "this.left = dict.fromkeys((*this.told, *this.left))", "pass",
     ),
     _mutant(
-        "a pause of the cluster is not journaled", PAUSES,
+        "a pause of the cluster is not journaled", POLICIES,
         Policies, "_learn", "if state.journaling:", "if False:",
     ),
     _mutant(
-        "a pause of the cluster is not written anew", PAUSES,
+        "a pause of the cluster is not written anew", POLICIES,
         recovery, "_policies", "if register is not None:", "if False:",
     ),
     _mutant(
-        "a node learns of a pause and does not follow", PAUSES,
+        "a node learns of a pause and does not follow", POLICIES,
         Policies, "_learn", "self._queueing.follow_policy(name)", "pass",
     ),
     _mutant(
-        "a queue that is paused out hands out all the same", PAUSES,
+        "a queue that is paused out hands out all the same", POLICIES,
         Delivery, "take", "if queue.pause & PAUSE_OUT:", "if False:",
     ),
     _mutant(

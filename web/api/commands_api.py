@@ -62,6 +62,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "QLEN": {"queue": "mail"},
     "QACK": {"queue": "events", "words": ["mailers", ID]},
     "QFLUSH": {"queue": "tickets"},
+    "QPOLICY": {"queue": "tickets", "sets": True, "ttl": 3_600},
     "QPURGE": {"queue": "tickets", "states": ["queued"]},
     "QGROUP FORGET": {"queue": "events", "group": "mailers"},
     "QGROUP LIST": {"queue": "events"},

@@ -12,7 +12,7 @@ The latest word counts everywhere: a node that learns a newer pause forgets what
 Times are integer milliseconds of the monotonic clock; registers have unix milliseconds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -21,13 +21,15 @@ from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import PAUSE, POLICIES_PER_MESSAGE, POLICY
 from disqued.core.model.outbox import POLICY as POLICY_RECORD
 from disqued.core.model.policies import (
-    NO_PAUSE,
     PAUSE_FIELD,
     PauseSetting,
     Place,
     Policy,
     Register,
+    Value,
+    empty_value,
     is_outdated,
+    size_of,
 )
 from disqued.core.model.queues import PAUSE_OUT
 from disqued.core.model.schedule import Timed
@@ -37,7 +39,7 @@ from disqued.core.work.queueing import Queueing
 
 ANSWER_MS: Final = 2_000  #: how long an answer is waited for before the same is said again; then twice as long
 ANSWER_MAX_MS: Final = 60_000
-MESSAGE_BYTES: Final = 1 << 18  #: of names, reasons and owners, after which a message is full
+MESSAGE_BYTES: Final = 1 << 18  #: of names and values, after which a message is full
 SWEEP_MS: Final = 3_600_000  #: how often registers are looked through for outdated ones
 SWEPT_PER_PART: Final = 1_000
 
@@ -79,10 +81,17 @@ class Policies(Timed, Machine):
 
     def set_pause(self, name: bytes, value: PauseSetting) -> None:
         """Pause a queue in the whole cluster, or end that."""
+        self.set(name, {PAUSE_FIELD: value})
+
+    def set(self, name: bytes, values: Mapping[int, Value]) -> None:
+        """Set fields of the policy of a queue in the whole cluster; the empty value unsets a field."""
         state = self._state
-        register = state.queues.policies.succeed(name, PAUSE_FIELD, state.node_id, state.wall, value)
-        if self._learn(name, PAUSE_FIELD, register):
-            self._tell([(name, PAUSE_FIELD)], b"")
+        new: list[Place] = []
+        for field, value in values.items():
+            register = state.queues.policies.succeed(name, field, state.node_id, state.wall, value)
+            if self._learn(name, field, register):
+                new.append((name, field))
+        self._tell(new, b"")
 
     def pause_here(self, name: bytes, pause: int) -> None:
         """Set the PAUSE_... bits of a queue on this node alone."""
@@ -132,15 +141,20 @@ class Policies(Timed, Machine):
             return False
         if state.journaling:
             state.outbox.journal.append((POLICY_RECORD, name, field, register))
+        self.plan()
+        if field == PAUSE_FIELD:
+            self._follow_pause(name)
+        return True
+
+    def _follow_pause(self, name: bytes) -> None:
+        """Let a queue be paused as the cluster says now; what was said of it on this node alone is over."""
         before = self._pause_of(name)
-        queue = state.queues.by_name.get(name)
+        queue = self._state.queues.by_name.get(name)
         if queue is not None and queue.pause_here:
             self._queueing.set_pause(name, 0)
         else:
             self._queueing.follow_policy(name)
         self._follow(name, before)
-        self.plan()
-        return True
 
     def on_pause(self, sender: bytes, name: bytes, pause: int) -> None:
         """Pause a queue on this node alone, as a node of an older version asks for.
@@ -205,7 +219,7 @@ class Policies(Timed, Machine):
                 name, field = place
                 policies.append((name, field, register))
                 this.told.append(place)
-                size += len(name) + len(register.value.reason) + len(register.value.owner)
+                size += len(name) + size_of(register.value)
         if not policies and this.left:
             self._await(this, 0, 1)
             return
@@ -267,7 +281,7 @@ class Policies(Timed, Machine):
         state = self._state
         state.queues.policies.forget(name, field)
         if state.journaling:
-            gone = Register(0, state.node_id, state.wall, NO_PAUSE)
+            gone = Register(0, state.node_id, state.wall, empty_value(field))
             state.outbox.journal.append((POLICY_RECORD, name, field, gone))
 
     # The whole node.

@@ -2,14 +2,16 @@
 
 A policy is a set of registers, one for each field, so that two sides of a partition may set different fields and lose
 neither.  A register holds a value and its version.  The greater version wins: a merge is a maximum, so that neither
-the order of messages nor their number matters.  The first field is the pause of the queue.
+the order of messages nor their number matters.  The first field is the pause of the queue; the others are defaults of
+ADDJOB, whose values are numbers.
 
     set       version = (highest counter known of this register + 1, id of this node)
     learned   kept and handed on if it is greater than what is known here; else nothing changes
     forgotten a register with the empty value, `FORGOTTEN_MS` after it was set
 
-A register with the empty value (``PAUSE queue none``) is kept for a while: without it an older word of a node that was
-away would win again.  A node that was away for longer than that brings its older word back.
+A register with the empty value (``PAUSE queue none``, ``QPOLICY queue UNSET ttl``) is kept for a while: without it an
+older word of a node that was away would win again.  A node that was away for longer than that brings its older word
+back.
 
 Registers outlive their queue, and a flush.  Wall clocks are compared for the forgetting alone.
 
@@ -20,8 +22,19 @@ from typing import Final, NamedTuple
 
 from disqued.core.model.memory import Memory
 
-PAUSE_FIELD: Final = 0  #: number of the field, in the journal and on the bus
-FIELD_NAMES: Final = {PAUSE_FIELD: b"pause"}
+# Numbers of the fields, in the journal and on the bus.
+PAUSE_FIELD: Final = 0
+TTL_FIELD: Final = 1  #: seconds
+RETRY_FIELD: Final = 2  #: seconds
+REPLICATE_FIELD: Final = 3
+MAXLEN_FIELD: Final = 4
+FIELD_NAMES: Final = {
+    PAUSE_FIELD: b"pause",
+    TTL_FIELD: b"ttl",
+    RETRY_FIELD: b"retry",
+    REPLICATE_FIELD: b"replicate",
+    MAXLEN_FIELD: b"maxlen",
+}
 
 REASON_MAX: Final = 1_024  #: bytes of the reason of a pause
 OWNER_MAX: Final = 1_024  #: bytes of who set it
@@ -38,6 +51,11 @@ class PauseSetting(NamedTuple):
     owner: bytes  #: who set it; printable UTF-8, empty for nobody that is known
 
 
+#: The value of a field of numbers; none is the empty value.
+Numbers = tuple[int, ...]
+Value = PauseSetting | Numbers
+
+
 class Register(NamedTuple):
     """A value and its version; of two registers of one field the greater tuple wins.
 
@@ -47,7 +65,7 @@ class Register(NamedTuple):
     counter: int  #: 0 = forgotten, in the journal alone
     node_id: bytes  #: of the node on which it was set
     set_at: int
-    value: PauseSetting
+    value: Value
 
 
 #: Which register: name of the queue, number of the field.
@@ -56,6 +74,51 @@ Place = tuple[bytes, int]
 Policy = tuple[bytes, int, Register]
 
 NO_PAUSE: Final = PauseSetting(0, b"", b"")
+
+
+class NumberField(NamedTuple):
+    """What a field of numbers may hold."""
+
+    lowest: int
+    highest: int
+    most: int = 1  #: numbers
+
+
+SPAN_MAX_S: Final = 2**31 - 1  #: seconds
+#: The bounds are those of the options of ADDJOB that have the same names.
+NUMBER_FIELDS: Final = {
+    TTL_FIELD: NumberField(1, SPAN_MAX_S),
+    RETRY_FIELD: NumberField(0, SPAN_MAX_S),
+    REPLICATE_FIELD: NumberField(1, 65_535),
+    MAXLEN_FIELD: NumberField(1, 2**63 - 1),
+}
+
+
+class Defaults(NamedTuple):
+    """What ADDJOB takes for options of a queue that it does not say; None = the queue says nothing."""
+
+    ttl: int | None
+    retry: int | None
+    replicate: int | None
+    maxlen: int | None
+
+
+NO_DEFAULTS: Final = Defaults(None, None, None, None)
+
+
+def is_empty(value: Value) -> bool:
+    """Return whether a value is the empty one of its field."""
+    return not value.bits if isinstance(value, PauseSetting) else not value
+
+
+def empty_value(field: int) -> Value:
+    """Return the empty value of a field."""
+    return NO_PAUSE if field == PAUSE_FIELD else ()
+
+
+def size_of(value: Value) -> int:
+    """Return the bytes of the texts and numbers of a value."""
+    return len(value.reason) + len(value.owner) if isinstance(value, PauseSetting) else 8 * len(value)
 
 
 def is_printable(text: bytes) -> bool:
@@ -68,22 +131,23 @@ def is_printable(text: bytes) -> bool:
 
 def is_outdated(register: Register, wall: int) -> bool:
     """Return whether a register may be forgotten."""
-    return not register.value.bits and wall - register.set_at > FORGOTTEN_MS
+    return is_empty(register.value) and wall - register.set_at > FORGOTTEN_MS
 
 
-def cost_of_register(queue: bytes, value: PauseSetting) -> int:
+def cost_of_register(queue: bytes, value: Value) -> int:
     """Return the bytes that a register takes."""
-    return POLICY_COST + len(queue) + len(value.reason) + len(value.owner)
+    return POLICY_COST + len(queue) + size_of(value)
 
 
 class PolicyTable:
     """The registers that a node knows."""
 
-    __slots__ = ("_memory", "registers")
+    __slots__ = ("_memory", "defaults", "registers")
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self.registers: dict[Place, Register] = {}  #: for look-ups; only this class changes it
+        self.defaults: dict[bytes, Defaults] = {}  #: by queue; likewise
 
     def __len__(self) -> int:
         return len(self.registers)
@@ -91,9 +155,29 @@ class PolicyTable:
     def pause_of(self, queue: bytes) -> PauseSetting:
         """Return what the cluster says of the pause of a queue."""
         register = self.registers.get((queue, PAUSE_FIELD))
-        return NO_PAUSE if register is None else register.value
+        if register is None or not isinstance(register.value, PauseSetting):
+            return NO_PAUSE
+        return register.value
 
-    def succeed(self, queue: bytes, field: int, node_id: bytes, wall: int, value: PauseSetting) -> Register:
+    def number_of(self, queue: bytes, field: int) -> int | None:
+        """Return the first number of a field of a queue; None when it is not set."""
+        register = self.registers.get((queue, field))
+        return register.value[0] if register is not None and field != PAUSE_FIELD and register.value else None
+
+    def _follow(self, queue: bytes, field: int) -> None:
+        """Enter the defaults of a queue of which a field has changed."""
+        if field == PAUSE_FIELD:
+            return
+        defaults = Defaults(
+            self.number_of(queue, TTL_FIELD), self.number_of(queue, RETRY_FIELD),
+            self.number_of(queue, REPLICATE_FIELD), self.number_of(queue, MAXLEN_FIELD),
+        )  # fmt: skip
+        if defaults == NO_DEFAULTS:
+            self.defaults.pop(queue, None)
+        else:
+            self.defaults[queue] = defaults
+
+    def succeed(self, queue: bytes, field: int, node_id: bytes, wall: int, value: Value) -> Register:
         """Make the register that comes after the one that is known; it is not entered yet."""
         known = self.registers.get((queue, field))
         counter = 1 if known is None else min(known.counter + 1, COUNTER_MAX)
@@ -109,6 +193,7 @@ class PolicyTable:
             self._memory.hold(-cost_of_register(queue, known.value))
         self.registers[place] = register
         self._memory.hold(cost_of_register(queue, register.value))
+        self._follow(queue, field)
         return True
 
     def forget(self, queue: bytes, field: int) -> bool:
@@ -117,4 +202,5 @@ class PolicyTable:
         if known is None:
             return False
         self._memory.hold(-cost_of_register(queue, known.value))
+        self._follow(queue, field)
         return True

@@ -6,7 +6,7 @@ import pytest
 
 from disqued.core.model.job import ACTIVE, QUEUED, STAMP_LAST, STAMP_MAX, Job
 from disqued.core.model.outbox import GROUP, JOB_ADDED, JOB_GONE, POLICY, UNIT_DONE, WATERMARK
-from disqued.core.model.policies import FORGOTTEN_MS, NO_PAUSE, PauseSetting
+from disqued.core.model.policies import FORGOTTEN_MS, MAXLEN_FIELD, NO_PAUSE, TTL_FIELD, Defaults, PauseSetting
 from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT
 from disqued.core.node import Node
 from disqued.core.recovery import (
@@ -679,6 +679,22 @@ def test_what_the_cluster_says_of_a_queue_outlives_the_node_and_a_flush(machine:
     getattr(machine, end)()
     assert machine.node.state.queues.policies.registers == before
     assert machine.node.state.queue(QUEUE).pause == PAUSE_IN
+
+
+@pytest.mark.parametrize("end", ["crash", "restart"])
+def test_defaults_of_a_queue_outlive_the_node_and_a_flush(machine: Machine, end: str) -> None:
+    machine.node.policies.set(QUEUE, {TTL_FIELD: (60,), MAXLEN_FIELD: (7,)})
+    machine.node.policies.set(QUEUE, {TTL_FIELD: ()})
+    machine.commit()
+    before = dict(machine.node.state.queues.policies.registers)
+    for _ in range(2):
+        getattr(machine, end)()
+        policies = machine.node.state.queues.policies
+        assert policies.registers == before
+        assert policies.defaults == {QUEUE: Defaults(None, None, None, 7)}
+        assert not machine.node.state.queues.by_name
+        machine.node.flush()
+        machine.commit()
 
 
 def test_a_register_that_is_forgotten_stays_so(machine: Machine) -> None:

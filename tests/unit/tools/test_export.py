@@ -85,6 +85,10 @@ RECORDS: list[tuple[Record, dict[str, object]]] = [
         (POLICY, b"q", 0, Register(3, b"a" * 40, 16, PauseSetting(PAUSE_IN, b"deploy", b"ops"))),
         {"event": "policy", "at": 16, "queue": "q", "pause": "in", "reason": "deploy", "worker": "ops"},
     ),
+    (
+        (POLICY, b"q", 1, Register(3, b"a" * 40, 17, (60,))),
+        {"event": "policy", "at": 17, "queue": "q", "scope": "ttl", "reason": "60"},
+    ),
     ((QUEUE_PAUSED, b"q", 0, 13), {"event": "paused", "at": 13, "queue": "q", "pause": "none"}),
     (
         (GROUP, b"a\\\xff", b"1:g\xfe", ((b"0123abcd", 1_700_000_000_123_456_789), (b"89abcdef", 0)), 14),

@@ -34,7 +34,7 @@ from disqued.core.model.outbox import (
     WATERMARK,
     Record,
 )
-from disqued.core.model.policies import COUNTER_MAX, PAUSE_FIELD, PauseSetting, Register
+from disqued.core.model.policies import COUNTER_MAX, FIELD_NAMES, NUMBER_FIELDS, PAUSE_FIELD, PauseSetting, Register
 from disqued.core.model.terms import NO_TERMS
 from disqued.wire.jobdump import (
     FORMAT,
@@ -66,6 +66,11 @@ registers = st.builds(
     st.builds(PauseSetting, st.integers(0, 3), texts, texts),
 )  # fmt: skip
 
+numbered = st.builds(
+    Register, st.integers(0, COUNTER_MAX), node_ids, st.integers(0, STAMP_MAX),
+    st.just(()) | st.integers(1, 65_535).map(lambda number: (number,)),
+)  # fmt: skip
+
 
 @st.composite
 def jobs(draw: st.DrawFn) -> Job:
@@ -94,6 +99,7 @@ events = st.one_of(
     st.tuples(st.just(UNIT_LEASED), ids, names, counters, names),
     st.tuples(st.just(QUEUE_PAUSED), st.binary(max_size=300), st.integers(0, 3)),
     st.tuples(st.just(POLICY), st.binary(max_size=300), st.just(PAUSE_FIELD), registers),
+    st.tuples(st.just(POLICY), st.binary(max_size=300), st.sampled_from(sorted(NUMBER_FIELDS)), numbered),
     st.tuples(
         st.just(GROUP),
         names,
@@ -261,7 +267,8 @@ GROUP_RECORD = encode_event((GROUP, b"queue", b"0:g", ((b"01234567", 5),)), 7)
         (POLICY_RECORD[:44], "a policy in 42 bytes; the shortest has 46"),
         (POLICY_RECORD[:-1], "a policy in 59 bytes whose parts add up to 60"),
         (POLICY_RECORD + b"\0", "a policy in 63 bytes whose parts add up to 62"),
-        (replaced(POLICY_RECORD, 2, b"\x01"), "field 1, counter 3, set at 23; allowed are 0 to 0"),
+        (replaced(POLICY_RECORD, 2, b"\x63"), f"field 99, counter 3, set at 23; allowed are 0 to {max(FIELD_NAMES)}"),
+        (replaced(POLICY_RECORD, 2, b"\x01"), "begins 12 bytes of numbers; allowed are 0 to 1 numbers"),
         (replaced(POLICY_RECORD, 50, b"\x04"), "pause 4; allowed are 0 to 3"),
         (replaced(POLICY_RECORD, 51, b"\xff\xff"), "a reason of 65535 bytes"),
         (replaced(POLICY_RECORD, 43, b"\x02")[:-8], "the value of a pause in 2 bytes; the shortest has 3"),

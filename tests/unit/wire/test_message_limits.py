@@ -13,9 +13,12 @@ from disqued.core.model.outbox import CANCEL, DEAD, DELETE, DONE, RETURNED, WORK
 from disqued.core.model.peers import PEERS_MAX, RUMOURS_MAX
 from disqued.core.model.policies import (
     COUNTER_MAX,
+    FIELD_NAMES,
+    NUMBER_FIELDS,
     OWNER_MAX,
     PAUSE_FIELD,
     REASON_MAX,
+    TTL_FIELD,
     PauseSetting,
     Policy,
     Register,
@@ -55,6 +58,11 @@ def policy(value: PauseSetting, *, counter: int = COUNTER_MAX, set_at: int = STA
     return (queue, PAUSE_FIELD, Register(counter, NODE_A, set_at, value))
 
 
+#: Numbers that are outside of the bounds of a field.
+OUTSIDE = [
+    *((field, allowed.lowest - 1) for field, allowed in NUMBER_FIELDS.items()),
+    *((field, allowed.highest + 1) for field, allowed in NUMBER_FIELDS.items() if allowed.highest < 2**63 - 1),
+]
 POLICIES = (policy(PauseSetting(1, b"", b"")),) * m.POLICIES_PER_MESSAGE
 LARGEST: list[Message] = [
     (m.PING, FULL, (RUMOUR,) * RUMOURS_MAX),
@@ -241,6 +249,9 @@ def test_a_willqueue_has_no_number() -> None:
         *((m.POLICY, 7, (policy(PauseSetting(1, text, b"")),)) for text in (b"two\nlines", b"\xff", b"\x7f")),
         (m.POLICY, 7, (policy(PauseSetting(1, b"", b"\r")),)),
         (m.POLICY, 7, ((b"q", 1, Register(1, NODE_A, 0, PauseSetting(1, b"", b""))),)),
+        (m.POLICY, 7, ((b"q", max(FIELD_NAMES) + 1, Register(1, NODE_A, 0, ())),)),
+        *((m.POLICY, 7, ((b"q", field, Register(1, NODE_A, 0, (number,))),)) for field, number in OUTSIDE),
+        (m.POLICY, 7, ((b"q", TTL_FIELD, Register(1, NODE_A, 0, (60, 60))),)),
         *((m.PURGE, b"q", 1, states, 0) for states in (0, DRY, 1 << ACKED, ALL_STATES + 1)),
         *((kind, flags, ()) for kind in (m.PING, m.PONG) for flags in (2, 4, 6, 16, 32, 64, 128)),
     ],

@@ -1,6 +1,6 @@
-"""Pauses of queues: what operators say, and whether all nodes follow (that these hand out nothing: `pausewatch`).
+"""Policies of queues: what operators say, and whether all nodes follow (what a pause keeps back: `pausewatch`).
 
-    PAUSE on a node --> answered: the register is not older at the end of the age, on any node
+    PAUSE or QPOLICY on a node --> answered: the register is not older at the end of the age, on any node
 
 Times are integer milliseconds.
 """
@@ -8,7 +8,7 @@ Times are integer milliseconds.
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from disqued.core.model.policies import Place, Register
+from disqued.core.model.policies import FIELD_NAMES, NO_DEFAULTS, NUMBER_FIELDS, PAUSE_FIELD, Place, Register
 from disqued.core.model.state import State
 from disqued.testing.clients import Operator
 
@@ -24,15 +24,15 @@ class Site(Protocol):
         """Run a command."""
 
 
-class PauseChecker:
+class PolicyChecker:
     """The words of operators for the whole cluster, and what has become of them."""
 
     def __init__(self, servers: Iterable[Site]) -> None:
         self._servers = list(servers)
         self._said: dict[Place, Register] = {}  #: the greatest of each that was answered
 
-    def say(self, server: Site, queue: bytes, *words: bytes) -> None:
-        """Give a PAUSE to a node."""
+    def say(self, server: Site, *words: bytes) -> None:
+        """Give a PAUSE or a QPOLICY to a node."""
         known = server.state.queues.policies.registers
         before = dict(known)
         after: dict[Place, Register] = {}
@@ -42,7 +42,7 @@ class PauseChecker:
                 for place, register in after.items():
                     self._said[place] = max(register, self._said.get(place, register))
 
-        server.command(Operator(answered), [b"PAUSE", queue, *words])
+        server.command(Operator(answered), list(words))
         if server.is_up and not server.is_paused:
             after.update((place, register) for place, register in known.items() if before.get(place) != register)
 
@@ -59,17 +59,33 @@ class PauseChecker:
         """Tell of words that were answered, and that not even an older one has taken the place of."""
         registers = self._servers[0].state.queues.policies.registers
         return [
-            f"PAUSE of {queue!r} was answered, as {said}, and the nodes know {registers.get((queue, field))}"
+            f"{FIELD_NAMES[field].decode()} of {queue!r} was answered, as {said}, and the nodes know "
+            f"{registers.get((queue, field))}"
             for (queue, field), said in self._said.items()
             if (queue, field) not in registers or registers[queue, field] < said
         ]
 
     def unfollowed(self) -> list[str]:
-        """Tell of queues that are not paused as the node knows that they should be."""
+        """Tell of queues that are not paused, or have other defaults, than the node knows that they should."""
+        return [*self._unpaused(), *self._without_defaults()]
+
+    def _unpaused(self) -> list[str]:
         return [
-            f"{server} has {name!r} paused as {0 if queue is None else queue.pause}, not as {register.value.bits}"
+            f"{server} has {name!r} paused as {0 if queue is None else queue.pause}, not as {said}"
             for server in self._servers
-            for (name, _), register in server.state.queues.policies.registers.items()
+            for name, field in server.state.queues.policies.registers
+            if field == PAUSE_FIELD
+            for said in (server.state.queues.policies.pause_of(name).bits,)
             for queue in (server.state.queues.by_name.get(name),)
-            if register.value.bits & ~(0 if queue is None else queue.pause)
+            if said & ~(0 if queue is None else queue.pause)
+        ]
+
+    def _without_defaults(self) -> list[str]:
+        return [
+            f"{server} takes {defaults} for {name!r}, and knows {known}"
+            for server in self._servers
+            for name in {name for name, _ in server.state.queues.policies.registers}
+            for defaults in (server.state.queues.policies.defaults.get(name, NO_DEFAULTS),)
+            for known in (tuple(server.state.queues.policies.number_of(name, field) for field in NUMBER_FIELDS),)
+            if defaults != known
         ]

@@ -1,0 +1,179 @@
+"""QPOLICY: defaults of ADDJOB for a queue, the same on every node."""
+
+import pytest
+
+from disqued.core.cluster.policy_sync import SWEEP_MS
+from disqued.core.model.policies import FORGOTTEN_MS
+from tests.cluster_fixtures import Cluster
+from tests.core_fixtures import Server, check
+
+MISUSE = "ERR QPOLICY takes SET and options, UNSET and fields, or GET"
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+def told(server: Server, queue: str = "q") -> dict[bytes, bytes]:
+    return {field: value for field, value, _, _ in server("QPOLICY", queue)}
+
+
+def terms(server: Server, *options: str | int, queue: str = "q") -> tuple[int, int, int]:
+    """TTL, RETRY and REPLICATE of a job that is added with these options."""
+    shown = server.show(server.add(queue, "body", *options))
+    assert shown is not None
+    return shown["ttl"], shown["retry"], shown["repl"]
+
+
+def test_what_is_set_is_shown_with_node_and_time(server: Server) -> None:
+    assert server("QPOLICY", "q") == []
+    assert server("QPOLICY", "q", "SET", "TTL", 3_600, "MAXLEN", 10) == b"OK"
+    server("PAUSE", "q", "out")
+    at = server.clock.wall() // 1_000
+    rows = [[b"pause", b"out"], [b"ttl", b"3600"], [b"maxlen", b"10"]]
+    assert server("QPOLICY", "q", "GET") == [[*row, server.node.id, at] for row in rows]
+    assert server("QPOLICY", "q", "UNSET", "ttl", "RETRY") == b"OK"
+    server("PAUSE", "q", "none")
+    assert told(server) == {b"maxlen": b"10"}
+    check(server)
+
+
+def test_addjob_takes_what_it_does_not_say(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "TTL", 3_600, "RETRY", 7, "REPLICATE", 1)
+    assert terms(server) == (3_600, 7, 1)
+    assert terms(server, "TTL", 60) == (60, 7, 1)
+    assert terms(server, "RETRY", 9) == (3_600, 9, 1)
+    assert terms(server, "KEY", "key") == (3_600, 7, 1)
+    assert terms(server, queue="other") == (86_400, 300, 1)
+    server("QPOLICY", "q", "SET", "TTL", 600)
+    server("QPOLICY", "q", "UNSET", "retry")
+    assert terms(server) == (600, 60, 1)
+    server("QPOLICY", "q", "UNSET", "ttl", "replicate")
+    assert terms(server) == (86_400, 300, 1)
+    assert not server.state.queues.policies.defaults
+
+
+def test_a_job_keeps_the_options_that_it_was_added_with(server: Server) -> None:
+    job_id = server.add("q")
+    server("QPOLICY", "q", "SET", "TTL", 60)
+    shown = server.show(job_id)
+    assert shown is not None
+    assert shown["ttl"] == 86_400
+
+
+def test_maxlen_is_a_default_that_addjob_may_overrule(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "MAXLEN", 1)
+    server.add("q")
+    assert server.refusal("ADDJOB", "q", "body", 0).startswith("MAXLEN")
+    assert server.add("q", "body", "MAXLEN", 2)
+
+
+def test_defaults_are_held_against_what_addjob_says(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "TTL", 60)
+    assert "DELAY is greater than TTL" in server.refusal("ADDJOB", "q", "body", 0, "DELAY", 60)
+    assert "DELAY is greater than TTL" in server.refusal("ADDJOB", "q", "body", 0, "DELAY", 60, "KEY", "key")
+    server("QPOLICY", "q", "SET", "RETRY", 0)
+    assert "REPLICATE to 1" in server.refusal("ADDJOB", "q", "body", 0, "REPLICATE", 2)
+
+
+def test_copies_that_a_queue_demands_are_demanded_as_if_they_were_said(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "REPLICATE", 3)
+    assert server.refusal("ADDJOB", "q", "body", 0).startswith("NOREPL")
+    assert server.add("q", "body", "REPLICATE", 1)
+
+
+def test_other_commands_take_no_defaults(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "TTL", 60, "MAXLEN", 1)
+    for words in (("RQ.PUSH", "q", "one", "two"), ("WQ.ENQUEUE", "q", "TASKS", "one", "two")):
+        server(*words)
+    assert all(job.options.ttl_ms > 60_000 for job in server.state.jobs)
+    assert len(server.state.jobs) == 4
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("SET",), ("TTL", "60"), ("GET", "TTL", "60"), ("GET", "SET", "TTL", "60"), ("GET", "UNSET", "ttl"),
+        ("SET", "TTL", "60", "UNSET", "retry"),
+    ],
+)  # fmt: skip
+def test_one_verb_at_a_time(server: Server, words: tuple[str, ...]) -> None:
+    assert server.refusal("QPOLICY", "q", *words) == MISUSE
+    assert not server.state.queues.policies.registers
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("SET", "TTL", "0"), "ERR TTL must be a number > 0"),
+        (("SET", "RETRY", "-1"), "ERR RETRY time must be a non negative number"),
+        (("SET", "REPLICATE", "65536"), "ERR REPLICATE must be between 1 and 65535"),
+        (("SET", "MAXLEN", "0"), "ERR MAXLEN must be a positive number"),
+        (("UNSET", "pause"), "ERR unknown field; expected one of ttl, retry, replicate, maxlen"),
+        (("UNSET",), "ERR syntax error"),
+        (("what",), "ERR syntax error"),
+    ],
+)
+def test_values_are_bounded_as_those_of_addjob(server: Server, words: tuple[str, ...], line: str) -> None:
+    assert server.refusal("QPOLICY", "q", *words) == line
+    assert not server.state.queues.policies.registers
+
+
+def test_a_full_node_refuses_new_fields_and_changes_those_that_are_there(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "TTL", 60)
+    server.state.memory.set_limit(1)
+    assert server.refusal("QPOLICY", "q", "SET", "RETRY", 60).startswith("OOM")
+    server("QPOLICY", "q", "SET", "TTL", 70)
+    server("QPOLICY", "q", "UNSET", "ttl", "retry")
+    assert told(server) == {}
+    check(server)
+
+
+def test_a_name_that_no_queue_may_have_is_refused(server: Server) -> None:
+    assert server.refusal("QPOLICY", "q" * 65_001, "SET", "TTL", 60).startswith("ERR ")
+
+
+def test_a_default_makes_no_queue_and_lets_the_pause_of_a_node_be(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "TTL", 60)
+    assert not server.state.queues.by_name
+    server("PAUSE", "q", "in", "node")
+    server("QPOLICY", "q", "SET", "TTL", 70)
+    assert server("PAUSE", "q", "state") == b"in"
+
+
+def test_options_are_made_again_when_the_defaults_change(server: Server) -> None:
+    for ttl in (*range(100, 140), 100):
+        server("QPOLICY", "q", "SET", "TTL", ttl)
+        assert terms(server)[0] == ttl
+
+
+# Several nodes.
+
+
+def test_every_node_adds_with_the_defaults_and_one_that_was_away_learns_them() -> None:
+    a, b, c = cluster = Cluster(3)
+    cluster.isolate(c)
+    a("QPOLICY", "q", "SET", "TTL", 600, "REPLICATE", 1)
+    b("QPOLICY", "q", "SET", "RETRY", 5)
+    c("QPOLICY", "q", "SET", "MAXLEN", 7)
+    assert terms(b) == (600, 5, 1)
+    assert terms(c, "REPLICATE", 1) == (86_400, 300, 1)
+    cluster.heal(b, c)
+    cluster.heal(a, c)
+    for member in cluster:
+        assert terms(member) == (600, 5, 1)
+        assert told(member) == {b"ttl": b"600", b"retry": b"5", b"replicate": b"1", b"maxlen": b"7"}
+        check(member)
+
+
+def test_fields_that_were_unset_are_forgotten_after_a_week() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    a("QPOLICY", "q", "SET", "TTL", 60, "RETRY", 5)
+    b("QPOLICY", "q", "UNSET", "ttl")
+    cluster.advance(FORGOTTEN_MS + 16 * SWEEP_MS)
+    for member in cluster:
+        assert told(member) == {b"retry": b"5"}
+        assert len(member.state.queues.policies) == 1
+        check(member)
