@@ -34,7 +34,7 @@ BUSY_MS: Final = 700  #: that a node without a fault may be busy for, at most
 
 KINDS: Final = (
     "crash", "power", "pause", "busy", "restart", "partition", "one_way", "clog", "cut", "mess", "slow", "clock",
-    "full_disk", "bad_sync", "leaving", "queue", "compact",
+    "full_disk", "bad_sync", "leaving", "queue", "compact", "policy",
 )  # fmt: skip
 
 

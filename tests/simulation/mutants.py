@@ -548,7 +548,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a node learns of a pause and does not follow", POLICIES,
-        Policies, "_learn", "self._queueing.follow_policy(name)", "pass",
+        Policies, "_follow_pause", "self._queueing.follow_policy(name)", "pass",
+    ),
+    _mutant(
+        "a node learns of a default and does not take it", POLICIES,
+        PolicyTable, "_follow", "self.defaults[queue] = defaults", "pass",
+    ),
+    _mutant(
+        "a default that is unset is taken all the same", POLICIES,
+        PolicyTable, "_follow", "self.defaults.pop(queue, None)", "pass",
     ),
     _mutant(
         "a queue that is paused out hands out all the same", POLICIES,
