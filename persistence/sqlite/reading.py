@@ -24,12 +24,12 @@ from disqued.core.model.outbox import JOB_GONE, UNIT_DONE, WATERMARK, Record
 from disqued.persistence.interface import StoreError
 from disqued.persistence.sqlite.rows import (
     JOB_COLUMNS,
-    job_columns,
     BadRow,
     Row,
     fact_record,
     flush_record,
     group_record,
+    job_columns,
     job_records,
     lease_record,
     pause_record,

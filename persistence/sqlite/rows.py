@@ -49,7 +49,6 @@ JOB_COLUMNS: Final = (
 )  # fmt: skip
 
 
-
 def job_columns(version: int) -> str:
     """Return the columns of the table `jobs` as SQL; what an older version of the schema lacks is empty."""
     columns = ", ".join(JOB_COLUMNS)
