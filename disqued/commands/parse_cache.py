@@ -59,6 +59,10 @@ Parser = Callable[[list[bytes]], Any]
 # ADDJOB.
 
 
+def _or(said: int | None, default: int | None) -> int | None:
+    return default if said is None else said
+
+
 class WishedTerms(NamedTuple):
     """The terms that ADDJOB asks for, in seconds; None = not said."""
 
@@ -67,6 +71,16 @@ class WishedTerms(NamedTuple):
     keep_dead: int | None = None
     keep_result: int | None = None
     headers: Headers = ()
+
+    def filled(self, defaults: Defaults) -> "WishedTerms":
+        """Return the terms with the defaults of a queue in the place of those that were not said."""
+        return WishedTerms(
+            _or(self.max_tries, defaults.max_tries),
+            defaults.backoff if self.backoff is None else self.backoff,
+            _or(self.keep_dead, defaults.keep_dead),
+            _or(self.keep_result, defaults.keep_result),
+            self.headers,
+        )
 
     def complete(self, dead_ttl_ms: int) -> Terms:
         """Return the terms; a dead job stays for `dead_ttl_ms` unless something else was said."""
@@ -132,7 +146,7 @@ class CachedOptions:
             filled = self._filled[defaults] = CachedOptions(
                 ttl=_or(self._ttl, defaults.ttl), retry=_or(self._retry, defaults.retry), delay=self._delay,
                 replicate=_or(self._replicate, defaults.replicate), maxlen=_or(self._said_maxlen, defaults.maxlen),
-                timeout_ms=self.timeout_ms, asynchronous=self.asynchronous, terms=self._terms,
+                timeout_ms=self.timeout_ms, asynchronous=self.asynchronous, terms=self._terms.filled(defaults),
             )  # fmt: skip
         return filled
 
@@ -165,10 +179,6 @@ class CachedOptions:
         if not retry and (terms.max_tries or terms.backoff_ms):
             raise CommandError(ONE_TRY)
         return state.shared.options(ttl * 1_000, retry * 1_000, self._delay * 1_000, replicate, terms=terms)
-
-
-def _or(said: int | None, default: int | None) -> int | None:
-    return default if said is None else said
 
 
 @mypyc_attr(acyclic=True)

@@ -10,7 +10,20 @@ from zlib import crc32
 
 import attrs
 
-from disqued.commands.jobs import DESCRIPTION, JOBS_AT_ONCE, MAXLEN, REPLICATE, RETRY, TTL, describe, touches
+from disqued.commands.jobs import (
+    BACKOFF,
+    DESCRIPTION,
+    JOBS_AT_ONCE,
+    KEEPDEAD,
+    MAXLEN,
+    MAXTRIES,
+    REPLICATE,
+    RESULT,
+    RETRY,
+    TTL,
+    describe,
+    touches,
+)
 from disqued.commands.parts import in_parts
 from disqued.commands.permission import Sees, owner_of, seen_by
 from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_array_or, pairs, status, tuple_of
@@ -20,11 +33,15 @@ from disqued.core.model.job import ALL_STATES, FLAG_QUEUED_BEFORE, KIND_WORK, ST
 from disqued.core.model.messages import DRY
 from disqued.core.model.outbox import Client
 from disqued.core.model.policies import (
+    BACKOFF_FIELD,
     FIELD_NAMES,
+    KEEPDEAD_FIELD,
     MAXLEN_FIELD,
+    MAXTRIES_FIELD,
     PAUSE_FIELD,
     REASON_MAX,
     REPLICATE_FIELD,
+    RESULT_FIELD,
     RETRY_FIELD,
     TTL_FIELD,
     PauseSetting,
@@ -331,13 +348,24 @@ class QPolicy:
     retry: int | None = option("RETRY", "Seconds until a delivery counts as failed; 0 = deliver at most once.", RETRY)
     replicate: int | None = option("REPLICATE", "Nodes that shall hold a job.", REPLICATE)
     maxlen: int | None = option("MAXLEN", "Refuse a job when the queue holds this many jobs already.", MAXLEN)
+    max_tries: int | None = option("MAXTRIES", "Deliveries before a job is dead.", MAXTRIES)
+    backoff: tuple[int, ...] | None = option(
+        "BACKOFF", "Seconds from a NACK to the next delivery, doubled by each further NACK, up to `most`.", BACKOFF,
+        parts=("first", "most"), spare=True,
+    )  # fmt: skip
+    keep_dead: int | None = option("KEEPDEAD", "Seconds that a dead job stays beyond its TTL.", KEEPDEAD)
+    result: int | None = option("RESULT", "Seconds to keep the result after the acknowledgement.", RESULT)
     unset: list[int] = rest("Fields that shall have no value any more.", _NUMBER_NAME, word="UNSET", minimum=0)
 
     def run(self, node: Node, client: Client) -> Any:
         """Set, unset or show fields.  Raises OutOfMemory (OOM), NameTooLong (ERR)."""
-        given = {TTL_FIELD: self.ttl, RETRY_FIELD: self.retry, REPLICATE_FIELD: self.replicate,
-                 MAXLEN_FIELD: self.maxlen}  # fmt: skip
+        given = {
+            TTL_FIELD: self.ttl, RETRY_FIELD: self.retry, REPLICATE_FIELD: self.replicate, MAXLEN_FIELD: self.maxlen,
+            MAXTRIES_FIELD: self.max_tries, KEEPDEAD_FIELD: self.keep_dead, RESULT_FIELD: self.result,
+        }  # fmt: skip
         values: dict[int, Value] = {field: (number,) for field, number in given.items() if number is not None}
+        if self.backoff is not None:
+            values[BACKOFF_FIELD] = self.backoff
         if self.sets + self.shows + bool(self.unset) > 1 or self.sets != bool(values):
             raise CommandError(_ONE_VERB)
         policies = node.state.queues.policies

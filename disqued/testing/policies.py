@@ -8,7 +8,7 @@ Times are integer milliseconds.
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from disqued.core.model.policies import FIELD_NAMES, NO_DEFAULTS, NUMBER_FIELDS, PAUSE_FIELD, Place, Register
+from disqued.core.model.policies import FIELD_NAMES, NO_DEFAULTS, PAUSE_FIELD, Place, Register
 from disqued.core.model.state import State
 from disqued.testing.clients import Operator
 
@@ -82,10 +82,10 @@ class PolicyChecker:
 
     def _without_defaults(self) -> list[str]:
         return [
-            f"{server} takes {defaults} for {name!r}, and knows {known}"
+            f"{server} takes {taken} for {name!r}, and knows {known}"
             for server in self._servers
-            for name in {name for name, _ in server.state.queues.policies.registers}
-            for defaults in (server.state.queues.policies.defaults.get(name, NO_DEFAULTS),)
-            for known in (tuple(server.state.queues.policies.number_of(name, field) for field in NUMBER_FIELDS),)
-            if defaults != known
+            for policies in (server.state.queues.policies,)
+            for name in {name for name, _ in policies.registers}
+            for taken, known in ((policies.defaults.get(name, NO_DEFAULTS), policies.derive_defaults(name)),)
+            if taken != known
         ]

@@ -41,7 +41,7 @@ from disqued.core.model.outbox import (
     Record,
     is_over,
 )
-from disqued.core.model.policies import MAXLEN_FIELD, PAUSE_FIELD, TTL_FIELD, PauseSetting, Register
+from disqued.core.model.policies import BACKOFF_FIELD, MAXLEN_FIELD, PAUSE_FIELD, TTL_FIELD, PauseSetting, Register
 from disqued.core.model.queues import PAUSE_IN
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 from disqued.persistence.plugins import find_store
@@ -413,13 +413,16 @@ async def test_the_fields_of_a_policy_are_kept_each_for_itself(bench: Bench) -> 
     ttl: Record = (POLICY, b"queue \xff", TTL_FIELD, Register(1, b"b" * 40, 1_700_000_000_007, (60,)))
     maxlen: Record = (POLICY, b"queue \xff", MAXLEN_FIELD, Register(2, b"b" * 40, 1_700_000_000_007, (2**63 - 1,)))
     unset: Record = (POLICY, b"queue \xff", TTL_FIELD, Register(2, b"a" * 40, 1_700_000_000_008, ()))
+    backoff: Record = (POLICY, b"queue \xff", BACKOFF_FIELD, Register(1, b"b" * 40, 1_700_000_000_007, (2, 60)))
     await bench.start()
-    await bench.put(policy(1, 3), ttl, maxlen)
+    await bench.put(policy(1, 3), ttl, maxlen, backoff)
     await bench.put(unset)
     wanted = bench.running.records
     for _ in range(2):
         records = {record[2]: record for record in await bench.start() if record[0] == POLICY}
-        assert records == ({0: policy(1, 3), TTL_FIELD: unset, MAXLEN_FIELD: maxlen} if wanted else {})
+        assert records == (
+            {0: policy(1, 3), TTL_FIELD: unset, MAXLEN_FIELD: maxlen, BACKOFF_FIELD: backoff} if wanted else {}
+        )
 
 
 @async_test

@@ -10,7 +10,6 @@ from disqued.core.model.memory import Memory
 from disqued.core.model.messages import POLICY
 from disqued.core.model.policies import (
     NO_DEFAULTS,
-    NUMBER_FIELDS,
     PAUSE_FIELD,
     RETRY_FIELD,
     TTL_FIELD,
@@ -50,7 +49,7 @@ def merged(*parts: Sequence[Policy]) -> dict[Place, Register]:
         for queue, field, register in part:
             table.merge(queue, field, register)
     for name in (b"q", b"r"):
-        assert table.defaults.get(name, NO_DEFAULTS) == tuple(table.number_of(name, field) for field in NUMBER_FIELDS)
+        assert table.defaults.get(name, NO_DEFAULTS) == table.derive_defaults(name)
     assert memory.used == sum(cost_of_register(queue, known.value) for (queue, _), known in table.registers.items())
     return table.registers
 

@@ -21,6 +21,7 @@ Times are unix milliseconds.
 from typing import Final, NamedTuple
 
 from disqued.core.model.memory import Memory
+from disqued.core.model.terms import TRIES_MAX
 
 # Numbers of the fields, in the journal and on the bus.
 PAUSE_FIELD: Final = 0
@@ -28,12 +29,20 @@ TTL_FIELD: Final = 1  #: seconds
 RETRY_FIELD: Final = 2  #: seconds
 REPLICATE_FIELD: Final = 3
 MAXLEN_FIELD: Final = 4
+MAXTRIES_FIELD: Final = 5
+BACKOFF_FIELD: Final = 6  #: seconds: the first delay, and perhaps the longest
+KEEPDEAD_FIELD: Final = 7  #: seconds
+RESULT_FIELD: Final = 8  #: seconds
 FIELD_NAMES: Final = {
     PAUSE_FIELD: b"pause",
     TTL_FIELD: b"ttl",
     RETRY_FIELD: b"retry",
     REPLICATE_FIELD: b"replicate",
     MAXLEN_FIELD: b"maxlen",
+    MAXTRIES_FIELD: b"maxtries",
+    BACKOFF_FIELD: b"backoff",
+    KEEPDEAD_FIELD: b"keepdead",
+    RESULT_FIELD: b"result",
 }
 
 REASON_MAX: Final = 1_024  #: bytes of the reason of a pause
@@ -91,6 +100,10 @@ NUMBER_FIELDS: Final = {
     RETRY_FIELD: NumberField(0, SPAN_MAX_S),
     REPLICATE_FIELD: NumberField(1, 65_535),
     MAXLEN_FIELD: NumberField(1, 2**63 - 1),
+    MAXTRIES_FIELD: NumberField(1, TRIES_MAX),
+    BACKOFF_FIELD: NumberField(1, SPAN_MAX_S, most=2),
+    KEEPDEAD_FIELD: NumberField(0, SPAN_MAX_S),
+    RESULT_FIELD: NumberField(1, SPAN_MAX_S),
 }
 
 
@@ -101,9 +114,13 @@ class Defaults(NamedTuple):
     retry: int | None
     replicate: int | None
     maxlen: int | None
+    max_tries: int | None
+    backoff: Numbers | None
+    keep_dead: int | None
+    keep_result: int | None
 
 
-NO_DEFAULTS: Final = Defaults(None, None, None, None)
+NO_DEFAULTS: Final = Defaults(None, None, None, None, None, None, None, None)
 
 
 def is_empty(value: Value) -> bool:
@@ -159,19 +176,30 @@ class PolicyTable:
             return NO_PAUSE
         return register.value
 
-    def number_of(self, queue: bytes, field: int) -> int | None:
-        """Return the first number of a field of a queue; None when it is not set."""
+    def derive_defaults(self, queue: bytes) -> Defaults:
+        """Return the defaults that the registers of a queue say."""
+        return Defaults(
+            self._number_of(queue, TTL_FIELD), self._number_of(queue, RETRY_FIELD),
+            self._number_of(queue, REPLICATE_FIELD), self._number_of(queue, MAXLEN_FIELD),
+            self._number_of(queue, MAXTRIES_FIELD), self._numbers_of(queue, BACKOFF_FIELD) or None,
+            self._number_of(queue, KEEPDEAD_FIELD), self._number_of(queue, RESULT_FIELD),
+        )  # fmt: skip
+
+    def _number_of(self, queue: bytes, field: int) -> int | None:
+        numbers = self._numbers_of(queue, field)
+        return numbers[0] if numbers else None
+
+    def _numbers_of(self, queue: bytes, field: int) -> Numbers:
         register = self.registers.get((queue, field))
-        return register.value[0] if register is not None and field != PAUSE_FIELD and register.value else None
+        if register is None or isinstance(register.value, PauseSetting):
+            return ()
+        return register.value
 
     def _follow(self, queue: bytes, field: int) -> None:
         """Enter the defaults of a queue of which a field has changed."""
         if field == PAUSE_FIELD:
             return
-        defaults = Defaults(
-            self.number_of(queue, TTL_FIELD), self.number_of(queue, RETRY_FIELD),
-            self.number_of(queue, REPLICATE_FIELD), self.number_of(queue, MAXLEN_FIELD),
-        )  # fmt: skip
+        defaults = self.derive_defaults(queue)
         if defaults == NO_DEFAULTS:
             self.defaults.pop(queue, None)
         else:

@@ -6,7 +6,7 @@ import pytest
 
 from disqued.core.model.job import ACTIVE, QUEUED, STAMP_LAST, STAMP_MAX, Job
 from disqued.core.model.outbox import GROUP, JOB_ADDED, JOB_GONE, POLICY, UNIT_DONE, WATERMARK
-from disqued.core.model.policies import FORGOTTEN_MS, MAXLEN_FIELD, NO_PAUSE, TTL_FIELD, Defaults, PauseSetting
+from disqued.core.model.policies import FORGOTTEN_MS, MAXLEN_FIELD, NO_DEFAULTS, NO_PAUSE, TTL_FIELD, PauseSetting
 from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT
 from disqued.core.node import Node
 from disqued.core.recovery import (
@@ -691,7 +691,7 @@ def test_defaults_of_a_queue_outlive_the_node_and_a_flush(machine: Machine, end:
         getattr(machine, end)()
         policies = machine.node.state.queues.policies
         assert policies.registers == before
-        assert policies.defaults == {QUEUE: Defaults(None, None, None, 7)}
+        assert policies.defaults == {QUEUE: NO_DEFAULTS._replace(maxlen=7)}
         assert not machine.node.state.queues.by_name
         machine.node.flush()
         machine.commit()

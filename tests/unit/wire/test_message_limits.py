@@ -12,6 +12,7 @@ from disqued.core.model.messages import DRY, Gossip, Message
 from disqued.core.model.outbox import CANCEL, DEAD, DELETE, DONE, RETURNED, WORK
 from disqued.core.model.peers import PEERS_MAX, RUMOURS_MAX
 from disqued.core.model.policies import (
+    BACKOFF_FIELD,
     COUNTER_MAX,
     FIELD_NAMES,
     NUMBER_FIELDS,
@@ -252,6 +253,7 @@ def test_a_willqueue_has_no_number() -> None:
         (m.POLICY, 7, ((b"q", max(FIELD_NAMES) + 1, Register(1, NODE_A, 0, ())),)),
         *((m.POLICY, 7, ((b"q", field, Register(1, NODE_A, 0, (number,))),)) for field, number in OUTSIDE),
         (m.POLICY, 7, ((b"q", TTL_FIELD, Register(1, NODE_A, 0, (60, 60))),)),
+        (m.POLICY, 7, ((b"q", BACKOFF_FIELD, Register(1, NODE_A, 0, (1, 2, 3))),)),
         *((m.PURGE, b"q", 1, states, 0) for states in (0, DRY, 1 << ACKED, ALL_STATES + 1)),
         *((kind, flags, ()) for kind in (m.PING, m.PONG) for flags in (2, 4, 6, 16, 32, 64, 128)),
     ],

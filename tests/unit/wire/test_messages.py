@@ -195,6 +195,7 @@ def test_more_holders_than_a_message_takes_are_left_out() -> None:
     ("data", "text"),
     [
         (b"", "an empty message"),
+        *((bytes((kind,)), f"kind {kind} is not known") for kind in range(max(m.NAMES)) if kind not in m.NAMES),
         (bytes((max(m.NAMES) + 1,)), f"kind {max(m.NAMES) + 1} is not known to this version"),
         (b"\x12\xff\xff", "LIVES: 65535 workers; allowed are 200"),
         (b"\x12\x01\x00\x02\x01\x00" + bytes(16) + b"w", "LIVES: alive 2, an id of 1 bytes and 0 ms to live"),

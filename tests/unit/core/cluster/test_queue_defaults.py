@@ -4,9 +4,11 @@ import pytest
 
 from disqued.core.cluster.policy_sync import SWEEP_MS
 from disqued.core.model.policies import FORGOTTEN_MS
+from disqued.core.model.terms import NO_TERMS, Terms
 from tests.cluster_fixtures import Cluster
 from tests.core_fixtures import Server, check
 
+NAMES = "ttl, retry, replicate, maxlen, maxtries, backoff, keepdead, result"
 MISUSE = "ERR QPOLICY takes SET and options, UNSET and fields, or GET"
 
 
@@ -52,6 +54,23 @@ def test_addjob_takes_what_it_does_not_say(server: Server) -> None:
     server("QPOLICY", "q", "UNSET", "ttl", "replicate")
     assert terms(server) == (86_400, 300, 1)
     assert not server.state.queues.policies.defaults
+
+
+def test_terms_are_defaults_as_well(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "MAXTRIES", 3, "BACKOFF", 2, 60, "KEEPDEAD", 100, "RESULT", 50)
+    assert told(server) == {b"maxtries": b"3", b"backoff": b"2 60", b"keepdead": b"100", b"result": b"50"}
+    assert server.job(server.add("q")).options.terms == Terms(3, 2_000, 60_000, 100_000, 50_000)
+    said = ("MAXTRIES", 5, "BACKOFF", 4, 8, "KEEPDEAD", 7, "RESULT", 6, "HEADER", "name", "value")
+    terms = server.job(server.add("q", "body", *said)).options.terms
+    assert terms == Terms(5, 4_000, 8_000, 7_000, 6_000, ((b"name", b"value"),))
+    assert "MAXTRIES and BACKOFF go with a RETRY above 0" in server.refusal(
+        "ADDJOB", "q", "body", 0, "RETRY", 0, "REPLICATE", 1
+    )
+    server("QPOLICY", "q", "UNSET", "maxtries", "backoff", "keepdead", "result")
+    assert server.job(server.add("q")).options.terms is NO_TERMS
+    server("QPOLICY", "q", "SET", "BACKOFF", 2)
+    assert told(server) == {b"backoff": b"2"}
+    assert server.job(server.add("q")).options.terms == Terms(0, 2_000, 3_600_000)
 
 
 def test_a_job_keeps_the_options_that_it_was_added_with(server: Server) -> None:
@@ -110,7 +129,11 @@ def test_one_verb_at_a_time(server: Server, words: tuple[str, ...]) -> None:
         (("SET", "RETRY", "-1"), "ERR RETRY time must be a non negative number"),
         (("SET", "REPLICATE", "65536"), "ERR REPLICATE must be between 1 and 65535"),
         (("SET", "MAXLEN", "0"), "ERR MAXLEN must be a positive number"),
-        (("UNSET", "pause"), "ERR unknown field; expected one of ttl, retry, replicate, maxlen"),
+        (("UNSET", "pause"), f"ERR unknown field; expected one of {NAMES}"),
+        (("SET", "MAXTRIES", "0"), "ERR MAXTRIES must be between 1 and 65535"),
+        (("SET", "BACKOFF", "0"), "ERR BACKOFF delays must be numbers > 0"),
+        (("SET", "KEEPDEAD", "-1"), "ERR KEEPDEAD time must be a non negative number"),
+        (("SET", "RESULT", "0"), "ERR RESULT time must be a number > 0"),
         (("UNSET",), "ERR syntax error"),
         (("what",), "ERR syntax error"),
     ],
