@@ -315,6 +315,7 @@ def check(server: Server) -> None:
     queues = state.queues.by_name
     counted = [
         *(JOB_COST + len(job.body) + max(0, len(job.queue) - NAME_FREE) for job in jobs),
+        *(job.options.cost for job in jobs),
         *(EVENT_COST for job in jobs if job.options.kind),
         *(EARLY_COST + len(scope) for job in jobs if isinstance(job, Entry) for scope in job.early),
         *(NAME_COST + len(job.alias) for job in named),

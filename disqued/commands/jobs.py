@@ -24,14 +24,16 @@ from disqued.commands.parse_cache import (
     cached_fetches,
     cached_options,
     checked_ids,
+    ids_alone,
 )
 from disqued.commands.parts import in_parts, spelt
 from disqued.commands.shapes import JOBS, bulk, integer, null_or, pairs, status, tuple_of
-from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, repeated, rest
+from disqued.commands.table import BLOCKED, LONG, MANUAL, Flag, command, flag, option, positional, repeated, rest
 from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TAKER, TIMEOUT, Kind, read_job_id, seconds
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model import marks
+from disqued.core.model.fate import FAILURE_REASON_MAX, FAILURE_WHO_MAX, NO_FATE, Fate
 from disqued.core.model.groups import Entry, Group, units_of
 from disqued.core.model.job import ACKED, ACTIVE, KEYED, RETRY_NEVER_MS, STATE_NAMES, Job, NamedJob
 from disqued.core.model.outbox import Client
@@ -39,6 +41,7 @@ from disqued.core.model.terms import NO_TERMS, TRIES_MAX, Terms, headers_misfit
 from disqued.core.model.unfinished import Parts
 from disqued.core.node import Node
 from disqued.core.work.queueing import requeue_within
+from disqued.core.work.requeueing import GivenBack
 from disqued.errors import (
     CommandError,
     NodeLeaving,
@@ -47,6 +50,7 @@ from disqued.errors import (
     OutOfMemory,
     QueuePaused,
     QueueTooLong,
+    SyntaxFault,
     TooLate,
     UnknownJob,
     WrongType,
@@ -79,6 +83,19 @@ MAXTRIES = integer_kind(1, TRIES_MAX, f"MAXTRIES must be between 1 and {TRIES_MA
 BACKOFF = seconds("BACKOFF", 1, "BACKOFF delays must be numbers > 0")
 KEEPDEAD = seconds("KEEPDEAD", 0, "KEEPDEAD time must be a non negative number")
 RESULT = seconds("RESULT", 1, "RESULT time must be a number > 0")
+
+NACK_DELAY = seconds("DELAY", 0, "DELAY time must be a non negative number")
+NACK_OPTION_WORDS = 5  #: words of all options of NACK
+_BAD_REASON = f"REASON must be at most {FAILURE_REASON_MAX} bytes"
+
+
+def _read_reason(text: bytes) -> bytes:
+    if len(text) > FAILURE_REASON_MAX:
+        raise CommandError(_BAD_REASON)
+    return text
+
+
+FAILURE_REASON = Kind("string", _read_reason, f"at most {FAILURE_REASON_MAX} bytes", errors=(f"ERR {_BAD_REASON}",))
 
 GET_COUNT = count_kind(1, JOBS_AT_ONCE, "COUNT must be a number greater than zero")
 
@@ -217,15 +234,15 @@ class GetJob:
 class _InParts:
     """A command on so many jobs that it is run in parts; each id is a change of its own."""
 
-    command: "type[_OnEachJob]"
-    words: list[bytes]  #: as they came, with the name; taken apart
+    command: "_OnEachJob"  #: with its options, and without ids
+    words: list[bytes]  #: as they came, with the name and without options; taken apart
 
     def run(self, node: Node, client: Client) -> Any:
         """Begin; the reply comes with the last part."""
-        node.in_parts(client, self._parts(node))
+        node.in_parts(client, self._parts(node, client))
         return BLOCKED
 
-    def _parts(self, node: Node) -> Parts:
+    def _parts(self, node: Node, client: Client) -> Parts:
         """Check every id, then change job by job; returns how many were changed.  Raises BadJobId (BADID)."""
         words = self.words
         for at in range(1, len(words), CHECKED_PER_PART):
@@ -238,7 +255,7 @@ class _InParts:
         changed = 0
         while words:
             node.state.unfinished.effort = 0
-            change = self.command.change(node)
+            change = self.command.change(node, client)
             for _ in range(min(CHANGED_PER_PART, len(words))):
                 changed += change(words.pop())
                 if node.state.unfinished.effort > CHANGED_EFFORT:
@@ -254,19 +271,18 @@ class _OnEachJob(ABC):
 
     ids: list[bytes]
 
-    @staticmethod
     @abstractmethod
-    def change(node: Node) -> Callable[[bytes], bool]:
+    def change(self, node: Node, client: Client) -> Callable[[bytes], bool]:
         """What is done with one id; says whether it applied.  To be asked for anew in each step."""
 
     @classmethod
     def in_parts(cls, words: list[bytes]) -> _InParts:
         """Make the command of words that are too many to be dealt with at once."""
-        return _InParts(cls, words)
+        return _InParts(cls(), words)
 
     def run(self, node: Node, client: Client) -> int:
         """Apply it to each id; returns how many it applied to."""
-        return sum(map(self.change(node), self.ids))
+        return sum(map(self.change(node, client), self.ids))
 
 
 def _on_work(node: Node, change: Callable[[Job], bool]) -> Callable[[bytes], bool]:
@@ -306,8 +322,7 @@ class AckJob(_OnEachJob):
 
     ids: list[bytes] = rest("Jobs that are done.", JOB_ID, minimum=0, long=True)
 
-    @staticmethod
-    def change(node: Node) -> Callable[[bytes], bool]:
+    def change(self, node: Node, client: Client) -> Callable[[bytes], bool]:
         """Acknowledge a job; True when it was known and not done."""
         return node.acks.acknowledge
 
@@ -326,8 +341,7 @@ class FastAck(_OnEachJob):
 
     ids: list[bytes] = rest("Jobs that are done.", JOB_ID, minimum=0, long=True)
 
-    @staticmethod
-    def change(node: Node) -> Callable[[bytes], bool]:
+    def change(self, node: Node, client: Client) -> Callable[[bytes], bool]:
         """Drop a job everywhere, as far as nodes can be reached."""
         return node.acks.acknowledge_fast
 
@@ -342,8 +356,7 @@ class DelJob(_OnEachJob):
 
     ids: list[bytes] = rest("Jobs to drop.", JOB_ID, minimum=0, long=True)
 
-    @staticmethod
-    def change(node: Node) -> Callable[[bytes], bool]:
+    def change(self, node: Node, client: Client) -> Callable[[bytes], bool]:
         """Drop a job from this node."""
         return node.acks.delete
 
@@ -363,19 +376,73 @@ class DelJob(_OnEachJob):
 
 
 @command(
-    "NACK", group="jobs", flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST, reply=integer("jobs that were queued"),
-    cost="O(log N) per job in the jobs of its queue", arity=-1,
+    "NACK", group="jobs", flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST, reply=integer("jobs that were given back"),
+    cost="O(log N) per job in the jobs of its queue", arity=-1, cache=ids_alone(Nack, LONG),
 )  # fmt: skip
 @attrs.define
 class Nack(_OnEachJob):
-    """Give jobs back: queue them again now, and count that they were given back."""
+    """Give jobs back: queue them again, and count that they were given back.
+
+    They are queued at once, or after the BACKOFF of their terms.  With DELAY they are queued after so many seconds: the
+    node remembers that, so that the client may go.  The rest of the job's time is the longest delay.
+
+    A job that was added with MAXTRIES is dead after the last of its tries, and with DEAD it is dead at once, whatever
+    its terms say: it is not delivered again before REDRIVE.
+
+    The reason is kept with the job, along with the time, the node and the name or address of the client: SHOW tells the
+    last 5 failures.  One of a job without terms is kept only if NACK has options.
+
+    Options come after the ids.  A job that waits in a queue is not given back, nor is one that is put off; but DEAD
+    buries that.
+    """
 
     ids: list[bytes] = rest("Jobs to give back.", JOB_ID, minimum=0, long=True)
+    delay: int | None = option("DELAY", "Seconds until they are queued.", NACK_DELAY)
+    reason: bytes | None = option("REASON", "Why the try failed; up to 1 KiB.", FAILURE_REASON)
+    dead: bool = flag("DEAD", "Bury them: they are dead now.")
 
-    @staticmethod
-    def change(node: Node) -> Callable[[bytes], bool]:
-        """Queue a job that is active."""
-        return _on_work(node, partial(node.requeueing.enqueue, nack=True))
+    @classmethod
+    def in_parts(cls, words: list[bytes]) -> _InParts:
+        """Make the command of very many words, of which the options are the last."""
+        first = len(words)
+        for at in range(len(words) - 1, max(0, len(words) - NACK_OPTION_WORDS) - 1, -1):
+            if words[at][:32].upper() in (b"DELAY", b"REASON", b"DEAD"):
+                first = at
+        options = _NACK.parse([words[0], *words[first:]])
+        assert isinstance(options, cls)
+        if options.ids:
+            raise SyntaxFault
+        return _InParts(options, words[:first])
+
+    def change(self, node: Node, client: Client) -> Callable[[bytes], bool]:
+        """Give back a job that is active."""
+        delay_ms = -1 if self.delay is None else self.delay * 1_000
+        said = GivenBack(_name_of(client), self.reason or b"", delay_ms, self.dead)
+        is_plain = self.delay is None and self.reason is None and not self.dead
+        return _give_back(node, said, is_plain=is_plain)
+
+
+def _name_of(client: Any) -> bytes:
+    """Return the name of a client, or its address if it has none."""
+    name: bytes = getattr(client, "name", b"") or str(getattr(client, "address", "")).encode()
+    return name[:FAILURE_WHO_MAX]
+
+
+def _give_back(node: Node, said: GivenBack, *, is_plain: bool) -> Callable[[bytes], bool]:
+    requeueing = node.requeueing
+
+    def give_back(job: Job) -> bool:
+        if job.options.is_rare:
+            if job.options.kind:
+                raise WrongType
+        elif is_plain:
+            return requeueing.enqueue(job, nack=True)
+        return requeueing.give_back(job, said)
+
+    return _on_known(node, give_back)
+
+
+_NACK = MANUAL["NACK"]
 
 
 @command(
@@ -392,8 +459,7 @@ class Enqueue(_OnEachJob):
 
     ids: list[bytes] = rest("Jobs to queue.", JOB_ID, minimum=0, long=True)
 
-    @staticmethod
-    def change(node: Node) -> Callable[[bytes], bool]:
+    def change(self, node: Node, client: Client) -> Callable[[bytes], bool]:
         """Queue a job that is active."""
         return _on_known(node, partial(node.requeueing.enqueue, asked=True))
 
@@ -408,8 +474,7 @@ class Dequeue(_OnEachJob):
 
     ids: list[bytes] = rest("Jobs to take out.", JOB_ID, minimum=0, long=True)
 
-    @staticmethod
-    def change(node: Node) -> Callable[[bytes], bool]:
+    def change(self, node: Node, client: Client) -> Callable[[bytes], bool]:
         """Make a job active that is queued."""
         return _on_work(node, node.queueing.dequeue)
 
@@ -442,7 +507,9 @@ _UNIT = tuple_of(
     integer("deliveries that this node knows of"), integer("until its deadline"),
 )  # fmt: skip
 #: Names that follow where a job has what they stand for, in this order.
-SHOWN_TOO = ("groups", "key", "max-tries", "backoff", "keep-dead", "keep-result", "headers")
+SHOWN_TOO = (
+    "groups", "key", "max-tries", "backoff", "keep-dead", "keep-result", "headers", "generation", "failures",
+)  # fmt: skip
 DESCRIPTION = pairs("what is known of the job", *SHOWN, optional=SHOWN_TOO)
 
 
@@ -455,6 +522,8 @@ def describe(node: Node, job: Job) -> list[Any]:
         shown += [b"key", job.alias[1:]]
     if job.options.terms is not NO_TERMS:
         shown += _terms(job.options.terms)
+    if job.options.fate is not NO_FATE:
+        shown += _fate(job.options.fate)
     return shown
 
 
@@ -467,6 +536,11 @@ def _terms(terms: Terms) -> list[Any]:
         b"keep-result", terms.keep_result_ms // 1_000,
         b"headers", [word for header in terms.headers for word in header],
     ]  # fmt: skip
+
+
+def _fate(fate: Fate) -> list[Any]:
+    """How often a job was redriven, and its last failures: unix milliseconds, node, client, reason."""
+    return [b"generation", fate.generation, b"failures", [list(failure) for failure in fate.failures]]
 
 
 def touches(job: Job) -> int:
@@ -531,7 +605,8 @@ class Show:
 
     Of an event groups come last: of each group that touched it [group, state, deliveries, milliseconds until its
     deadline], where the state is in progress, redo or done.  Of a job that was added with a KEY, and is not done, the
-    key comes last.
+    key comes last.  Of one with failures, or that was
+    redriven, the generation follows, and the last 5 failures: unix milliseconds, node, client, reason.
     """
 
     id: bytes = positional("Job to describe.", JOB_ID)

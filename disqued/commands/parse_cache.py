@@ -364,3 +364,21 @@ def checked_ids(parse: Parser) -> Parser:
         return Acknowledgement(ids)
 
     return parse_checked
+
+
+def ids_alone(make: Callable[[list[bytes]], Any], most: int) -> Callable[[Parser], Parser]:
+    """Check the ids of a command of at most so many words, all of them ids, without its parser."""
+
+    def before(parse: Parser) -> Parser:
+        def parse_ids(args: list[bytes]) -> Any:
+            if len(args) > most:
+                return parse(args)
+            ids = args[1:]
+            for job_id in ids:
+                if not is_job_id(job_id):
+                    return parse(args)
+            return make(ids)
+
+        return parse_ids
+
+    return before

@@ -36,7 +36,7 @@ from disqued.core.model import messages
 from disqued.core.model.clock import Clock
 from disqued.core.model.groups import Entry, PendingEntry, read_scope
 from disqued.core.model.ids import JobIds
-from disqued.core.model.job import ACKED, ACTIVE, QUEUED, Job, Unit
+from disqued.core.model.job import ACKED, ACTIVE, DEAD, QUEUED, Job, Unit
 from disqued.core.model.machine import Hear, Machine, handlers, join
 from disqued.core.model.memory import Memory
 from disqued.core.model.messages import EntryLease, Gossip, Greeting, Message, Target
@@ -60,6 +60,7 @@ from disqued.core.work.acks import Acks
 from disqued.core.work.additions import Additions
 from disqued.core.work.blocking import Blocking
 from disqued.core.work.consumers import Consumers
+from disqued.core.work.deadletters import DeadLetters
 from disqued.core.work.delivery import Delivery
 from disqued.core.work.fates import Fates
 from disqued.core.work.inquiries import Inquiries
@@ -138,10 +139,11 @@ class Node:
         self.replicas = Replicas(self.state, self.queueing, self.streams, self.placement, self.fates)
         self.additions = Additions(self.state, self.queueing, self.placement, self.replication)
         self.acks = Acks(self.state, self.replication)
-        self.requeueing = Requeueing(self.state, self.queueing, self.acks, self.streams)
+        self.letters = DeadLetters(self.state, self.queueing, self.fates)
+        self.requeueing = Requeueing(self.state, self.queueing, self.acks, self.streams, self.letters)
         self.sharing = Sharing(self.state, self.requeueing, self.replication)
         self.delivery = Delivery(self.state, self.queueing, self.blocking, self.entry_delivery)
-        self.federation = Federation(self.state, self.delivery)
+        self.federation = Federation(self.state, self.delivery, self.fates)
         self.policies = Policies(self.state, self.queueing, self.federation, self.machines)
         self.consumers = Consumers()
         self.membership = Membership(self.state, self.machines)
@@ -162,7 +164,8 @@ class Node:
         self._of_client = self.sessions.by_client
         self.machines += [
             self.membership, self.membership.detector, self.blocking, self.queueing, self.requeueing, self.keys,
-            self.placement, self.replication, self.replicas, self.sharing, self.acks, self.fates, self.lists,
+            self.placement, self.replication, self.replicas, self.sharing, self.acks, self.fates, self.letters,
+            self.lists,
             self.consumers, self.federation, self.federation.local_demand, self.policies, self.leaving, self.workers,
             self.worker_moves, self.homes,
             self.notifications, self.group_starts, self.streams, self.acksets, self.offers, self.readers,
@@ -396,7 +399,7 @@ class Node:
     def _job_due(self, job: Job) -> None:
         if self.state.jobs.get(job.id) is not job:
             return  # something else that was due at the same time has dropped it
-        if job.state in (ACTIVE, QUEUED):
+        if job.state in (ACTIVE, QUEUED, DEAD):
             self.requeueing.due(job)
         elif job.state == ACKED:
             self.acks.due(job)

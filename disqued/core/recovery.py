@@ -34,7 +34,7 @@ Times are integer milliseconds.  Source: the Disque README, "Disque and disk per
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from disqued.core.model.fate import Fate
+from disqued.core.model.fate import NO_FATE, Fate
 from disqued.core.model.groups import Entry, Stream, read_scope, units_of
 from disqued.core.model.job import (
     ACKED,
@@ -43,6 +43,7 @@ from disqued.core.model.job import (
     FLAG_CAME_BACK,
     FLAG_DELIVERED,
     FLAG_LEASED,
+    FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
     INTO_ACKED,
     INTO_ACTIVE,
@@ -396,7 +397,7 @@ class Recovery:
             self._lease_in_group(job_id, scope, deliveries, worker, when)
             return
         job = self._state.jobs.get(job_id)
-        if job is None or job.state == ACKED:
+        if job is None or job.state in (ACKED, DEAD):
             return
         self._note_worker(job_id, scope, worker if deliveries else b"")
         if job.options.retry_ms == RETRY_NEVER_MS:
@@ -499,8 +500,8 @@ class Recovery:
             state.memory.used += options.cost
             job.expires_at = at = now + min(left_ms, ttl_ms + terms.stay_ms)
         job.flags = flags | FLAG_CAME_BACK
-        is_plain = before is None and not (alias or delay_ms or place == ACKED or self._restores_queues or fate.is_dead)
-        if is_plain and 0 < retry_ms < RETRY_NEVER_MS:
+        is_plain = before is None and not (alias or delay_ms or place == ACKED or self._restores_queues)
+        if is_plain and 0 < retry_ms < RETRY_NEVER_MS and fate is NO_FATE:
             # A consumer may have it, or be done with it.
             job.flags |= FLAG_QUEUED_BEFORE
             job.requeue_at = requeue_at = options.requeue_at
@@ -523,12 +524,12 @@ class Recovery:
         if stored.state == ACKED:
             self._keep_done(job)
             return
-        if stored.fate.is_dead:
-            assert INTO_DEAD[job.state], forbidden(job.state, DEAD)
-            job.state = DEAD
-            job.requeue_at = 0
-            state.schedule.add(job, job.expires_at)
-            return
+        if stored.fate is not NO_FATE:
+            state.list_failed(job)
+            if self._waits(job, stored):
+                self._held.pop((job.id, WORK_SCOPE), None)
+                self._schedule(job)
+                return
         if self._restores_queues or since is not None:
             self._resume(job, stored, since)
             self._schedule(job)
@@ -548,6 +549,22 @@ class Recovery:
             if not retry_ms:
                 state.custody.evictable[job] = None
         self._schedule(job)
+
+    def _waits(self, job: Job, stored: StoredJob) -> bool:
+        """Go on with a job that is dead or put off; return whether it is.
+
+        One that is put off was not queued before the crash: that would have been written down.
+        """
+        state = self._state
+        if stored.fate.is_dead:
+            assert INTO_DEAD[job.state], forbidden(job.state, DEAD)
+            job.state = DEAD
+            job.requeue_at = 0
+            return True
+        if not job.flags & FLAG_PUT_OFF:
+            return False
+        job.requeue_at = min(state.now + max(stored.requeue - state.wall, 1), job.expires_at)
+        return True
 
     def _schedule(self, job: Job) -> None:
         at, requeue_at = job.expires_at, job.requeue_at

@@ -56,8 +56,8 @@ from disqued.core.model.ids import JOB_ID_LENGTH, NODE_ID_LENGTH, OLD_JOB_ID_LEN
 from disqued.core.model.job import (
     ACKED,
     ACTIVE,
-    FLAG_DELIVERED,
-    FLAG_QUEUED_BEFORE,
+    COPIED_FLAGS,
+    KEPT_FLAGS,
     KIND_NAMES,
     KIND_WORK,
     RETRY_NEVER_MS,
@@ -134,7 +134,7 @@ _JOB_START: Final = bytes((FORMAT, JOB_ADDED))
 _NAMED_START: Final = bytes((NAMED_FORMAT, JOB_ADDED))
 _FATED_START: Final = bytes((FATED_FORMAT, JOB_ADDED))
 _COUNTER_MASK: Final = 0xFFFF_FFFF
-_KNOWN_FLAGS: Final = FLAG_QUEUED_BEFORE | FLAG_DELIVERED  # every bit up to the highest
+_KNOWN_FLAGS: Final = KEPT_FLAGS  # every bit up to the highest
 _LAST_STATE: Final[int] = max(STATE_NAMES)
 _new_tuple: Final = tuple.__new__
 
@@ -214,13 +214,13 @@ class _Written:
         return (
             self.options is job.options and self.node_ids is job.holders
             and self.body_length == len(job.body) and self.queue_length == len(job.queue)
-            and self.id_length == len(job.id) and self.flags == job.flags & FLAG_QUEUED_BEFORE
+            and self.id_length == len(job.id) and self.flags == job.flags & COPIED_FLAGS
             and self.nacks == job.nacks and self.additional_deliveries == job.additional_deliveries
         )  # fmt: skip
 
     def write(self, job: Job) -> None:
         """Write it for a job.  What cannot be written leaves all as it was."""
-        options, node_ids, flags = job.options, job.holders, job.flags & FLAG_QUEUED_BEFORE
+        options, node_ids, flags = job.options, job.holders, job.flags & COPIED_FLAGS
         holders = _encode_holders(node_ids) if node_ids else b""
         head = _HEAD.pack(
             FORMAT, JOB_ADDED, ACTIVE, flags, len(job.id), options.replicate,
@@ -357,10 +357,8 @@ def _decode_other(data: bytes, start: int, last: _Read, body: bytes | None) -> S
     else:
         raise BadRecord(f"{begins!r} begins no copy of a job; {_JOB_START!r}, {_NAMED_START!r}, {_FATED_START!r} do")
     _, _, _, state, flags, _, holders, _, expires, requeue, *_ = job
-    if state != ACTIVE or flags > FLAG_QUEUED_BEFORE:
-        raise BadRecord(
-            f"a copy in state {state} with flags {flags}; allowed are {ACTIVE} and 0 to {FLAG_QUEUED_BEFORE}"
-        )
+    if state != ACTIVE or flags & ~COPIED_FLAGS:
+        raise BadRecord(f"a copy in state {state} with flags {flags}; allowed are {ACTIVE} and bits of {COPIED_FLAGS}")
     if not 0 <= expires <= SPAN_MAX_MS >= requeue >= 0:
         raise BadRecord(f"a copy with a span that is not in 0 to {SPAN_MAX_MS} ms")
     if holders is not None and len(holders) > HOLDERS_MAX:

@@ -13,6 +13,7 @@ from disqued.core.model import messages
 from disqued.core.model.job import (
     ACKED,
     ACTIVE,
+    DEAD,
     FLAG_DELIVERED,
     FLAG_GIVEN,
     FLAG_QUEUED_BEFORE,
@@ -31,16 +32,18 @@ from disqued.core.model.state import State
 from disqued.core.model.trace import ENQUEUE, LEAVE, REPLICATE
 from disqued.core.work.copies import SPREAD_MS
 from disqued.core.work.delivery import FETCHED_BYTES, Delivery
+from disqued.core.work.fates import Fates
 
 
 class Transfer:
     """The machine that takes jobs out of queues for other nodes, and puts those of others into ours."""
 
-    __slots__ = ("_delivery", "_queueing", "_state")
+    __slots__ = ("_delivery", "_fates", "_queueing", "_state")
 
-    def __init__(self, state: State, delivery: Delivery) -> None:
+    def __init__(self, state: State, delivery: Delivery, fates: Fates) -> None:
         self._state = state
         self._delivery = delivery
+        self._fates = fates
         self._queueing = delivery.queueing
 
     # Giving.
@@ -114,6 +117,7 @@ class Transfer:
             state.note(REPLICATE, job, who=sender)
             state.register(job)
             state.schedule.add(job, job.expires_at)
+        queued = queued and job.state != DEAD
         if queued:
             self._enqueue(job, sender)
         queueing.reschedule(job)
@@ -134,8 +138,12 @@ class Transfer:
     def _may_take_over(self, job: Job, stored: StoredJob, sender: bytes) -> bool:
         """Tell whether a job that is known here can be queued for another node, which hears why not."""
         state, queueing = self._state, self._queueing
+        self._fates.learn_of_copy(job, stored)
         if job.state == ACKED:
             state.say_done(sender, job)
+            return False
+        if job.state == DEAD:
+            state.send(sender, state.word_of_fate(job))
             return False
         if job.state in (QUEUED, WAIT_REPL):
             return False

@@ -102,8 +102,11 @@ def forbidden(before: int, after: int) -> str:
 
 FLAG_QUEUED_BEFORE: Final = 1  #: queued at least once: the next queueing is a redelivery, and is announced
 FLAG_DELIVERED: Final = 2  #: handed to a consumer by this node at least once
-KEPT_FLAGS: Final = FLAG_QUEUED_BEFORE | FLAG_DELIVERED  #: stored flags; the others hold for this process alone
-FLAG_LEASED: Final = 4  #: a consumer has it from this node, until `requeue_at`, as far as this node knows
+FLAG_PUT_OFF: Final = 4  #: a NACK put it off until `requeue_at`; that it is queued then was counted already
+#: Stored flags; the others hold for this process alone.
+KEPT_FLAGS: Final = FLAG_QUEUED_BEFORE | FLAG_DELIVERED | FLAG_PUT_OFF
+COPIED_FLAGS: Final = FLAG_QUEUED_BEFORE | FLAG_PUT_OFF  #: flags in a copy for another node
+FLAG_LEASED: Final = 8192  #: a consumer has it from this node, until `requeue_at`, as far as this node knows
 FLAG_CAME_BACK: Final = 32  #: loaded from a store, which does not know of moves: more nodes may hold it than it says
 FLAG_ELSEWHERE: Final = 64  #: a consumer has it from another node, as far as this node knows; see `Queue.elsewhere`
 FLAG_GIVEN_UP: Final = 16  #: its producer received NOREPL: a copy that has not been sent yet need not be sent
@@ -114,7 +117,6 @@ FLAG_DROPPED: Final = 128  #: its queue was deleted while a consumer had it: it 
 FLAG_GIVEN: Final = 2048  #: on its way to another node, which may not have it yet
 FLAG_COPY: Final = 1024  #: received from another node, whose message may come twice: its end is remembered
 FLAG_DOUBTED: Final = 4096  #: taken out of its queue until the other holders confirm that they have not queued it
-FLAG_PUT_OFF: Final = 8192  #: a NACK put it off until `requeue_at`; that it is queued then was counted already
 FLAG_WITH_CONSUMER: Final = FLAG_LEASED | FLAG_ELSEWHERE | FLAG_HELD_ELSEWHERE
 
 UNIQUE: Final = b"u"  #: first byte of the alias of a unique task

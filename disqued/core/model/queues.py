@@ -79,7 +79,9 @@ class Queue(Awaited):
         "acked",
         "created_at",
         "created_wall",
+        "dead",
         "elsewhere",
+        "failing",
         "import_rate",
         "jobs_in",
         "jobs_out",
@@ -107,6 +109,8 @@ class Queue(Awaited):
         #: Units of which this node has a copy and that consumers have from other nodes, as far as is known: since when,
         #: and from which node.  Only of those that no timer queues again.
         self.elsewhere: dict[Unit, tuple[int, bytes]] = {}
+        self.dead: dict[Unit, None] = {}  #: jobs that are never delivered again before REDRIVE
+        self.failing: dict[Unit, None] = {}  #: other jobs of which failures are known
         self.stream: Stream | None = None  #: its entries and consumer groups; None = it never had any
         self.pause: int = 0  #: PAUSE_... bits in effect: of the cluster and of this node
         self.pause_here: int = 0  #: PAUSE_... bits of this node alone
@@ -121,6 +125,8 @@ class Queue(Awaited):
     def is_idle(self) -> bool:
         """True when the queue can be forgotten without anybody noticing."""
         if self.stream is not None and not self.stream.is_idle:
+            return False
+        if self.dead or self.failing:
             return False
         return not (len(self.units) or self.waiters or self.watchers or self.leased or self.elsewhere or self.pause)
 

@@ -18,6 +18,7 @@ from disqued.core.model.fate import NO_FATE, Fate
 from disqued.core.model.groups import Entry, Stream, forget_early
 from disqued.core.model.ids import JobIds, Numbers
 from disqued.core.model.job import (
+    ACKED,
     ACTIVE,
     FLAG_CAME_BACK,
     FLAG_COPY,
@@ -270,10 +271,26 @@ class State:
     def set_fate(self, job: Job, fate: Fate) -> None:
         """Give a job that is entered another fate."""
         old = job.options
+        self._unlist_failed(job)
         job.options = new = self.shared.options(
             old.ttl_ms, old.retry_ms, old.delay_ms, old.replicate, old.kind, terms=old.terms, fate=fate
         )
         self.memory.used += new.cost - old.cost
+        self.list_failed(job)
+
+    def list_failed(self, job: Job) -> None:
+        """Enter a job among those of its queue that are dead or have failures."""
+        fate = job.options.fate
+        if job.state != ACKED and (fate.is_dead or fate.failures):
+            queue = self.queue(job.queue)
+            (queue.dead if fate.is_dead else queue.failing)[job] = None
+
+    def _unlist_failed(self, job: Job) -> None:
+        """Take a job from those of its queue that are dead or have failures."""
+        queue = self.queues.by_name.get(job.queue)
+        if queue is not None:
+            queue.dead.pop(job, None)
+            queue.failing.pop(job, None)
 
     def forget(self, job: Job, reason: bytes) -> None:
         """Drop a job for a reason that is not its acknowledgement (GONE_...)."""
@@ -339,6 +356,8 @@ class State:
     def _enter_rare(self, job: Job) -> None:
         """Enter what most jobs do not have."""
         self.memory.used += job.options.cost
+        if job.options.fate is not NO_FATE:
+            self.list_failed(job)
         if isinstance(job, NamedJob):
             self.aliases.add(job)
         elif job.options.kind:
@@ -347,6 +366,8 @@ class State:
     def _let_go_of_rare(self, job: Job) -> None:
         """Undo what most jobs do not have."""
         self.memory.used -= job.options.cost
+        if job.options.fate is not NO_FATE:
+            self._unlist_failed(job)
         if job.options.kind:
             self.memory.used -= EVENT_COST
         if isinstance(job, NamedJob):

@@ -7,12 +7,15 @@ Nearly all jobs have the terms `NO_TERMS`, one object, and cost nothing more.  D
 """
 
 from typing import Final, NamedTuple
+from zlib import crc32
 
 TRIES_MAX: Final = 65_535
 HEADERS_MAX: Final = 16
 HEADER_NAME_MAX: Final = 255  #: bytes
 HEADERS_BYTES_MAX: Final = 8_192  #: of all names and values together
 HEADER_COST: Final = 180  #: bytes of a header without its name and value: two strings, their pair, its place
+
+DOUBLINGS_MAX: Final = 45  #: doublings of a millisecond that are longer than any job lives
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -34,6 +37,16 @@ class Terms(NamedTuple):
 
 
 NO_TERMS: Final = Terms()
+
+
+def backoff_of(terms: Terms, job_id: bytes, nacks: int) -> int:
+    """Return the delay after so many NACKs; the same on all nodes.
+
+    Twice as long after each further NACK, up to the longest, and then up to a tenth more or less.
+    """
+    doublings = min(max(0, nacks - 1), DOUBLINGS_MAX)
+    span_ms = min(terms.backoff_ms << doublings, terms.backoff_most_ms)
+    return span_ms * (9_000 + crc32(b"%b:%d" % (job_id, nacks)) % 2_001) // 10_000
 
 
 def cost_of_headers(headers: Headers) -> int:

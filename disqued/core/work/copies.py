@@ -11,7 +11,19 @@ Times are integer milliseconds.  Source: Disque, src/job.c (deserialization), sr
 """
 
 from disqued.core.model.groups import new_job
-from disqued.core.model.job import FLAG_COPY, FLAG_QUEUED_BEFORE, ORPHAN_MS, RETRY_NEVER_MS, Job, JobOptions, StoredJob
+from disqued.core.model.job import (
+    DEAD,
+    FLAG_COPY,
+    FLAG_PUT_OFF,
+    FLAG_QUEUED_BEFORE,
+    INTO_DEAD,
+    ORPHAN_MS,
+    RETRY_NEVER_MS,
+    Job,
+    JobOptions,
+    StoredJob,
+    forbidden,
+)
 from disqued.core.model.state import State
 from disqued.core.model.terms import NO_TERMS
 
@@ -65,7 +77,7 @@ class Copies:
         job.nacks = stored.nacks
         job.additional_deliveries = stored.additional_deliveries
         job.flags = stored.flags & FLAG_QUEUED_BEFORE | FLAG_COPY
-        job.requeue_at = self._requeue_at(stored)
+        job.requeue_at = self._requeue_at(stored, job)
         return job
 
     def _options_of(self, stored: StoredJob) -> JobOptions:
@@ -84,12 +96,20 @@ class Copies:
         )  # fmt: skip
         return last
 
-    def _requeue_at(self, stored: StoredJob) -> int:
+    def _requeue_at(self, stored: StoredJob, job: Job) -> int:
         """When a copy is queued that nobody queues before: a retry period after the first queueing, at the earliest."""
         state = self._state
         delay_ms = delay_left(max(stored.requeue, 1), stored.flags, stored.delay_ms, stored.retry_ms)
-        if stored.kind:
-            return state.now + delay_ms if delay_ms else 0
+        if job.options.is_rare:
+            if stored.kind:
+                return state.now + delay_ms if delay_ms else 0
+            if stored.fate.is_dead:
+                assert INTO_DEAD[job.state], forbidden(job.state, DEAD)
+                job.state = DEAD
+                return 0
+            if stored.flags & FLAG_PUT_OFF:
+                job.flags |= FLAG_PUT_OFF
+                return min(state.now + stored.requeue + state.numbers.spread(SPREAD_MS), job.expires_at)
         if stored.retry_ms:
             probe_ms = ORPHAN_MS if stored.retry_ms == RETRY_NEVER_MS else stored.retry_ms
             return state.now + delay_ms + probe_ms + state.numbers.spread(SPREAD_MS)

@@ -9,11 +9,12 @@ job: before its acknowledgement is asked for (`State.say_done`), and when a hold
 """
 
 from disqued.core.model.fate import NO_FATE, Fate, merge
-from disqued.core.model.job import ACKED, WAIT_REPL, Job
+from disqued.core.model.job import ACKED, WAIT_REPL, Job, StoredJob
 from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import FATE
 from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.model.state import State
+from disqued.core.model.terms import NO_TERMS
 
 
 class Fates(Machine):
@@ -32,8 +33,7 @@ class Fates(Machine):
         """Give a job another fate: the journal and the other holders hear of it, and every machine follows."""
         before = job.options.fate
         self._state.set_fate(job, fate)
-        self._note(job)
-        self._state.tell_fate(job)
+        self.say(job)
         self._follow(job, before)
 
     def on_fate(  # noqa: PLR0917 - the fields of the message
@@ -56,6 +56,7 @@ class Fates(Machine):
         """Merge what another node knows of a job into what is known here."""
         before = job.options.fate
         after = merge(before, fate)
+        tries = job.nacks + job.additional_deliveries
         if fate.generation > before.generation:
             job.nacks, job.additional_deliveries = nacks, additional_deliveries
         elif fate.generation == before.generation:
@@ -63,11 +64,25 @@ class Fates(Machine):
             job.additional_deliveries = max(job.additional_deliveries, additional_deliveries)
         if after != before:
             self._state.set_fate(job, after)
+        has_more_tries = job.options.terms.max_tries and job.nacks + job.additional_deliveries != tries
+        if after != before or has_more_tries:
             self._note(job)
             self._follow(job, before)
         if left_ms:
             for machine in self._machines:
                 machine.put_off_elsewhere(job, left_ms)
+
+    def learn_of_copy(self, job: Job, stored: StoredJob) -> None:
+        """Learn what the sender of a copy knows of a job that is here."""
+        if stored.fate is NO_FATE and stored.terms is NO_TERMS:
+            return
+        if job.state != WAIT_REPL and not job.is_dummy:
+            self.learn(job, stored.nacks, stored.additional_deliveries, stored.fate)
+
+    def say(self, job: Job) -> None:
+        """Let the journal and the other holders hear the counters of a job, and its fate."""
+        self._note(job)
+        self._state.tell_fate(job)
 
     def _note(self, job: Job) -> None:
         if self._state.journaling and (job.state != ACKED or job.holders):

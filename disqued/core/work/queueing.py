@@ -21,6 +21,7 @@ from disqued.core.model.job import (
     FLAG_DELIVERED,
     FLAG_GIVEN,
     FLAG_LEASED,
+    FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
     FLAG_WITH_CONSUMER,
     INTO_ACTIVE,
@@ -131,7 +132,7 @@ class Queueing(Machine):
     def restart(self, job: Job, requeue_at: int) -> None:
         """Let the timer of a job begin again, and give up the question whether it may be queued."""
         job.requeue_at = requeue_at
-        job.flags &= ~(FLAG_ASKING | FLAG_GIVEN)
+        job.flags &= ~(FLAG_ASKING | FLAG_GIVEN | FLAG_PUT_OFF)
         if self._state.custody.asking:
             missing = self._state.custody.asking.pop(job, None)
             if missing and job.holders:

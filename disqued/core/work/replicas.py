@@ -1,6 +1,5 @@
 """Copies that this node keeps of the jobs of other nodes: REPLJOB; `replication` has the theory."""
 
-from disqued.core.model.fate import NO_FATE
 from disqued.core.model.job import ACKED, FLAG_QUEUED_BEFORE, WAIT_REPL, Job, StoredJob
 from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import GOTJOB, HOLDERS, REPLJOB
@@ -40,7 +39,7 @@ class Replicas(Machine):
         job = state.jobs.get(job_id)
         if job is not None:
             self._refresh(job, sender, holders, quiet=quiet)
-            self._merge_fate(job, stored)
+            self._fates.learn_of_copy(job, stored)
             return
         if self._placement.takes_no_copy or state.durability.read_only:
             tell_flags(state, sender)
@@ -70,11 +69,6 @@ class Replicas(Machine):
         self._queueing.reschedule(job)
         if not quiet:
             state.send(sender, (GOTJOB, job_id))
-
-    def _merge_fate(self, job: Job, stored: StoredJob) -> None:
-        """Learn what the sender of a copy knows of the fate of a job that is here."""
-        if stored.fate is not NO_FATE and job.state != WAIT_REPL and not job.is_dummy:
-            self._fates.learn(job, stored.nacks, stored.additional_deliveries, stored.fate)
 
     def _refresh(self, job: Job, sender: bytes, holders: frozenset[bytes], *, quiet: bool) -> None:
         """Hear again of a job that is known here."""

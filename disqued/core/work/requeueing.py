@@ -4,6 +4,9 @@
     NACK, ENQUEUE ----------------------+--> queue
     the end of a delay --journal--------+
 
+A job that has had all the tries that it may have is dead instead of being queued again, and a NACK may put a job off or
+bury it (`deadletters`).
+
 A job with retry 0 is never queued a second time.  One with a delay is the only such job that a start after a crash may
 queue, so it is held when its time comes until the disk knows that (`watermark`).
 
@@ -18,7 +21,7 @@ Times are integer milliseconds.  Source: Disque, src/job.c; the Disque README, "
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from disqued.core.model import messages
 from disqued.core.model.job import (
@@ -27,6 +30,7 @@ from disqued.core.model.job import (
     FLAG_DOUBTED,
     FLAG_DROPPED,
     FLAG_LEASED,
+    FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
     FLAG_WITH_CONSUMER,
     QUEUED,
@@ -38,10 +42,12 @@ from disqued.core.model.machine import Machine
 from disqued.core.model.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED
 from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED, WATERMARK
 from disqued.core.model.state import State
+from disqued.core.model.terms import backoff_of
 from disqued.core.model.trace import ASKED as ASKED_FOR
 from disqued.core.model.trace import ENQUEUE, NACK, REQUEUE, WORKING
 from disqued.core.model.unfinished import QuietParts
 from disqued.core.work.acks import Acks
+from disqued.core.work.deadletters import DeadLetters, is_spent
 from disqued.core.work.kinds import StreamMachine
 from disqued.core.work.queueing import Queueing
 from disqued.errors import TooLate, UnknownJob, WrongType
@@ -49,49 +55,71 @@ from disqued.errors import TooLate, UnknownJob, WrongType
 DOUBTED_PER_PART: Final = 1_000  #: jobs looked at after this node stood still, some milliseconds' work
 RELEASED_PER_PART: Final = 500  #: jobs that waited for the journal and are queued at a time
 PAUSED_MS: Final = 1_000  #: when a job that no timer queues again is tried again, which its paused queue did not take
+NO_TRY_LEFT: Final = b"queued again on request after its last try"
+WORKER_GONE: Final = b"given back by its worker, or the worker died"
 LATE_MS: Final = 20  #: after which a timer has been held up, together with all that came meanwhile
 
 _NOBODY: Final[frozenset[bytes]] = frozenset()
 
 
+class GivenBack(NamedTuple):
+    """What a consumer says of a job that it gives back."""
+
+    who: bytes  #: name or address of the consumer
+    reason: bytes = b""
+    delay_ms: int = -1  #: until the job is queued; negative = as its terms say
+    buries: bool = False  #: the job is dead, however many tries are left
+
+
 class Requeueing(Machine):
     """The machine that decides whether and when a job is queued again."""
 
-    __slots__ = ("_acks", "_state", "_streams", "queueing")
+    __slots__ = ("_acks", "_letters", "_state", "_streams", "queueing")
 
-    def __init__(self, state: State, queueing: Queueing, acks: Acks, streams: StreamMachine) -> None:
+    def __init__(
+        self, state: State, queueing: Queueing, acks: Acks, streams: StreamMachine, letters: DeadLetters
+    ) -> None:
         self._state = state
+        self._letters = letters
         self.queueing = queueing
         self._acks = acks
         self._streams = streams
 
-    def enqueue(self, job: Job, *, nack: bool = False, asked: bool = False, front: bool = False) -> bool:
+    def enqueue(
+        self, job: Job, *, nack: bool = False, asked: bool = False, front: bool = False, late: bool = False
+    ) -> bool:
         """Queue a job that is active; say whether that was possible.  `nack`, `asked`: because a client said so.
 
-        `front`: before all that wait, and not at its age.
+        `front`: before all that wait, and not at its age.  `late`: its consumer has had it for too long.
 
-        Not possible for a job that is queued, acked or still waiting for copies, nor for an at-most-once job that
-        was queued before.
+        Not possible for a job that is queued, acked, dead or still waiting for copies, nor for an at-most-once job that
+        was queued before.  One without a try left becomes dead instead.  A NACK of a job with terms or a fate comes by
+        `give_back`, which has counted it.
         """
         if job.state != ACTIVE:
             return False
         if job.flags & FLAG_DROPPED:
             self._acks.acknowledge(job.id)
             return False
-        if job.options.kind:
+        options = job.options
+        if options.is_rare and options.kind:
             self._state.note(ENQUEUE, job)
             self._streams.publish(job)
             return True
-        retry_ms = job.options.retry_ms
+        retry_ms = options.retry_ms
         again = job.flags & FLAG_QUEUED_BEFORE
         if again and not retry_ms:
             return False
-        if job.options.delay_ms and not again and self._waits_for_journal(job, nack=nack):
+        if options.delay_ms and not again and self._waits_for_journal(job, nack=nack):
             return True
         ends_delay = asked and self.queueing.is_delayed(job)
-        is_new = not job.flags & FLAG_DOUBTED or nack or asked
+        is_new = not job.flags & (FLAG_DOUBTED | FLAG_PUT_OFF) or nack or asked
         if is_new:
-            self._count_enqueued(job, nack=nack, again=bool(again), asked=asked)
+            if options.is_rare:
+                if not nack and not self._take_try(job, again=bool(again), asked=asked, late=late):
+                    return False
+            else:
+                self._count_enqueued(job, nack=nack, again=bool(again), asked=asked)
         state = self._state
         job.requeue_at = state.now + retry_ms if retry_ms else 0
         if front:
@@ -101,7 +129,12 @@ class Requeueing(Machine):
         if again and is_new:
             queue.requeued += 1
         self.queueing.reschedule(job)
-        if ends_delay and state.journaling:
+        if options.is_rare:
+            # Other holders count by what they hear of the fate, before they hear of the queue; and a start after a
+            # crash goes on counting, and does not wait once more for what is over.
+            if not nack and job.options is options:  # else the failure has said so
+                self._letters.fates.say(job)
+        elif ends_delay and state.journaling:
             # A start after a crash would wait for the delay once more.
             state.outbox.journal.append((JOB_ADDED, job))
         if job.holders and (again or nack or ends_delay):
@@ -120,6 +153,60 @@ class Requeueing(Machine):
         elif again:
             job.additional_deliveries += 1
             state.counters.requeued += 1
+
+    def _take_try(self, job: Job, *, again: bool, asked: bool, late: bool) -> bool:
+        """Count a try of a job with terms or a fate; return False when none was left, so that it is dead now."""
+        if not again or job.flags & FLAG_PUT_OFF:
+            self._state.note(ENQUEUE, job)  # no try has ended, or it was counted when it did
+            return True
+        max_tries = job.options.terms.max_tries
+        is_last = 0 < max_tries <= job.nacks + job.additional_deliveries + 1
+        if is_last:
+            job.additional_deliveries += 1
+        else:
+            self._count_enqueued(job, nack=False, again=True, asked=asked)
+        if is_last or (max_tries and not asked):
+            self._letters.note_failure(job, b"", self._reason(job, asked=asked, late=late), is_last=is_last)
+        return not is_last
+
+    def _reason(self, job: Job, *, asked: bool, late: bool) -> bytes:
+        """Say why a try has failed that no consumer gave back."""
+        if late:
+            span_ms = self._state.custody.spans.get(job, job.options.retry_ms)
+            return b"no acknowledgement within %d s" % (span_ms // 1_000)
+        return NO_TRY_LEFT if asked else WORKER_GONE
+
+    def give_back(self, job: Job, said: GivenBack) -> bool:
+        """Let a consumer give a job back that has terms or a fate, or of which it says more; return whether it could.
+
+        Not possible for a job that waits in a queue or is put off: nobody has it.  One that is put off can be buried.
+        """
+        state, retry_ms = self._state, job.options.retry_ms
+        if job.state != ACTIVE:
+            return False
+        if job.flags & FLAG_DROPPED:
+            self._acks.acknowledge(job.id)
+            return False
+        waits = job.flags & FLAG_PUT_OFF or not job.flags & FLAG_QUEUED_BEFORE
+        if waits and not said.buries:
+            return said.delay_ms < 0 and not job.flags & FLAG_PUT_OFF and self.enqueue(job, asked=True)
+        if not waits:
+            if not retry_ms:
+                return False
+            job.nacks += 1
+        state.counters.nacked += 1
+        is_last = said.buries or is_spent(job)
+        delay_ms = 0
+        if not is_last:
+            state.note(NACK, job)
+            delay_ms = said.delay_ms
+            if delay_ms < 0:
+                delay_ms = backoff_of(job.options.terms, job.id, job.nacks)
+        if delay_ms:
+            self.queueing.put_off(job, min(state.now + delay_ms, job.expires_at))
+            job.flags |= FLAG_PUT_OFF
+        self._letters.note_failure(job, said.who, said.reason, is_last=is_last)
+        return is_last or delay_ms > 0 or self.enqueue(job, nack=True)
 
     def _waits_for_journal(self, job: Job, *, nack: bool) -> bool:
         """Let the journal know that a delayed job is queued for the first time; return whether it is held until then.
@@ -195,13 +282,13 @@ class Requeueing(Machine):
             self.queueing.reschedule(job)
 
     def due(self, job: Job) -> None:
-        """Do what the deadline of a job asks for that is active or queued."""
+        """Do what the deadline of a job asks for that is active, queued or dead."""
         state = self._state
         now = state.now
         if job.expires_at <= now:
             state.forget(job, GONE_EXPIRED)
             return
-        if job.state == QUEUED or job in state.durability.watermark.held:
+        if job.state != ACTIVE or job in state.durability.watermark.held:
             state.schedule.add(job, job.expires_at)
             return
         custody = state.custody
@@ -225,11 +312,11 @@ class Requeueing(Machine):
             job.flags &= ~FLAG_ASKING
         elif retry_ms and job.flags & FLAG_QUEUED_BEFORE and not self._has_asked(job):
             return
-        elif self.queueing.leases.keeps_orphans and self._is_orphan(job):
+        elif self.queueing.leases.keeps_orphans and not job.flags & FLAG_PUT_OFF and self._is_orphan(job):
             job.flags &= ~FLAG_ASKING
             self._state.custody.asking.pop(job, None)
             self.queueing.leases.adopt(job)
-        elif not self.enqueue(job, front=has_own_span):
+        elif not self.enqueue(job, front=has_own_span, late=True):
             job.requeue_at = 0
 
     def _has_asked(self, job: Job) -> bool:

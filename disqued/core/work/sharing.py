@@ -50,10 +50,12 @@ from disqued.core.model.ids import comes_first
 from disqued.core.model.job import (
     ACKED,
     ACTIVE,
+    DEAD,
     FLAG_ASKING,
     FLAG_DELIVERED,
     FLAG_ELSEWHERE,
     FLAG_GIVEN,
+    FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
     QUEUED,
     RETRY_NEVER_MS,
@@ -107,7 +109,9 @@ class Sharing(Machine):
             return
         if state.unite_holders(job, frozenset((sender, state.node_id))) and state.journaling:
             state.outbox.journal.append((JOB_ADDED, job))
-        if job.state == QUEUED:
+        if job.state == DEAD:
+            state.send(sender, state.word_of_fate(job))
+        elif job.state == QUEUED:
             state.tell(job, (messages.QUEUED, job_id, WORK_SCOPE, AS_BEFORE))
         elif self._queueing.is_leased(job):
             self._queueing.leases.tell(job)
@@ -121,12 +125,14 @@ class Sharing(Machine):
             self._let_go_ahead(job, sender)
 
     def _word_for_another(self, job: Job, sender: bytes) -> Message | None:
-        """Say that another node than the sender has a job, where that one cannot say so itself; None = it can."""
+        """Say who has a job, or until when it waits, where no other node can say so; None = one can."""
         state = self._state
         left_ms = job.requeue_at - state.now
         if job.flags & FLAG_GIVEN and left_ms > SPREAD_MS:
             # No longer than the taker's own retry period lasts: when that is over, the taker may ask, too.
             return (messages.WORKING, job.id, WORK_SCOPE, left_ms - SPREAD_MS)
+        if job.flags & FLAG_PUT_OFF and left_ms > SPREAD_MS:
+            return state.word_of_fate(job)
         if job.flags & FLAG_ELSEWHERE and job not in state.custody.elsewhere and left_ms > 0:
             _, node_id = state.queue(job.queue).elsewhere[job]
             if node_id != sender and node_id not in state.peers.linked:
@@ -182,7 +188,9 @@ class Sharing(Machine):
         state, queueing = self._state, self._queueing
         # The journal is not told: the ack of a job that comes back from it goes to the whole cluster.
         state.unite_holders(job, frozenset((sender, state.node_id)))
-        if how == AFTER_NACK:
+        if job.options.is_rare:
+            pass  # FATE came first, with counters
+        elif how == AFTER_NACK:
             job.nacks += 1
         elif how in (AGAIN, ASKED):
             job.additional_deliveries += 1
@@ -230,7 +238,7 @@ class Sharing(Machine):
         queueing.leases.note_elsewhere(job, sender, elapsed_ms, deliveries)
 
     def known(self, sender: bytes, job_id: bytes) -> Job | None:
-        """The job, when it is active or queued here; a sender that does not know that it is done hears so."""
+        """The job, when it is active or queued here; a sender that does not know that it is done or dead hears so."""
         job = self._state.jobs.get(job_id)
         if job is None:
             self._state.say_ended(sender, job_id)
@@ -239,6 +247,9 @@ class Sharing(Machine):
             return None
         if job.state == ACKED:
             self._state.say_done(sender, job)
+            return None
+        if job.state == DEAD:
+            self._state.send(sender, self._state.word_of_fate(job))
             return None
         return job
 

@@ -1,0 +1,144 @@
+"""Dead letters: jobs that failed too often, or that a consumer buried.
+
+    NACK, retry --the failure is noted--> tries left: queued, now or later      none left, or NACK DEAD: dead
+    dead   --REDRIVE--> the next generation, its counters at zero: queued
+           --its end, KEEPDEAD after its time to live--> forgotten              --ACKJOB--> done
+
+A try is a delivery: a job that is with a consumer has had nacks + additional deliveries + 1 tries of this generation.
+Nodes that cannot hear each other count for themselves, so that a job has at most MAXTRIES tries on each side.  What the
+sides know is merged when they meet (`model.fate`): then there is one dead job, even if each side still had a try left.
+
+Whoever learns that a job is dead takes it out of its queue and from its consumer, whose acknowledgement still counts.
+A node that hears of a try of a job that it knows to be dead answers with the fate (`sharing`).
+
+A NACK that puts a job off is remembered by its holder, not by the worker.  The other holders put their own timers off
+to a little after the same instant, so that another node queues the job should this one be gone.
+
+Times are integer milliseconds.
+"""
+
+from disqued.core.model.fate import GENERATION_MAX, NO_FATE, Failure, Fate, last_failures
+from disqued.core.model.job import (
+    ACTIVE,
+    DEAD,
+    FLAG_ASKING,
+    FLAG_DOUBTED,
+    FLAG_GIVEN,
+    FLAG_PUT_OFF,
+    FLAG_QUEUED_BEFORE,
+    FLAG_WITH_CONSUMER,
+    INTO_ACTIVE,
+    INTO_DEAD,
+    QUEUED,
+    WORK_SCOPE,
+    Job,
+    forbidden,
+)
+from disqued.core.model.machine import Machine
+from disqued.core.model.messages import AS_BEFORE
+from disqued.core.model.messages import QUEUED as QUEUED_HERE
+from disqued.core.model.outbox import JOB_ADDED
+from disqued.core.model.state import State
+from disqued.core.model.trace import ENQUEUE
+from disqued.core.work.copies import SPREAD_MS
+from disqued.core.work.fates import Fates
+from disqued.core.work.queueing import Queueing
+
+
+def is_spent(job: Job) -> bool:
+    """Return whether a job that waits for its next try has had all of them."""
+    max_tries = job.options.terms.max_tries
+    return 0 < max_tries <= job.nacks + job.additional_deliveries
+
+
+class DeadLetters(Machine):
+    """The machine that buries jobs, follows what other nodes say of dead ones, and redrives them."""
+
+    __slots__ = ("_queueing", "_state", "fates")
+
+    def __init__(self, state: State, queueing: Queueing, fates: Fates) -> None:
+        self._state = state
+        self._queueing = queueing
+        self.fates = fates
+
+    def note_failure(self, job: Job, who: bytes, reason: bytes, *, is_last: bool) -> None:
+        """Note that a try failed; after the last one the job is dead."""
+        fate = job.options.fate
+        failure = Failure(self._state.wall, self._state.node_id, who, reason)
+        failures = last_failures((*fate.failures, failure))
+        self.fates.change(job, fate._replace(failures=failures, is_dead=fate.is_dead or is_last))
+
+    def redrive(self, job: Job) -> None:
+        """Queue a dead job in its next generation; its end stays as it is."""
+        state, fate = self._state, job.options.fate
+        spent, retry_ms = fate.spent, job.options.retry_ms
+        if retry_ms:
+            spent = min(spent + job.nacks + job.additional_deliveries, GENERATION_MAX)
+            job.nacks = job.additional_deliveries = 0
+        generation = min(fate.generation + 1, GENERATION_MAX)
+        self.fates.change(job, fate._replace(generation=generation, is_dead=False, spent=spent))
+        state.note(ENQUEUE, job, who=state.trace.actor)
+        job.requeue_at = state.now + retry_ms if retry_ms else 0
+        self._queueing.enqueue_new(job, state.queue(job.queue))
+        self._queueing.reschedule(job)
+        state.tell(job, (QUEUED_HERE, job.id, WORK_SCOPE, AS_BEFORE))
+
+    # What other nodes say.
+
+    def fate_changed(self, job: Job, before: Fate) -> None:
+        """Follow the fate of a job: it may be dead, or not be dead any more."""
+        fate = job.options.fate
+        if _has_died(fate) and not _has_died(before):
+            job.expires_at += job.options.terms.keep_dead_ms
+        if fate.is_dead:
+            if job.state in (ACTIVE, QUEUED):
+                self._end_tries(job)
+        elif job.state == DEAD:
+            self._begin_again(job)
+        elif job.state in (ACTIVE, QUEUED) and is_spent(job):
+            # Nodes that could not hear each other had some of the tries each.
+            self.fates.change(job, fate._replace(is_dead=True))
+
+    def _end_tries(self, job: Job) -> None:
+        """Let nobody have a job any more."""
+        state = self._state
+        self._queueing.dequeue(job)
+        if job.flags & FLAG_WITH_CONSUMER:
+            self._queueing.leases.end(job)
+        custody = state.custody
+        custody.asking.pop(job, None)
+        custody.owed.pop(job, None)
+        custody.evictable.pop(job, None)
+        job.flags &= ~(FLAG_ASKING | FLAG_DOUBTED | FLAG_GIVEN | FLAG_PUT_OFF)
+        job.requeue_at = 0
+        assert INTO_DEAD[job.state], forbidden(job.state, DEAD)
+        job.state = DEAD
+        self._queueing.reschedule(job)
+
+    def _begin_again(self, job: Job) -> None:
+        """Leave a job to the node that has redriven it."""
+        state, options = self._state, job.options
+        assert INTO_ACTIVE[job.state], forbidden(job.state, ACTIVE)
+        job.state = ACTIVE
+        if options.retry_ms:
+            job.flags |= FLAG_QUEUED_BEFORE
+            job.requeue_at = state.now + options.probe_ms + state.numbers.spread(SPREAD_MS)
+        self._queueing.reschedule(job)
+
+    def put_off_elsewhere(self, job: Job, left_ms: int) -> None:
+        """Queue a job a little after the node that put it off, in case that node is gone by then."""
+        state, options = self._state, job.options
+        if job.state != ACTIVE or not options.retry_ms or options.fate is NO_FATE or self._queueing.is_leased(job):
+            return
+        at = state.now + left_ms
+        if job.flags & FLAG_PUT_OFF and abs(job.requeue_at - at) <= SPREAD_MS:
+            return  # known already
+        self._queueing.put_off(job, min(at + state.numbers.spread(SPREAD_MS), job.expires_at))
+        job.flags |= FLAG_PUT_OFF | FLAG_QUEUED_BEFORE
+        if state.journaling:
+            state.outbox.journal.append((JOB_ADDED, job))
+
+
+def _has_died(fate: Fate) -> bool:
+    """Return whether a job is dead, or was before it was redriven: it stays for longer since then."""
+    return fate.is_dead or fate.generation > 0

@@ -1,0 +1,456 @@
+"""Retry policy on one node: how often a job is tried, when it comes again, and when it is dead."""
+
+from random import Random
+
+import pytest
+
+from disqued.core.model.fate import FAILURE_REASON_MAX, FAILURES_KEPT
+from disqued.core.model.job import ACTIVE, DEAD, FLAG_PUT_OFF
+from disqued.core.model.outbox import JOB_ADDED
+from disqued.core.model.terms import Terms, backoff_of
+from disqued.core.node import Node
+from disqued.core.recovery import AT_END, Recovery, snapshot
+from disqued.testing.clock import Clock
+from disqued.wire.jobdump import decode_record, encode_event, encode_job
+from tests.core_fixtures import NODE_ID, Server, check
+
+WEEK_S = 604_800
+
+
+def state_of(server: Server, job_id: bytes) -> bytes:
+    shown = server.show(job_id)
+    return b"gone" if shown is None else bytes(shown["state"])
+
+
+def reasons(server: Server, job_id: bytes) -> list[bytes]:
+    shown = server.show(job_id)
+    assert shown is not None
+    return [reason for _, _, _, reason in shown["failures"]]
+
+
+# Tries.
+
+
+def test_a_job_has_as_many_tries_as_its_terms_say_and_is_dead_then() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "MAXTRIES", 3, "RETRY", 10)
+    for _ in range(2):
+        assert server.get()
+        assert server("NACK", job_id) == 1
+        assert state_of(server, job_id) == b"queued"
+    assert server.get()
+    assert server("NACK", job_id) == 1
+    assert state_of(server, job_id) == b"dead"
+    assert server.get() == []
+    check(server)
+
+
+def test_nacks_and_retries_count_alike() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "MAXTRIES", 2, "RETRY", 10)
+    server.get()
+    server("NACK", job_id, "REASON", "no disk")
+    server.get()
+    server.advance(10_000)
+    assert state_of(server, job_id) == b"dead"
+    assert reasons(server, job_id) == [b"no disk", b"no acknowledgement within 10 s"]
+    check(server)
+
+
+def test_a_job_that_only_waits_spends_no_try() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "MAXTRIES", 1, "RETRY", 1)
+    server.advance(60_000)
+    assert state_of(server, job_id) == b"queued"
+    assert [row[1] for row in server.get()] == [job_id]
+
+
+def test_the_end_of_a_delay_of_addjob_is_no_try() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "MAXTRIES", 1, "RETRY", 5, "DELAY", 3)
+    server.advance(4_000)
+    assert [row[1] for row in server.get()] == [job_id]
+
+
+@pytest.mark.parametrize("word", ["NACK", "ENQUEUE"])
+def test_what_ends_a_delay_of_addjob_early_is_no_try_either(word: str) -> None:
+    server = Server()
+    job_id = server.add("q", "body", "MAXTRIES", 1, "RETRY", 5, "DELAY", 30)
+    assert server(word, job_id) == 1
+    assert [row[1] for row in server.get()] == [job_id]
+    assert server.job(job_id).nacks == 0
+
+
+def test_enqueue_takes_a_try_and_says_when_there_was_none_left() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "MAXTRIES", 2, "RETRY", 10)
+    server.get()
+    assert server("ENQUEUE", job_id) == 1
+    server.get()
+    assert server("ENQUEUE", job_id) == 0
+    assert state_of(server, job_id) == b"dead"
+    assert reasons(server, job_id) == [b"queued again on request after its last try"]
+
+
+def test_the_death_of_a_worker_takes_a_try() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "MAXTRIES", 1, "RETRY", 100)
+    server("WORKER", "START", "ID", "w", "TTL", 2_000)
+    server("GETJOB", "NOHANG", "WORKER", "w", "FROM", "q")
+    server.advance(5_000)
+    assert state_of(server, job_id) == b"dead"
+    assert reasons(server, job_id) == [b"given back by its worker, or the worker died"]
+    check(server)
+
+
+def test_a_consumer_that_never_saw_its_job_has_not_tried_it() -> None:
+    server = Server()
+    assert server("GETJOB", "FROM", "q", client="anna") is not None
+    server.vanished.add("anna")
+    job_id = server.add("q", "body", "MAXTRIES", 1, "RETRY", 100)
+    assert [row[1] for row in server.get()] == [job_id]
+
+
+def test_a_plain_nack_of_a_plain_job_costs_no_record_and_no_fate() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 10)
+    server.get()
+    records = len(server.journal)
+    used = server.state.memory.used
+    assert server("NACK", job_id) == 1
+    assert not server.job(job_id).options.is_rare
+    assert (len(server.journal), server.state.memory.used) == (records, used)
+
+
+# Failures.
+
+
+def test_a_failure_says_when_where_who_and_why() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 10)
+    server.get()
+    server("NACK", job_id, "REASON", "it broke", client="anna")
+    shown = server.show(job_id)
+    assert shown is not None
+    assert shown["failures"] == [[server.clock.wall(), NODE_ID, b"anna", b"it broke"]]
+    assert shown["generation"] == 0
+
+
+def test_the_last_failures_are_kept() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 10)
+    for number in range(FAILURES_KEPT + 2):
+        server.get()
+        server.advance(1)
+        server("NACK", job_id, "REASON", number)
+    assert reasons(server, job_id) == [b"%d" % number for number in range(2, FAILURES_KEPT + 2)]
+    check(server)
+
+
+def test_a_reason_has_a_limit() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 10)
+    server.get()
+    assert "at most 1024 bytes" in server.refusal("NACK", job_id, "REASON", b"x" * (FAILURE_REASON_MAX + 1))
+    assert server("NACK", job_id, "REASON", b"x" * FAILURE_REASON_MAX) == 1
+
+
+def test_options_go_with_very_many_ids() -> None:
+    server = Server()
+    ids = [server.add("q", number, "RETRY", 100) for number in range(700)]
+    server.get(count=700)
+    server("NACK", *ids, "DELAY", 20, "REASON", "dead", client="anna")
+    server.advance(100)
+    assert server.answers["anna"] == [700]
+    assert server.get(count=700) == []
+    assert reasons(server, ids[650]) == [b"dead"]
+    assert server.job(ids[650]).options.fate.is_dead is False
+    server.advance(20_000)
+    assert len(server.get(count=700)) == 700
+    assert server.refusal("NACK", *ids, "DEAD", ids[0]).startswith("ERR syntax error")
+
+
+# Delays.
+
+
+def test_a_nack_with_a_delay_puts_the_next_delivery_off() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 10)
+    server.get()
+    assert server("NACK", job_id, "DELAY", 60) == 1
+    server.advance(59_000)
+    assert server.get() == []
+    server.advance(1_000)
+    assert [row[1] for row in server.get()] == [job_id]
+    shown = server.show(job_id)
+    assert shown is not None
+    assert (shown["nacks"], shown["additional-deliveries"]) == (1, 0)
+    check(server)
+
+
+def test_the_end_of_a_put_off_is_no_further_try() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 10, "MAXTRIES", 2)
+    server.get()
+    server("NACK", job_id, "DELAY", 60)
+    server.advance(60_000)
+    assert [row[1] for row in server.get()] == [job_id]
+    server("NACK", job_id, "DELAY", 60)
+    assert state_of(server, job_id) == b"dead"
+
+
+def test_a_job_that_is_put_off_can_be_asked_for_at_once_and_is_given_back_once() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 10, "MAXTRIES", 2)
+    server.get()
+    server("NACK", job_id, "DELAY", 60)
+    assert server("NACK", job_id) == 0
+    assert server("ENQUEUE", job_id) == 1
+    assert [row[1] for row in server.get()] == [job_id]
+    assert (server.job(job_id).nacks, server.job(job_id).additional_deliveries) == (1, 0)
+    # After that its timer is the retry period again, and its end takes a try.
+    server.advance(10_000)
+    assert state_of(server, job_id) == b"dead"
+
+
+def test_a_delay_of_0_ends_no_back_off_early() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 10, "BACKOFF", 30)
+    server.get()
+    assert server("NACK", job_id, "DELAY", 0) == 1
+    assert [row[1] for row in server.get()] == [job_id]
+
+
+def test_a_delay_that_outlasts_the_job_lasts_for_the_rest_of_its_time() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 10, "TTL", 100)
+    server.get()
+    assert server("NACK", job_id, "DELAY", 10_000) == 1
+    assert server.job(job_id).requeue_at == server.job(job_id).expires_at
+    server.advance(100_000)
+    assert state_of(server, job_id) == b"gone"
+    check(server)
+
+
+def test_a_job_with_retry_0_is_not_given_back() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 0, "REPLICATE", 1)
+    server.get()
+    for options in ((), ("DELAY", 1), ("DEAD",)):
+        assert server("NACK", job_id, *options) == 0
+
+
+def test_the_back_off_doubles_up_to_its_longest_and_is_spread_by_a_tenth() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 1_000, "BACKOFF", 10, 60)
+    for expected_s in (10, 20, 40, 60, 60):
+        assert server.get()
+        server("NACK", job_id)
+        left_ms = server.job(job_id).requeue_at - server.state.now
+        assert 0.9 * expected_s <= left_ms / 1_000 <= 1.1 * expected_s
+        server.advance(left_ms)
+    check(server)
+
+
+def test_the_back_off_is_a_pure_function_that_differs_from_job_to_job() -> None:
+    terms = Terms(backoff_ms=10_000, backoff_most_ms=3_600_000)
+    spans = {backoff_of(terms, b"DI%038d05a0SQ" % number, 1) for number in range(1_000)}
+    assert len(spans) > 500
+    assert min(spans) >= 9_000
+    assert max(spans) <= 11_000
+    assert backoff_of(terms, b"a", 3) == backoff_of(terms, b"a", 3)
+    assert 3_240_000 <= backoff_of(terms, b"a", 65_535) <= 3_960_000
+    assert backoff_of(Terms(), b"a", 5) == 0
+
+
+# Dead.
+
+
+def test_dead_buries_at_once_and_the_job_keeps_what_it_was() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 10, "MAXTRIES", 5, "KEEPDEAD", 50, "TTL", 100, "KEY", "k")
+    server.get()
+    server.advance(5_000)
+    assert server("NACK", job_id, "DEAD", "REASON", "bad input") == 1
+    shown = server.show(job_id)
+    assert shown is not None
+    assert (shown["state"], shown["body"], shown["nacks"], shown["ttl"]) == (b"dead", b"body", 1, 145)
+    assert server("ADDJOB", "q", "other", 0, "KEY", "k") == job_id
+    server.advance(144_000)
+    assert state_of(server, job_id) == b"dead"
+    server.advance(1_000)
+    assert state_of(server, job_id) == b"gone"
+    assert server.state.counters.gone[b"expired"] == 1
+    check(server)
+
+
+def test_a_buried_job_without_terms_keeps_its_own_end() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 10, "TTL", 100)
+    server.get()
+    server("NACK", job_id, "DEAD")
+    server.advance(99_000)
+    assert state_of(server, job_id) == b"dead"
+    server.advance(1_000)
+    assert state_of(server, job_id) == b"gone"
+
+
+def test_what_a_dead_job_takes_and_what_it_does_not() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 10)
+    server.get()
+    server("NACK", job_id, "DEAD")
+    assert server("WORKING", job_id) == 10
+    assert server("ENQUEUE", job_id) == 0
+    assert server("NACK", job_id) == 0
+    assert server("NACK", job_id, "DEAD") == 0
+    assert server("DEQUEUE", job_id) == 0
+    server.advance(100_000)
+    assert server.get() == []
+    assert state_of(server, job_id) == b"dead"
+    assert server("ACKJOB", job_id) == 1
+    assert state_of(server, job_id) == b"gone"
+    check(server)
+
+
+@pytest.mark.parametrize("word", ["FASTACK", "DELJOB", "ACKJOB"])
+def test_a_dead_job_ends_like_others(word: str) -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 10)
+    server.get()
+    server("NACK", job_id, "DEAD")
+    assert server(word, job_id) == 1
+    assert state_of(server, job_id) == b"gone"
+    check(server)
+
+
+def test_a_job_that_is_put_off_or_delayed_can_be_buried() -> None:
+    server = Server()
+    put_off = server.add("q", "body", "RETRY", 10)
+    server.get()
+    server("NACK", put_off, "DELAY", 100)
+    delayed = server.add("q", "body", "RETRY", 0, "REPLICATE", 1, "DELAY", 50)
+    assert server("NACK", put_off, delayed, "DEAD") == 2
+    server.advance(200_000)
+    assert (state_of(server, put_off), state_of(server, delayed)) == (b"dead", b"dead")
+    assert server.job(put_off).nacks == 1
+    check(server)
+
+
+def test_a_dead_job_is_not_evicted() -> None:
+    server = Server()
+    delayed = server.add("q", "body", "RETRY", 0, "REPLICATE", 1, "DELAY", 50)
+    server("NACK", delayed, "DEAD")
+    assert server.job(delayed) not in server.state.custody.evictable
+
+
+# Restarts.
+
+
+class Disk:
+    """The journal of a server, and nodes that start from it."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def restart(self, *, controlled: bool, down_ms: int = 0) -> Server:
+        """End the server and start another one from its journal, or from its last snapshot."""
+        old = self.server
+        offset, wall = old.clock.wall() - old.clock.now(), old.clock.wall()
+        records = list(snapshot(old.state)) if controlled else old.journal
+        lines = [
+            encode_job(record[1], offset, record[1].state if controlled else ACTIVE)
+            if record[0] == JOB_ADDED
+            else encode_event(record, wall)
+            for record in records
+        ]
+        clock = Clock(now=77_000, wall=wall + down_ms)
+        server = Server(clock=clock)
+        server.node = Node(NODE_ID, clock, Random(5), maxmemory=1 << 40)
+        server.state = server.node.state
+        recovery = Recovery(server.state, restores_queues=controlled)
+        assert recovery.apply_some(map(decode_record, lines), len(lines) + 1) is AT_END
+        server.node.begin()
+        server.state.journaling = True
+        recovery.finish()
+        server.journal = [(JOB_ADDED, job) for job in server.state.jobs]
+        return server
+
+
+@pytest.mark.parametrize("controlled", [False, True])
+def test_a_put_off_outlives_a_restart(controlled: bool) -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 10, "MAXTRIES", 2)
+    server.get()
+    server("NACK", job_id, "DELAY", 100, "REASON", "later")
+    server.advance(30_000)
+    server = Disk(server).restart(controlled=controlled, down_ms=20_000)
+    job = server.job(job_id)
+    assert job.flags & FLAG_PUT_OFF
+    server.advance(49_000)
+    assert server.get() == []
+    server.advance(1_000)
+    assert [row[1] for row in server.get()] == [job_id]
+    assert (server.job(job_id).nacks, server.job(job_id).additional_deliveries) == (1, 0)
+    assert reasons(server, job_id) == [b"later"]
+    check(server)
+
+
+@pytest.mark.parametrize("controlled", [False, True])
+def test_a_put_off_that_ends_while_the_node_is_down_is_over_at_its_start(controlled: bool) -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 1_000)
+    server.get()
+    server("NACK", job_id, "DELAY", 100)
+    server = Disk(server).restart(controlled=controlled, down_ms=200_000)
+    server.advance(10)
+    assert [row[1] for row in server.get()] == [job_id]
+    assert server.job(job_id).additional_deliveries == 0
+
+
+def test_a_put_off_that_was_over_before_a_crash_stays_over() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 1_000)
+    server.get()
+    server("NACK", job_id, "DELAY", 100)
+    server("ENQUEUE", job_id)
+    server.get()
+    server = Disk(server).restart(controlled=False)
+    assert not server.job(job_id).flags & FLAG_PUT_OFF
+    server.advance(999_000)
+    assert server.get() == []
+
+
+@pytest.mark.parametrize("controlled", [False, True])
+def test_a_crash_gives_no_job_more_tries(controlled: bool) -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 10, "MAXTRIES", 3)
+    server.get()
+    server("NACK", job_id)
+    server.get()
+    server.advance(10_000)  # a retry: the third try waits
+    server = Disk(server).restart(controlled=controlled)
+    assert (server.job(job_id).nacks, server.job(job_id).additional_deliveries) == (1, 1)
+    tries = 2
+    for _ in range(5):
+        tries += len(server.get())
+        server.advance(10_000)
+    assert tries <= 3
+    assert state_of(server, job_id) == b"dead"
+
+
+@pytest.mark.parametrize("controlled", [False, True])
+def test_a_dead_job_outlives_a_restart_with_its_end(controlled: bool) -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 10, "MAXTRIES", 1, "TTL", 100, "KEEPDEAD", 1_000)
+    server.get()
+    server("NACK", job_id, "REASON", "why")
+    server = Disk(server).restart(controlled=controlled, down_ms=200_000)
+    assert server.job(job_id).state == DEAD
+    assert reasons(server, job_id) == [b"why"]
+    server.advance(899_000)
+    assert server.get() == []
+    assert state_of(server, job_id) == b"dead"
+    check(server)
+    server.advance(1_000)
+    assert state_of(server, job_id) == b"gone"

@@ -1,0 +1,223 @@
+"""Retry policy in a cluster: what holders of a job tell each other of tries, delays and dead jobs."""
+
+from disqued.core.model.job import ACKED, ACTIVE, DEAD, FLAG_PUT_OFF
+from disqued.core.model.messages import FATE, QUEUED, WILLQUEUE
+from disqued.core.model.outbox import JOB_ADDED
+from disqued.core.work.copies import SPREAD_MS
+from tests.cluster_fixtures import Cluster, Member
+from tests.core_fixtures import Word
+
+
+def added(cluster: Cluster, *options: Word) -> bytes:
+    """A job that three nodes hold and that a consumer of the first one has."""
+    a = cluster.members[0]
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 3, *options)
+    (job_id,) = a.answers.pop("client")
+    assert [row[1] for row in a.get()] == [job_id]
+    cluster.flights.clear()
+    return bytes(job_id)
+
+
+def states(cluster: Cluster, job_id: bytes) -> list[bytes]:
+    return [bytes((member.show(job_id) or {"state": b"gone"})["state"]) for member in cluster]
+
+
+def tries(member: Member, job_id: bytes) -> tuple[int, int]:
+    job = member.job(job_id)
+    return job.nacks, job.additional_deliveries
+
+
+def test_all_holders_count_the_same_tries_and_bury_the_job_together() -> None:
+    cluster = Cluster(3)
+    a = cluster.members[0]
+    job_id = added(cluster, "MAXTRIES", 3, "RETRY", 5)
+    a("NACK", job_id)
+    assert [tries(member, job_id) for member in cluster] == [(1, 0)] * 3
+    a.get()
+    cluster.advance(5_000)
+    assert [tries(member, job_id) for member in cluster] == [(1, 1)] * 3
+    holder = next(member for member in cluster if member.show(job_id)["state"] == b"queued")
+    holder.get()
+    holder("NACK", job_id, "REASON", "last")
+    assert states(cluster, job_id) == [b"dead"] * 3
+    assert len({member.job(job_id).options.fate for member in cluster}) == 1
+    assert [failure.reason for failure in a.job(job_id).options.fate.failures] == [
+        b"", b"no acknowledgement within 5 s", b"last",
+    ]  # fmt: skip
+    cluster.advance(60_000)
+    assert not any(member.get() for member in cluster)
+
+
+def test_reasons_of_a_job_without_terms_do_not_count_twice() -> None:
+    cluster = Cluster(3)
+    a = cluster.members[0]
+    job_id = added(cluster, "RETRY", 5)
+    a("NACK", job_id, "REASON", "why")
+    assert [tries(member, job_id) for member in cluster] == [(1, 0)] * 3
+
+
+def test_a_count_reaches_the_journal_of_each_holder() -> None:
+    cluster = Cluster(3)
+    a, b, _ = cluster
+    job_id = added(cluster, "MAXTRIES", 3, "RETRY", 5)
+    b.journal.clear()
+    a("ENQUEUE", job_id)
+    assert [record[1].id for record in b.journal if record[0] == JOB_ADDED] == [job_id]
+    assert tries(b, job_id) == (0, 1)
+
+
+def test_a_put_off_holds_on_all_nodes_and_ends_on_the_one_that_was_told() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = added(cluster, "RETRY", 5, "MAXTRIES", 9)
+    a("NACK", job_id, "DELAY", 60)
+    for other in (b, c):
+        assert other.job(job_id).flags & FLAG_PUT_OFF
+        assert 60_000 <= other.job(job_id).requeue_at - other.state.now <= 60_000 + SPREAD_MS
+    cluster.advance(59_000)
+    assert not cluster.sent(WILLQUEUE)
+    assert states(cluster, job_id) == [b"active"] * 3
+    cluster.advance(2_000)
+    assert states(cluster, job_id) == [b"queued", b"active", b"active"]
+    assert [tries(member, job_id) for member in cluster] == [(1, 0)] * 3
+    assert not any(member.job(job_id).flags & FLAG_PUT_OFF for member in cluster)
+
+
+def test_when_the_holder_of_a_put_off_is_gone_another_one_queues_the_job_and_counts_no_try() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = added(cluster, "RETRY", 5, "MAXTRIES", 2)
+    a("NACK", job_id, "DELAY", 60)
+    cluster.isolate(a)
+    cluster.advance(200_000)
+    assert {b"queued"} <= set(states(cluster, job_id)[1:])
+    assert [tries(member, job_id) for member in (b, c)] == [(1, 0)] * 2
+
+
+def test_a_holder_that_missed_the_put_off_hears_of_it_when_it_asks() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 5)
+    (job_id,) = a.answers.pop("client")
+    a.get()
+    cluster.lose = lambda flight: flight.kind == FATE
+    a("NACK", job_id, "DELAY", 60)
+    assert not b.job(job_id).flags & FLAG_PUT_OFF
+    cluster.lose = lambda flight: False
+    cluster.advance(7_000)
+    assert b.job(job_id).flags & FLAG_PUT_OFF
+    cluster.advance(51_000)
+    assert states(cluster, job_id) == [b"active"] * 2
+    cluster.advance(5_000)
+    assert b"queued" in states(cluster, job_id)
+    assert [tries(member, job_id) for member in cluster] == [(1, 0)] * 2
+
+
+def test_a_holder_with_a_consumer_lets_the_job_go_and_its_ack_still_counts() -> None:
+    cluster = Cluster(3)
+    a, b, _c = cluster
+    job_id = added(cluster, "RETRY", 50)
+    b("ENQUEUE", job_id)
+    assert [row[1] for row in b.get()] == [job_id]
+    a("NACK", job_id, "DEAD")
+    assert states(cluster, job_id) == [b"dead"] * 3
+    assert b("ACKJOB", job_id) == 1
+    cluster.advance(5_000)
+    assert states(cluster, job_id) == [b"gone"] * 3
+
+
+def test_a_copy_that_is_done_stays_done() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = added(cluster, "RETRY", 50)
+    cluster.cut(a, b)
+    cluster.cut(a, c)
+    b("ACKJOB", job_id)
+    assert b.job(job_id).state == ACKED
+    a("NACK", job_id, "DEAD")
+    cluster.heal(a, b)
+    cluster.heal(a, c)
+    cluster.advance(10_000)
+    assert states(cluster, job_id) == [b"gone"] * 3
+
+
+def test_a_holder_that_missed_the_death_hears_of_it_when_it_asks_or_queues() -> None:
+    for word in ("", "ENQUEUE"):
+        cluster = Cluster(3)
+        a, b, _c = cluster
+        job_id = added(cluster, "RETRY", 5, "MAXTRIES", 1)
+        cluster.lose = lambda flight: flight.kind == FATE
+        a("NACK", job_id)
+        assert states(cluster, job_id) == [b"dead", b"active", b"active"]
+        cluster.lose = lambda flight: False
+        if word:
+            b("ENQUEUE", job_id)
+        cluster.advance(10_000)
+        assert not b.get()
+        assert states(cluster, job_id) == [b"dead"] * 3
+
+
+def test_sides_that_shared_the_tries_agree_that_the_job_is_dead() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 5, "MAXTRIES", 3)
+    (job_id,) = a.answers.pop("client")
+    a.get()
+    cluster.cut(a, b)
+    for _ in range(2):
+        a("NACK", job_id)
+        a.get()
+    b("ENQUEUE", job_id)
+    b.get()
+    assert [tries(member, job_id) for member in cluster] == [(2, 0), (0, 1)]
+    cluster.heal(a, b)
+    b("ENQUEUE", job_id)
+    cluster.advance(30_000)
+    assert states(cluster, job_id) == [b"dead"] * 2
+
+
+def test_a_dead_job_moves_with_a_node_that_leaves() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = a.add("q", "body", "REPLICATE", 1, "RETRY", 5, "MAXTRIES", 1)
+    a.get()
+    a("NACK", job_id, "REASON", "why")
+    put_off = a.add("q", "later", "REPLICATE", 1, "RETRY", 5)
+    a.get()
+    a("NACK", put_off, "DELAY", 100)
+    a("CLUSTER", "LEAVING", "yes")
+    cluster.advance(20_000)
+    cluster.isolate(a)
+    holders = [member for member in (b, c) if member.holds(job_id)]
+    assert holders
+    for member in holders:
+        assert member.job(job_id).state == DEAD
+        assert [failure.reason for failure in member.job(job_id).options.fate.failures] == [b"why"]
+        assert not member.get()
+    keeper = next(member for member in (b, c) if member.holds(put_off))
+    assert keeper.job(put_off).state == ACTIVE
+    cluster.advance(70_000)
+    assert not any(member.get() for member in (b, c))
+    cluster.advance(120_000)
+    assert keeper.show(put_off)["state"] == b"queued"
+    assert tries(keeper, put_off) == (1, 0)
+
+
+def test_a_job_moves_with_its_tries_to_where_a_consumer_waits() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    job_id = a.add("q", "body", "REPLICATE", 1, "RETRY", 500, "MAXTRIES", 2)
+    a.get()
+    a("NACK", job_id)
+    b.wait("anna")
+    assert b.answered("anna") == [b"body"]
+    b("NACK", job_id)
+    assert states(cluster, job_id) == [b"dead"] * 2
+
+
+def test_fate_comes_before_queued() -> None:
+    cluster = Cluster(3)
+    a, b, _ = cluster
+    job_id = added(cluster, "RETRY", 5, "MAXTRIES", 5)
+    a("NACK", job_id)
+    assert [flight.kind for flight in cluster.flights if flight.receiver is b] == [FATE, QUEUED]
