@@ -377,7 +377,8 @@ class DelJob(_OnEachJob):
 
 @command(
     "NACK", group="jobs", flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST, reply=integer("jobs that were given back"),
-    cost="O(log N) per job in the jobs of its queue", arity=-1, cache=ids_alone(Nack, LONG),
+    cost="O(log N) per job in the jobs of its queue", arity=-1,
+    cache=ids_alone(lambda ids: Nack(ids), LONG),  # noqa: PLW0108 - the class is made below
 )  # fmt: skip
 @attrs.define
 class Nack(_OnEachJob):

@@ -40,6 +40,7 @@ from disqued.core.model.queues import Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.worker import Worker
+from disqued.core.work.deadletters import DeadLetters
 from disqued.core.work.delivery import FETCHED_BYTES
 from disqued.core.work.queueing import Queueing
 from disqued.core.workers.homes import Homes
@@ -48,6 +49,7 @@ from disqued.errors import NoWorker
 
 CLAIM_MS = 500  #: how long one node is given to answer
 CLAIMS_MS = 2_000  #: how long all of them are
+RECOVERED_IN_VAIN = b"taken from its consumer after its last try"
 DAY_S = 86_400
 
 
@@ -101,6 +103,7 @@ class Lists(Machine):
     __slots__ = (
         "_claims",
         "_homes",
+        "_letters",
         "_queueing",
         "_state",
         "_workers",
@@ -110,11 +113,14 @@ class Lists(Machine):
         "ttl_s",
     )  # fmt: skip
 
-    def __init__(self, state: State, queueing: Queueing, workers: Workers, homes: Homes) -> None:
+    def __init__(
+        self, state: State, queueing: Queueing, workers: Workers, homes: Homes, letters: DeadLetters
+    ) -> None:
         self._state = state
         self._queueing = queueing
         self._workers = workers
         self._homes = homes
+        self._letters = letters
         self._claims: dict[int, PendingRecovery] = {}
         self.ttl_s: int = 30 * DAY_S  #: life of an element (`rq-ttl`)
         self.replicate: int = 0  #: copies of an element (`rq-replicate`); 0 = as ADDJOB decides
@@ -169,9 +175,7 @@ class Lists(Machine):
             if unit.job.expires_at > self._state.now:
                 taken.append(unit.job)
                 size += len(unit.body)
-        for job in taken:
-            self._hand_out(job)
-        return taken
+        return [job for job in taken if self._hand_out(job)]
 
     def _recover_lost(self, queue: Queue, count: int, elapsed_ms: int) -> list[Job]:
         """Recover what consumers of nodes have that cannot be reached."""
@@ -183,14 +187,18 @@ class Lists(Machine):
             if since <= latest and node_id not in state.peers.linked and unit.job.expires_at > state.now
         ]
         jobs = [job for *_, job in sorted(lost)[:count]]
-        for job in jobs:
-            self._hand_out(job)
-        return jobs
+        return [job for job in jobs if self._hand_out(job)]
 
-    def _hand_out(self, job: Job) -> None:
+    def _hand_out(self, job: Job) -> bool:
+        """Hand a job to another consumer, if it has a try left."""
+        if self._letters.ends_last_try(job, RECOVERED_IN_VAIN):
+            return False
         self._state.counters.recovered += 1
         self._queueing.leases.recover(job)
         self._queueing.reschedule(job)
+        if job.options.is_rare:
+            self._letters.fates.say(job)
+        return True
 
     def _nodes_with_more(self, queue: Queue, elapsed_ms: int) -> list[bytes]:
         """Nodes that can be asked and whose consumers have had something for so long; the longest is the first."""

@@ -156,7 +156,7 @@ class Node:
         self.workers = Workers(self.state, leases, self.sessions, self.blocking, self.notifications)
         self.homes = Homes(self.state, self.queueing, self.sharing, self.workers, self.notifications)
         self.worker_moves = WorkerMoves(self.state, self.queueing, self.sharing, self.workers, self.homes)
-        self.lists = Lists(self.state, self.queueing, self.workers, self.homes)
+        self.lists = Lists(self.state, self.queueing, self.workers, self.homes, self.letters)
         self.tasks = Tasks(self.state, self.requeueing, self.acks, self.workers, self.notifications)
         self.inquiries = Inquiries(self.state, self.acks)
         self.purges = Purges(self.state, self.acks)

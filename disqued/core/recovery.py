@@ -403,7 +403,8 @@ class Recovery:
         if job.options.retry_ms == RETRY_NEVER_MS:
             self._lease_manual(job, deliveries, when)
         elif deliveries and worker:
-            job.additional_deliveries = max(0, deliveries - 1 - job.nacks)
+            # An attempt counts the tries of earlier generations, too.
+            job.additional_deliveries = max(0, deliveries - 1 - job.nacks - job.options.fate.spent)
             job.flags |= FLAG_QUEUED_BEFORE | FLAG_DELIVERED
 
     def _note_worker(self, job_id: bytes, scope: bytes, worker_id: bytes) -> None:

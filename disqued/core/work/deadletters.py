@@ -68,6 +68,15 @@ class DeadLetters(Machine):
         failures = last_failures((*fate.failures, failure))
         self.fates.change(job, fate._replace(failures=failures, is_dead=fate.is_dead or is_last))
 
+    def ends_last_try(self, job: Job, reason: bytes) -> bool:
+        """Bury a job that would be handed out for one try more than it may have; return whether it is dead now."""
+        max_tries = job.options.terms.max_tries
+        if not 0 < max_tries <= job.nacks + job.additional_deliveries + 1:
+            return False
+        job.additional_deliveries += 1
+        self.note_failure(job, b"", reason, is_last=True)
+        return True
+
     def redrive(self, job: Job) -> None:
         """Queue a dead job in its next generation; its end stays as it is."""
         state, fate = self._state, job.options.fate

@@ -96,10 +96,7 @@ class Requeueing(Machine):
         was queued before.  One without a try left becomes dead instead.  A NACK of a job with terms or a fate comes by
         `give_back`, which has counted it.
         """
-        if job.state != ACTIVE:
-            return False
-        if job.flags & FLAG_DROPPED:
-            self._acks.acknowledge(job.id)
+        if job.state != ACTIVE or (job.flags & FLAG_DROPPED and self._acks.acknowledge(job.id)):
             return False
         options = job.options
         if options.is_rare and options.kind:
@@ -129,18 +126,25 @@ class Requeueing(Machine):
         if again and is_new:
             queue.requeued += 1
         self.queueing.reschedule(job)
-        if options.is_rare:
-            # Other holders count by what they hear of the fate, before they hear of the queue; and a start after a
-            # crash goes on counting, and does not wait once more for what is over.
-            if not nack and job.options is options:  # else the failure has said so
-                self._letters.fates.say(job)
-        elif ends_delay and state.journaling:
-            # A start after a crash would wait for the delay once more.
-            state.outbox.journal.append((JOB_ADDED, job))
+        if options.is_rare or ends_delay:
+            self._note_queued(job, is_told=nack or job.options is not options)
         if job.holders and (again or nack or ends_delay):
             how = AFTER_NACK if nack else AS_BEFORE if not (again and is_new) else ASKED if asked else AGAIN
             state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, how))
         return True
+
+    def _note_queued(self, job: Job, *, is_told: bool) -> None:
+        """Let the journal know that a delay is over, or how often a job was tried; the other holders count like that.
+
+        `is_told`: a failure has said so.
+        """
+        state = self._state
+        if job.options.is_rare:
+            if not is_told:
+                self._letters.fates.say(job)
+        elif state.journaling:
+            # A start after a crash would wait for the delay once more.
+            state.outbox.journal.append((JOB_ADDED, job))
 
     def _count_enqueued(self, job: Job, *, nack: bool, again: bool, asked: bool) -> None:
         """Count why a job is queued, and note it for the event log."""
@@ -159,15 +163,13 @@ class Requeueing(Machine):
         if not again or job.flags & FLAG_PUT_OFF:
             self._state.note(ENQUEUE, job)  # no try has ended, or it was counted when it did
             return True
-        max_tries = job.options.terms.max_tries
-        is_last = 0 < max_tries <= job.nacks + job.additional_deliveries + 1
-        if is_last:
-            job.additional_deliveries += 1
-        else:
-            self._count_enqueued(job, nack=False, again=True, asked=asked)
-        if is_last or (max_tries and not asked):
-            self._letters.note_failure(job, b"", self._reason(job, asked=asked, late=late), is_last=is_last)
-        return not is_last
+        reason = self._reason(job, asked=asked, late=late)
+        if self._letters.ends_last_try(job, reason):
+            return False
+        self._count_enqueued(job, nack=False, again=True, asked=asked)
+        if job.options.terms.max_tries and not asked:
+            self._letters.note_failure(job, b"", reason, is_last=False)
+        return True
 
     def _reason(self, job: Job, *, asked: bool, late: bool) -> bytes:
         """Say why a try has failed that no consumer gave back."""

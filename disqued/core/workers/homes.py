@@ -213,7 +213,8 @@ class Homes(Machine):
             waits_ms = min(job.options.retry_ms + state.numbers.spread(SPREAD_MS), RETRY_NEVER_MS)
             self._queueing.put_off(job, state.now + waits_ms)
             if is_manual:
-                self._queueing.leases.note_elsewhere(job, home.node_id, age_ms, attempt_of(job))
+                deliveries = attempt_of(job) - job.options.fate.spent
+                self._queueing.leases.note_elsewhere(job, home.node_id, age_ms, deliveries)
         elif job in state.custody.elsewhere:
             del state.custody.elsewhere[job].jobs[job]
         job.flags |= FLAG_HELD_ELSEWHERE
