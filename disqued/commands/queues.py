@@ -24,12 +24,13 @@ from disqued.commands.jobs import (
     describe,
     touches,
 )
-from disqued.commands.parts import in_parts
+from disqued.commands.parts import Making, in_order, in_parts
 from disqued.commands.permission import Sees, owner_of, seen_by
 from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_array_or, pairs, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, container, flag, option, optional, positional, repeated, rest
-from disqued.commands.values import INTEGER, QUEUE, Kind, one_of, read_integer
-from disqued.core.model.job import ALL_STATES, FLAG_QUEUED_BEFORE, KIND_WORK, STATE_NAMES, Job, JobState
+from disqued.commands.values import INTEGER, JOB_ID, QUEUE, Kind, one_of, read_integer
+from disqued.commands.values import count as count_kind
+from disqued.core.model.job import ALL_STATES, FLAG_QUEUED_BEFORE, KIND_WORK, STATE_NAMES, Job, JobState, Unit
 from disqued.core.model.messages import DRY
 from disqued.core.model.outbox import Client
 from disqued.core.model.policies import (
@@ -54,8 +55,12 @@ from disqued.core.model.queues import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Queue, c
 from disqued.core.model.registry import TABLES
 from disqued.core.node import Node
 from disqued.core.work.delivery import FETCHED_BYTES
+from disqued.core.work.redrives import NO_LIMIT
 from disqued.errors import CommandError, NameTooLong, NotAnInteger, OutOfMemory, SyntaxFault, WrongType
 from disqued.wire.replies import Status
+
+REDRIVE_COUNT = count_kind(1, NO_LIMIT, "COUNT must be a number greater than zero")
+REDRIVE_RATE = count_kind(1, 1_000_000, "RATE must be a number from 1 to 1000000")
 
 
 @command("QLEN", group="queues", flags=Flag.READ | Flag.FAST, reply=integer("jobs that wait on this node"), cost="O(1)")
@@ -75,20 +80,33 @@ class QLen:
 class QPeek:
     """Look at jobs that wait on this node without taking them.
 
+    With DEAD these are the dead jobs of the queue that this node holds, those first that failed last.
+
     One call shows 2000 jobs at most, and no more once their names and bodies are a mebibyte together.
     """
 
     queue: bytes = positional("Queue to look into.", QUEUE)
     count: int = positional("How many, oldest first; a negative number: newest first.", INTEGER)
+    dead: bool = flag("DEAD", "Dead jobs, newest failures first; with a negative number oldest first.")
 
-    def run(self, node: Node, client: Client) -> list[tuple[bytes, bytes, bytes]]:
-        """Look; no jobs when there is no such queue."""
+    def run(self, node: Node, client: Client) -> Any:
+        """Look; no jobs when there is no such queue, BLOCKED when there are very many dead ones."""
         queue = node.state.queues.by_name.get(self.queue)
         if queue is None:
             return []
+        if self.dead:
+            return in_parts(node, client, self._dead_rows(queue))
         units = chain(queue.units, queue.stream or ())
         if self.count <= 0:
             units = chain(() if queue.stream is None else reversed(queue.stream.entries), reversed(queue.units))
+        return self._rows(units)
+
+    def _dead_rows(self, queue: Queue) -> Making[list[tuple[bytes, bytes, bytes]]]:
+        key = _failed_last if self.count > 0 else _failed_first
+        most = min(abs(self.count), JOBS_AT_ONCE)
+        return self._rows((yield from in_order(list(queue.dead), key=key, most=most)))
+
+    def _rows(self, units: Iterable[Unit]) -> list[tuple[bytes, bytes, bytes]]:
         rows: list[tuple[bytes, bytes, bytes]] = []
         size = 0
         for unit in islice(units, min(abs(self.count), JOBS_AT_ONCE)):
@@ -99,11 +117,22 @@ class QPeek:
         return rows
 
 
+def _failed_first(unit: Unit) -> tuple[int, bytes]:
+    failures = unit.options.fate.failures
+    return (failures[-1].at if failures else 0, unit.id)
+
+
+def _failed_last(unit: Unit) -> tuple[int, bytes]:
+    at, job_id = _failed_first(unit)
+    return (-at, job_id)
+
+
 STATISTICS = (
     "name", "len", "age", "idle", "blocked", "import-from", "import-rate", "jobs-in", "jobs-out", "pause",
 )  # fmt: skip
 MORE_STATISTICS = (
     "produced", "consumed", "sources", "ctime", "pause-reason", "pause-by", "pause-at", "pause-node",
+    "dead", "failing",
 )  # fmt: skip
 STREAM_STATISTICS = ("owned",)
 
@@ -126,7 +155,8 @@ class QStat:
     With FULL, more: jobs produced (queued here, each counted once), jobs consumed (acknowledged here), the nodes that
     ever sent jobs, when the queue came into being, in unix seconds, and what the last PAUSE for the whole cluster said:
     its reason, who said it and when, in unix seconds (0 = never).  pause-node is the pause of this node alone; pause
-    is both together.  Of a log it also answers how many of its events this node hands out (owned).  Other nodes have
+    is both together.  dead are the dead jobs that this node holds, failing the others of which it knows a failure: those
+    that were given back with options, and those with terms.  Of a log it also answers how many of its events this node hands out (owned).  Other nodes have
     copies of these, so that only the sum of owned over all nodes counts each event once.
     """
 
@@ -146,6 +176,8 @@ class QStat:
                 b"sources", list(queue.sources),
                 b"ctime", queue.created_wall // 1_000,
                 *_pause_facts(node, queue),
+                b"dead", len(queue.dead),
+                b"failing", len(queue.failing),
             ]  # fmt: skip
             if queue.stream is not None:
                 values += [b"owned", queue.stream.owned]
@@ -178,6 +210,38 @@ def _statistics(node: Node, queue: Queue) -> list[Any]:
         b"jobs-out", queue.jobs_out,
         b"pause", PAUSE_NAMES[queue.pause],
     ]  # fmt: skip
+
+
+_NO_IDS = "ID and the ids of jobs go together"
+
+
+@command(
+    "REDRIVE", group="queues", flags=Flag.WRITE | Flag.DENY_OOM,
+    reply=integer("jobs that were queued again, in the whole cluster"), cost="O(N) in the dead jobs of the queue",
+    errors=(_NO_IDS,),
+)  # fmt: skip
+@attrs.define
+class Redrive:
+    """Queue the dead jobs of a queue again, in the whole cluster.
+
+    Each begins again: it may be tried as often as at first, and keeps its id, its failures and the end of its time.
+    Those that died first come first.  The reply comes when all are queued; to call it once more does no harm.
+
+    A client that goes stops it.  Nodes that cannot be reached keep their dead jobs.
+    """
+
+    queue: bytes = positional("Queue whose jobs are dead.", QUEUE)
+    count: int = option("COUNT", "How many at most; all.", REDRIVE_COUNT, NO_LIMIT)
+    by_id: bool = flag("ID", "Only the jobs of the ids that follow.")
+    rate: int = option("RATE", "Jobs a second at most; as fast as it goes.", REDRIVE_RATE, 0)
+    ids: list[bytes] = rest("Jobs to queue again.", JOB_ID, minimum=0)
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Begin; the reply comes when it is done."""
+        if self.by_id != bool(self.ids):
+            raise CommandError(_NO_IDS)
+        node.redrives.redrive(client, self.queue, self.count, tuple(dict.fromkeys(self.ids)), self.rate)
+        return BLOCKED
 
 
 _PAUSE_BITS = {b"IN": PAUSE_IN, b"OUT": PAUSE_OUT, b"ALL": PAUSE_IN | PAUSE_OUT}

@@ -134,9 +134,14 @@ OK = Shape("status: OK", lambda value: value == b"OK" and isinstance(value, Stat
 
 def _is_job_rows(value: Any) -> bool:
     return value is None or all(
-        len(row) in (3, 7) and all(map(_is_bytes, row[:3])) and all(type(count) is int for count in row[4::2])
+        len(row) in (3, 7, 11) and all(map(_is_bytes, row[:3])) and all(map(_is_told_with_job, row[4::2]))
         for row in value
     )
+
+
+def _is_told_with_job(value: Any) -> bool:
+    """Return whether a value may stand behind a job: a count, or the words of its headers."""
+    return type(value) is int or (isinstance(value, list) and all(map(_is_bytes, value)))
 
 
 def _handed_ids(rows: Any) -> list[bytes]:

@@ -440,6 +440,19 @@ class StoreSettings(Section):
     )  # fmt: skip
 
 
+class JobSettings(Section):
+    """What jobs are promised whose producer does not say."""
+
+    heading = "Jobs"
+
+    dead_ttl = Value(
+        WholeNumber(0, 2**31 - 1), 7 * 86_400,
+        "How long a job that is added with MAXTRIES and without KEEPDEAD stays beyond its TTL once it is dead. Jobs "
+        "keep what they were added with.",
+        unit="seconds", mutable=True,
+    )  # fmt: skip
+
+
 class TaskSettings(Section):
     """WQ commands."""
 
@@ -739,7 +752,7 @@ class DisqueSettings(Section):
 
 class Settings(
     FileSettings, NetworkSettings, TlsSettings, ClientSettings, SecuritySettings, LogSettings,
-    MemorySettings, StreamSettings, StoreSettings, TaskSettings, ObservationSettings,
+    MemorySettings, StreamSettings, StoreSettings, JobSettings, TaskSettings, ObservationSettings,
     ClusterSettings, WebSettings, EventLogSettings, ListSettings, DisqueSettings,
 ):  # fmt: skip
     """The settings of a daemon, in the order in which people read them."""

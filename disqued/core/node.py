@@ -4,7 +4,7 @@
               |                         +--> additions     ADDJOB; replication: copies; placement: on which nodes
     message --+                         |    keys          ADDJOB KEY: one job for each
               |                         +--> delivery      GETJOB; blocking: blocked consumers
-              |                         |    requeueing    retries, NACK; queueing: queues, timers, leases
+              |                         |    requeueing    retries, NACK; letters: dead jobs; redrives: REDRIVE
     link    --+--> Node, one step at a  +--> acks          ACKJOB, DELJOB, collection; purges: QPURGE
     gone    --+    time, on one State   +--> federation    jobs to where consumers wait; policies: pauses of queues
     tick    --+           |             +--> membership    who is there; its detector: who answers
@@ -68,6 +68,7 @@ from disqued.core.work.keys import Keys
 from disqued.core.work.placement import Placement
 from disqued.core.work.purges import Purges
 from disqued.core.work.queueing import Queueing
+from disqued.core.work.redrives import Redrives
 from disqued.core.work.replicas import Replicas
 from disqued.core.work.replication import Replication
 from disqued.core.work.requeueing import Requeueing
@@ -109,7 +110,9 @@ class CompiledCall:
 class Node:
     """The queue server without its sockets, files and clocks."""
 
-    def __init__(self, node_id: bytes, clock: Clock, rng: Random, *, maxmemory: int, evicts: bool = True) -> None:
+    def __init__(  # noqa: PLR0915 - it makes every machine
+        self, node_id: bytes, clock: Clock, rng: Random, *, maxmemory: int, evicts: bool = True
+    ) -> None:
         """Make an empty node.
 
         `node_id` is 40 hex digits; `rng` gives the seed of the job ids, so it must never repeat itself from one
@@ -161,6 +164,7 @@ class Node:
         self.inquiries = Inquiries(self.state, self.acks)
         self.purges = Purges(self.state, self.acks)
         self.keys = Keys(self.state, self.inquiries)
+        self.redrives = Redrives(self.state, self.letters)
         self._of_client = self.sessions.by_client
         self.machines += [
             self.membership, self.membership.detector, self.blocking, self.queueing, self.requeueing, self.keys,
@@ -169,7 +173,7 @@ class Node:
             self.consumers, self.federation, self.federation.local_demand, self.policies, self.leaving, self.workers,
             self.worker_moves, self.homes,
             self.notifications, self.group_starts, self.streams, self.acksets, self.offers, self.readers,
-            self.reconciliation, self.inquiries, self.purges,
+            self.reconciliation, self.inquiries, self.purges, self.redrives,
         ]  # fmt: skip
         #: Messages that concern several machines, then those that one machine takes.
         self._hears: dict[int, Hear] = {

@@ -1,4 +1,4 @@
-"""Terms and fates of jobs as bytes, in the journal and between nodes; and the message FATE.
+"""Terms and fates of jobs as bytes, in the journal and between nodes; and the messages about them.
 
     terms, little-endian, 35 bytes and then the headers:
         tries 2, back-off 8, longest back-off 8, stay of a dead job 8, stay of a result 8, number of headers 1
@@ -31,9 +31,9 @@ from disqued.core.model.fate import (
     last_failures,
 )
 from disqued.core.model.job import RETRY_NEVER_MS, STAMP_MAX
-from disqued.core.model.messages import FATE, Message
+from disqued.core.model.messages import FATE, OWNED_ELSEWHERE, REDRIVE, REDRIVEN, Message
 from disqued.core.model.terms import NO_TERMS, Terms, headers_misfit
-from disqued.wire.fields import BadMessage, BadRecord, Codec, Fields, cut_id, ends_at, need
+from disqued.wire.fields import BadMessage, BadRecord, Codec, Fields, cut, cut_id, ends_at, flag_of, need
 
 _TERMS = Struct("<HQQQQB")
 _HEADER = Struct("<BH")
@@ -41,6 +41,9 @@ _FATE = Struct("<IBIB")
 _FAILURE = Struct("<Q20sBH")
 _WORD = Struct("<Q20sI")
 _MESSAGE = Struct("<BBQIII")
+_REDRIVE = Struct("<BIIIBII")
+_LAST_AT: Final = 13  #: where `last` is in it
+_REDRIVEN = Struct("<BIIB")
 _DEAD, _CANCELLED, _RIVALS, _PROGRESS, _RESULT = 1, 2, 4, 8, 16
 _ALL_BITS: Final = 31
 _COUNTER_MASK: Final = 0xFFFF_FFFF
@@ -176,7 +179,45 @@ def _decode_message(data: bytes) -> Message:
     return (kind, job_id, left_ms, nacks, additional_deliveries, decode_fate(data[at:]))
 
 
+def _encode_redrive(message: Fields, now: int) -> bytes:
+    kind, queue, number, first, count, last, ids = message
+    head = _REDRIVE.pack(kind, number, first, count, last, len(queue), len(ids))
+    return b"".join((head, queue, *(bytes((len(job_id),)) + job_id for job_id in ids)))
+
+
+def _decode_redrive(data: bytes) -> Message:
+    need(data, _REDRIVE.size)
+    kind, number, first, count, _, length, id_count = _REDRIVE.unpack_from(data)
+    last = flag_of(data, _LAST_AT)
+    queue, at = cut(data, _REDRIVE.size, length, length)
+    ids = []
+    for _ in range(id_count):
+        need(data, at + 1)
+        job_id, at = cut_id(data, at + 1, data[at])
+        ids.append(job_id)
+    ends_at(data, at)
+    return (kind, queue, number, first, count, last, tuple(ids))
+
+
+def _encode_redriven(message: Fields, now: int) -> bytes:
+    return _REDRIVEN.pack(*message)
+
+
+def _decode_redriven(data: bytes) -> Message:
+    ends_at(data, _REDRIVEN.size)
+    kind, number, count, rest = _REDRIVEN.unpack(data)
+    if rest > OWNED_ELSEWHERE:
+        raise BadMessage(f"REDRIVEN: rest {rest}; allowed are 0 to {OWNED_ELSEWHERE}")
+    return (kind, number, count, rest)
+
+
 CODECS: Final[dict[int, Codec]] = {
+    REDRIVE: Codec(
+        "number 4, first 4, count 4, last 1, length of queue 4, number of ids 4, queue; for each id: length 1, id",
+        _encode_redrive,
+        _decode_redrive,
+    ),
+    REDRIVEN: Codec("number 4, count 4, rest 1", _encode_redriven, _decode_redriven),
     FATE: Codec(
         "length of job id 1, left 8, nacks 4, additional deliveries 4, length of fate 4, job id, a fate as in `fates`",
         _encode_message,

@@ -25,7 +25,7 @@ MUTABLE = """
     wq-retry wq-unique-scope slowlog-log-slower-than slowlog-max-len latency-monitor-threshold
     cluster-node-timeout cluster-leave-timeout cluster-link-buffer-limit
     events events-file-size events-file-seconds events-keep-days events-keep-size
-    rq-ttl rq-replicate rq-orphans activerehashing hz watchdog-period
+    dead-ttl rq-ttl rq-replicate rq-orphans activerehashing hz watchdog-period
 """.split()
 #: Kinds of values that name files, folders, addresses, or a server.
 NAMING = {

@@ -13,7 +13,7 @@ from disqued.core.model.ids import is_job_id, is_node_id
 from disqued.core.model.job import (
     ACTIVE,
     ALL_STATES,
-    FLAG_QUEUED_BEFORE,
+    COPIED_FLAGS,
     KIND_LOG,
     KIND_WORK,
     STAMP_MAX,
@@ -104,7 +104,7 @@ def as_received(job: Job) -> StoredJob:
         queue=job.queue,
         body=job.body,
         state=ACTIVE,
-        flags=job.flags & FLAG_QUEUED_BEFORE,
+        flags=job.flags & COPIED_FLAGS,
         replicate=options.replicate,
         holders=job.holders,
         ctime=job.ctime,
@@ -159,6 +159,16 @@ without_jobs: st.SearchStrategy[Message] = st.one_of(
     st.tuples(st.just(m.CLAIM), names, st.integers(0, (1 << 32) - 1), st.integers(0, m.JOBS_PER_MESSAGE), spans, names),
     st.tuples(st.just(m.FLUSH), names, st.just(0)),
     st.tuples(st.just(m.FATE), job_ids, spans, numbers, numbers, fates),
+    st.tuples(
+        st.just(m.REDRIVE),
+        st.binary(max_size=20),
+        numbers,
+        numbers,
+        numbers,
+        st.booleans(),
+        st.lists(job_ids, max_size=3).map(tuple),
+    ),
+    st.tuples(st.just(m.REDRIVEN), numbers, numbers, st.integers(0, m.OWNED_ELSEWHERE)),
     st.tuples(st.just(m.FACTS), numbers, st.lists(facts, max_size=4).map(tuple), st.booleans()),
     st.tuples(st.just(m.MISSING), numbers, ids),
     st.tuples(st.just(m.BEGIN), names, names, floors, spans, st.booleans()),
@@ -216,7 +226,7 @@ def test_jobs_that_move_come_back_in_order(moved: list[Job], queued: bool) -> No
 def check_job(job: StoredJob) -> None:
     assert is_job_id(job.id)
     assert job.state == ACTIVE
-    assert job.flags in (0, FLAG_QUEUED_BEFORE)
+    assert not job.flags & ~COPIED_FLAGS
     assert all(0 <= span <= SPAN_MAX_MS for span in (job.expires, job.requeue, job.ttl_ms, job.retry_ms, job.delay_ms))
     assert 0 <= job.ctime <= STAMP_MAX
     assert abs(job.order_key) <= STAMP_MAX

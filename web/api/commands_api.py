@@ -71,6 +71,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "QINFO": {"words": ["events"]},
     "QLPEEK": {"queue": "mail"},
     "QLPUSH": {"queue": "tickets", "event_id": "one", "contents": "to: ann"},
+    "REDRIVE": {"queue": "mail", "count": 100},
     "QPEEK": {"queue": "mail", "count": 10},
     "QRPEEK": {"queue": "mail"},
     "QRPOP": {"queue": "mail", "held": 5},

@@ -108,6 +108,17 @@ FATE: Final[int] = _kind(
     "before.", durable=True,
 )  # fmt: skip
 
+REDRIVE: Final[int] = _kind(
+    "dead letters", 40, "REDRIVE", "queue, number, first, count, last, job ids",
+    "Queue up to count dead jobs of the queue again, of these ids if there are any, of which you are the first holder; "
+    "last: whoever is. first is the same for all questions of a round.",
+)  # fmt: skip
+REDRIVEN: Final[int] = _kind(
+    "dead letters", 43, "REDRIVEN", "number, count, rest",
+    "The answer to REDRIVE: so many were queued; there are no more, or more, or those that I left to other holders.",
+    durable=True,
+)  # fmt: skip
+
 NEEDJOBS: Final[int] = _kind(
     "federation", 13, "NEEDJOBS", "queue, count",
     "My waiting consumers can take so many jobs; 0 takes that back.",
@@ -227,6 +238,11 @@ OUTCOME_UNKNOWN: Final = 2  #: this node does not hold the event
 OUTCOME_LATER: Final = 3  #: it does, and another one hands it out, or it is not known yet who does
 
 DRY: Final = 1 << 7  #: along with the states of PURGE: count the jobs, and end none
+
+# What is left of the dead jobs: REDRIVEN.
+REDRIVE_ENDED: Final = 0
+REDRIVE_GOES_ON: Final = 1
+OWNED_ELSEWHERE: Final = 2
 
 # What is to be done with names: INQUIRE.
 HAS: Final = 0  #: say whether a job of the queue has the name

@@ -64,6 +64,10 @@ class Placement(Machine):
         self.epoch = next(_EPOCHS)
         self._joined.clear()
 
+    def renew_options(self) -> None:
+        """Let what commands remember of options be made anew: a setting that they depend on has changed."""
+        self.epoch = next(_EPOCHS)
+
     @property
     def takes_no_copy(self) -> bool:
         """True while jobs are kept by other nodes alone: memory is low, or this node is leaving."""

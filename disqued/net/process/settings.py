@@ -45,6 +45,10 @@ def follow_node(config: Config, node: Node) -> None:
     def set_unique_scope(scope: str) -> None:
         node.tasks.unique_anywhere = scope == "global"
 
+    def set_dead_ttl(seconds: int) -> None:
+        node.state.shared.dead_ttl_ms = seconds * 1_000
+        node.placement.renew_options()
+
     def set_lists(_: object) -> None:
         lists = node.lists
         lists.ttl_s, lists.replicate, lists.pool_size = config.rq_ttl, config.rq_replicate, config.bg_push_pool_size
@@ -56,6 +60,7 @@ def follow_node(config: Config, node: Node) -> None:
         "qadd-timeout": set_add_timeout,
         "bg-qadd-pool-size": set_pool_size,
         "cluster-node-timeout": set_node_timeout,
+        "dead-ttl": set_dead_ttl,
         "wq-retry": set_task_retry,
         "wq-unique-scope": set_unique_scope,
         **dict.fromkeys(("rq-ttl", "rq-replicate", "rq-orphans", "bg-push-pool-size"), set_lists),

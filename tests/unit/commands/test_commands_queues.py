@@ -35,7 +35,7 @@ def server() -> Server:
         (("QLEN",), arity("qlen")),
         (("QLEN", "q", "r"), arity("qlen")),
         (("QPEEK", "q"), arity("qpeek")),
-        (("QPEEK", "q", 1, 2), arity("qpeek")),
+        (("QPEEK", "q", 1, 2), "ERR syntax error"),
         (("QPEEK", "q", "x"), NOT_AN_INTEGER),
         (("QPEEK", "q", 2**63), NOT_AN_INTEGER),
         (("QSTAT",), arity("qstat")),
@@ -137,7 +137,7 @@ def test_qstat_counts_what_comes_and_goes(server: Server) -> None:
         "name": b"q", "len": 1, "age": 3, "idle": 2, "blocked": 0, "import-from": [], "import-rate": 0,
         "jobs-in": 5, "jobs-out": 2, "pause": b"none",
         "produced": 2, "consumed": 1, "sources": [], "ctime": server.clock.wall() // 1_000 - 3,
-        "pause-reason": b"", "pause-by": b"", "pause-at": 0, "pause-node": b"none",
+        "pause-reason": b"", "pause-by": b"", "pause-at": 0, "pause-node": b"none", "dead": 0, "failing": 0,
     }  # fmt: skip
 
 

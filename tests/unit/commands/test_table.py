@@ -514,7 +514,7 @@ LOADING = (
     "PUNSUBSCRIBE QUIT RESET SELECT SHUTDOWN SUBSCRIBE UNSUBSCRIBE"
 )
 #: Commands that may make jobs or what is kept of them, and are refused when memory is full.
-NEEDS_ROOM = "ADDJOB ENQUEUE NACK QADD QGROUP_START QLPUSH QRPUSH RQ.PUSH RQ.PUSHX WORKER_START WQ.ENQUEUE"
+NEEDS_ROOM = "ADDJOB ENQUEUE NACK QADD QGROUP_START QLPUSH QRPUSH REDRIVE RQ.PUSH RQ.PUSHX WORKER_START WQ.ENQUEUE"
 
 
 def test_every_command_looks_or_changes_but_for_those_that_try_the_node():

@@ -84,7 +84,7 @@ def jobs(draw: st.DrawFn) -> Job:
     job = new_job(draw(ids), queue, body, draw(spans) * 1_000, options, alias=alias)
     holders = draw(st.frozensets(st.binary(min_size=20, max_size=20).map(lambda raw: raw.hex().encode()), max_size=4))
     job.holders = holders or None
-    job.flags = draw(st.integers(0, 3))
+    job.flags = draw(st.integers(0, 7))
     job.nacks = draw(counters)
     job.additional_deliveries = draw(counters)
     job.order_key = draw(st.integers(-STAMP_MAX, STAMP_MAX))
@@ -235,8 +235,8 @@ GROUP_RECORD = encode_event((GROUP, b"queue", b"0:g", ((b"01234567", 5),)), 7)
         (replaced(NAMED, 3, b"\x04"), "where a job begins, after its alias"),
         (replaced(NAMED, 3, b"\xff\xff"), "b'' where a job begins, after its alias"),
         (replaced(JOB, 1, b"\x09"), "kind 9 is not known to this version, which knows 0 to 8"),
-        (replaced(JOB, 2, b"\x05"), "state 5 with flags 0; allowed are 0 to 4 and 0 to 3"),
-        (replaced(JOB, 3, b"\x04"), "state 1 with flags 4; allowed are 0 to 4 and 0 to 3"),
+        (replaced(JOB, 2, b"\x05"), "state 5 with flags 0; allowed are 0 to 4 and 0 to 7"),
+        (replaced(JOB, 3, b"\x08"), "state 1 with flags 8; allowed are 0 to 4 and 0 to 7"),
         (replaced(JOB, 17, number(2**63 - 1)), f"a job of time {2**63 - 1} and order 1700000000000000000; allowed is"),
         (replaced(JOB, 17, number(STAMP_MAX + 1)), f"a job of time {STAMP_MAX + 1} and order"),
         (replaced(JOB, 17, number(-1)), "a job of time -1 and order"),

@@ -115,8 +115,11 @@ LARGEST: list[Message] = [
     (m.POLICY, 0, ()),
     (m.FATE, ID, SPAN, U32, U32, FATE),
     (m.FATE, ID, 0, 0, 0, NO_FATE),
+    (m.REDRIVE, b"q" * 70_000, U32, U32, U32, True, (ID,) * 1_000),
+    (m.REDRIVE, b"", 0, 0, 0, False, ()),
     (m.PURGE, b"q" * 70_000, U32, ALL_STATES | DRY, U32),
     (m.PURGED, U32, (1 << 64) - 1, True),
+    (m.REDRIVEN, U32, U32, m.OWNED_ELSEWHERE),
 ]
 
 
@@ -331,8 +334,10 @@ SMALL: list[Message] = [
     (m.FOUND, 7, ((m.NOTHING, b""), (m.A_JOB, ID))),
     (m.POLICY, 7, (policy(PauseSetting(1, b"deploy", b"ops"), counter=3, set_at=1_700_000_000_000),)),
     (m.FATE, ID, 1_500, 2, 3, FATE),
+    (m.REDRIVE, b"queue", 8, 7, 200, True, (ID,)),
     (m.PURGE, b"queue", 8, 6, 7),
     (m.PURGED, 8, 1 << 33, True),
+    (m.REDRIVEN, 8, 150, m.OWNED_ELSEWHERE),
 ]
 
 

@@ -88,8 +88,10 @@ EXAMPLES: list[Message] = [
         ),
     ),
     (m.FATE, ID, 1_500, 2, 3, FATE),
+    (m.REDRIVE, b"queue", 8, 7, 200, True, (ID, ID)),
     (m.PURGE, b"queue", 8, 6, 7),
     (m.PURGED, 8, 1 << 33, True),
+    (m.REDRIVEN, 8, 150, m.OWNED_ELSEWHERE),
 ]
 
 
@@ -103,7 +105,7 @@ def test_there_is_an_example_of_every_kind() -> None:
 
 
 def test_what_is_declared_of_a_kind_is_used_everywhere() -> None:
-    assert {m.REPLJOB, m.GOTJOB, m.GOTACK, m.GIVE, m.SETTLED, m.FOUND, m.FATE} == m.DURABLE_ALONE
+    assert {m.REPLJOB, m.GOTJOB, m.GOTACK, m.GIVE, m.SETTLED, m.FOUND, m.FATE, m.REDRIVEN} == m.DURABLE_ALONE
     assert [kind.number for kind in m.KINDS] == sorted(m.NAMES)
     assert {m.PING, m.PONG, m.FAIL} == m.URGENT
     assert all(kind.topic and kind.fields and kind.meaning.endswith((".", "?")) for kind in m.KINDS)
@@ -197,6 +199,7 @@ def test_more_holders_than_a_message_takes_are_left_out() -> None:
         (b"", "an empty message"),
         *((bytes((kind,)), f"kind {kind} is not known") for kind in range(max(m.NAMES)) if kind not in m.NAMES),
         (bytes((max(m.NAMES) + 1,)), f"kind {max(m.NAMES) + 1} is not known to this version"),
+        (encode((m.REDRIVEN, 8, 150, 3), 0), "REDRIVEN: rest 3; allowed are 0 to 2"),
         (b"\x12\xff\xff", "LIVES: 65535 workers; allowed are 200"),
         (b"\x12\x01\x00\x02\x01\x00" + bytes(16) + b"w", "LIVES: alive 2, an id of 1 bytes and 0 ms to live"),
         (b"\x12\x01\x00\x01\x00\x00" + bytes(16), "LIVES: alive 1, an id of 0 bytes"),

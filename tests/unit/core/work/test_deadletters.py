@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from disqued.commands.table import BLOCKED
 from disqued.core.model.fate import FAILURE_REASON_MAX, FAILURES_KEPT
 from disqued.core.model.job import ACTIVE, DEAD, FLAG_PUT_OFF
 from disqued.core.model.outbox import JOB_ADDED
@@ -12,7 +13,7 @@ from disqued.core.node import Node
 from disqued.core.recovery import AT_END, Recovery, snapshot
 from disqued.testing.clock import Clock
 from disqued.wire.jobdump import decode_record, encode_event, encode_job
-from tests.core_fixtures import NODE_ID, Server, check
+from tests.core_fixtures import NODE_ID, UNKNOWN_ID, Server, check
 
 WEEK_S = 604_800
 
@@ -454,3 +455,114 @@ def test_a_dead_job_outlives_a_restart_with_its_end(controlled: bool) -> None:
     check(server)
     server.advance(1_000)
     assert state_of(server, job_id) == b"gone"
+
+
+# Redrive, and what operators see.
+
+
+def redrive(server: Server, *words: str | int | bytes) -> int:
+    """REDRIVE; returns how many jobs were queued again."""
+    assert server("REDRIVE", "q", *words, client="ops") is BLOCKED
+    server.advance(10)
+    (count,) = server.answers.pop("ops")
+    assert isinstance(count, int)
+    return count
+
+
+def dead_jobs(server: Server, count: int) -> list[bytes]:
+    ids = [
+        server.add("q", number, "RETRY", 100, "MAXTRIES", 1, "TTL", 1_000, "KEEPDEAD", 1_000) for number in range(count)
+    ]
+    for job_id in ids:
+        server.get()
+        server.advance(1)
+        assert server("NACK", job_id, "REASON", "why") == 1
+    return ids
+
+
+def test_a_redriven_job_begins_again_and_keeps_its_id_failures_and_end() -> None:
+    server = Server()
+    (job_id,) = dead_jobs(server, 1)
+    end = server.job(job_id).expires_at
+    assert redrive(server) == 1
+    assert redrive(server) == 0
+    shown = server.show(job_id)
+    assert shown is not None
+    assert (shown["state"], shown["nacks"], shown["generation"]) == (b"queued", 0, 1)
+    assert reasons(server, job_id) == [b"why"]
+    rows = server("GETJOB", "NOHANG", "WITHHEADERS", "FROM", "q")
+    assert rows[0][-2:] == (b"attempt", 2)
+    server("NACK", job_id)
+    assert state_of(server, job_id) == b"dead"
+    assert server.job(job_id).expires_at == end
+    check(server)
+
+
+@pytest.mark.parametrize("controlled", [False, True])
+def test_a_redriven_job_stays_so_over_a_restart(controlled: bool) -> None:
+    server = Server()
+    (job_id,) = dead_jobs(server, 1)
+    redrive(server)
+    server = Disk(server).restart(controlled=controlled)
+    assert server.job(job_id).options.fate.generation == 1
+    assert server.job(job_id).state != DEAD
+    server.advance(100_100)
+    assert [row[1] for row in server.get()] == [job_id] or state_of(server, job_id) == b"dead"
+
+
+def test_count_takes_the_oldest_and_ids_take_these() -> None:
+    server = Server()
+    ids = dead_jobs(server, 5)
+    assert redrive(server, "COUNT", 2) == 2
+    assert [state_of(server, job_id) for job_id in ids] == [b"queued"] * 2 + [b"dead"] * 3
+    assert redrive(server, "ID", ids[4], ids[0], UNKNOWN_ID, "COUNT", 5) == 1
+    assert state_of(server, ids[4]) == b"queued"
+    assert "go together" in server.refusal("REDRIVE", "q", "ID")
+    assert "go together" in server.refusal("REDRIVE", "q", ids[0])
+    assert redrive(Server()) == 0
+
+
+def test_a_rate_is_kept_and_a_client_that_goes_stops_it() -> None:
+    server = Server()
+    dead_jobs(server, 100)
+    assert server("REDRIVE", "q", "RATE", 20, client="ops") is BLOCKED
+    begin = server.state.queues.by_name[b"q"].jobs_in
+    for second in range(1, 4):
+        server.advance(1_000)
+        assert 20 * second - 2 <= server.state.queues.by_name[b"q"].jobs_in - begin <= 20 * second + 2
+    server.gone("ops")
+    server.advance(10_000)
+    assert server.state.queues.by_name[b"q"].jobs_in - begin <= 62
+    assert redrive(server) >= 38
+    check(server)
+
+
+def test_a_flush_ends_a_redrive() -> None:
+    server = Server()
+    dead_jobs(server, 100)
+    assert server("REDRIVE", "q", "RATE", 20, client="ops") is BLOCKED
+    server.advance(1_000)
+    server("DEBUG", "FLUSHALL")
+    server.advance(1_000)
+    assert len(server.answers["ops"]) == 1
+    check(server)
+
+
+def test_operators_see_dead_and_failing_jobs() -> None:
+    server = Server()
+    ids = dead_jobs(server, 3)
+    failing = server.add("q", "again", "RETRY", 100)
+    server.get()
+    server("NACK", failing, "REASON", "why")
+    stat = server.stat()
+    assert stat is not None
+    assert (stat["len"], stat["dead"], stat["failing"]) == (1, 3, 1)
+    assert [row[1] for row in server("QPEEK", "q", 2, "DEAD")] == ids[:0:-1]
+    assert [row[1] for row in server("QPEEK", "q", -9, "DEAD")] == ids
+    assert sorted(server("JSCAN", 0, "BUSYLOOP", "STATE", "dead")[1]) == sorted(ids)
+    server.advance(600_000)
+    assert server.stat() is not None, "a queue with dead jobs is not forgotten"
+    server("ACKJOB", *ids, failing)
+    server.advance(600_000)
+    assert server.stat() is None
+    check(server)

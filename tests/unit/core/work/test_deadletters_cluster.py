@@ -1,7 +1,9 @@
 """Retry policy in a cluster: what holders of a job tell each other of tries, delays and dead jobs."""
 
+from disqued.commands.table import BLOCKED
 from disqued.core.model.job import ACKED, ACTIVE, DEAD, FLAG_PUT_OFF
-from disqued.core.model.messages import FATE, QUEUED, WILLQUEUE
+from disqued.core.model.job import QUEUED as QUEUED_STATE
+from disqued.core.model.messages import FATE, QUEUED, REDRIVE, WILLQUEUE
 from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.work.copies import SPREAD_MS
 from tests.cluster_fixtures import Cluster, Member
@@ -221,3 +223,86 @@ def test_fate_comes_before_queued() -> None:
     job_id = added(cluster, "RETRY", 5, "MAXTRIES", 5)
     a("NACK", job_id)
     assert [flight.kind for flight in cluster.flights if flight.receiver is b] == [FATE, QUEUED]
+
+
+def redrive(cluster: Cluster, member: Member, *words: Word) -> int:
+    assert member("REDRIVE", "q", *words, client="ops") is BLOCKED
+    cluster.advance(1_000)
+    (count,) = member.answers.pop("ops")
+    assert isinstance(count, int)
+    return count
+
+
+def dead_jobs(cluster: Cluster, count: int) -> list[bytes]:
+    """Jobs that all nodes hold, added here and there, and that are dead."""
+    ids: list[bytes] = []
+    for number in range(count):
+        member = cluster.members[number % len(cluster.members)]
+        member("ADDJOB", "q", number, 0, "REPLICATE", len(cluster.members), "RETRY", 50, "MAXTRIES", 1)
+        (job_id,) = member.answers.pop("client")
+        member.get()
+        member("NACK", job_id)
+        ids.append(job_id)
+    assert all(set(states(cluster, job_id)) == {b"dead"} for job_id in ids)
+    return ids
+
+
+def test_a_redrive_counts_each_job_of_the_cluster_once() -> None:
+    cluster = Cluster(3)
+    ids = dead_jobs(cluster, 30)
+    assert redrive(cluster, cluster.members[1]) == 30
+    for job_id in ids:
+        assert sorted(states(cluster, job_id)) == [b"active", b"active", b"queued"]
+        assert {member.job(job_id).options.fate.generation for member in cluster} == {1}
+        assert [tries(member, job_id) for member in cluster] == [(0, 0)] * 3
+    assert redrive(cluster, cluster.members[2]) == 0
+    assert sum(len(member.get(count=100)) for member in cluster) == 30
+
+
+def test_a_count_is_one_for_the_whole_cluster() -> None:
+    cluster = Cluster(3)
+    ids = dead_jobs(cluster, 30)
+    assert redrive(cluster, cluster.members[0], "COUNT", 17) == 17
+    assert sum(states(cluster, job_id) == [b"dead"] * 3 for job_id in ids) == 13
+    assert redrive(cluster, cluster.members[0], "ID", *ids, "RATE", 100) == 13
+
+
+def test_what_its_first_holder_does_not_have_is_redriven_by_another_one() -> None:
+    cluster = Cluster(3)
+    ids = dead_jobs(cluster, 30)
+    for job_id in ids:
+        cluster.members[0].node.begin()
+        cluster.members[0]("DELJOB", job_id)
+    assert redrive(cluster, cluster.members[1]) == 30
+
+
+def test_a_node_that_is_away_hears_of_the_redrive_later_and_one_that_is_silent_is_not_waited_for() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    (job_id,) = dead_jobs(cluster, 1)
+    cluster.isolate(c)
+    assert redrive(cluster, a) == 1
+    assert c.job(job_id).state == DEAD
+    queued = a if a.job(job_id).state == QUEUED_STATE else b
+    for other in (a, b):
+        cluster.heal(other, c)
+    queued.get()
+    cluster.advance(60_000)
+    assert c.job(job_id).options.fate.generation == 1
+    cluster.lose = lambda flight: flight.kind == REDRIVE
+    assert a("REDRIVE", "q", client="ops") is BLOCKED
+    cluster.advance(10_000)
+    assert len(a.answers["ops"]) == 1
+
+
+def test_two_sides_that_both_redrive_have_one_job_afterwards() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    (job_id,) = dead_jobs(cluster, 1)
+    cluster.cut(a, b)
+    cluster.cut(a, c)
+    assert redrive(cluster, a) == redrive(cluster, b) == 1
+    cluster.heal(a, b)
+    cluster.heal(a, c)
+    cluster.advance(60_000)
+    assert sorted(states(cluster, job_id)) == [b"active", b"active", b"queued"]
