@@ -155,9 +155,10 @@ class QStat:
     With FULL, more: jobs produced (queued here, each counted once), jobs consumed (acknowledged here), the nodes that
     ever sent jobs, when the queue came into being, in unix seconds, and what the last PAUSE for the whole cluster said:
     its reason, who said it and when, in unix seconds (0 = never).  pause-node is the pause of this node alone; pause
-    is both together.  dead are the dead jobs that this node holds, failing the others of which it knows a failure: those
-    that were given back with options, and those with terms.  Of a log it also answers how many of its events this node hands out (owned).  Other nodes have
-    copies of these, so that only the sum of owned over all nodes counts each event once.
+    is both together.  dead are the dead jobs that this node holds, failing the others of which it knows a failure:
+    those that were given back with options, and those with terms.  Of a log it also answers how many of its events
+    this node hands out (owned).  Other nodes have copies of these, so that only the sum of owned over all nodes
+    counts each event once.
     """
 
     queue: bytes = positional("Queue to describe.", QUEUE)

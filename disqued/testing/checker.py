@@ -126,6 +126,7 @@ class Ledger:
         #: Every request, by number.
         self.requests: dict[int, Request] = {}
         self.violations: list[str] = []
+        self._tries: dict[tuple[bytes, NodeName, int], int] = {}  #: deliveries by job, node and generation
         self._made_at = made_at
         self._by_id: dict[bytes, Request] = {}
         self._losses: dict[NodeName, int] = {}  #: when a node lost its memory last
@@ -271,6 +272,13 @@ class Checker(Ledger):
         self._held: dict[bytes, Hashable] = {}  #: by live workers, as far as they know
 
     # Facts.
+
+    def tried(self, job_id: bytes, node: NodeName, generation: int, max_tries: int) -> None:
+        """Note that a node handed out a job that may be tried so often."""
+        place = (job_id, node, generation)
+        self._tries[place] = tries = self._tries.get(place, 0) + 1
+        if tries > max_tries:
+            self.violations.append(f"node {node} delivered {job_id!r} {tries} times; it has {max_tries} tries")
 
     def delivered(self, job_id: bytes, queue: bytes, body: bytes, at: int, node: NodeName) -> Request | None:
         """A consumer has heard of a job, from this node; returns whose it is."""

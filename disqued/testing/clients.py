@@ -68,6 +68,7 @@ class Load:
     acks_elsewhere: float = 0.2
     acks_again: float = 0.0  #: says so once more, to another node
     cancels: float = 0.01  #: a producer acknowledges its own job
+    tries: tuple[int, ...] = ()  #: MAXTRIES of jobs with a retry period; consumers who give back say more of it then
     breaks: float = 0.0  #: a producer that uses keys loses its connection while it waits
 
 
@@ -229,6 +230,9 @@ class Producer(Adder):
             words += [b"DELAY", b"%d" % (request.delay_ms // 1_000)]
         if not request.waits_for_copies:
             words.append(b"ASYNC")
+        if self.load.tries and request.retry_ms:
+            words += [b"MAXTRIES", b"%d" % self.rng.choice(self.load.tries), b"KEEPDEAD", b"%d" % LONG_TTL_S]
+            words += self.rng.choice(((), (b"BACKOFF", b"1", b"4")))
         return words
 
     def heard(self, connection: Connection, value: Any) -> None:
@@ -372,13 +376,24 @@ class Consumer(Taker[bytes]):
             self.events.note(row[1])
             self.checker.delivered(row[1], row[0], row[2], self.events.now, connection.server.number)
             self._held.append(row[1])
+            job = connection.server.state.jobs.get(row[1])
+            if job is not None and job.options.terms.max_tries:
+                generation, max_tries = job.options.fate.generation, job.options.terms.max_tries
+                self.checker.tried(row[1], connection.server.number, generation, max_tries)
+
+    def _said(self) -> tuple[bytes, ...]:
+        """What a consumer says of jobs that it gives back."""
+        if not self.load.tries:
+            return ()
+        choices = ((), (), (b"REASON", b"why"), (b"DELAY", b"3"), (b"DELAY", b"20", b"REASON", b"later"), (b"DEAD",))
+        return self.rng.choice(choices)
 
     def _settle(self, connection: Connection, draw: float) -> None:
         load = self.load
         held, self._held = self._held, []
         draw -= load.dies
         if draw < load.nacks:
-            connection.server.command(connection, [b"NACK", *held])
+            connection.server.command(connection, [b"NACK", *held, *self._said()])
             return
         draw -= load.nacks
         if draw < load.works_on:

@@ -20,6 +20,8 @@
     policies     queues are paused on one node or everywhere, and their defaults set, while processes, power and links
                  fail and messages are lost; all nodes agree on the last word, and none hands out what it knows to be
                  paused out
+    retries      jobs with few tries and back-offs, which consumers give back with delays and reasons, or bury, while
+                 links, processes and power fail and messages are lost; a dead job comes again after REDRIVE alone
     workers      calm, with live workers that die and leave; what one has that is alive nobody else gets, and what one
                  that is dead had, elements of lists among it, comes back by that alone
     deaths       the same while processes, links and power fail
@@ -91,6 +93,10 @@ RETURNING: Final = attrs.evolve(
 )  # fmt: skip
 #: Producers whose connections break while they wait.
 UNSURE: Final = attrs.evolve(DILIGENT, delays_s=(0, 0, 3), think_ms=1_000, breaks=0.7)
+#: Consumers who fail often.
+FAILING: Final = Load(
+    retries_s=(2, 5, 10), replicate=(1, 2, 2, 3), dies=0.1, nacks=0.4, works_on=0.02, fast_acks=0.0, tries=(1, 2, 3, 5),
+)  # fmt: skip
 _APART: Final = ("partition", "cut", "crash", "power", "restart", "compact", "pause", "slow")
 _RESTARTS: Final = ("crash", "power", "restart", "compact", "pause")
 _PARTED: Final = ("partition", "one_way", "clog", "cut", "slow", "pause")
@@ -100,6 +106,7 @@ _CARELESS: Final = ("crash", "power", "cut", "partition")
 _LEAVING: Final = ("leaving", "crash", "cut", "slow", "partition")
 _MEMORY: Final = ("crash", "partition", "cut", "queue")
 _POLICIES: Final = ("queue", "policy", *_NETWORK, "crash", "power", "restart", "compact")
+_RETRIES: Final = ("partition", "one_way", "cut", "mess", "crash", "power", "restart", "compact", "pause")
 _DEATHS: Final = ("crash", "power", "cut", "partition", "pause", "restart", "slow")
 _DISKS: Final = ("full_disk", "bad_sync", "power", "compact", "restart", "crash")
 
@@ -152,6 +159,7 @@ ALL: Final = (
     Profile("leaving", nodes=4, kinds=_LEAVING, every_ms=10_000, rules=CAREFREE),
     Profile("memory", nodes=4, kinds=_MEMORY, load=HASTY, maxmemory=60_000, rules=CAREFREE),
     Profile("policies", nodes=4, kinds=_POLICIES, load=HASTY, every_ms=2_500),
+    Profile("retries", nodes=3, kinds=_RETRIES, load=FAILING, every_ms=8_000),
     Profile("workers", load=WORKED, consumers=1, workers=8, pushes=1, rules=Rules(workers_keep=True)),
     Profile("deaths", load=WORKED, consumers=1, workers=8, pushes=1, kinds=_DEATHS, every_ms=12_000, rules=CAREFREE),
     Profile("lists", load=LISTED, producers=1, consumers=1, lists=4, jobs=15, rules=Rules()),

@@ -25,6 +25,7 @@ from disqued.core.model.peers import FAIL, PFAIL, KnownNode
 from disqued.core.node import Node
 from disqued.core.recovery import Recovery, snapshot
 from disqued.testing.clock import WALL_MS, NodeClock
+from disqued.testing.deadwatch import DeadWatch
 from disqued.testing.disk import SimDisk
 from disqued.testing.driver import PowerFailure, SimDriver
 from disqued.testing.eventlog import SimEventLog
@@ -57,6 +58,7 @@ class SimServer:
     links: SimLinks
     driver: SimDriver
     pause_watch: PauseWatch
+    dead_watch: DeadWatch
 
     def __init__(
         self, events: EventQueue, network: SimNetwork, number: int, seed: str, *,
@@ -76,6 +78,7 @@ class SimServer:
         self.host = f"127.0.1.{number + 1}"
         self.bus_port = BUS_PORT
         self.clock = NodeClock(events, 0)
+        self.known_dead: dict[bytes, int] = {}  #: generations in which it knew jobs to be dead
         self.disk = SimDisk(generator(f"{seed} disk {number}"))
         self.power_failure = PowerFailure()
         self.policy = policy
@@ -115,6 +118,7 @@ class SimServer:
         node.membership.own_address.announce(self.host, PORT, self.bus_port)
         node.membership.restore(self._members)
         self.pause_watch = PauseWatch(node.state)
+        self.dead_watch = DeadWatch(node.state, self.known_dead)
         recovery = Recovery(self.state, restores_queues=restores_queues)
         for record in self.journal.load():
             recovery.apply(record)
@@ -122,7 +126,7 @@ class SimServer:
         self.driver = driver = SimDriver(
             node, self.journal, self.events, self.clock,
             power_failure=self.power_failure, commit_ms=self.commit_ms, rng=self.rng, takes=self._takes,
-            watch=self.pause_watch.over,
+            watch=self._watched,
             send=self.links.send, follow_members=self._follow_members, follow_trail=self._follow_trail,
         )  # fmt: skip
         self._dispatch = Dispatch(
@@ -230,13 +234,17 @@ class SimServer:
         recipient = clients.recipient(client)
         self.node.begin()
         outcome = Outcome()
-        self.pause_watch.over(lambda: self._run(recipient, words, outcome))
+        self._watched(lambda: self._run(recipient, words, outcome))
         if outcome.value is BLOCKED:
             recipient.blocked = outcome
             self.driver.finish_step()
         else:
             recipient.due.append(outcome)
             self.driver.finish_step(recipient)
+
+    def _watched(self, step: Callable[[], None]) -> None:
+        """Carry out a step, and look at what it hands out."""
+        self.pause_watch.over(partial(self.dead_watch.over, step))
 
     def _run(self, recipient: SimRecipient, words: list[bytes], outcome: Outcome) -> None:
         self._dispatch.execute(recipient, words, outcome)
@@ -264,7 +272,7 @@ class SimServer:
             message = decode(data)
             if watch is not None:
                 watch(self, sender, message)
-            self.pause_watch.over(partial(node.message, sender, message))
+            self._watched(partial(node.message, sender, message))
         self.driver.finish_step()
 
     def hear_greeting(self, greeting: Greeting, host: str) -> None:

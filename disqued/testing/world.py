@@ -170,6 +170,7 @@ class World:
 
     def _note_loss(self, server: SimServer) -> None:
         self.checker.lost_memory(server.number, self.events.now)
+        server.known_dead.clear()
         self.faults.policies.forget()
         self._logs.checker.lost_memory(server.number, self.events.now)
 
@@ -389,11 +390,18 @@ class World:
 
     def _is_done(self) -> bool:
         self._lift_late_pauses()
+        self._redrive()
         return (
             all(producer.is_over for producer in self._producers)
             and not any(len(server.state.jobs) for server in self.servers)
             and not self.checker.missing()
         )
+
+    def _redrive(self) -> None:
+        """Do what an operator would, who finds dead jobs: let each be tried again."""
+        for server in self.servers:
+            for name in [name for name, queue in server.state.queues.by_name.items() if queue.dead]:
+                server.command(Operator(), [b"REDRIVE", name])
 
     def _lift_late_pauses(self) -> None:
         """Do what an operator would, whose PAUSE was on its way to other nodes when everything healed."""
@@ -423,6 +431,7 @@ class World:
             for server in self.servers
             if server.pause_watch.broken
         ]
+        given += [f"{server} handed out {what}" for server in self.servers for what in server.dead_watch.broken]
         return [*self.checker.verdict(), *self._logs.wrong(), *late, *suspicions, *given, *self._leftovers()]
 
     def _leftovers(self) -> list[str]:

@@ -45,10 +45,13 @@ from disqued.core.turn import Turn
 from disqued.core.work.acks import Acks
 from disqued.core.work.additions import Additions
 from disqued.core.work.copies import Copies
+from disqued.core.work.deadletters import DeadLetters
 from disqued.core.work.delivery import Delivery
+from disqued.core.work.fates import Fates
 from disqued.core.work.inquiries import Inquiries
 from disqued.core.work.keys import Keys
 from disqued.core.work.queueing import Queueing
+from disqued.core.work.redrives import Redrives
 from disqued.core.work.replicas import Replicas
 from disqued.core.work.replication import Replication
 from disqued.core.work.requeueing import Requeueing
@@ -112,6 +115,11 @@ CRASHES = Profile(
     "mutant-crashes", kinds=("crash", "power", "restart", "compact", "partition"), every_ms=2_500, policies=(ALWAYS,),
     load=Load(retries_s=(0, 20, 60, 90), delays_s=(0, 0, 3, 20), work_ms=2_000), bursts=3, consumers=3,
     one_node=True, **_SHORT,
+)  # fmt: skip
+#: Jobs have few tries, and consumers who give back; what is dead is to stay so.
+RETRIES = attrs.evolve(
+    BY_NAME["retries"], name="mutant-retries", every_ms=3_000, bursts=3,
+    kinds=("partition", "cut", "mess", "crash", "restart"), **_SHORT,
 )  # fmt: skip
 #: Queues are paused, here and everywhere, while nodes come and go.
 POLICIES = attrs.evolve(BY_NAME["policies"], name="mutant-policies", every_ms=1_000, bursts=3, **_SHORT)
@@ -521,6 +529,42 @@ MUTANTS: tuple[Mutant, ...] = (
                 ),
             ),
         ),
+    ),
+    _mutant(
+        "a job is tried once more than it may", RETRIES,
+        DeadLetters, "ends_last_try", "+ 1:", "+ 0:",
+    ),
+    _mutant(
+        "a NACK takes no try", RETRIES,
+        Requeueing, "give_back", "job.nacks += 1", "pass",
+    ),
+    _mutant(
+        "the tries of a job are not journaled", RETRIES,
+        Fates, "_note", "if self._state.journaling and", "if False and",
+    ),
+    _mutant(
+        "a dead job is queued again after a start", RETRIES,
+        Recovery, "_waits", "if stored.fate.is_dead:", "if False:",
+    ),
+    _mutant(
+        "a job that is dead stays in its queue", RETRIES,
+        DeadLetters, "fate_changed", "if job.state in (ACTIVE, QUEUED):", "if False:",
+    ),
+    _mutant(
+        "a redriven job does not begin afresh", RETRIES,
+        DeadLetters, "redrive", "job.nacks = job.additional_deliveries = 0", "pass",
+    ),
+    _mutant(
+        "nobody redrives what its first holder does not have", RETRIES,
+        Redrives, "due", "if this.some_left and this.left and not this.is_last:", "if False:",
+    ),
+    _mutant(
+        "a dead job may be queued when another node says so", RETRIES,
+        Sharing, "known", "if job.state == DEAD:", "if False:",
+    ),
+    _mutant(
+        "a copy of a dead job is alive", RETRIES,
+        Copies, "_requeue_at", "if stored.fate.is_dead:", "if False:",
     ),
     _mutant(
         "the older word on a pause wins", POLICIES,
