@@ -68,6 +68,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     },
     "docs/explanation/audit.md": {SPARK_LINES: ""},
     "docs/explanation/fuzzing.md": {"tests/fuzz/test_fuzz.py::test_the_lines_of_the_page_try_an_input_and_keep_it": ""},
+    "docs/explanation/dead-letters.md": {SESSION: ""},
     "docs/explanation/keys.md": {SESSION: ""},
     "docs/explanation/persistence.md": {f"{SMALLER}_a_controlled_restart_goes_as_the_page_on_persistence_says": ""},
     "docs/explanation/redis.md": {f"{SMALLER}_a_redis_server_is_asked_as_its_page_says": ""},

@@ -530,9 +530,12 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
     ),
-    _mutant(
+    Mutant(
         "a job is tried once more than it may", RETRIES,
-        DeadLetters, "ends_last_try", "+ 1:", "+ 0:",
+        (
+            Edit(DeadLetters, "ends_last_try", (("+ 1:", "+ 0:"),)),
+            Edit(DeadLetters, "fate_changed", (("and is_spent(job)", "and False"),)),
+        ),
     ),
     _mutant(
         "a NACK takes no try", RETRIES,
@@ -543,8 +546,8 @@ MUTANTS: tuple[Mutant, ...] = (
         Fates, "_note", "if self._state.journaling and", "if False and",
     ),
     _mutant(
-        "a dead job is queued again after a start", RETRIES,
-        Recovery, "_waits", "if stored.fate.is_dead:", "if False:",
+        "what became of a job is forgotten with a start", RETRIES,
+        Recovery, "_wish", "fate=wishes[6]", "fate=NO_FATE",
     ),
     _mutant(
         "a job that is dead stays in its queue", RETRIES,
@@ -557,14 +560,6 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "nobody redrives what its first holder does not have", RETRIES,
         Redrives, "due", "if this.some_left and this.left and not this.is_last:", "if False:",
-    ),
-    _mutant(
-        "a dead job may be queued when another node says so", RETRIES,
-        Sharing, "known", "if job.state == DEAD:", "if False:",
-    ),
-    _mutant(
-        "a copy of a dead job is alive", RETRIES,
-        Copies, "_requeue_at", "if stored.fate.is_dead:", "if False:",
     ),
     _mutant(
         "the older word on a pause wins", POLICIES,

@@ -169,7 +169,7 @@ class Requeueing(Machine):
         self._count_enqueued(job, nack=False, again=True, asked=asked)
         if job.options.terms.max_tries and not asked:
             self._letters.note_failure(job, b"", reason, is_last=False)
-        return True
+        return job.state == ACTIVE
 
     def _reason(self, job: Job, *, asked: bool, late: bool) -> bytes:
         """Say why a try has failed that no consumer gave back."""
