@@ -193,7 +193,7 @@ def _document_value(arg: Arg, name: bytes) -> dict[bytes, Any]:
             {b"name": part.encode(), b"type": arg.kind.name.encode()} for part in arg.parts
         ]
         if arg.spare:
-            parts[-1][b"flags"] = [b"optional"]
+            parts[-1][b"flags"] = [Status(b"optional")]
         return {b"type": b"block", b"arguments": parts}
     docs: dict[bytes, Any] = {b"type": arg.kind.name.encode()}
     if arg.kind.words:

@@ -76,7 +76,7 @@ from disqued.core.model.outbox import (
 )
 from disqued.core.model.policies import PAUSE_FIELD, Register
 from disqued.core.model.registry import TABLES
-from disqued.core.model.state import State
+from disqued.core.model.state import State, list_failed
 from disqued.core.model.terms import Terms
 from disqued.core.streams.entries import Streams
 from disqued.core.streams.pending import PendingEntries, group_lease, read_holder
@@ -526,7 +526,7 @@ class Recovery:
             self._keep_done(job)
             return
         if stored.fate is not NO_FATE:
-            state.list_failed(job)
+            list_failed(state, job)
             if self._waits(job, stored):
                 self._held.pop((job.id, WORK_SCOPE), None)
                 self._schedule(job)

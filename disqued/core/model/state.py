@@ -271,26 +271,12 @@ class State:
     def set_fate(self, job: Job, fate: Fate) -> None:
         """Give a job that is entered another fate."""
         old = job.options
-        self._unlist_failed(job)
+        _unlist_failed(self.queues, job)
         job.options = new = self.shared.options(
             old.ttl_ms, old.retry_ms, old.delay_ms, old.replicate, old.kind, terms=old.terms, fate=fate
         )
         self.memory.used += new.cost - old.cost
-        self.list_failed(job)
-
-    def list_failed(self, job: Job) -> None:
-        """Enter a job among those of its queue that are dead or have failures."""
-        fate = job.options.fate
-        if job.state != ACKED and (fate.is_dead or fate.failures):
-            queue = self.queue(job.queue)
-            (queue.dead if fate.is_dead else queue.failing)[job] = None
-
-    def _unlist_failed(self, job: Job) -> None:
-        """Take a job from those of its queue that are dead or have failures."""
-        queue = self.queues.by_name.get(job.queue)
-        if queue is not None:
-            queue.dead.pop(job, None)
-            queue.failing.pop(job, None)
+        list_failed(self, job)
 
     def forget(self, job: Job, reason: bytes) -> None:
         """Drop a job for a reason that is not its acknowledgement (GONE_...)."""
@@ -357,7 +343,7 @@ class State:
         """Enter what most jobs do not have."""
         self.memory.used += job.options.cost
         if job.options.fate is not NO_FATE:
-            self.list_failed(job)
+            list_failed(self, job)
         if isinstance(job, NamedJob):
             self.aliases.add(job)
         elif job.options.kind:
@@ -367,7 +353,7 @@ class State:
         """Undo what most jobs do not have."""
         self.memory.used -= job.options.cost
         if job.options.fate is not NO_FATE:
-            self._unlist_failed(job)
+            _unlist_failed(self.queues, job)
         if job.options.kind:
             self.memory.used -= EVENT_COST
         if isinstance(job, NamedJob):
@@ -433,6 +419,22 @@ class State:
         if queue.stream is not None:
             self.memory.used -= queue.stream.cost
         return True
+
+
+def list_failed(state: State, job: Job) -> None:
+    """Enter a job among those of its queue that are dead or have failures, if it is one."""
+    fate = job.options.fate
+    if job.state != ACKED and (fate.is_dead or fate.failures):
+        queue = state.queue(job.queue)
+        (queue.dead if fate.is_dead else queue.failing)[job] = None
+
+
+def _unlist_failed(queues: Queues, job: Job) -> None:
+    """Take a job from those of its queue that are dead or have failures."""
+    queue = queues.by_name.get(job.queue)
+    if queue is not None:
+        queue.dead.pop(job, None)
+        queue.failing.pop(job, None)
 
 
 def _released(jobs: Registry, queues: Queues, schedule: Schedule, evictable: dict[Job, None]) -> QuietParts:

@@ -17,6 +17,7 @@ from disqued.core.model.job import (
     FLAG_GIVEN,
     FLAG_HELD_ELSEWHERE,
     FLAG_LEASED,
+    FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
     QUEUED,
     STATE_NAMES,
@@ -72,7 +73,7 @@ def test_a_job_whose_timer_begins_again_is_with_no_consumer_and_asked_for_no_mor
     job.flags = flag
     server.node.begin()
     server.node.queueing.put_off(job, server.state.now + 1_000)
-    ended = flag in (FLAG_ASKING, FLAG_GIVEN, FLAG_LEASED, FLAG_ELSEWHERE, FLAG_HELD_ELSEWHERE)
+    ended = flag in (FLAG_ASKING, FLAG_GIVEN, FLAG_PUT_OFF, FLAG_LEASED, FLAG_ELSEWHERE, FLAG_HELD_ELSEWHERE)
     assert job.flags == (0 if ended else flag)
     assert job.requeue_at == server.state.now + 1_000
 
@@ -98,15 +99,15 @@ def test_the_end_of_a_job_that_another_node_may_bring_again_is_remembered(flag: 
     assert (job.id in server.state.custody.ended) is bool(brought and retry)
 
 
-def test_of_the_flags_in_a_journal_there_are_two_whatever_else_a_job_has() -> None:
+def test_of_the_flags_in_a_journal_there_are_three_whatever_else_a_job_has() -> None:
     job = make_job()
     for size in range(len(FLAGS) + 1):
         for some in combinations(FLAGS.values(), size):
             job.flags = sum(some)
-            kept = job.flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED)
+            kept = job.flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED | FLAG_PUT_OFF)
             assert decode_record(encode_job(job, 0))[1].flags == kept
             assert noted([(JOB_ADDED, job)], 1, 0, 0)[0][6] == kept
-            assert decode_copy(encode_copy(job, 0)).flags == job.flags & FLAG_QUEUED_BEFORE
+            assert decode_copy(encode_copy(job, 0)).flags == job.flags & (FLAG_QUEUED_BEFORE | FLAG_PUT_OFF)
 
 
 @pytest.mark.parametrize("state", STATE_NAMES)
