@@ -117,6 +117,12 @@ class TooLate(CommandError):
     code = "TOOLATE"
 
 
+class JobCancelled(CommandError):
+    """The job was cancelled: stop working on it."""
+
+    code = "CANCELLED"
+
+
 class EmptyKey(CommandError):
     """There is no such list on this node; the word is all that is said."""
 

@@ -27,13 +27,13 @@ from disqued.commands.parse_cache import (
     ids_alone,
 )
 from disqued.commands.parts import in_parts, spelt
-from disqued.commands.shapes import JOBS, bulk, integer, null_or, pairs, status, tuple_of
+from disqued.commands.shapes import JOBS, array, bulk, integer, null_or, pairs, status, tuple_of
 from disqued.commands.table import BLOCKED, LONG, MANUAL, Flag, command, flag, option, positional, repeated, rest
 from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TAKER, TIMEOUT, Kind, read_job_id, seconds
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model import marks
-from disqued.core.model.fate import FAILURE_REASON_MAX, FAILURE_WHO_MAX, NO_FATE, Fate
+from disqued.core.model.fate import FAILURE_REASON_MAX, FAILURE_WHO_MAX, NO_FATE, PROGRESS_MAX, Fate
 from disqued.core.model.groups import Entry, Group, units_of
 from disqued.core.model.job import ACKED, ACTIVE, KEYED, RETRY_NEVER_MS, STATE_NAMES, Job, NamedJob
 from disqued.core.model.outbox import Client
@@ -44,6 +44,7 @@ from disqued.core.work.queueing import requeue_within
 from disqued.core.work.requeueing import GivenBack
 from disqued.errors import (
     CommandError,
+    JobCancelled,
     NodeLeaving,
     NotReplicated,
     NoWorker,
@@ -97,6 +98,24 @@ def _read_reason(text: bytes) -> bytes:
 
 FAILURE_REASON = Kind("string", _read_reason, f"at most {FAILURE_REASON_MAX} bytes", errors=(f"ERR {_BAD_REASON}",))
 
+LONG_RESULT = "the result is too long; allowed are {most} bytes (result-max)"
+ONE_RESULT = "RESULT goes with one job id"
+WAITED_MAX = 1_000  #: jobs that one call waits for
+WAITED_TOO_MANY = f"too many jobs to wait for; allowed are {WAITED_MAX}"
+_BAD_PROGRESS = f"PROGRESS must be at most {PROGRESS_MAX} bytes"
+
+
+def _read_progress(text: bytes) -> bytes:
+    if len(text) > PROGRESS_MAX:
+        raise CommandError(_BAD_PROGRESS)
+    return text
+
+
+PROGRESS = Kind("string", _read_progress, f"at most {PROGRESS_MAX} bytes", errors=(f"ERR {_BAD_PROGRESS}",))
+_OUTCOME = tuple_of(
+    "[id, state, result, tries, reason]", bulk("id"), bulk("acked | dead | cancelled | expired | unknown | pending"),
+    null_or(bulk("result")), integer("deliveries, as far as they are known"), bulk("reason"),
+)  # fmt: skip
 GET_COUNT = count_kind(1, JOBS_AT_ONCE, "COUNT must be a number greater than zero")
 
 
@@ -310,6 +329,7 @@ def _on_known(node: Node, change: Callable[[Job], bool]) -> Callable[[bytes], bo
 @command(
     "ACKJOB", group="jobs", flags=Flag.WRITE | Flag.FAST,
     reply=integer("jobs that were known here and not acknowledged before"), cost="O(1) per job", arity=-1,
+    errors=(ONE_RESULT, LONG_RESULT.format(most="<result-max>")),
     cache=checked_ids,
 )  # fmt: skip
 @attrs.define
@@ -318,9 +338,13 @@ class AckJob(_OnEachJob):
 
     Each id is a change of its own, and any number may be named.  More than 499 are dealt with bit by bit, so that
     other clients have their turn in between; so are those of the other commands that take many ids.
+
+    With RESULT there is one id.  Clients that wait for the job (WAITJOB) receive the result.  The holders of a job that
+    was added with RESULT keep it for that time; without a result here it is empty.  The first result counts.
     """
 
     ids: list[bytes] = rest("Jobs that are done.", JOB_ID, minimum=0, long=True)
+    result: bytes | None = option("RESULT", "What came of the one job; at most result-max bytes.", BYTES)
 
     def change(self, node: Node, client: Client) -> Callable[[bytes], bool]:
         """Acknowledge a job; True when it was known and not done."""
@@ -328,7 +352,16 @@ class AckJob(_OnEachJob):
 
     def run(self, node: Node, client: Client) -> Any:
         """Acknowledge each; returns how many were known and not done."""
-        return Acknowledgement(self.ids).run(node, client)
+        if self.result is None:
+            return Acknowledgement(self.ids).run(node, client)
+        if len(self.ids) > 1:
+            raise CommandError(ONE_RESULT)
+        if not self.ids:
+            return 0
+        most = node.acks.result_max
+        if len(self.result) > most:
+            raise CommandError(LONG_RESULT.format(most=most))
+        return int(node.acks.acknowledge_with(self.ids[0], self.result))
 
 
 @command(
@@ -482,7 +515,7 @@ class Dequeue(_OnEachJob):
 
 @command(
     "WORKING", group="jobs", flags=Flag.WRITE | Flag.FAST, reply=integer("the retry period of the job, in seconds"),
-    cost="O(1), O(log N) when the job is queued", errors=(UnknownJob, TooLate, WrongType),
+    cost="O(1), O(log N) when the job is queued", errors=(UnknownJob, JobCancelled, TooLate, WrongType),
 )  # fmt: skip
 @attrs.define
 class Working:
@@ -490,13 +523,97 @@ class Working:
 
     Refused once half of the job's TTL has passed, so that a stuck consumer cannot keep a job for ever.  An event is
     refused, too: its consumers have it for the time of their QGET, each group for its own.
+
+    With PROGRESS the job says how far it is, to SHOW and WAITJOB on every node that holds it; the latest value counts.
+    Other nodes receive it at most once a second, and a crash may lose it.
+
+    A job that was cancelled is answered CANCELLED: its consumer should stop, and acknowledge it or let it go.
     """
 
     id: bytes = positional("Job that is worked on.", JOB_ID)
+    progress: bytes | None = option("PROGRESS", "How far it is; up to 1 KiB.", PROGRESS)
 
     def run(self, node: Node, client: Client) -> int:
         """Put off the next delivery; returns the retry period in seconds.  Raises WrongType (WRONGTYPE)."""
-        return node.requeueing.working(self.id)
+        retry_s = node.requeueing.working(self.id)
+        if self.progress is not None:
+            node.progress.note(self.id, self.progress)
+        return retry_s
+
+
+@command(
+    "WAITJOB", group="jobs", flags=Flag.READ,
+    reply=array(_OUTCOME, "one for each job, in order; with ANY for each that is over"), cost="O(N) in the jobs",
+    errors=(WrongType, WAITED_TOO_MANY),
+)  # fmt: skip
+@attrs.define(slots=False)
+class WaitJob:
+    """Wait until jobs are over, and answer how each ended: its state, its result, its tries and the reason.
+
+    Any node may be asked.  The states are acked, dead, cancelled, expired, unknown and, of a job that is not over when
+    the time is, pending.  The result is null unless the job is acked.  The reason is that of the last failure, or says
+    how the job ended.
+
+    With ANY the reply comes as soon as one job is over, and has those alone that are.  With PROGRESS it comes, too,
+    when the progress of a job changes after it was first seen by this call, and the row of a job that is not over has
+    its last progress in the place of the result.
+
+    A job that was added without RESULT can be waited for as well: clients that wait receive its end, and its result if
+    the consumer gave one.  For later calls it is unknown.  A job is unknown when no node that answers knows it; between
+    nodes that cannot hear each other one that the other side alone holds is unknown.
+    """
+
+    timeout: int = positional("How long to wait, in milliseconds; 0 = for ever.", TIMEOUT)
+    any: bool = flag("ANY", "Answer as soon as one job is over.")
+    progress: bool = flag("PROGRESS", "Answer when the progress of a job changes, too.")
+    ids: list[bytes] = rest(f"Jobs to wait for, {WAITED_MAX} at most.", JOB_ID)
+
+    def __attrs_post_init__(self) -> None:
+        """Keep what the client named: jobs that it may not see are taken out of `ids`, and have an answer, too."""
+        self.named = self.ids
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Wait for the jobs; returns the rows, or BLOCKED.  Raises WrongType (WRONGTYPE)."""
+        if len(self.named) > WAITED_MAX:
+            raise CommandError(WAITED_TOO_MANY)
+        rows = node.outcomes.wait(
+            client, self.timeout, self.named, answers_any=self.any, with_progress=self.progress, hidden=_hidden(self)
+        )  # fmt: skip
+        return BLOCKED if rows is None else rows
+
+
+@command(
+    "CANCEL", group="jobs", flags=Flag.WRITE | Flag.FAST,
+    reply=array(bulk("cancelled | cancelling | done | unknown"), "one for each job, in order"), cost="O(1) per job",
+    errors=(WrongType,),
+)  # fmt: skip
+@attrs.define(slots=False)
+class Cancel:
+    """Cancel jobs on the whole cluster: they are not delivered any more.
+
+    A job that waits or is delayed ends at once: cancelled.  One that a consumer has is cancelling: WORKING is answered
+    CANCELLED, its live worker is told, and when it would be queued again it ends instead.  If its consumer acknowledges
+    it all the same the work was done, and the job counts as acknowledged.
+
+    Done is one that was acknowledged before, or has ended; unknown one that no node knows that answers.  Nodes that are
+    away learn it when they are back.
+    """
+
+    ids: list[bytes] = rest("Jobs to cancel.", JOB_ID)
+
+    def __attrs_post_init__(self) -> None:
+        """Keep what the client named: jobs that it may not see are taken out of `ids`, and have an answer, too."""
+        self.named = self.ids
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Cancel the jobs; returns a word for each, or BLOCKED.  Raises WrongType (WRONGTYPE)."""
+        words = node.cancels.cancel(client, self.named, _hidden(self))
+        return BLOCKED if words is None else words
+
+
+def _hidden(call: WaitJob | Cancel) -> frozenset[bytes]:
+    """Jobs that a call named and that its user may not see, as this node does not know their queues."""
+    return frozenset(call.named).difference(call.ids)
 
 
 SHOWN = (
@@ -510,6 +627,7 @@ _UNIT = tuple_of(
 #: Names that follow where a job has what they stand for, in this order.
 SHOWN_TOO = (
     "groups", "key", "max-tries", "backoff", "keep-dead", "keep-result", "headers", "generation", "failures",
+    "cancelled", "progress", "result", "rival-results",
 )  # fmt: skip
 DESCRIPTION = pairs("what is known of the job", *SHOWN, optional=SHOWN_TOO)
 
@@ -524,7 +642,21 @@ def describe(node: Node, job: Job) -> list[Any]:
     if job.options.terms is not NO_TERMS:
         shown += _terms(job.options.terms)
     if job.options.fate is not NO_FATE:
-        shown += _fate(job.options.fate)
+        shown += [*_fate(job.options.fate), *_said(job.options.fate)]
+    return shown
+
+
+def _said(fate: Fate) -> list[Any]:
+    """What clients said of a job, as far as they did."""
+    shown: list[Any] = []
+    if fate.is_cancelled:
+        shown += [b"cancelled", 1]
+    if fate.progress is not None:
+        shown += [b"progress", fate.progress.value]
+    if fate.result is not None:
+        shown += [b"result", fate.result.value]
+    if fate.has_rivals:
+        shown += [b"rival-results", 1]
     return shown
 
 
@@ -579,7 +711,8 @@ def _described(node: Node, job: Job) -> list[Any]:
     options = job.options
     left_ms = max(0, job.expires_at - now)
     is_final = options.retry_ms == RETRY_NEVER_MS and job.requeue_at >= job.expires_at
-    within_ms = requeue_within(job, now) if job.requeue_at and not is_final else None
+    has_timer = job.requeue_at and not is_final and job.state != ACKED
+    within_ms = requeue_within(job, now) if has_timer else None
     return [
         b"id", job.id,
         b"queue", None if job.is_dummy else job.queue,
@@ -606,8 +739,11 @@ class Show:
 
     Of an event groups come last: of each group that touched it [group, state, deliveries, milliseconds until its
     deadline], where the state is in progress, redo or done.  Of a job that was added with a KEY, and is not done, the
-    key comes last.  Of one with failures, or that was
-    redriven, the generation follows, and the last 5 failures: unix milliseconds, node, client, reason.
+    key comes last.  Of one with failures, or that was redriven, the generation follows, and the last 5 failures: unix
+    milliseconds, node, client, reason.
+
+    Of a job that was cancelled, or has a progress or a result, these follow; rival-results is 1 when nodes that could
+    not hear each other accepted different results, of which the first counts.
     """
 
     id: bytes = positional("Job to describe.", JOB_ID)

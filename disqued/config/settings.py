@@ -38,6 +38,7 @@ from disqued.config.kinds import (
     WholeNumber,
     YesNo,
 )
+from disqued.core.model.fate import RESULT_MAX
 
 MAX_PASSWORD_BYTES: Final = 512
 
@@ -320,6 +321,19 @@ class MemorySettings(Section):
         "What is evicted above 95 % of maxmemory. acks evicts acknowledged jobs, delivered at-most-once jobs "
         "and idle queues; noeviction evicts nothing and refuses additions earlier.",
         mutable=True,
+    )  # fmt: skip
+
+
+class ResultSettings(Section):
+    """Results of jobs."""
+
+    heading = "Results"
+
+    result_max = Value(
+        Size(1, RESULT_MAX), 64 * 1024,
+        "Longest result that ACKJOB takes; a longer one is refused, and the job is not acknowledged. Results count "
+        "against maxmemory as long as they are kept, on each node that held the job, and are never evicted.",
+        unit="bytes", mutable=True,
     )  # fmt: skip
 
 
@@ -752,7 +766,7 @@ class DisqueSettings(Section):
 
 class Settings(
     FileSettings, NetworkSettings, TlsSettings, ClientSettings, SecuritySettings, LogSettings,
-    MemorySettings, StreamSettings, StoreSettings, JobSettings, TaskSettings, ObservationSettings,
+    MemorySettings, ResultSettings, StreamSettings, StoreSettings, JobSettings, TaskSettings, ObservationSettings,
     ClusterSettings, WebSettings, EventLogSettings, ListSettings, DisqueSettings,
 ):  # fmt: skip
     """The settings of a daemon, in the order in which people read them."""

@@ -6,8 +6,9 @@
               |                         +--> delivery      GETJOB; blocking: blocked consumers
               |                         |    requeueing    retries, NACK; letters: dead jobs; redrives: REDRIVE
     link    --+--> Node, one step at a  +--> acks          ACKJOB, DELJOB, collection; purges: QPURGE
-    gone    --+    time, on one State   +--> federation    jobs to where consumers wait; policies: pauses of queues
-    tick    --+           |             +--> membership    who is there; its detector: who answers
+    gone    --+    time, on one State   |    outcomes      WAITJOB; cancels: CANCEL; progress: WORKING PROGRESS
+    tick    --+           |             +--> federation    jobs to where consumers wait; policies: pauses of queues
+                          |             +--> membership    who is there; its detector: who answers
                           |             +--> workers       who is alive and has what; homes: on which node
                           |             +--> notifications what listeners receive
                           |
@@ -59,13 +60,16 @@ from disqued.core.streams.starts import GroupStarts
 from disqued.core.work.acks import Acks
 from disqued.core.work.additions import Additions
 from disqued.core.work.blocking import Blocking
+from disqued.core.work.cancels import Cancels
 from disqued.core.work.consumers import Consumers
 from disqued.core.work.deadletters import DeadLetters
 from disqued.core.work.delivery import Delivery
 from disqued.core.work.fates import Fates
 from disqued.core.work.inquiries import Inquiries
 from disqued.core.work.keys import Keys
+from disqued.core.work.outcomes import Outcomes
 from disqued.core.work.placement import Placement
+from disqued.core.work.progress import Progress
 from disqued.core.work.purges import Purges
 from disqued.core.work.queueing import Queueing
 from disqued.core.work.redrives import Redrives
@@ -110,7 +114,7 @@ class CompiledCall:
 class Node:
     """The queue server without its sockets, files and clocks."""
 
-    def __init__(  # noqa: PLR0915 - it makes every machine
+    def __init__(  # noqa: PLR0915 - a line for each machine
         self, node_id: bytes, clock: Clock, rng: Random, *, maxmemory: int, evicts: bool = True
     ) -> None:
         """Make an empty node.
@@ -139,11 +143,16 @@ class Node:
         self.machines: list[Machine] = []
         self.fates = Fates(self.state, self.machines)
         self.replication = Replication(self.state, self.queueing, self.streams, self.placement)
-        self.replicas = Replicas(self.state, self.queueing, self.streams, self.placement, self.fates)
         self.additions = Additions(self.state, self.queueing, self.placement, self.replication)
         self.acks = Acks(self.state, self.replication)
+        self.replicas = Replicas(
+            self.state, self.queueing, self.streams, self.placement, fates=self.fates, acks=self.acks
+        )
+        self.outcomes = Outcomes(self.state)
+        self.progress = Progress(self.state, self.fates)
         self.letters = DeadLetters(self.state, self.queueing, self.fates)
         self.requeueing = Requeueing(self.state, self.queueing, self.acks, self.streams, self.letters)
+        self.cancels = Cancels(self.state, self.queueing, self.acks, self.fates)
         self.sharing = Sharing(self.state, self.requeueing, self.replication)
         self.delivery = Delivery(self.state, self.queueing, self.blocking, self.entry_delivery)
         self.federation = Federation(self.state, self.delivery, self.fates)
@@ -169,7 +178,7 @@ class Node:
         self.machines += [
             self.membership, self.membership.detector, self.blocking, self.queueing, self.requeueing, self.keys,
             self.placement, self.replication, self.replicas, self.sharing, self.acks, self.fates, self.letters,
-            self.lists,
+            self.cancels, self.progress, self.outcomes, self.lists,
             self.consumers, self.federation, self.federation.local_demand, self.policies, self.leaving, self.workers,
             self.worker_moves, self.homes,
             self.notifications, self.group_starts, self.streams, self.acksets, self.offers, self.readers,

@@ -42,6 +42,7 @@ from disqued.core.model.job import (
     DEAD,
     FLAG_CAME_BACK,
     FLAG_DELIVERED,
+    FLAG_DROPPED,
     FLAG_LEASED,
     FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
@@ -501,6 +502,8 @@ class Recovery:
             state.memory.used += options.cost
             job.expires_at = at = now + min(left_ms, ttl_ms + terms.stay_ms)
         job.flags = flags | FLAG_CAME_BACK
+        if fate.is_cancelled:
+            job.flags |= FLAG_DROPPED
         is_plain = before is None and not (alias or delay_ms or place == ACKED or self._restores_queues)
         if is_plain and 0 < retry_ms < RETRY_NEVER_MS and fate is NO_FATE:
             # A consumer may have it, or be done with it.
@@ -523,7 +526,7 @@ class Recovery:
         if isinstance(job, NamedJob):
             state.aliases.add(job)
         if stored.state == ACKED:
-            self._keep_done(job)
+            self._keep_done(job, stored)
             return
         if stored.fate is not NO_FATE:
             list_failed(state, job)
@@ -650,14 +653,16 @@ class Recovery:
         else:
             self._starts.forget_group(queue.stream, name[0])
 
-    def _keep_done(self, job: Job) -> None:
-        """Go on with a job that is done and that other nodes may hold: it is to be collected."""
+    def _keep_done(self, job: Job, stored: StoredJob) -> None:
+        """Go on with a job that is done: other nodes may hold it, or its result is kept; it is to be collected."""
         state = self._state
         assert INTO_ACKED[job.state], forbidden(job.state, ACKED)
         job.state = ACKED
-        job.requeue_at = 0
+        left_ms = min(stored.requeue - state.wall, stored.terms.keep_result_ms)
+        job.requeue_at = state.now + left_ms if left_ms > 0 else 0
         state.custody.acked[job] = 0
-        state.custody.evictable[job] = None
+        if not job.requeue_at:
+            state.custody.evictable[job] = None
         state.schedule.add(job, min(job.expires_at, state.now + COLLECTED_AFTER_MS))
 
     def _let_go(self, before: Job, job: Job) -> int | None:

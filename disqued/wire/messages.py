@@ -2,7 +2,7 @@
 
 A message begins with its kind, 1 byte; `CODECS` says what follows, and docs/reference/bus.md is written from it.  All
 integers are little-endian and unsigned.  Forms for streams are in `streammessages`, for names in `namemessages`, for
-policies in `policymessages`, for fates in `fates`.
+policies in `policymessages`, for fates in `fates`, for results in `outcomemessages`.
 
 Fields that a kind has no use for are 0.  The other end is a program that may be wrong or hostile: every length is
 checked before it is used, the lengths must account for each byte, and what is counted has a bound.  A message has one
@@ -74,6 +74,7 @@ from disqued.core.model.peers import RUMOURS_MAX
 from disqued.core.model.queues import PAUSE_NAMES
 from disqued.wire import fates
 from disqued.wire import namemessages as names
+from disqued.wire import outcomemessages as outcomes
 from disqued.wire import policymessages as policies
 from disqued.wire import streammessages as streams
 from disqued.wire.fields import BadMessage, BadRecord, Codec, Fields, cut, ends_at, flag_of, need
@@ -713,6 +714,7 @@ CODECS: Final[dict[int, Codec]] = {
     **names.CODECS,
     **policies.CODECS,
     **fates.CODECS,
+    **outcomes.CODECS,
 }  # fmt: skip
 _ENCODERS: Final[dict[int, Callable[[Fields, int], Text]]] = {kind: CODECS[kind].encode for kind in NAMES}
 _DECODERS: Final[list[Callable[[bytes], Message]]] = [

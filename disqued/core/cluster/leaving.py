@@ -42,7 +42,7 @@ from disqued.core.model.job import (
     Job,
 )
 from disqued.core.model.machine import Acts, Machine, on
-from disqued.core.model.messages import ENQUEUE, JOBS_PER_MESSAGE, YOURJOBS
+from disqued.core.model.messages import ENQUEUE, JOBS_PER_MESSAGE, REPLJOB, YOURJOBS
 from disqued.core.model.queues import PAUSE_OUT, Queue
 from disqued.core.model.registry import TABLES
 from disqued.core.model.schedule import Timed
@@ -270,7 +270,7 @@ class Leaving(Timed, Machine):
             return True
         if job.state == ACKED:
             self._acks_met += self._can_be_told(job)
-            return True
+            return job.requeue_at <= self._state.now or self._see_to_outcome(job)
         if job.state == WAIT_REPL:
             return False
         self._look_into(job)
@@ -311,6 +311,22 @@ class Leaving(Timed, Machine):
             self._sent(job)
             self._state.note(LEAVE, job, who=node_id)
             self._federation.moves.part_with(job)
+        return False
+
+    def _see_to_outcome(self, job: Job) -> bool:
+        """Let other nodes hold the outcome of a job, too; say whether as many do as are wanted."""
+        state = self._state
+        holders, confirmed = job.holders or frozenset(), job.confirmed or frozenset()
+        held = [node_id for node_id in state.peers.reachable if node_id in holders and node_id in confirmed]
+        others = [node_id for node_id in state.peers.reachable if node_id not in held]
+        if len(held) >= self._wanted_copies(job) or not others:
+            return bool(held)
+        if job.id not in self._on_their_way and not self._is_full:
+            self._turn += 1
+            node_id = others[self._turn % len(others)]
+            state.send(node_id, (REPLJOB, job, False))
+            state.say_done(node_id, job)
+            self._sent(job)
         return False
 
     def _can_be_told(self, job: Job) -> bool:

@@ -15,6 +15,7 @@ from disqued.core.model.job import (
     ACTIVE,
     DEAD,
     FLAG_DELIVERED,
+    FLAG_DROPPED,
     FLAG_GIVEN,
     FLAG_QUEUED_BEFORE,
     INTO_ACTIVE,
@@ -91,6 +92,7 @@ class Transfer:
         job.additional_deliveries += 1
         self._state.aliases.note_departed(job, self._state.now)
         self._state.finish(job)
+        self._state.custody.changed.jobs.pop(job.id, None)
 
     # Taking.
 
@@ -118,6 +120,10 @@ class Transfer:
             state.register(job)
             state.schedule.add(job, job.expires_at)
         queued = queued and job.state != DEAD
+        if queued and job.flags & FLAG_DROPPED:
+            # It is known here to be cancelled, and ends in a moment.
+            queued = False
+            job.requeue_at = state.now
         if queued:
             self._enqueue(job, sender)
         queueing.reschedule(job)

@@ -4,6 +4,7 @@
     with a consumer of another node  Queue.elsewhere; `elsewhere`: as a worker's
     its timer has ended              `asking`: holders that have yet to answer; `owed`: answers to an older question
     done                             `acked`; `evictable`; `ended`: forgotten, and not to be revived
+    somebody waits for its end       `watched`; `changed`
 
 These stay separate tables: nearly all jobs are in none of them, so that each costs nothing where it is not used.
 """
@@ -11,13 +12,16 @@ These stay separate tables: nearly all jobs are in none of them, so that each co
 from disqued.core.model.job import Job, Unit
 from disqued.core.model.memory import BOUND_COST, Memory
 from disqued.core.model.tombstones import Tombstones
+from disqued.core.model.watched import ChangedJobs, Watchers
 from disqued.core.model.worker import RemoteWorker, Worker
 
 
 class Custody:
     """The tables of one node, from one flush to the next."""
 
-    __slots__ = ("_memory", "acked", "asking", "bound", "elsewhere", "ended", "evictable", "owed", "spans")
+    __slots__ = (
+        "_memory", "acked", "asking", "bound", "changed", "elsewhere", "ended", "evictable", "owed", "spans", "watched",
+    )  # fmt: skip
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -37,6 +41,9 @@ class Custody:
         self.evictable: dict[Job, None] = {}
         #: Jobs that others held and that are done: a late message must not bring them back.
         self.ended: Tombstones = Tombstones()
+        #: Who is told when a job is over, by job id.
+        self.watched: dict[bytes, Watchers] = {}
+        self.changed: ChangedJobs = ChangedJobs()
 
     def end_lease(self, unit: Unit) -> None:
         """Undo what few leases have: a time of their own, or a worker."""

@@ -16,6 +16,8 @@ Source: Disque, src/cluster.h; the Disque README, "Cluster bus messages and rela
 
 from typing import Final, NamedTuple
 
+from disqued.core.model.fate import Fate
+
 #: Its kind, and the fields that the kind has.
 Message = tuple[int, *tuple[object, ...]]
 
@@ -117,6 +119,21 @@ REDRIVEN: Final[int] = _kind(
     "dead letters", 43, "REDRIVEN", "number, count, rest",
     "The answer to REDRIVE: so many were queued; there are no more, or more, or those that I left to other holders.",
     durable=True,
+)  # fmt: skip
+
+WATCH: Final[int] = _kind(
+    "results", 44, "WATCH", "number, job ids",
+    "Tell me how these stand, and when they are over: a client of mine waits for them. Said again as long as it does.",
+)  # fmt: skip
+OUTCOME: Final[int] = _kind(
+    "results", 45, "OUTCOME", "number, outcomes",
+    "How these jobs stand here, a tuple of `Outcome`: the answer to WATCH, and with the number 0 what has changed "
+    "since.", durable=True,
+)  # fmt: skip
+CANCEL: Final[int] = _kind("results", 46, "CANCEL", "number, job ids", "Cancel these, and say what became of that.")
+CANCELLED: Final[int] = _kind(
+    "results", 47, "CANCELLED", "number, verdicts",
+    "The answer to CANCEL: (job id, CANCEL_...) for each, in order.", durable=True,
 )  # fmt: skip
 
 NEEDJOBS: Final[int] = _kind(
@@ -259,6 +276,24 @@ SOON: Final = 2  #: this node is about to add one
 A_COPY: Final = 3  #: its id follows; it came from another node, which knows whether it was given up
 OVER: Final = 4  #: it is done, or was given up
 
+# How a job stands: OUTCOME. A higher number counts more, where nodes say different things.
+NOT_KNOWN: Final = 0
+ENDED: Final = 1  #: it was known here, and has ended; nothing else of it was kept
+PENDING: Final = 2  #: not over
+EXPIRED: Final = 3
+WAS_CANCELLED: Final = 4
+IS_DEAD: Final = 5
+WAS_ACKED: Final = 6
+
+# What became of a wish to cancel a job: CANCELLED. A higher number counts more, where nodes say different things.
+CANCEL_UNKNOWN: Final = 0
+CANCEL_ENDED: Final = 1  #: it was known here, and has ended
+CANCEL_NOTED: Final = 2  #: not to be delivered again; a consumer may have it
+CANCEL_DONE: Final = 3  #: it has ended
+CANCEL_TOO_LATE: Final = 4  #: it was acknowledged
+
+#: Job ids that one WATCH or CANCEL names; outcomes that one OUTCOME tells of.
+IDS_PER_MESSAGE: Final = 200
 #: Jobs that one NEEDJOBS or POLLJOBS may ask for, and one YOURJOBS bring; events that one TAKE may ask for.
 JOBS_PER_MESSAGE: Final = 100
 FACTS_PER_MESSAGE: Final = 200
@@ -329,6 +364,15 @@ class EntryStatus(NamedTuple):
     job_id: bytes
     done: tuple[bytes, ...]  #: scopes of the groups that are done with it
     leases: tuple[EntryLease, ...]
+
+
+class Outcome(NamedTuple):
+    """How a job stands on a node."""
+
+    job_id: bytes
+    state: int  #: NOT_KNOWN ... WAS_ACKED
+    tries: int
+    fate: Fate
 
 
 class Greeting(NamedTuple):

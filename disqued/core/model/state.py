@@ -283,6 +283,8 @@ class State:
         who = self.trace.actor if reason == GONE_DELETED else None
         self.note_end(OF_REASON[reason], job, who=who, word=MISCONF if reason == GONE_REFUSED else b"")
         self.drop(job)
+        if self.custody.watched:
+            self.note_watched(job, reason)
         if reason in self.counters.gone:
             self.counters.gone[reason] += 1
         if self.journaling:
@@ -301,6 +303,8 @@ class State:
         """Drop a job without a word to the journal."""
         self.jobs.remove(job)
         self.let_go(job)
+        if self.custody.watched:
+            self.note_watched(job)
 
     def let_go(self, job: Job) -> None:
         """Undo what a job that is not in the registry any more took and waited for."""
@@ -332,6 +336,14 @@ class State:
             custody.asking.pop(job, None)
         if custody.owed:
             custody.owed.pop(job, None)
+
+    def note_watched(self, job: Job, reason: bytes = b"") -> None:
+        """Note that something changed of a job, or why it is gone (GONE_...), for those who wait for its end."""
+        custody = self.custody
+        if job.id in custody.watched:
+            custody.changed.jobs[job.id] = (job, reason)
+            if not custody.changed.awake_at:
+                self.schedule.add(custody.changed, AT_ONCE)
 
     def _free_later(self, body: bytes) -> None:
         """Keep a body for a tick of its own: the system takes a while to take its memory back."""

@@ -40,13 +40,28 @@ the time of another attempt comes meanwhile is left to the round.
 A holder that was forgotten (CLUSTER FORGET), or that this node has never met by the time that it tried
 `STRANGERS_GIVEN_UP` times, is not waited for.
 
+A job that was added with RESULT becomes an *outcome*: it is done, and stays with its holders, without its body, until
+`requeue_at`, though everybody knows.  It is not evicted.  Its fate has the word of the acknowledgement, empty if the
+consumer gave none; without a word it was cancelled.  FATE goes before each SETACK, and both or none count: a holder
+that hears SETACK and has no word, since FATE was lost, tells the sender what it knows, and hears both again.
+
+    FATE(result), SETACK --> every holder      all confirmed --SETACK(last)--> them: nobody asks any more
+    SETACK alone         --> a holder --FATE(what it knows)--> us --FATE(result), SETACK--> it
+
+An acknowledgement without RESULT that a node takes which does not hold the job has no word: the node makes an empty one
+when a holder asks.  Of words that several nodes took the earliest counts (`fate.merge`).
+
 Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "Acknowledgement and garbage collection".
 """
 
+from typing import Final
+
+from disqued.core.model.fate import NO_FATE, Fate, Word
 from disqued.core.model.ids import comes_first
 from disqued.core.model.job import (
     ACKED,
     FLAG_CAME_BACK,
+    FLAG_DELIVERED,
     FLAG_LEASED,
     FLAG_PROMISED,
     INTO_ACKED,
@@ -59,7 +74,7 @@ from disqued.core.model.job import (
     process_of,
 )
 from disqued.core.model.machine import Hear, Machine
-from disqued.core.model.messages import DELJOB, GOTACK, SETACK
+from disqued.core.model.messages import DELJOB, FATE, GOTACK, SETACK
 from disqued.core.model.outbox import CANCEL, GONE_DELETED, HERE_ALONE, JOB_ADDED, Client, Notification
 from disqued.core.model.state import State
 from disqued.core.model.trace import ACK, FAST, FAST_UNKNOWN, PEER, UNKNOWN
@@ -76,6 +91,7 @@ LEFT_TO_OTHERS_MS = 1_000  #: how long one of several nodes that know an ack is 
 ASKED_AT_ONCE = 500  #: acks sent again in one go in a round, some milliseconds' work
 ANSWER_MS = 1_000  #: a round goes on after this time, though there is no answer
 LEFT_TO_ROUND_MS = 3_000  #: how long a round is given to come to an ack, at least
+RESULT_BYTES: Final = 64 << 10
 _UNKNOWN: frozenset[bytes] = frozenset()  #: the holders of a dummy ack
 
 
@@ -94,13 +110,14 @@ class _AckRound:
 class Acks(Machine):
     """The machine behind ACKJOB, FASTACK and DELJOB."""
 
-    __slots__ = ("_replication", "_rounds", "_state", "asked_at_once")
+    __slots__ = ("_replication", "_rounds", "_state", "asked_at_once", "result_max")
 
     def __init__(self, state: State, replication: Replication) -> None:
         self._state = state
         self._replication = replication
         self._rounds: dict[bytes, _AckRound] = {}
         self.asked_at_once: int = ASKED_AT_ONCE
+        self.result_max: int = RESULT_BYTES  #: `result-max`
 
     def hears(self) -> dict[int, Hear]:
         return {GOTACK: self.on_gotack, DELJOB: self.on_deljob}
@@ -118,10 +135,11 @@ class Acks(Machine):
             self._keep_dummy(job_id)
             return False
         if job.state == ACKED:
-            self._ask(job)
+            if job in self._state.custody.acked:
+                self._ask(job)
             return False
-        if job.options.kind:
-            raise WrongType
+        if job.options.is_rare:
+            return self._acknowledge_rare(job, None)
         if job.state == WAIT_REPL:
             self._replication.settle(job)
         self._count(job, self._state.trace.actor)
@@ -131,6 +149,51 @@ class Acks(Machine):
             self._state.finish(job)
             return True
         self._ask(self._become_done(job))
+        return True
+
+    def acknowledge_with(self, job_id: bytes, result: bytes) -> bool:
+        """Note that a job is done, and what came of it; say whether it was known here and not done before.
+
+        Raises WrongType (WRONGTYPE) for an event.
+        """
+        state = self._state
+        job = state.jobs.get(job_id)
+        if job is None:
+            self._note_unknown(job_id, UNKNOWN)
+            self._keep_dummy(job_id, Fate(result=self._word(result)))
+            return False
+        if job.state == ACKED:
+            if job.is_dummy and job.options.fate.result is None:
+                state.set_fate(job, job.options.fate._replace(result=self._word(result)))
+                self._ask(job)
+            return False
+        return self._acknowledge_rare(job, result)
+
+    def _word(self, result: bytes) -> Word:
+        return Word(self._state.wall, self._state.node_id, result)
+
+    def _acknowledge_rare(self, job: Job, result: bytes | None) -> bool:
+        """Acknowledge a job that has terms or a fate, or is to have a result; an event is refused."""
+        options = job.options
+        if options.kind:
+            raise WrongType
+        fate = options.fate
+        # Without a word, a job that was cancelled would count as ended by that.
+        if fate.result is None and (result is not None or options.terms.keep_result_ms or fate.is_cancelled):
+            self._state.set_fate(job, fate._replace(result=self._word(result or b"")))
+        return self.end(job)
+
+    def end(self, job: Job) -> bool:
+        """End a job that is not done: it is acknowledged, cancelled, or its queue was deleted.  Returns True."""
+        if job.state == WAIT_REPL:
+            self._replication.settle(job)
+        self._count(job, self._state.trace.actor)
+        if job.flags & FLAG_CAME_BACK:
+            self._mistrust(job)
+        if job.holders is None and not job.options.terms.keep_result_ms:
+            self._state.finish(job)
+        else:
+            self._ask(self._become_done(job))
         return True
 
     def acknowledge_fast(self, job_id: bytes) -> bool:
@@ -233,6 +296,9 @@ class Acks(Machine):
         done.holders = job.holders
         done.state = job.state
         self._keep(done)
+        if job.options.is_rare:
+            done.flags = job.flags & FLAG_DELIVERED
+            self._keep_outcome(done, job.options.terms.keep_result_ms)
         if state.journaling:
             state.outbox.journal.append((JOB_ADDED, done))
         return done
@@ -248,7 +314,34 @@ class Acks(Machine):
         state.custody.acked[done] = 0
         state.custody.evictable[done] = None
 
-    def _keep_dummy(self, job_id: bytes) -> None:
+    def _keep_outcome(self, done: Job, left_ms: int) -> None:
+        """Keep the outcome of a job for so long; 0 = no longer than until everybody knows."""
+        if left_ms:
+            state = self._state
+            done.requeue_at = state.now + left_ms
+            done.expires_at = max(done.expires_at, done.requeue_at)
+            state.add_holders(done, frozenset((state.node_id,)))
+            state.custody.evictable.pop(done, None)
+
+    def take_outcome(self, job: Job, left_ms: int) -> None:
+        """Keep a job, made of a copy and not entered, that is done, for so long; its holders are known."""
+        done = Job(job.id, job.queue, b"", job.ctime, job.options)
+        done.expires_at = job.expires_at
+        done.order_key = job.order_key
+        done.nacks = job.nacks
+        done.additional_deliveries = job.additional_deliveries
+        done.holders = job.holders
+        self._keep(done)
+        self._keep_outcome(done, min(left_ms, job.options.terms.keep_result_ms))
+        if self._state.journaling:
+            self._state.outbox.journal.append((JOB_ADDED, done))
+        self._put_off(done)
+
+    def _is_kept(self, done: Job) -> bool:
+        """Return whether an acknowledged job is an outcome whose time is not over."""
+        return done.requeue_at > self._state.now
+
+    def _keep_dummy(self, job_id: bytes, fate: Fate = NO_FATE) -> None:
         """Remember that a job is done that this node does not hold, as long as the job may live.
 
         The journal hears nothing of it: nobody was told that it counts.
@@ -259,10 +352,14 @@ class Acks(Machine):
             return
         if state.leaving or state.memory.is_low:
             # Nothing is kept here now; those who hold the job hear of it once.
+            state.custody.ended.add(job_id)
             for node_id in sorted(state.peers.linked):
+                if fate is not NO_FATE:
+                    state.send(node_id, (FATE, job_id, 0, 0, 0, fate))
                 state.send(node_id, (SETACK, job_id, WORK_SCOPE, False, _UNKNOWN))
             return
-        done = Job(job_id, b"", b"", state.wall * 1_000_000, state.shared.options(ttl_ms, RETRY_MIN_MS, 0, 1))
+        options = state.shared.options(ttl_ms, RETRY_MIN_MS, 0, 1, fate=fate)
+        done = Job(job_id, b"", b"", state.wall * 1_000_000, options)
         done.expires_at = state.now + ttl_ms
         done.holders = _UNKNOWN
         self._keep(done)
@@ -303,7 +400,7 @@ class Acks(Machine):
         confirmed = job.confirmed or _UNKNOWN
         if not job.holders:
             return [node_id for node_id in sorted(state.peers.by_id) if node_id not in confirmed]
-        patient = state.custody.acked[job] < STRANGERS_GIVEN_UP
+        patient = state.custody.acked.get(job, 0) < STRANGERS_GIVEN_UP
         peers = state.peers
         return [
             node_id
@@ -312,15 +409,25 @@ class Acks(Machine):
         ]
 
     def _collect(self, job: Job, forgot: bytes = b"") -> None:
-        """Everybody knows: let everybody forget, but for the one that did so already.
+        """Everybody knows: let everybody forget, but for the one that did so already; an outcome stays.
 
         Not if this node would not know any more after a crash.
         """
         if self._state.durability.read_only:
             self._put_off(job)
             return
+        if self._is_kept(job):
+            self._settle(job)
+            self._state.tell(job, (SETACK, job.id, WORK_SCOPE, True, job.holders))
+            return
         self._tell(job, forgot)
         self._state.finish(job)
+
+    def _settle(self, job: Job) -> None:
+        """Keep an outcome until its time is over, and ask nobody any more: everybody knows."""
+        self._state.custody.acked.pop(job, None)
+        job.expires_at = job.requeue_at
+        self._state.schedule.move(job, job.expires_at)
 
     def _tell(self, job: Job, forgot: bytes = b"") -> None:
         """Let those who may hold a job forget it."""
@@ -423,18 +530,18 @@ class Acks(Machine):
         if job is None or job.options.kind:
             self._hear_of_unknown(sender, job_id, scope, holders)
             return
+        if job.options.is_rare and job.state != ACKED and not self._can_end(job, sender):
+            return
         if job.state == ACKED and not job.holders:
-            # The sender may hold the job, and then collects it; a dummy of its own it keeps, as it asks us all.
-            state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
-            if holders:
-                state.finish(job)
+            self._hear_of_dummy(sender, job, holders)
             return
         if job.state == WAIT_REPL:
             self._replication.settle(job)
         if job.state != ACKED:
             self._note_heard(job, sender)
         state.add_holders(job, holders | {state.node_id})
-        if last and not state.durability.read_only and holders >= (job.holders or _UNKNOWN) - {state.node_id}:
+        is_last = last and not state.durability.read_only and holders >= (job.holders or _UNKNOWN) - {state.node_id}
+        if is_last and not job.options.terms.keep_result_ms:
             # Everybody knows now: this node has nothing to keep, and nobody to keep it for.
             self._leave(job, sender)
             state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
@@ -447,12 +554,33 @@ class Acks(Machine):
             else:
                 self._ask(job)
         if holders:
-            self._confirm(job, sender)
+            confirmed = holders if is_last else frozenset((sender,))
+            job.confirmed = state.shared.holders((job.confirmed or _UNKNOWN) | confirmed)
         if not state.durability.read_only:
             state.send(sender, (GOTACK, job_id, scope, True, job.holders))
             if holders and not self._missing(job):
                 # Everybody knows, this node the last: nobody asks it any more.
                 self._leave(job, sender)
+
+    def _hear_of_dummy(self, sender: bytes, dummy: Job, holders: frozenset[bytes]) -> None:
+        """Hear that a job is done of which nothing else is known here either.
+
+        The sender may hold the job, and then collects it; a dummy of its own it keeps, as it asks us all.
+        """
+        self._state.send(sender, (GOTACK, dummy.id, WORK_SCOPE, False, _UNKNOWN))
+        if holders:
+            self._state.finish(dummy)
+
+    def _can_end(self, job: Job, sender: bytes) -> bool:
+        """Return whether a job may end since a node says that it is done; tell the node what is known if not.
+
+        Not while the word of the acknowledgement is missing of one whose result is kept: FATE was lost.
+        """
+        fate = job.options.fate
+        if not job.options.terms.keep_result_ms or fate.result is not None:
+            return True
+        self._state.send(sender, self._state.word_of_fate(job))
+        return fate.is_cancelled
 
     def _note_heard(self, job: Job, sender: bytes) -> None:
         """Take note of an ack that another node tells of."""
@@ -465,10 +593,13 @@ class Acks(Machine):
         self._mistrust(job)
 
     def _leave(self, job: Job, collector: bytes) -> None:
-        """Forget a job that another node collects, and that everybody knows to be done.
+        """Forget a job that another node collects, and that everybody knows to be done; an outcome stays.
 
         Both may have told each other to be the last; who kept the ack tells the others, whom nobody else would tell.
         """
+        if self._is_kept(job) and job.state == ACKED:
+            self._settle(job)
+            return
         if job.state == ACKED:
             self._tell(job, collector)
         self._state.finish(job)
@@ -493,8 +624,16 @@ class Acks(Machine):
             return
         if known:
             state.unite_holders(job, holders | {sender})
+        elif job.holders and self._is_kept(job):
+            job.holders = state.shared.holders(job.holders - {sender})
         self._confirm(job, sender)
-        if not self._missing(job):
+        missing = self._missing(job)
+        if job not in state.custody.acked:
+            # An outcome that everybody knew: it has one more holder.
+            if missing:
+                state.custody.acked[job] = 0
+                self._ask(job)
+        elif not missing:
             self._collect(job, b"" if known else sender)
 
     def _confirm(self, job: Job, node_id: bytes) -> None:
@@ -510,7 +649,10 @@ class Acks(Machine):
         if job.state == WAIT_REPL:
             self._replication.refuse(job)
         elif job.state == ACKED:
-            self._state.finish(job)
+            if self._is_kept(job):
+                self._settle(job)
+            else:
+                self._state.finish(job)
         elif not self._is_promised(job):
             self._state.forget(job, GONE_DELETED)
             # One with a key may have been promised by another node: then it has not ended.

@@ -14,6 +14,7 @@ from disqued.core.model.groups import new_job
 from disqued.core.model.job import (
     DEAD,
     FLAG_COPY,
+    FLAG_DROPPED,
     FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
     INTO_DEAD,
@@ -77,6 +78,8 @@ class Copies:
         job.nacks = stored.nacks
         job.additional_deliveries = stored.additional_deliveries
         job.flags = stored.flags & FLAG_QUEUED_BEFORE | FLAG_COPY
+        if stored.fate.is_cancelled:
+            job.flags |= FLAG_DROPPED
         job.requeue_at = self._requeue_at(stored, job)
         return job
 

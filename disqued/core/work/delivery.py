@@ -23,6 +23,7 @@ from typing import Final
 from disqued.core.model.job import (
     ACTIVE,
     FLAG_DELIVERED,
+    FLAG_DROPPED,
     FLAG_LEASED,
     INTO_ACTIVE,
     RETRY_NEVER_MS,
@@ -279,6 +280,11 @@ class Delivery:
                 if state.journaling:
                     state.outbox.journal.append((JOB_ADDED, job))
             state.note(REQUEUE, job, word=UNSEEN)
+            if job.flags & FLAG_DROPPED:
+                # It ends in a moment.
+                self.queueing.put_off(job, state.now)
+                self.queueing.reschedule(job)
+                continue
             queue = state.queue(job.queue)
             self.queueing.enqueue_new(job, queue)
             queue.jobs_in -= 1

@@ -3,12 +3,14 @@
     changed here --journal: the job again--> --FATE--> every other holder
     FATE, or a copy of a job that is here --> `merge` --> new here: journal, then `fate_changed` of every machine
 
+A progress alone is not journaled: the next record of the job has it.
+
 Whoever learns something tells nobody, but answers a sender that knows less.  A job takes its fate along in every copy,
 so that a node that gets the job needs no message for it.  What a link lost is said again with the next word about the
 job: before its acknowledgement is asked for (`State.say_done`), and when a holder asks for its turn (WILLQUEUE).
 """
 
-from disqued.core.model.fate import NO_FATE, Fate, merge
+from disqued.core.model.fate import NO_FATE, Fate, Word, merge
 from disqued.core.model.job import ACKED, WAIT_REPL, Job, StoredJob
 from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import FATE
@@ -36,6 +38,12 @@ class Fates(Machine):
         self.say(job)
         self._follow(job, before)
 
+    def note_progress(self, job: Job, word: Word) -> None:
+        """Note the progress of a job; neither the journal nor other holders hear of each (`progress`)."""
+        before = job.options.fate
+        self._state.set_fate(job, before._replace(progress=word))
+        self._follow(job, before)
+
     def on_fate(  # noqa: PLR0917 - the fields of the message
         self, sender: bytes, job_id: bytes, left_ms: int, nacks: int, additional_deliveries: int, fate: Fate
     ) -> None:
@@ -43,14 +51,39 @@ class Fates(Machine):
         state = self._state
         job = state.jobs.get(job_id)
         if job is None:
-            state.say_ended(sender, job_id)
+            self._say_ended(sender, job_id, fate)
             return
-        if job.is_dummy or job.state == WAIT_REPL:
+        if job.is_dummy:
+            self._say_done(sender, job, fate)
+            return
+        if job.state == WAIT_REPL:
+            # Nobody can know of it but as one that is done.
+            if fate.result is not None:
+                state.set_fate(job, merge(job.options.fate, fate))
             return
         known = job.options.fate
         self.learn(job, nacks, additional_deliveries, fate, left_ms)
         if job.options.fate != fate and known is not NO_FATE and state.jobs.get(job_id) is job:
-            state.send(sender, state.word_of_fate(job))
+            if job.state == ACKED:
+                state.say_done(sender, job)
+            else:
+                state.send(sender, state.word_of_fate(job))
+
+    def _say_ended(self, sender: bytes, job_id: bytes, fate: Fate) -> None:
+        """Tell a node that a job has ended here; one that keeps results takes no acknowledgement without a word."""
+        state = self._state
+        if fate.result is None and job_id in state.custody.ended:
+            word = Word(state.wall, state.node_id, b"")
+            state.send(sender, (FATE, job_id, 0, 0, 0, Fate(result=word)))
+        state.say_ended(sender, job_id)
+
+    def _say_done(self, sender: bytes, dummy: Job, fate: Fate) -> None:
+        """Tell a holder of a job that it is done, with a word: whoever says FATE may keep the result."""
+        state = self._state
+        if fate.result is None and dummy.options.fate.result is None:
+            fate = fate._replace(result=Word(state.wall, state.node_id, b""))
+        state.set_fate(dummy, merge(dummy.options.fate, fate))
+        state.say_done(sender, dummy)
 
     def learn(self, job: Job, nacks: int, additional_deliveries: int, fate: Fate, left_ms: int = 0) -> None:
         """Merge what another node knows of a job into what is known here."""
@@ -65,8 +98,10 @@ class Fates(Machine):
         if after != before:
             self._state.set_fate(job, after)
         has_more_tries = job.options.terms.max_tries and job.nacks + job.additional_deliveries != tries
-        if after != before or has_more_tries:
+        # A progress alone is not worth a record with the body of the job.
+        if has_more_tries or after._replace(progress=None) != before._replace(progress=None):
             self._note(job)
+        if after != before:
             self._follow(job, before)
         if left_ms:
             for machine in self._machines:

@@ -7,6 +7,7 @@ from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.model.own_flags import tell_flags
 from disqued.core.model.state import State
 from disqued.core.model.trace import REPLICATE
+from disqued.core.work.acks import Acks
 from disqued.core.work.fates import Fates
 from disqued.core.work.kinds import StreamMachine
 from disqued.core.work.placement import Placement
@@ -18,12 +19,20 @@ _NOBODY: frozenset[bytes] = frozenset()
 class Replicas(Machine):
     """The machine that keeps copies for other nodes, and confirms them."""
 
-    __slots__ = ("_fates", "_placement", "_queueing", "_state", "_streams")
+    __slots__ = ("_acks", "_fates", "_placement", "_queueing", "_state", "_streams")
 
     def __init__(
-        self, state: State, queueing: Queueing, streams: StreamMachine, placement: Placement, fates: Fates
+        self,
+        state: State,
+        queueing: Queueing,
+        streams: StreamMachine,
+        placement: Placement,
+        *,
+        fates: Fates,
+        acks: Acks,
     ) -> None:
         self._state = state
+        self._acks = acks
         self._fates = fates
         self._queueing = queueing
         self._streams = streams
@@ -60,6 +69,9 @@ class Replicas(Machine):
             holders = self._placement.join(holders, state.node_id)
         if len(holders) > 1:
             job.holders = state.shared.holders(holders)
+        if stored.fate.result is not None:
+            self._take_outcome(sender, job, stored.requeue, quiet=quiet)
+            return
         state.counters.copies += 1
         state.note(REPLICATE, job, who=sender)
         state.register(job)
@@ -69,6 +81,14 @@ class Replicas(Machine):
         self._queueing.reschedule(job)
         if not quiet:
             state.send(sender, (GOTJOB, job_id))
+
+    def _take_outcome(self, sender: bytes, job: Job, left_ms: int, *, quiet: bool) -> None:
+        """Keep the outcome of a job for another node, for so long."""
+        state = self._state
+        state.add_holders(job, frozenset((state.node_id, sender)))
+        self._acks.take_outcome(job, left_ms)
+        if not quiet:
+            state.send(sender, (GOTJOB, job.id))
 
     def _refresh(self, job: Job, sender: bytes, holders: frozenset[bytes], *, quiet: bool) -> None:
         """Hear again of a job that is known here."""

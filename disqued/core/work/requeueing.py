@@ -15,7 +15,7 @@ has the protocol.  A timer that ends late, since the node was held up, lets the 
 acknowledgement may be there.
 
 An entry of a stream is not queued: it is published to its consumer groups.  A job whose queue was deleted while
-somebody had it is acknowledged instead.
+somebody had it is acknowledged instead, and so is one that was cancelled.
 
 Times are integer milliseconds.  Source: Disque, src/job.c; the Disque README, "Job re-queueing state machine".
 """
@@ -50,7 +50,7 @@ from disqued.core.work.acks import Acks
 from disqued.core.work.deadletters import DeadLetters, is_spent
 from disqued.core.work.kinds import StreamMachine
 from disqued.core.work.queueing import Queueing
-from disqued.errors import TooLate, UnknownJob, WrongType
+from disqued.errors import JobCancelled, TooLate, UnknownJob, WrongType
 
 DOUBTED_PER_PART: Final = 1_000  #: jobs looked at after this node stood still, some milliseconds' work
 RELEASED_PER_PART: Final = 500  #: jobs that waited for the journal and are queued at a time
@@ -96,7 +96,7 @@ class Requeueing(Machine):
         was queued before.  One without a try left becomes dead instead.  A NACK of a job with terms or a fate comes by
         `give_back`, which has counted it.
         """
-        if job.state != ACTIVE or (job.flags & FLAG_DROPPED and self._acks.acknowledge(job.id)):
+        if job.state != ACTIVE or (job.flags & FLAG_DROPPED and self._acks.end(job)):
             return False
         options = job.options
         if options.is_rare and options.kind:
@@ -297,12 +297,20 @@ class Requeueing(Machine):
         if job in custody.bound and job not in custody.spans and job.requeue_at <= now:
             # As long as its worker lives it keeps what it has, but for what it took for a time.
             job.requeue_at = now + job.options.retry_ms
-        if job.flags & FLAG_DROPPED and 0 < job.requeue_at <= now:
-            self._acks.acknowledge(job.id)
+        if job.flags & FLAG_DROPPED and 0 < job.requeue_at <= now and self._may_end(job):
+            self._acks.end(job)
             return
         if 0 < job.requeue_at <= now:
             self._timer_ended(job)
         self.queueing.reschedule(job)
+
+    @staticmethod
+    def _may_end(job: Job) -> bool:
+        """Return whether a job that is not to be delivered again ends when its timer does, without asking others.
+
+        A consumer of another node may have one that was cancelled.
+        """
+        return not job.options.fate.is_cancelled or job.holders is None or job.flags & FLAG_LEASED != 0
 
     def _timer_ended(self, job: Job) -> None:
         """Queue a job whose timer has ended, unless its queue is paused or other holders have yet to say something."""
@@ -386,7 +394,7 @@ class Requeueing(Machine):
     def working(self, job_id: bytes) -> int:
         """Put off the next delivery of a job that is still worked on; return its retry period in seconds.
 
-        Raises UnknownJob (NOJOB), WrongType (WRONGTYPE) for an event, TooLate (TOOLATE).
+        Raises UnknownJob (NOJOB), WrongType (WRONGTYPE) for an event, JobCancelled (CANCELLED), TooLate (TOOLATE).
         """
         state = self._state
         job = state.jobs.get(job_id)
@@ -395,6 +403,8 @@ class Requeueing(Machine):
         if job.options.kind:
             raise WrongType
         options = job.options
+        if options.fate.is_cancelled:
+            raise JobCancelled
         if (job.expires_at - state.now) * 2 < options.ttl_ms:
             raise TooLate
         if job.state in (ACTIVE, QUEUED):

@@ -46,6 +46,7 @@ README, "Job re-queueing state machine".
 """
 
 from disqued.core.model import messages
+from disqued.core.model.fate import NO_FATE
 from disqued.core.model.ids import comes_first
 from disqued.core.model.job import (
     ACKED,
@@ -109,9 +110,11 @@ class Sharing(Machine):
             return
         if state.unite_holders(job, frozenset((sender, state.node_id))) and state.journaling:
             state.outbox.journal.append((JOB_ADDED, job))
-        if job.state == DEAD:
+        if job.options.fate is not NO_FATE:
             state.send(sender, state.word_of_fate(job))
-        elif job.state == QUEUED:
+        if job.state == DEAD:
+            return
+        if job.state == QUEUED:
             state.tell(job, (messages.QUEUED, job_id, WORK_SCOPE, AS_BEFORE))
         elif self._queueing.is_leased(job):
             self._queueing.leases.tell(job)

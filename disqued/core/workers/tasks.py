@@ -164,7 +164,7 @@ class Tasks:
         if worker is not None:
             worker.returned += 1
         if job.flags & FLAG_DROPPED:
-            self._acks.acknowledge(job.id)
+            self._acks.end(job)
             return
         state.counters.tasks_given_back += 1
         job.order_key = state.numbers.next_ctime(state.wall) if back else state.numbers.next_front(state.wall)

@@ -42,6 +42,9 @@ def follow_node(config: Config, node: Node) -> None:
     def set_task_retry(seconds: int) -> None:
         node.tasks.retry_s = seconds
 
+    def set_result_max(size: int) -> None:
+        node.acks.result_max = size
+
     def set_unique_scope(scope: str) -> None:
         node.tasks.unique_anywhere = scope == "global"
 
@@ -62,6 +65,7 @@ def follow_node(config: Config, node: Node) -> None:
         "cluster-node-timeout": set_node_timeout,
         "dead-ttl": set_dead_ttl,
         "wq-retry": set_task_retry,
+        "result-max": set_result_max,
         "wq-unique-scope": set_unique_scope,
         **dict.fromkeys(("rq-ttl", "rq-replicate", "rq-orphans", "bg-push-pool-size"), set_lists),
     }

@@ -1,0 +1,456 @@
+"""Outcomes: clients wait for jobs to be over, on any node (WAITJOB).
+
+    us    --WATCH(number, ids)--> every node with a link, unless this node holds the jobs
+    them  --OUTCOME(number)-->    us: how each stands there; those that are not over are watched from now on
+          --OUTCOME(0)-->         us: one of these is over, or has another progress
+
+A holder remembers which nodes watch a job, for `WATCHED_MS`; we ask again every `ASKED_EVERY_MS`, and whenever a link
+opens, so that a message that is lost costs time alone.  What a node does not know any more it cannot tell: a job whose
+result nobody keeps can be waited for by those who began before it was over.
+
+Nodes may say different things of a job.  The highest state counts (`messages`), and of two fates the merged one.  A job
+is unknown when no node that answers within `SILENCE_MS` knows it, and none that knew it has fallen silent since.
+
+Watching costs the path of a job one look at an empty table, where it is dropped (`State.let_go`).
+
+Times are integer milliseconds.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from disqued.core.model.fate import NO_FATE, Fate, Word, merge
+from disqued.core.model.job import ACKED, DEAD, FLAG_DELIVERED, FLAG_WITH_CONSUMER, Job
+from disqued.core.model.machine import Acts, Hear, Machine, on
+from disqued.core.model.messages import (
+    ENDED,
+    EXPIRED,
+    IDS_PER_MESSAGE,
+    IS_DEAD,
+    NOT_KNOWN,
+    OUTCOME,
+    PENDING,
+    WAS_ACKED,
+    WAS_CANCELLED,
+    WATCH,
+    Outcome,
+)
+from disqued.core.model.outbox import GONE_DELETED, GONE_EVICTED, GONE_EXPIRED, Client
+from disqued.core.model.schedule import Timed
+from disqued.core.model.state import State
+from disqued.core.model.watched import WATCHED_MAX, ChangedJobs
+from disqued.errors import WrongType
+
+SILENCE_MS: Final = 2_000  #: how long nodes that say nothing are waited for before a job is unknown
+ASKED_EVERY_MS: Final = 5_000
+WATCHED_MS: Final = 20_000  #: how long a node is told of jobs that it asked for once
+FOR_EVER: Final = 1 << 62
+BYTES_PER_MESSAGE: Final = 256 << 10  #: results, after which the next message begins
+
+_STATES: Final = {
+    NOT_KNOWN: b"unknown", ENDED: b"unknown", PENDING: b"pending", EXPIRED: b"expired", WAS_CANCELLED: b"cancelled",
+    IS_DEAD: b"dead", WAS_ACKED: b"acked",
+}  # fmt: skip
+_REASONS: Final = {
+    NOT_KNOWN: b"no node that answered knows it", ENDED: b"it has ended, and its result was not kept", PENDING: b"",
+    EXPIRED: b"its time to live is over", WAS_CANCELLED: b"cancelled", IS_DEAD: b"buried", WAS_ACKED: b"acknowledged",
+}  # fmt: skip
+_RIVALS: Final = b"acknowledged on both sides of a partition, with different results"
+
+_NONE: Final[frozenset[bytes]] = frozenset()
+
+Row = list[object]  #: [id, state, result, tries, reason]
+
+
+class Wait(Timed):
+    """A client that waits for jobs to be over; due when nodes are to be asked again, or its time is over."""
+
+    __slots__ = (
+        "answers_any", "client", "deadline_at", "hidden", "is_asking", "job_ids", "knowing", "named", "news", "number",
+        "progress", "seen", "unheard", "with_progress",
+    )  # fmt: skip
+
+    def __init__(
+        self, client: Client, number: int, named: list[bytes], deadline_at: int, *, answers_any: bool,
+        with_progress: bool, hidden: frozenset[bytes],
+    ) -> None:  # fmt: skip
+        self.awake_at = 0
+        self.client: Client = client
+        self.number: int = number
+        self.named: list[bytes] = named  #: as the client named them
+        self.job_ids: list[bytes] = list(dict.fromkeys(named))
+        self.deadline_at: int = deadline_at  #: 0 = never
+        self.answers_any: bool = answers_any
+        self.with_progress: bool = with_progress
+        self.hidden: frozenset[bytes] = hidden  #: jobs of which the client may not know
+        self.seen: dict[bytes, Outcome] = {job_id: Outcome(job_id, NOT_KNOWN, 0, NO_FATE) for job_id in named}
+        self.knowing: dict[bytes, set[bytes]] = {}  #: nodes that said last that a job is not over, by job
+        self.progress: dict[bytes, Word | None] = {}  #: the first that was heard of each job that is not over
+        self.news: bool = False  #: True when the progress of a job is another one since
+        self.is_asking: bool = True  #: True while it is not decided which jobs are unknown
+        self.unheard: dict[bytes, set[bytes]] = {}  #: by nodes the jobs of which they have yet to say something
+
+    def note(self, node_id: bytes, outcome: Outcome) -> None:
+        """Hear how a job stands on a node."""
+        job_id = outcome.job_id
+        if outcome.state == PENDING:
+            self.knowing.setdefault(job_id, set()).add(node_id)
+        elif job_id in self.knowing:
+            self.knowing[job_id].discard(node_id)
+        known = self.seen[job_id]
+        state = max(known.state, outcome.state)
+        self.seen[job_id] = Outcome(
+            job_id, state, max(known.tries, outcome.tries), merge(known.fate, outcome.fate)
+        )  # fmt: skip
+        if state == PENDING:
+            progress = self.seen[job_id].fate.progress
+            if job_id not in self.progress:
+                self.progress[job_id] = progress
+            elif self.progress[job_id] != progress:
+                self.news = True
+
+    def is_known(self, job_id: bytes) -> bool:
+        """Return whether a node knew a job when it was heard last, and it was not over."""
+        return bool(self.knowing.get(job_id))
+
+    def is_over(self, job_id: bytes) -> bool:
+        """Return whether there is nothing to wait for any more."""
+        if job_id in self.hidden or self.seen[job_id].state > PENDING:
+            return True
+        return not (self.is_asking or self.is_known(job_id))
+
+    @property
+    def left(self) -> list[bytes]:
+        """Jobs that are not over."""
+        return [job_id for job_id in self.job_ids if not self.is_over(job_id)]
+
+    def row(self, job_id: bytes) -> Row:
+        """What the client is answered of a job."""
+        _, state, tries, fate = self.seen[job_id]
+        if state <= PENDING:
+            # What knew it before may have heard of its end since.
+            state = PENDING if not self.is_over(job_id) else min(state, ENDED)
+        reason = _REASONS[state]
+        if state == WAS_ACKED and fate.has_rivals:
+            reason = _RIVALS
+        elif state in (PENDING, EXPIRED, IS_DEAD) and fate.failures:
+            reason = fate.failures[-1].reason or reason
+        word = fate.result if state == WAS_ACKED else None
+        if state == PENDING and self.with_progress:
+            word = fate.progress
+        return [job_id, _STATES[state], None if word is None else word.value, tries, reason]
+
+    def reply(self) -> list[Row] | None:
+        """What the client is answered now; None = it goes on waiting."""
+        over = [job_id for job_id in self.named if self.is_over(job_id)]
+        if len(over) == len(self.named) or (self.answers_any and over):
+            return [self.row(job_id) for job_id in over]
+        return self.all_rows() if self.with_progress and self.news else None
+
+    def all_rows(self) -> list[Row]:
+        """What the client is answered when its time is over."""
+        return [self.row(job_id) for job_id in self.named]
+
+
+class _Sweep(Timed):
+    """When nodes are forgotten that have not asked again."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.awake_at = 0
+
+
+class Outcomes(Machine):
+    """The machine behind WAITJOB."""
+
+    __slots__ = ("_by_job", "_open", "_state", "_sweep")
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._open: dict[int, Wait] = {}
+        self._by_job: dict[bytes, dict[Wait, None]] = {}  #: the same, by the jobs that they wait for
+        self._sweep = _Sweep()
+
+    def hears(self) -> dict[int, Hear]:
+        return {WATCH: self.on_watch, OUTCOME: self.on_outcome}
+
+    def due_table(self) -> Acts:
+        return on(Wait, self.due) | on(ChangedJobs, self.tell) | on(_Sweep, self.sweep)
+
+    def abandon_table(self) -> Acts:
+        return on(Wait, self.forsake)
+
+    # Waiting.
+
+    def wait(
+        self, client: Client, timeout_ms: int, job_ids: list[bytes], *, answers_any: bool, with_progress: bool,
+        hidden: frozenset[bytes] = _NONE,
+    ) -> list[Row] | None:  # fmt: skip
+        """Wait for jobs to be over; returns the reply, or None when the client is blocked until it comes.
+
+        Those that are `hidden` from the client are unknown to it.  Raises WrongType (WRONGTYPE) for an event.
+        """
+        state = self._state
+        deadline_at = state.now + timeout_ms if timeout_ms else 0
+        this = Wait(
+            client, state.numbers.next_number(), job_ids, deadline_at, answers_any=answers_any,
+            with_progress=with_progress, hidden=hidden,
+        )  # fmt: skip
+        for job_id in this.left:
+            job = state.jobs.get(job_id)
+            if job is not None and job.options.kind:
+                raise WrongType
+            this.note(state.node_id, self._look(job_id))
+        rows = this.reply()
+        if rows is not None:
+            return rows
+        self._open[this.number] = this
+        state.waiting.add(client, this)
+        for job_id in this.job_ids:
+            self._by_job.setdefault(job_id, {})[this] = None
+            state.custody.watched.setdefault(job_id, {})[state.node_id] = FOR_EVER
+        for node_id in list(state.peers.linked):
+            self._ask(this, node_id)
+        if not this.unheard:
+            this.is_asking = False
+            rows = this.reply()
+            if rows is not None:
+                self.forsake(this)
+                return rows
+        self._plan(this, SILENCE_MS if this.unheard else ASKED_EVERY_MS)
+        return None
+
+    def _ask(self, this: Wait, node_id: bytes) -> None:
+        """Ask a node for the jobs that are not over, but for those that are here."""
+        state = self._state
+        asked = [job_id for job_id in this.left if state.node_id not in this.knowing.get(job_id, ())]
+        for at in range(0, len(asked), IDS_PER_MESSAGE):
+            some = asked[at : at + IDS_PER_MESSAGE]
+            if state.send(node_id, (WATCH, this.number, tuple(some))):
+                this.unheard.setdefault(node_id, set()).update(some)
+
+    def _plan(self, this: Wait, in_ms: int) -> None:
+        at = self._state.now + in_ms
+        self._state.schedule.move(this, min(at, this.deadline_at) if this.deadline_at else at)
+
+    def due(self, this: Wait) -> None:
+        """Ask again, or answer: the time is over."""
+        state = self._state
+        if self._open.get(this.number) is not this:
+            return
+        if this.deadline_at and this.deadline_at <= state.now:
+            self._answer(this, this.all_rows())
+        elif not this.is_asking:
+            self._begin_round(this)
+        elif not self._end_round(this):
+            self._plan(this, ASKED_EVERY_MS)
+
+    def _begin_round(self, this: Wait) -> None:
+        """Ask all nodes how the jobs stand that are not over."""
+        state = self._state
+        this.unheard = {}
+        this.is_asking = True
+        for job_id in this.left:
+            # It may have left this node, or come to it.
+            this.note(state.node_id, self._look(job_id))
+        for node_id in list(state.peers.linked):
+            self._ask(this, node_id)
+        self._plan(this, SILENCE_MS)
+        if not this.unheard:
+            self._end_round(this)
+
+    def _end_round(self, this: Wait) -> bool:
+        """Take jobs for unknown that no node knows; return whether the client is answered now."""
+        this.is_asking = False
+        return self._answer_if_over(this)
+
+    def on_outcome(self, sender: bytes, number: int, outcomes: tuple[Outcome, ...]) -> None:
+        """Hear how jobs stand on another node."""
+        self._note(sender, outcomes)
+        this = self._open.get(number)
+        if this is not None and sender in this.unheard:
+            this.unheard[sender].difference_update([outcome.job_id for outcome in outcomes])
+            if not this.unheard[sender]:
+                self._heard_all(this, sender)
+
+    def _heard_all(self, this: Wait, node_id: bytes) -> None:
+        """A node has nothing more to say for now; go on when it was the last one."""
+        del this.unheard[node_id]
+        if not this.unheard and this.is_asking:
+            self._end_round(this)
+
+    def _note(self, node_id: bytes, outcomes: Iterable[Outcome]) -> None:
+        for outcome in outcomes:
+            for this in list(self._by_job.get(outcome.job_id, ())):
+                this.note(node_id, outcome)
+                if outcome.state < PENDING and not this.is_asking and this.is_over(outcome.job_id):
+                    # It may have moved to another node.
+                    self._begin_round(this)
+                else:
+                    self._answer_if_over(this)
+
+    def _answer_if_over(self, this: Wait) -> bool:
+        rows = this.reply()
+        if rows is None:
+            return False
+        self._answer(this, rows)
+        return True
+
+    def _answer(self, this: Wait, rows: list[Row]) -> None:
+        self.forsake(this)
+        self._state.outbox.replies.append((this.client, rows, []))
+
+    def forsake(self, this: Wait) -> None:
+        """Nobody waits for this any more."""
+        state = self._state
+        del self._open[this.number]
+        state.schedule.cancel(this)
+        state.waiting.remove(this.client, this)
+        for job_id in this.job_ids:
+            waits = self._by_job[job_id]
+            del waits[this]
+            if not waits:
+                del self._by_job[job_id]
+                self._stop_telling(job_id, state.node_id)
+
+    def _stop_telling(self, job_id: bytes, node_id: bytes) -> None:
+        watched = self._state.custody.watched
+        watchers = watched.get(job_id)
+        if watchers is not None:
+            watchers.pop(node_id, None)
+            if not watchers:
+                del watched[job_id]
+
+    # Links.
+
+    def link_opened(self, node_id: bytes) -> None:
+        """Ask a node that could not be asked, or that could not answer."""
+        for this in list(self._open.values()):
+            self._ask(this, node_id)
+
+    def greeted(self, node_id: bytes) -> None:
+        """Ask a node that can answer now."""
+        self.link_opened(node_id)
+
+    def link_closed(self, node_id: bytes) -> None:
+        """Expect no answer of a node, which is asked again when it has a link."""
+        for this in list(self._open.values()):
+            if node_id in this.unheard:
+                self._heard_all(this, node_id)
+
+    # Telling.
+
+    def _look(self, job_id: bytes) -> Outcome:
+        """Return how a job stands here."""
+        state = self._state
+        job = state.jobs.get(job_id)
+        if job is None:
+            return Outcome(job_id, ENDED if job_id in state.custody.ended else NOT_KNOWN, 0, NO_FATE)
+        if job.options.kind or (job.is_dummy and job.options.fate.result is None):
+            # Of one that is done and not here the holders know more.
+            return Outcome(job_id, NOT_KNOWN, 0, NO_FATE)
+        return _outcome_of(job)
+
+    def on_watch(self, sender: bytes, number: int, job_ids: tuple[bytes, ...]) -> None:
+        """Tell a node how jobs stand, and again when that changes."""
+        state = self._state
+        watched = state.custody.watched
+        outcomes = []
+        for job_id in job_ids:
+            outcome = self._look(job_id)
+            outcomes.append(outcome)
+            if outcome.state == PENDING and (job_id in watched or len(watched) < WATCHED_MAX):
+                watched.setdefault(job_id, {})[sender] = state.now + WATCHED_MS
+        if not self._sweep.awake_at:
+            state.schedule.add(self._sweep, state.now + WATCHED_MS)
+        self._send(sender, number, outcomes)
+
+    def _send(self, node_id: bytes, number: int, outcomes: list[Outcome]) -> None:
+        """Send outcomes, large ones in messages of their own."""
+        some: list[Outcome] = []
+        size = 0
+        for outcome in outcomes:
+            some.append(outcome)
+            size += 0 if outcome.fate.result is None else len(outcome.fate.result.value)
+            if size >= BYTES_PER_MESSAGE:
+                self._state.send(node_id, (OUTCOME, number, tuple(some)))
+                some, size = [], 0
+        if some:
+            self._state.send(node_id, (OUTCOME, number, tuple(some)))
+
+    def fate_changed(self, job: Job, before: Fate) -> None:
+        """Note for those who wait that a job is dead, or has another progress or result."""
+        if self._state.custody.watched:
+            self._state.note_watched(job)
+
+    def tell(self, changed: ChangedJobs) -> None:
+        """Tell those who watch jobs how these stand after the last step."""
+        state = self._state
+        jobs, changed.jobs = changed.jobs, {}
+        for job_id, (job, reason) in jobs.items():
+            watchers = state.custody.watched.get(job_id)
+            if watchers is None:
+                continue
+            outcome = self._look(job_id)
+            if outcome.state in (NOT_KNOWN, ENDED):
+                outcome = self._ending_of(job, reason)
+            for node_id in list(watchers):
+                if node_id == state.node_id:
+                    self._note(node_id, [outcome])
+                else:
+                    self._send(node_id, 0, [outcome])
+                    if outcome.state > PENDING:
+                        self._stop_telling(job_id, node_id)
+
+    def _ending_of(self, job: Job, reason: bytes) -> Outcome:
+        """Return how a job ended that is not here any more."""
+        is_acked = job.state == ACKED or not reason or (reason == GONE_DELETED and job.id in self._state.custody.ended)
+        if reason == GONE_EXPIRED and job.state != ACKED:
+            return Outcome(job.id, EXPIRED, _tries_of(job), job.options.fate)
+        if is_acked:
+            fate = job.options.fate
+            state = WAS_CANCELLED if fate.is_cancelled and fate.result is None else WAS_ACKED
+            return Outcome(job.id, state, max(1, _tries_of(job)) if state == WAS_ACKED else _tries_of(job), fate)
+        return Outcome(job.id, ENDED if reason == GONE_EVICTED else NOT_KNOWN, 0, NO_FATE)
+
+    def sweep(self, sweep: _Sweep) -> None:
+        """Forget nodes that have not asked again."""
+        state = self._state
+        watched = state.custody.watched
+        for job_id in [job_id for job_id, watchers in watched.items() if min(watchers.values()) <= state.now]:
+            for node_id in [node_id for node_id, until in watched[job_id].items() if until <= state.now]:
+                self._stop_telling(job_id, node_id)
+        if watched:
+            state.schedule.add(sweep, state.now + WATCHED_MS)
+
+    # The whole node.
+
+    def flushing(self) -> None:
+        """Everything is about to be dropped: clients that wait hear what is known."""
+        for this in list(self._open.values()):
+            self._answer(this, this.all_rows())
+
+    def flushed(self) -> None:
+        """The schedule is empty."""
+        self._sweep.awake_at = 0
+
+
+def _outcome_of(job: Job) -> Outcome:
+    """Return how a job stands that a node holds."""
+    fate = job.options.fate
+    state = PENDING
+    if job.state == DEAD:
+        state = IS_DEAD
+    elif job.state == ACKED:
+        state = WAS_CANCELLED if fate.is_cancelled and fate.result is None else WAS_ACKED
+    tries = _tries_of(job)
+    return Outcome(job.id, state, max(1, tries) if state in (IS_DEAD, WAS_ACKED) else tries, fate)
+
+
+def _tries_of(job: Job) -> int:
+    """Return how often a job was delivered, as far as this node knows."""
+    was_delivered = job.state in (ACKED, DEAD) or job.flags & (FLAG_WITH_CONSUMER | FLAG_DELIVERED)
+    if job.state == ACKED and job.options.fate.is_cancelled and job.options.fate.result is None:
+        was_delivered = job.flags & FLAG_DELIVERED
+    return job.redeliveries + job.nacks + job.options.fate.spent + (1 if was_delivered else 0)

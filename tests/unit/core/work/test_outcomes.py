@@ -1,0 +1,447 @@
+"""Results, and waiting for jobs to be over, on one node and on several."""
+
+import pytest
+
+from disqued.commands.table import BLOCKED
+from disqued.core.model.fate import PROGRESS_MAX
+from disqued.core.model.job import ACKED
+from disqued.core.model.messages import DELJOB, FATE, GOTACK, OUTCOME, SETACK, WATCH
+from disqued.core.model.outbox import JOB_ADDED
+from disqued.core.recovery import Recovery, walk
+from disqued.core.work.acks import RESULT_BYTES
+from disqued.core.work.outcomes import ASKED_EVERY_MS, WATCHED_MS
+from disqued.wire.jobdump import decode_record, encode_job
+from tests.cluster_fixtures import Cluster, Member
+from tests.core_fixtures import UNKNOWN_ID, Server, check
+
+
+@pytest.fixture(name="server")
+def make_server() -> Server:
+    return Server()
+
+
+def held(cluster: Cluster, *options: str | int) -> bytes:
+    """A job that the first three nodes hold, queued on a."""
+    a = cluster.members[0]
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 60, *options)
+    (job_id,) = a.answers.pop("client")
+    return bytes(job_id)
+
+
+def stranger_to(cluster: Cluster, job_id: bytes) -> Member:
+    """A node that does not hold a job."""
+    return next(member for member in cluster if not member.holds(job_id))
+
+
+def result_on(member: Member, job_id: bytes) -> object:
+    """What SHOW says of the result of a job; None when the node does not know the job."""
+    shown = member.show(job_id)
+    return None if shown is None else (shown["state"], shown.get("result"), shown["body"])
+
+
+def row(server: Server, job_id: bytes) -> list[object]:
+    """What WAITJOB answers at once, without the id."""
+    ((answered, *values),) = server("WAITJOB", 1, job_id, client="late")
+    assert answered == job_id
+    return list(values)
+
+
+# One node.
+
+
+def test_a_result_is_kept_for_its_time(server: Server) -> None:
+    job_id = server.add("q", "body", "RESULT", 10)
+    server.get("q")
+    assert server("ACKJOB", job_id, "RESULT", "42") == 1
+    shown = server.show(job_id)
+    assert shown is not None
+    assert (shown["state"], shown["result"], shown["body"]) == (b"acked", b"42", None)
+    assert shown["next-requeue-within"] is None
+    assert row(server, job_id) == [b"acked", b"42", 1, b"acknowledged"]
+    check(server)
+    server.advance(9_999)
+    assert row(server, job_id)[0] == b"acked"
+    server.advance(2)
+    assert server.show(job_id) is None
+    check(server)
+
+
+def test_an_outcome_outlasts_the_time_to_live_of_its_job(server: Server) -> None:
+    job_id = server.add("q", "body", "RESULT", 100, "TTL", 5, "RETRY", 1)
+    server("ACKJOB", job_id, "RESULT", "42")
+    server.advance(99_000)
+    assert row(server, job_id)[:2] == [b"acked", b"42"]
+
+
+def test_the_result_of_an_acknowledgement_without_one_is_empty(server: Server) -> None:
+    job_id = server.add("q", "body", "RESULT", 10)
+    server("ACKJOB", job_id)
+    assert row(server, job_id)[:2] == [b"acked", b""]
+
+
+def test_the_first_result_counts(server: Server) -> None:
+    job_id = server.add("q", "body", "RESULT", 10)
+    assert [server("ACKJOB", job_id, "RESULT", value) for value in ("1", "2")] == [1, 0]
+    assert server("ACKJOB", job_id) == 0
+    assert row(server, job_id)[1] == b"1"
+
+
+def test_a_result_goes_with_one_job_and_has_a_limit(server: Server) -> None:
+    one, other = server.add("q", "1", "RESULT", 10), server.add("q", "2", "RESULT", 10)
+    assert server.refusal("ACKJOB", one, other, "RESULT", "x") == "ERR RESULT goes with one job id"
+    too_long = "x" * (RESULT_BYTES + 1)
+    assert server.refusal("ACKJOB", one, "RESULT", too_long) == (
+        f"ERR the result is too long; allowed are {RESULT_BYTES} bytes (result-max)"
+    )
+    assert server.show(one)["state"] == b"queued"  # type: ignore[index]
+    server.node.acks.result_max = RESULT_BYTES + 1
+    assert server("ACKJOB", one, "RESULT", too_long) == 1
+    assert server("ACKJOB", "RESULT", "x") == 0
+
+
+def test_outcomes_are_counted_and_are_never_evicted(server: Server) -> None:
+    kept = server.add("q", "body", "RESULT", 10)
+    before = server.state.memory.used
+    server("ACKJOB", kept, "RESULT", "x" * 10_000)
+    assert server.state.memory.used > before + 9_000
+    server.state.memory.set_limit(server.state.memory.used)
+    server.node.make_room()
+    assert server.show(kept) is not None
+    assert not server.state.custody.evictable
+    check(server)
+
+
+def test_waiting_ends_with_the_acknowledgement_and_has_the_result(server: Server) -> None:
+    job_id = server.add("q", "body")
+    server.get("q")
+    assert server("WAITJOB", 0, job_id, client="anna") is BLOCKED
+    assert server("ACKJOB", job_id, "RESULT", "42") == 1
+    server.advance(1)
+    assert server.answers["anna"] == [[[job_id, b"acked", b"42", 1, b"acknowledged"]]]
+    assert server("WAITJOB", 0, job_id) == [[job_id, b"unknown", None, 0, b"no node that answered knows it"]]
+    assert not server.state.custody.watched
+    assert not server.state.waiting.waits
+
+
+def test_who_waits_hears_of_an_end_without_result(server: Server) -> None:
+    job_id = server.add("q", "body")
+    server("WAITJOB", 0, job_id, client="anna")
+    server("ACKJOB", job_id)
+    server.advance(1)
+    assert server.answers["anna"] == [[[job_id, b"acked", None, 1, b"acknowledged"]]]
+
+
+def test_who_waits_hears_of_the_end_of_the_time_to_live(server: Server) -> None:
+    job_id = server.add("q", "body", "TTL", 5, "RETRY", 1)
+    server("WAITJOB", 0, job_id, client="anna")
+    server.advance(5_002)
+    assert server.answers["anna"] == [[[job_id, b"expired", None, 0, b"its time to live is over"]]]
+
+
+def test_waiting_ends_in_time_and_says_what_is_pending(server: Server) -> None:
+    one, other = server.add("q", "1", "RESULT", 10), server.add("q", "2")
+    server("ACKJOB", one, "RESULT", "done")
+    server("WAITJOB", 100, other, one, client="anna")
+    server.advance(99)
+    assert server.answers["anna"] == []
+    server.advance(2)
+    (rows,) = server.answers["anna"]
+    assert [found[:3] for found in rows] == [[other, b"pending", None], [one, b"acked", b"done"]]
+
+
+def test_any_waits_for_the_first(server: Server) -> None:
+    one, other = server.add("q", "1"), server.add("q", "2")
+    server("WAITJOB", 0, "ANY", one, other, client="anna")
+    server("ACKJOB", other, "RESULT", "x")
+    server.advance(1)
+    assert server.answers["anna"] == [[[other, b"acked", b"x", 1, b"acknowledged"]]]
+    assert server("WAITJOB", 0, "ANY", one, UNKNOWN_ID)[0][0] == UNKNOWN_ID
+
+
+def test_each_id_has_a_row_though_it_is_named_twice(server: Server) -> None:
+    job_id = server.add("q", "1", "RESULT", 5)
+    server("WAITJOB", 0, job_id, job_id, client="anna")
+    server("ACKJOB", job_id)
+    server.advance(1)
+    assert [found[0] for found in server.answers["anna"][0]] == [job_id, job_id]
+
+
+def test_no_more_than_a_thousand_jobs_are_waited_for(server: Server) -> None:
+    assert len(server("WAITJOB", 0, *[UNKNOWN_ID] * 1_000)) == 1_000
+    assert server.refusal("WAITJOB", 0, *[UNKNOWN_ID] * 1_001) == "ERR too many jobs to wait for; allowed are 1000"
+    event = server("QADD", "log", 100, "event")
+    assert server.refusal("WAITJOB", 0, event).startswith("WRONGTYPE")
+
+
+def test_nothing_is_left_of_a_client_that_goes(server: Server) -> None:
+    job_id = server.add()
+    server("WAITJOB", 0, job_id, client="anna")
+    server.gone("anna")
+    assert not server.state.custody.watched
+    server("ACKJOB", job_id)
+    server.advance(1)
+    assert server.answers["anna"] == []
+
+
+def test_a_flush_answers_those_who_wait(server: Server) -> None:
+    job_id = server.add()
+    server("WAITJOB", 0, job_id, client="anna")
+    server("DEBUG", "FLUSHALL")
+    assert server.answers["anna"] == [[[job_id, b"pending", None, 0, b""]]]
+    assert not server.state.custody.watched
+
+
+def restarted(server: Server, *, crashed: bool) -> Server:
+    """Another node that reads what a journal would have of this one."""
+    other = Server()
+    other.clock.advance(1)
+    other.node.begin()
+    offset = server.state.wall - server.state.now
+    recovery = Recovery(other.state, restores_queues=not crashed)
+    for record in walk(server.state):
+        if record is not None and record[0] == JOB_ADDED:
+            recovery.apply(decode_record(encode_job(record[1], offset)))  # type: ignore[arg-type]
+    recovery.finish()
+    return other
+
+
+@pytest.mark.parametrize("crashed", [True, False])
+def test_an_outcome_survives_a_restart_for_the_rest_of_its_time(server: Server, crashed: bool) -> None:
+    job_id = server.add("q", "body", "RESULT", 10, "TTL", 1_000)
+    server("ACKJOB", job_id, "RESULT", "42")
+    other = restarted(server, crashed=crashed)
+    other.advance(8_000)
+    assert row(other, job_id)[:2] == [b"acked", b"42"]
+    assert not other.state.custody.evictable
+    other.advance(3_000)
+    assert other.show(job_id) is None
+
+
+# Progress.
+
+
+def test_waiting_for_progress_ends_when_it_changes(server: Server) -> None:
+    job_id = server.add()
+    server.get("q")
+    assert server("WORKING", job_id, "PROGRESS", "10 %") == 300
+    shown = server.show(job_id)
+    assert shown is not None
+    assert shown["progress"] == b"10 %"
+    server("WAITJOB", 0, "PROGRESS", job_id, client="anna")
+    server("WAITJOB", 0, job_id, client="bob")
+    server("WORKING", job_id, "PROGRESS", "20 %")
+    server.advance(1)
+    assert server.answers["anna"] == [[[job_id, b"pending", b"20 %", 1, b""]]]
+    assert server.answers["bob"] == []
+    too_long = "x" * (PROGRESS_MAX + 1)
+    assert server.refusal("WORKING", job_id, "PROGRESS", too_long) == "ERR PROGRESS must be at most 1024 bytes"
+
+
+def test_the_later_of_two_values_of_a_millisecond_counts(server: Server) -> None:
+    job_id = server.add()
+    for value in ("9", "10", "1"):
+        server("WORKING", job_id, "PROGRESS", value)
+    shown = server.show(job_id)
+    assert shown is not None
+    assert shown["progress"] == b"1"
+
+
+def test_a_progress_is_told_once_a_second_and_journaled_with_the_next_record() -> None:
+    cluster = Cluster(3)
+    a, b, _ = cluster
+    job_id = held(cluster)
+    a.get("q")
+    journaled = len(a.journal), len(b.journal)
+    cluster.flights.clear()
+    for at in range(20):
+        a("WORKING", job_id, "PROGRESS", str(at))
+        cluster.advance(100)
+    assert len(cluster.sent(FATE, a, b)) in (2, 3)
+    cluster.advance(1_000)
+    assert b.show(job_id)["progress"] == b"19"  # type: ignore[index]
+    assert (len(a.journal), len(b.journal)) == journaled
+    cluster.advance(3_000)
+    assert a.node.progress._told == {}
+
+
+# Several nodes.
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_every_holder_keeps_the_result_wherever_the_job_is_acknowledged(place: int) -> None:
+    cluster = Cluster(4)
+    job_id = held(cluster, "RESULT", 100)
+    cluster.members[place]("ACKJOB", job_id, "RESULT", "42")
+    holders = [member for member in cluster if member.holds(job_id)]
+    assert len(holders) >= 3
+    cluster.advance(30_000)
+    assert cluster.sent(DELJOB) == []
+    held_by = [member for member in cluster if member.holds(job_id)]
+    assert len(held_by) == 3
+    assert [result_on(member, job_id) for member in held_by] == [(b"acked", b"42", None)] * 3
+    assert all(not member.state.custody.acked for member in cluster)
+    asked = len(cluster.sent(SETACK))
+    cluster.advance(60_000)
+    assert len(cluster.sent(SETACK)) == asked
+    for member in held_by:
+        assert row(member, job_id)[:2] == [b"acked", b"42"]
+    cluster.advance(20_000)
+    assert not any(member.holds(job_id) for member in cluster)
+
+
+@pytest.mark.parametrize("place", [0, 3])
+def test_a_plain_acknowledgement_of_a_job_that_keeps_results_has_an_empty_one(place: int) -> None:
+    cluster = Cluster(4)
+    job_id = held(cluster, "RESULT", 100)
+    cluster.members[place]("ACKJOB", job_id)
+    cluster.advance(10_000)
+    assert [result_on(member, job_id) for member in cluster].count((b"acked", b"", None)) == 3
+
+
+@pytest.mark.parametrize("place", [0, 3])
+@pytest.mark.parametrize("kind", [FATE, SETACK, GOTACK])
+def test_a_lost_message_costs_no_result(place: int, kind: int) -> None:
+    cluster = Cluster(4)
+    job_id = held(cluster, "RESULT", 100)
+    lost = {member.id for member in cluster}
+
+    def lose(flight: object) -> bool:
+        if flight.kind == kind and flight.receiver.id in lost:  # type: ignore[attr-defined]
+            lost.discard(flight.receiver.id)  # type: ignore[attr-defined]
+            return True
+        return False
+
+    cluster.lose = lose  # type: ignore[assignment]
+    cluster.members[place]("ACKJOB", job_id, "RESULT", "42")
+    cluster.advance(30_000)
+    assert cluster.lost
+    assert [result_on(member, job_id) for member in cluster].count((b"acked", b"42", None)) == 3
+    assert all(not member.state.custody.acked for member in cluster)
+
+
+def test_of_two_results_of_two_sides_all_keep_the_first() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = held(cluster, "RESULT", 1_000)
+    cluster.isolate(c)
+    c("ACKJOB", job_id, "RESULT", "of c")
+    a("ACKJOB", job_id, "RESULT", "of a")
+    cluster.heal(a, c)
+    cluster.heal(b, c)
+    cluster.advance(10_000)
+    # By the wall clock c is behind.
+    assert [result_on(member, job_id) for member in cluster] == [(b"acked", b"of c", None)] * 3
+    for member in cluster:
+        assert member.show(job_id)["rival-results"] == 1  # type: ignore[index]
+        assert b"both sides" in row(member, job_id)[3]  # type: ignore[operator]
+
+
+def test_an_unheard_acknowledgement_outlasts_a_short_result() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = held(cluster, "RESULT", 1)
+    cluster.isolate(c)
+    a("ACKJOB", job_id, "RESULT", "x")
+    cluster.advance(50_000)
+    assert a.holds(job_id)
+    cluster.heal(a, c)
+    cluster.heal(b, c)
+    cluster.advance(30_000)
+    assert not any(member.holds(job_id) for member in cluster)
+    assert c.get("q") == []
+
+
+def test_waiting_on_a_node_that_does_not_hold_the_job() -> None:
+    cluster = Cluster(5)
+    job_id = held(cluster)
+    stranger = stranger_to(cluster, job_id)
+    *_, c = [member for member in cluster if member.holds(job_id)]
+    assert stranger("WAITJOB", 0, job_id, client="anna") is BLOCKED
+    cluster.advance(1_000)
+    c("ACKJOB", job_id, "RESULT", "42")
+    cluster.advance(10)
+    assert stranger.answers["anna"] == [[[job_id, b"acked", b"42", 1, b"acknowledged"]]]
+    assert not stranger.state.custody.watched
+    cluster.advance(60_000)
+    stranger("WAITJOB", 0, job_id, client="late")
+    cluster.advance(10)
+    assert stranger.answers["late"] == [[[job_id, b"unknown", None, 0, b"it has ended, and its result was not kept"]]]
+    assert all(not member.state.custody.watched for member in cluster)
+
+
+def test_a_wait_outlives_lost_words_and_lost_links() -> None:
+    cluster = Cluster(4)
+    job_id = held(cluster, "RESULT", 1_000)
+    d = stranger_to(cluster, job_id)
+    holders = [member for member in cluster if member is not d]
+    d("WAITJOB", 0, job_id, client="anna")
+    cluster.isolate(d)
+    holders[0]("ACKJOB", job_id, "RESULT", "42")
+    cluster.advance(10_000)
+    assert d.answers["anna"] == []
+    cluster.heal(holders[1], d)
+    cluster.advance(10)
+    assert d.answers["anna"] == [[[job_id, b"acked", b"42", 1, b"acknowledged"]]]
+
+    cluster = Cluster(4)
+    other = held(cluster, "RESULT", 1_000)
+    d = stranger_to(cluster, other)
+    d("WAITJOB", 0, other, client="bob")
+    cluster.lose = lambda flight: flight.kind == OUTCOME
+    cluster.members[0]("ACKJOB", other, "RESULT", "43")
+    cluster.advance(1_000)
+    assert d.answers["bob"] == []
+    cluster.lose = lambda flight: False
+    cluster.advance(ASKED_EVERY_MS + 2_000)
+    assert d.answers["bob"] == [[[other, b"acked", b"43", 1, b"acknowledged"]]]
+
+
+def test_silent_nodes_do_not_make_a_job_unknown_that_another_one_holds() -> None:
+    cluster = Cluster(4)
+    a = cluster.members[0]
+    job_id = held(cluster, "RESULT", 1_000)
+    d = stranger_to(cluster, job_id)
+    b, c = [member for member in cluster if member not in (a, d)]
+    cluster.hold(b, d)
+    cluster.hold(c, d)
+    d("WAITJOB", 30_000, job_id, UNKNOWN_ID, client="anna")
+    cluster.advance(3_000)
+    a("ACKJOB", job_id, "RESULT", "42")
+    cluster.advance(10)
+    assert [found[1] for found in d.answers["anna"][0]] == [b"acked", b"unknown"]
+
+
+def test_holders_forget_who_does_not_ask_again() -> None:
+    cluster = Cluster(4)
+    a = cluster.members[0]
+    job_id = held(cluster)
+    d = stranger_to(cluster, job_id)
+    d("WAITJOB", 0, job_id, client="anna")
+    assert a.state.custody.watched
+    cluster.advance(3 * WATCHED_MS)
+    assert a.state.custody.watched
+    assert len(cluster.sent(WATCH, d, a)) > 5
+    d.gone("anna")
+    cluster.advance(2 * WATCHED_MS + 1)
+    assert not a.state.custody.watched
+
+
+def test_a_node_that_leaves_hands_its_outcomes_over() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = a.add("q", "body", "RESULT", 1_000, "REPLICATE", 1, "TTL", 2_000)
+    a("ACKJOB", job_id, "RESULT", "42")
+    a("CLUSTER", "LEAVING", "yes")
+    cluster.advance(5_000)
+    assert a.node.leaving.is_safe
+    cluster.isolate(a)
+    kept = [result_on(member, job_id) for member in (b, c)]
+    assert kept.count((b"acked", b"42", None)) >= 1
+    for member in (b, c):
+        member("WAITJOB", 0, job_id, client="late")
+        cluster.advance(10)
+        if not member.answers["late"]:
+            cluster.advance(3_000)
+    assert {state.job(job_id).state for state in (b, c) if state.holds(job_id)} == {ACKED}
+    cluster.advance(1_000_000)
+    assert not any(member.holds(job_id) for member in (b, c))
