@@ -34,6 +34,7 @@ WHEN: Final = {
     "NOQUEUE": "This node has no such queue.",
     "WRONGTYPE": "The queue holds events, and the command is for jobs, or the other way round.",
     "EMPTYKEY": "This node has no such list.",
+    "CANCELLED": "The job was cancelled; its consumer should stop.",
     "TOOLATE": "Half of the job's TTL is over: its next delivery cannot be put off any more.",
     "PAUSED": "The queue is paused for what comes in.",
     "MAXLEN": "The queue is as long as MAXLEN of the request allows.",

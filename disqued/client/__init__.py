@@ -26,6 +26,7 @@ from disqued.client.errors import (
     BadReply,
     Closed,
     DisquedError,
+    JobCancelled,
     JournalFailed,
     NodeCrowded,
     NodeFull,
@@ -55,8 +56,8 @@ if TYPE_CHECKING:
 
 __all__ = [  # noqa: RUF022 - what one begins with comes first
     "Client", "Worker", "Job", "Backoff", "Drop", "GoOn", "MoveTo", "move_to", "Verdict", "Figures", "Tls", "KnownNode",
-    "Topology", "AccessDenied", "BadJobId", "BadReply", "Closed", "DisquedError", "JournalFailed", "NodeCrowded",
-    "NodeFull", "NodeLeaving", "NodeLoading", "NodeRefuses", "NotReplicated", "NotTrusted", "NoWorker", "QueuePaused",
+    "Topology", "AccessDenied", "BadJobId", "BadReply", "Closed", "DisquedError", "JobCancelled", "JournalFailed",
+    "NodeCrowded", "NodeFull", "NodeLeaving", "NodeLoading", "NodeRefuses", "NotReplicated", "NotTrusted", "NoWorker", "QueuePaused",
     "QueueTooLong", "ServerError", "StaleWorker", "TooLate", "Uncertain", "UnknownJob", "Unreachable", "WrongKind",
 ]  # fmt: skip
 

@@ -75,6 +75,12 @@ class UnknownJob(ServerError):
     code = "NOJOB"
 
 
+class JobCancelled(ServerError):
+    """The job was cancelled: its consumer should stop."""
+
+    code = "CANCELLED"
+
+
 class TooLate(ServerError):
     """Half of the job's life is over: its next delivery can no longer be postponed."""
 
@@ -144,7 +150,7 @@ class NodeCrowded(NodeRefuses):
 
 
 _CLASSES: tuple[type[ServerError], ...] = (
-    NotReplicated, QueuePaused, QueueTooLong, UnknownJob, TooLate, BadJobId, WrongKind, NoWorker, StaleWorker,
+    NotReplicated, QueuePaused, QueueTooLong, UnknownJob, JobCancelled, TooLate, BadJobId, WrongKind, NoWorker, StaleWorker,
     AccessDenied,
     NodeLeaving, NodeLoading, NodeFull, JournalFailed,
 )  # fmt: skip

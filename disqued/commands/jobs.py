@@ -542,7 +542,7 @@ class Working:
 
 
 @command(
-    "WAITJOB", group="jobs", flags=Flag.READ,
+    "WAITJOB", group="jobs", flags=Flag.READ, shows_bodies=True,
     reply=array(_OUTCOME, "one for each job, in order; with ANY for each that is over"), cost="O(N) in the jobs",
     errors=(WrongType, WAITED_TOO_MANY),
 )  # fmt: skip

@@ -22,7 +22,7 @@ MUTABLE = """
     loglevel maxmemory maxmemory-policy maxmemory-samples qadd-timeout bg-qadd-pool-size bg-push-pool-size
     persistence appendonly appendfsync aof-load-truncated aof-enqueue-jobs-once no-appendfsync-on-rewrite
     auto-aof-rewrite-percentage auto-aof-rewrite-min-size aof-rewrite-incremental-fsync sqlite-history redis-backlog
-    wq-retry wq-unique-scope slowlog-log-slower-than slowlog-max-len latency-monitor-threshold
+    result-max wq-retry wq-unique-scope slowlog-log-slower-than slowlog-max-len latency-monitor-threshold
     cluster-node-timeout cluster-leave-timeout cluster-link-buffer-limit
     events events-file-size events-file-seconds events-keep-days events-keep-size
     dead-ttl rq-ttl rq-replicate rq-orphans activerehashing hz watchdog-period

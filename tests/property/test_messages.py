@@ -56,6 +56,8 @@ held = st.lists(st.builds(Held, job_ids, names, st.integers(0, 2**32 - 1), spans
 
 numbers = st.integers(0, 2**32 - 1)
 ids = st.lists(job_ids, max_size=4).map(tuple)
+outcomes = st.builds(m.Outcome, job_ids, st.integers(0, m.WAS_ACKED), numbers, fates)
+verdicts = st.tuples(job_ids, st.integers(0, m.CANCEL_TOO_LATE))
 log_leases = st.builds(m.EntryLease, names, spans, spans, numbers)
 facts = st.builds(
     m.EntryStatus, job_ids, st.lists(names, max_size=3).map(tuple), st.lists(log_leases, max_size=3).map(tuple)
@@ -169,6 +171,9 @@ without_jobs: st.SearchStrategy[Message] = st.one_of(
         st.lists(job_ids, max_size=3).map(tuple),
     ),
     st.tuples(st.just(m.REDRIVEN), numbers, numbers, st.integers(0, m.OWNED_ELSEWHERE)),
+    st.tuples(st.sampled_from([m.WATCH, m.CANCEL]), numbers, ids),
+    st.tuples(st.just(m.OUTCOME), numbers, st.lists(outcomes, max_size=4).map(tuple)),
+    st.tuples(st.just(m.CANCELLED), numbers, st.lists(verdicts, max_size=4).map(tuple)),
     st.tuples(st.just(m.FACTS), numbers, st.lists(facts, max_size=4).map(tuple), st.booleans()),
     st.tuples(st.just(m.MISSING), numbers, ids),
     st.tuples(st.just(m.BEGIN), names, names, floors, spans, st.booleans()),

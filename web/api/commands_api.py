@@ -90,6 +90,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "SCAN QUEUE": {"cursor": 0, "count": 10},
     "SHOW": {"id": ID},
     "SLOWLOG GET": {"count": 10, "full": True},
+    "WAITJOB": {"timeout": 1000, "ids": [ID]},
     "WORKING": {"id": ID},
     "WORKER FAIL": {"id": "press-1"},
     "WORKER INFO": {"id": "press-1"},
@@ -104,7 +105,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "WQ.PROCS": {"queue": "mail"},
     "WQ.RETURN": {"process": ID, "back": True},
     "WQ.TASKS": {"queue": "mail", "start": 0, "count": 10},
-    **{name: {"ids": [ID]} for name in ("ACKJOB", "DELJOB", "DEQUEUE", "ENQUEUE", "FASTACK", "NACK")},
+    **{name: {"ids": [ID]} for name in ("ACKJOB", "CANCEL", "DELJOB", "DEQUEUE", "ENQUEUE", "FASTACK", "NACK")},
 }
 _STATUSES: Final = {
     "CLUSTER COUNT-FAILURE-REPORTS": 400, "CLUSTER FORGET": 400, "CONFIG REWRITE": 400, "DEBUG ERROR": 400,

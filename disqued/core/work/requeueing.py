@@ -187,7 +187,7 @@ class Requeueing(Machine):
         if job.state != ACTIVE:
             return False
         if job.flags & FLAG_DROPPED:
-            self._acks.acknowledge(job.id)
+            self._acks.end(job)
             return False
         waits = job.flags & FLAG_PUT_OFF or not job.flags & FLAG_QUEUED_BEFORE
         if waits and not said.buries:

@@ -110,10 +110,8 @@ class Sharing(Machine):
             return
         if state.unite_holders(job, frozenset((sender, state.node_id))) and state.journaling:
             state.outbox.journal.append((JOB_ADDED, job))
-        if job.options.fate is not NO_FATE:
+        if job.options.fate is not NO_FATE and job.state != DEAD:
             state.send(sender, state.word_of_fate(job))
-        if job.state == DEAD:
-            return
         if job.state == QUEUED:
             state.tell(job, (messages.QUEUED, job_id, WORK_SCOPE, AS_BEFORE))
         elif self._queueing.is_leased(job):
@@ -128,13 +126,13 @@ class Sharing(Machine):
             self._let_go_ahead(job, sender)
 
     def _word_for_another(self, job: Job, sender: bytes) -> Message | None:
-        """Say who has a job, or until when it waits, where no other node can say so; None = one can."""
+        """Say who has a job, that it is dead, or until when it waits, where no other node can say so; None = one can."""
         state = self._state
         left_ms = job.requeue_at - state.now
         if job.flags & FLAG_GIVEN and left_ms > SPREAD_MS:
             # No longer than the taker's own retry period lasts: when that is over, the taker may ask, too.
             return (messages.WORKING, job.id, WORK_SCOPE, left_ms - SPREAD_MS)
-        if job.flags & FLAG_PUT_OFF and left_ms > SPREAD_MS:
+        if job.state == DEAD or (job.flags & FLAG_PUT_OFF and left_ms > SPREAD_MS):
             return state.word_of_fate(job)
         if job.flags & FLAG_ELSEWHERE and job not in state.custody.elsewhere and left_ms > 0:
             _, node_id = state.queue(job.queue).elsewhere[job]

@@ -38,6 +38,7 @@ NO_NAMES = {
     "COMMAND_DOCS.names COMMAND_INFO.names LATENCY_GRAPH.event LATENCY_HISTORY.event LATENCY_RESET.events",
     "said by the client of itself, or said back to it": "PING.message ECHO.message QUIT.ignored DEBUG_ERROR.text "
     "CLIENT_SETNAME.name CLIENT_SETINFO.text HELLO.name PAUSE.reason NACK.reason",
+    "what came of a job, and how far it is": "ACKJOB.result WORKING.progress",
 }  # fmt: skip
 EXPLAINED = {name for names in NO_NAMES.values() for name in names.split()}
 
@@ -123,11 +124,12 @@ def test_channels_are_found_where_they_stand():
 #: What a user needs of a queue: %R~ to see what it holds, %W~ to change that, both to be given its jobs.
 READING = (
     "JSCAN QGROUP_LIST QINFO QLEN QLPEEK QNOTIFY QPEEK QRPEEK QSTAT QSTATUS RQ.INFO RQ.INSPECT SCAN_JOB SHOW "
-    "WORKER_INFO WORKER_LIST WQ.LEN WQ.PEEK WQ.PROCS WQ.REQUEST WQ.TASKS"
+    "WAITJOB WORKER_INFO WORKER_LIST WQ.LEN WQ.PEEK WQ.PROCS WQ.REQUEST WQ.TASKS"
 )
 WRITING = (
-    "ACKJOB ADDJOB DELJOB DEQUEUE ENQUEUE FASTACK NACK PAUSE QACK QADD QFLUSH QGROUP_FORGET QGROUP_RETURN QGROUP_START "
-    "QLPUSH QPOLICY QPURGE QREGISTER QRPUSH REDRIVE RQ.ACK RQ.PUSH RQ.PUSHX WORKER_FAIL WORKER_KEEPALIVE WORKER_START "
+    "ACKJOB ADDJOB CANCEL DELJOB DEQUEUE ENQUEUE FASTACK NACK PAUSE QACK QADD QFLUSH QGROUP_FORGET QGROUP_RETURN "
+    "QGROUP_START QLPUSH QPOLICY QPURGE QREGISTER QRPUSH REDRIVE RQ.ACK RQ.PUSH RQ.PUSHX WORKER_FAIL WORKER_KEEPALIVE "
+    "WORKER_START "
     "WORKER_STOP WORKING WQ.CANCEL WQ.DELETE WQ.ENQUEUE WQ.FINISH WQ.RETURN WQ.UNWORK WQ.WORK"
 )
 BOTH = "GETJOB QGET QRPOP RQ.POP RQ.RECOVER WQ.DEQUEUE"
@@ -233,6 +235,7 @@ def test_a_job_is_its_queues():
         "DEQUEUE",
         "SHOW",
         "WORKING",
+        "CANCEL",
         "WQ.FINISH",
         "WQ.RETURN",
     ):
@@ -251,6 +254,7 @@ def test_every_command_on_jobs_that_names_no_queue_is_among_those_tested():
     }
     assert on_jobs == {
         "ACKJOB", "FASTACK", "DELJOB", "NACK", "ENQUEUE", "DEQUEUE", "SHOW", "WORKING", "WQ.FINISH", "WQ.RETURN",
+        "CANCEL", "WAITJOB",
     }  # fmt: skip
 
 
@@ -529,3 +533,20 @@ def test_the_error_is_noperm():
     with pytest.raises(CommandError) as caught:
         check_command(user("on"), COMMANDS["CONFIG GET"])
     assert caught.value.line == b"NOPERM User ann has no permissions to run the 'config|get' command"
+
+
+def test_jobs_whose_queue_is_not_known_here_are_unknown_to_a_user_of_some_queues():
+    daemon = Daemon()
+    mine = Client(daemon).says("ADDJOB", "mine", "body", "0", "RESULT", "100")
+    Client(daemon).says("ACKJOB", mine, "RESULT", "done")
+    other = ID.encode()
+    ann = user("+@all", "~mine")
+    for line, reply in (
+        ([b"WAITJOB", b"0", other, mine], [[other, b"unknown", None], [mine, b"acked", b"done"]]),
+        ([b"CANCEL", other, mine], [b"unknown", b"done"]),
+    ):
+        entry = COMMANDS[line[0].decode()]
+        call = check_names(ann, entry, entry.parse(line), daemon.node)
+        daemon.node.begin()
+        found = call.run(daemon.node, "ann")
+        assert [row[:3] if isinstance(row, list) else row for row in found] == reply

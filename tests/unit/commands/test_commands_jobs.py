@@ -236,7 +236,7 @@ def test_what_applies_to_a_job_depends_on_where_it_stands(
     ("args", "line"),
     [
         ((), arity("working")),
-        ((UNKNOWN_ID, UNKNOWN_ID), arity("working")),
+        ((UNKNOWN_ID, UNKNOWN_ID), "ERR syntax error"),
         (("what",), BAD_ID),
         ((UNKNOWN_ID,), "NOJOB Job not known in the context of this node."),
         ((OLD_ID,), "NOJOB Job not known in the context of this node."),
@@ -293,7 +293,7 @@ def test_show_does_not_change_what_it_shows(server: Server) -> None:
     ("name", "expected"),
     [
         ("ADDJOB", -4), ("GETJOB", -2), ("ACKJOB", -1), ("FASTACK", -1), ("DELJOB", -1), ("SHOW", 2), ("ENQUEUE", -1),
-        ("NACK", -1), ("DEQUEUE", -1), ("WORKING", 2), ("QLEN", 2), ("QPEEK", -3), ("PAUSE", -3), ("QSCAN", -1),
+        ("NACK", -1), ("DEQUEUE", -1), ("WORKING", -2), ("QLEN", 2), ("QPEEK", -3), ("PAUSE", -3), ("QSCAN", -1),
         ("JSCAN", -1),
     ],
 )  # fmt: skip

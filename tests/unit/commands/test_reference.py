@@ -55,7 +55,7 @@ def test_every_command_and_every_argument_is_described(entry):
             ("GETJOB",),
             "GETJOB [NOHANG] [WITHCOUNTERS] [WITHHEADERS] [TIMEOUT n] [COUNT n] [WORKER worker] FROM queue ...",
         ),
-        (("ACKJOB",), "ACKJOB [id ...]"),
+        (("ACKJOB",), "ACKJOB [RESULT result] [id ...]"),
         (("PAUSE",), "PAUSE queue [REASON reason] in|out|all|none|state|bcast|node ..."),
         (("CONFIG", "SET"), "CONFIG SET name value"),
         (("HELLO",), "HELLO [version] [AUTH user password] [SETNAME name]"),

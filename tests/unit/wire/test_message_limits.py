@@ -120,6 +120,10 @@ LARGEST: list[Message] = [
     (m.PURGE, b"q" * 70_000, U32, ALL_STATES | DRY, U32),
     (m.PURGED, U32, (1 << 64) - 1, True),
     (m.REDRIVEN, U32, U32, m.OWNED_ELSEWHERE),
+    (m.WATCH, U32, (ID,) * m.IDS_PER_MESSAGE),
+    (m.OUTCOME, U32, (m.Outcome(ID, m.WAS_ACKED, U32, FATE),) * m.IDS_PER_MESSAGE),
+    (m.CANCEL, U32, (ID,) * m.IDS_PER_MESSAGE),
+    (m.CANCELLED, U32, ((ID, m.CANCEL_TOO_LATE),) * m.IDS_PER_MESSAGE),
 ]
 
 
@@ -203,6 +207,12 @@ NUMBERS: list[tuple[Message, int, int]] = [
     ((m.SETTLED, 7, ((ID, 0),) * 1_000), 1_000, 2),
     ((m.SETTLED, 7, ((ID, m.OUTCOME_LATER),)), m.OUTCOME_LATER, 1),
     ((m.FATE, ID, SPAN, 2, 3, NO_FATE), SPAN, 8),
+    ((m.WATCH, 7, (ID,) * m.IDS_PER_MESSAGE), m.IDS_PER_MESSAGE, 2),
+    ((m.CANCEL, 7, (ID,) * m.IDS_PER_MESSAGE), m.IDS_PER_MESSAGE, 2),
+    ((m.OUTCOME, 7, (m.Outcome(ID, 1, 2, NO_FATE),) * m.IDS_PER_MESSAGE), m.IDS_PER_MESSAGE, 2),
+    ((m.OUTCOME, 7, (m.Outcome(ID, m.WAS_ACKED, 2, NO_FATE),)), m.WAS_ACKED, 1),
+    ((m.CANCELLED, 7, ((ID, m.CANCEL_DONE),) * m.IDS_PER_MESSAGE), m.IDS_PER_MESSAGE, 2),
+    ((m.CANCELLED, 7, ((ID, m.CANCEL_TOO_LATE),)), m.CANCEL_TOO_LATE, 1),
     ((m.POLICY, 7, POLICIES), m.POLICIES_PER_MESSAGE, 2),
     ((m.POLICY, 7, POLICIES[:1]), COUNTER_MAX, 8),
     ((m.POLICY, 7, POLICIES[:1]), STAMP_MAX, 8),
@@ -338,6 +348,10 @@ SMALL: list[Message] = [
     (m.PURGE, b"queue", 8, 6, 7),
     (m.PURGED, 8, 1 << 33, True),
     (m.REDRIVEN, 8, 150, m.OWNED_ELSEWHERE),
+    (m.WATCH, 7, (ID,)),
+    (m.OUTCOME, 7, (m.Outcome(ID, m.WAS_ACKED, 3, FATE), m.Outcome(ID, m.NOT_KNOWN, 0, NO_FATE))),
+    (m.CANCEL, 7, (ID,)),
+    (m.CANCELLED, 7, ((ID, m.CANCEL_DONE),)),
 ]
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from disqued.core.model import messages as m
+from disqued.core.model.fate import NO_FATE
 from disqued.core.model.job import (
     FLAG_DELIVERED,
     FLAG_QUEUED_BEFORE,
@@ -22,6 +23,7 @@ from tests.cluster_fixtures import Cluster
 from tests.fates import FATE
 
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
+OLD_ID = b"D-130f254d-QsheHqzDg4yS0nDMzI3PD+Md-003d"
 NODE_A, NODE_B = b"a" * 40, b"b" * 40
 RUMOUR = Gossip(NODE_A, "127.0.0.1", 7711, 17711, m.NODE_PFAIL)
 NOW = 5_000
@@ -92,6 +94,10 @@ EXAMPLES: list[Message] = [
     (m.PURGE, b"queue", 8, 6, 7),
     (m.PURGED, 8, 1 << 33, True),
     (m.REDRIVEN, 8, 150, m.OWNED_ELSEWHERE),
+    (m.WATCH, 7, (ID, OLD_ID)),
+    (m.OUTCOME, 7, (m.Outcome(ID, m.WAS_ACKED, 3, FATE), m.Outcome(OLD_ID, m.NOT_KNOWN, 0, NO_FATE))),
+    (m.CANCEL, 7, (ID,)),
+    (m.CANCELLED, 7, ((ID, m.CANCEL_DONE), (OLD_ID, m.CANCEL_UNKNOWN))),
 ]
 
 
@@ -105,7 +111,9 @@ def test_there_is_an_example_of_every_kind() -> None:
 
 
 def test_what_is_declared_of_a_kind_is_used_everywhere() -> None:
-    assert {m.REPLJOB, m.GOTJOB, m.GOTACK, m.GIVE, m.SETTLED, m.FOUND, m.FATE, m.REDRIVEN} == m.DURABLE_ALONE
+    assert {
+        m.REPLJOB, m.GOTJOB, m.GOTACK, m.GIVE, m.SETTLED, m.FOUND, m.FATE, m.REDRIVEN, m.OUTCOME, m.CANCELLED,
+    } == m.DURABLE_ALONE  # fmt: skip
     assert [kind.number for kind in m.KINDS] == sorted(m.NAMES)
     assert {m.PING, m.PONG, m.FAIL} == m.URGENT
     assert all(kind.topic and kind.fields and kind.meaning.endswith((".", "?")) for kind in m.KINDS)
@@ -200,6 +208,9 @@ def test_more_holders_than_a_message_takes_are_left_out() -> None:
         *((bytes((kind,)), f"kind {kind} is not known") for kind in range(max(m.NAMES)) if kind not in m.NAMES),
         (bytes((max(m.NAMES) + 1,)), f"kind {max(m.NAMES) + 1} is not known to this version"),
         (encode((m.REDRIVEN, 8, 150, 3), 0), "REDRIVEN: rest 3; allowed are 0 to 2"),
+        (encode((m.WATCH, 7, (ID,) * 201), 0), "WATCH: 201 jobs; allowed are 200"),
+        (encode((m.OUTCOME, 7, (m.Outcome(ID, 7, 1, NO_FATE),)), 0), "OUTCOME: a job in state 7; allowed are 0 to 6"),
+        (encode((m.CANCELLED, 7, ((ID, 5),)), 0), "CANCELLED: verdict 5; allowed are 0 to 4"),
         (b"\x12\xff\xff", "LIVES: 65535 workers; allowed are 200"),
         (b"\x12\x01\x00\x02\x01\x00" + bytes(16) + b"w", "LIVES: alive 2, an id of 1 bytes and 0 ms to live"),
         (b"\x12\x01\x00\x01\x00\x00" + bytes(16), "LIVES: alive 1, an id of 0 bytes"),
