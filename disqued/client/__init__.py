@@ -55,10 +55,11 @@ if TYPE_CHECKING:
     from disqued.client.deferred import Worker as Worker
 
 __all__ = [  # noqa: RUF022 - what one begins with comes first
-    "Client", "Worker", "Job", "Backoff", "Drop", "GoOn", "MoveTo", "move_to", "Verdict", "Figures", "Tls", "KnownNode",
-    "Topology", "AccessDenied", "BadJobId", "BadReply", "Closed", "DisquedError", "JobCancelled", "JournalFailed",
-    "NodeCrowded", "NodeFull", "NodeLeaving", "NodeLoading", "NodeRefuses", "NotReplicated", "NotTrusted", "NoWorker", "QueuePaused",
-    "QueueTooLong", "ServerError", "StaleWorker", "TooLate", "Uncertain", "UnknownJob", "Unreachable", "WrongKind",
+    "Client", "Worker", "Job", "Backoff", "Drop", "GoOn", "MoveTo", "move_to", "Verdict", "Figures", "Tls",
+    "KnownNode", "Topology", "AccessDenied", "BadJobId", "BadReply", "Closed", "DisquedError", "JobCancelled",
+    "JournalFailed", "NodeCrowded", "NodeFull", "NodeLeaving", "NodeLoading", "NodeRefuses", "NotReplicated",
+    "NotTrusted", "NoWorker", "QueuePaused", "QueueTooLong", "ServerError", "StaleWorker", "TooLate", "Uncertain",
+    "UnknownJob", "Unreachable", "WrongKind",
 ]  # fmt: skip
 
 

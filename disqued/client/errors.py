@@ -150,8 +150,8 @@ class NodeCrowded(NodeRefuses):
 
 
 _CLASSES: tuple[type[ServerError], ...] = (
-    NotReplicated, QueuePaused, QueueTooLong, UnknownJob, JobCancelled, TooLate, BadJobId, WrongKind, NoWorker, StaleWorker,
-    AccessDenied,
+    NotReplicated, QueuePaused, QueueTooLong, UnknownJob, JobCancelled, TooLate, BadJobId, WrongKind, NoWorker,
+    StaleWorker, AccessDenied,
     NodeLeaving, NodeLoading, NodeFull, JournalFailed,
 )  # fmt: skip
 _BY_WORD = {each.code: each for each in _CLASSES} | {"WRONGPASS": AccessDenied}
