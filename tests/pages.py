@@ -71,6 +71,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/explanation/dead-letters.md": {SESSION: ""},
     "docs/explanation/keys.md": {SESSION: ""},
     "docs/explanation/persistence.md": {f"{SMALLER}_a_controlled_restart_goes_as_the_page_on_persistence_says": ""},
+    "docs/explanation/results.md": {SESSION: ""},
     "docs/explanation/redis.md": {f"{SMALLER}_a_redis_server_is_asked_as_its_page_says": ""},
     "docs/explanation/simulation.md": {f"{SMALLER}_the_program_about_a_simulated_cluster_runs": ""},
     "docs/explanation/sqlite.md": {f"{SMALLER}_a_database_is_asked_as_the_page_on_sqlite_says": ""},

@@ -33,7 +33,7 @@ from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TAKER, TIME
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model import marks
-from disqued.core.model.fate import FAILURE_REASON_MAX, FAILURE_WHO_MAX, NO_FATE, PROGRESS_MAX, Fate
+from disqued.core.model.fate import FAILURE_REASON_MAX, FAILURE_WHO_MAX, NO_FATE, PROGRESS_MAX, Fate, accepted
 from disqued.core.model.groups import Entry, Group, units_of
 from disqued.core.model.job import ACKED, ACTIVE, KEYED, RETRY_NEVER_MS, STATE_NAMES, Job, NamedJob
 from disqued.core.model.outbox import Client
@@ -653,8 +653,9 @@ def _said(fate: Fate) -> list[Any]:
         shown += [b"cancelled", 1]
     if fate.progress is not None:
         shown += [b"progress", fate.progress.value]
-    if fate.result is not None:
-        shown += [b"result", fate.result.value]
+    result = accepted(fate)
+    if result is not None:
+        shown += [b"result", result.value]
     if fate.has_rivals:
         shown += [b"rival-results", 1]
     return shown

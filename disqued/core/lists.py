@@ -113,9 +113,7 @@ class Lists(Machine):
         "ttl_s",
     )  # fmt: skip
 
-    def __init__(
-        self, state: State, queueing: Queueing, workers: Workers, homes: Homes, letters: DeadLetters
-    ) -> None:
+    def __init__(self, state: State, queueing: Queueing, workers: Workers, homes: Homes, letters: DeadLetters) -> None:
         self._state = state
         self._queueing = queueing
         self._workers = workers

@@ -35,6 +35,7 @@ from disqued.core.cluster.policy_sync import Policies
 from disqued.core.lists import Lists
 from disqued.core.model import messages
 from disqued.core.model.clock import Clock
+from disqued.core.model.fate import MARK
 from disqued.core.model.groups import Entry, PendingEntry, read_scope
 from disqued.core.model.ids import JobIds
 from disqued.core.model.job import ACKED, ACTIVE, DEAD, QUEUED, Job, Unit
@@ -433,7 +434,7 @@ class Node:
         self.inquiries.on_ping(sender)
 
     def _on_setack(self, sender: bytes, job_id: bytes, scope: bytes, last: bool, holders: frozenset[bytes]) -> None:
-        if not scope:
+        if not scope or scope.startswith(MARK):
             self.acks.on_setack(sender, job_id, scope, last, holders)
             return
         event = self.state.jobs.get(job_id)

@@ -270,6 +270,8 @@ class Checker(Ledger):
         self.returned: list[tuple[Request, int, NodeName]] = []
         self._last_number: dict[tuple[Hashable, bytes, NodeName], int] = {}
         self._held: dict[bytes, Hashable] = {}  #: by live workers, as far as they know
+        self.given: dict[bytes, set[bytes]] = {}  #: results that consumers gave, by job
+        self.cancelled: set[bytes] = set()  #: jobs of which a node said that they are, or will be
 
     # Facts.
 
@@ -321,6 +323,10 @@ class Checker(Ledger):
         """A worker may not have these any more: it is done with them, or may be dead."""
         for job_id in job_ids:
             self._held.pop(job_id, None)
+
+    def known(self, job_id: bytes) -> Request | None:
+        """The request of a job."""
+        return self._by_id.get(job_id)
 
     def ack_sent(self, job_id: bytes, *, fast: bool = False) -> None:
         """Somebody has asked to acknowledge a job; whether that was heard is not known yet."""

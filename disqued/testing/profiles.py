@@ -22,6 +22,8 @@
                  paused out
     retries      jobs with few tries and back-offs, which consumers give back with delays and reasons, or bury, while
                  links, processes and power fail and messages are lost; a dead job comes again after REDRIVE alone
+    results      producers wait for results on any node and cancel some jobs, while processes, power and links fail and
+                 messages are lost; one result for each job
     workers      calm, with live workers that die and leave; what one has that is alive nobody else gets, and what one
                  that is dead had, elements of lists among it, comes back by that alone
     deaths       the same while processes, links and power fail
@@ -91,6 +93,8 @@ RETURNING: Final = attrs.evolve(
     HELD, retries_s=(1, 3), delays_s=(0,), replicate=(2, 2, 3), think_ms=300, work_ms=200, dies=0.03, nacks=0.03,
     acks_elsewhere=0.1, sizes=(10, 100),
 )  # fmt: skip
+#: Every job can come again until it has a result.
+RESULTS: Final = Load(retries_s=(2, 5, 10), cancels=0.0, fast_acks=0.0, works_on=0.15)
 #: Producers whose connections break while they wait.
 UNSURE: Final = attrs.evolve(DILIGENT, delays_s=(0, 0, 3), think_ms=1_000, breaks=0.7)
 #: Consumers who fail often.
@@ -107,6 +111,7 @@ _LEAVING: Final = ("leaving", "crash", "cut", "slow", "partition")
 _MEMORY: Final = ("crash", "partition", "cut", "queue")
 _POLICIES: Final = ("queue", "policy", *_NETWORK, "crash", "power", "restart", "compact")
 _RETRIES: Final = ("partition", "one_way", "cut", "mess", "crash", "power", "restart", "compact", "pause")
+_RESULTS: Final = (*_NETWORK, "crash", "power", "restart", "compact")
 _DEATHS: Final = ("crash", "power", "cut", "partition", "pause", "restart", "slow")
 _DISKS: Final = ("full_disk", "bad_sync", "power", "compact", "restart", "crash")
 
@@ -160,6 +165,7 @@ ALL: Final = (
     Profile("memory", nodes=4, kinds=_MEMORY, load=HASTY, maxmemory=60_000, rules=CAREFREE),
     Profile("policies", nodes=4, kinds=_POLICIES, load=HASTY, every_ms=2_500),
     Profile("retries", nodes=3, kinds=_RETRIES, load=FAILING, every_ms=8_000),
+    Profile("results", nodes=4, kinds=_RESULTS, load=RESULTS, every_ms=6_000, results=True),
     Profile("workers", load=WORKED, consumers=1, workers=8, pushes=1, rules=Rules(workers_keep=True)),
     Profile("deaths", load=WORKED, consumers=1, workers=8, pushes=1, kinds=_DEATHS, every_ms=12_000, rules=CAREFREE),
     Profile("lists", load=LISTED, producers=1, consumers=1, lists=4, jobs=15, rules=Rules()),

@@ -59,6 +59,7 @@ class SimServer:
     driver: SimDriver
     pause_watch: PauseWatch
     dead_watch: DeadWatch
+    watch: type[PauseWatch] = PauseWatch  #: what looks at each step of it
 
     def __init__(
         self, events: EventQueue, network: SimNetwork, number: int, seed: str, *,
@@ -117,7 +118,7 @@ class SimServer:
         node.acks.asked_at_once = self.asked_at_once
         node.membership.own_address.announce(self.host, PORT, self.bus_port)
         node.membership.restore(self._members)
-        self.pause_watch = PauseWatch(node.state)
+        self.pause_watch = self.watch(node.state)
         self.dead_watch = DeadWatch(node.state, self.known_dead)
         recovery = Recovery(self.state, restores_queues=restores_queues)
         for record in self.journal.load():

@@ -36,6 +36,8 @@ from disqued.testing.journal import ALWAYS
 from disqued.testing.keys import KeyedProducer
 from disqued.testing.lists import ListConsumer, ListProducer
 from disqued.testing.network import SimNetwork
+from disqued.testing.results import AGREE_MS as AGREE_ON_RESULTS_MS
+from disqued.testing.results import CancelWatch, ResultConsumer, ResultProducer, disagreements
 from disqued.testing.server import BUS_PORT, SimServer
 from disqued.testing.streamage import StreamAge
 from disqued.testing.streamrecords import StreamRules
@@ -71,6 +73,7 @@ class Profile:
     asked_at_once: int = ASKED_AT_ONCE  #: acks of which a node asks another one at a time when a link opens
     load: Load = Load()
     producers: int = 4  #: at a time
+    results: bool = False  #: producers wait for results, which consumers give
     keyed: bool = False  #: producers use keys, and say again what was not answered
     consumers: int = 5
     workers: int = 0  #: live workers, beside the consumers
@@ -118,6 +121,9 @@ class World:
             for server in self.servers:
                 draws = generator(f"{name} events {server.number}")
                 server.event_log = SimEventLog(events, server, draws)
+        if profile.results:
+            for server in self.servers:
+                server.watch = CancelWatch
         numbers = {server.id: server.number for server in self.servers}
         for server in self.servers:
             server.numbers = numbers
@@ -232,7 +238,7 @@ class World:
                 name = self._name("producer")
                 count = rng.randint(1, 2 * profile.jobs)
                 draws = generator(f"{self.seed} {name}")
-                kind = KeyedProducer if profile.keyed else Producer
+                kind = KeyedProducer if profile.keyed else ResultProducer if profile.results else Producer
                 producer = kind(self.servers, self.checker, self.load, name, draws, count=count)
                 producer.home = self.servers[0] if profile.one_node else None
                 self._producers.append(producer)
@@ -271,7 +277,8 @@ class World:
 
     def _engage(self, queues: list[bytes], home: SimServer | None = None, load: Load | None = None) -> None:
         name = self._name("consumer")
-        consumer = Consumer(self.servers, self.checker, load or self.load, name, generator(f"{self.seed} {name}"))
+        kind = ResultConsumer if self.profile.results else Consumer
+        consumer = kind(self.servers, self.checker, load or self.load, name, generator(f"{self.seed} {name}"))
         consumer.queues = queues
         consumer.home = home
         self._consumers.append(consumer)
@@ -327,6 +334,8 @@ class World:
             self._check_collection(self.profile.rules.collected_ms)
         if self.profile.logs:
             self._drain_logs()
+        if self.profile.results:
+            self._check_results()
         self._wait_until(self._is_done, self.profile.drain_ms, "something is left")
         for producer in self._producers:
             producer.end()
@@ -338,6 +347,13 @@ class World:
         self._producers.clear()
         self._consumers.clear()
         self._pass(max(IDLE_MS, self.profile.quiet_ms))
+
+    def _check_results(self) -> None:
+        """See that all nodes keep the same result of a job, soon after the heal."""
+        self._pass(AGREE_ON_RESULTS_MS)
+        wrong = disagreements(self.servers)
+        if wrong:
+            raise Broken(self._report(wrong))
 
     def _drain_logs(self) -> None:
         """Let every group be done with every event, and then let the time of all events end."""
@@ -427,7 +443,7 @@ class World:
             for number in sorted(server.suspected if self.profile.rules.nobody_suspected else ())
         ]
         given = [
-            f"{server} handed out jobs of {sorted(set(server.pause_watch.broken))}, which it knew to be paused out"
+            f"{server} handed out jobs of {sorted(set(server.pause_watch.broken))}, known to be paused out or cancelled"
             for server in self.servers
             if server.pause_watch.broken
         ]

@@ -85,8 +85,13 @@ def contains_in_order(printed: list[str], shown: list[str]) -> bool:
 @pytest.mark.parametrize(
     "page",
     [
-        "README.md", "docs/tutorial.md", "docs/explanation/dead-letters.md", "docs/explanation/keys.md",
-        "docs/how-to/secure.md", *FROM_OTHERS,
+        "README.md",
+        "docs/tutorial.md",
+        "docs/explanation/dead-letters.md",
+        "docs/explanation/keys.md",
+        "docs/explanation/results.md",
+        "docs/how-to/secure.md",
+        *FROM_OTHERS,
     ],
 )
 def test_a_session_goes_as_the_page_shows_it(start: Start, page: str) -> None:

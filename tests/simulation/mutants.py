@@ -23,6 +23,7 @@ from disqued.core.cluster.membership import Membership
 from disqued.core.cluster.policy_sync import Policies
 from disqued.core.cluster.transfer import Transfer
 from disqued.core.lists import Lists
+from disqued.core.model import fate
 from disqued.core.model.aliases import Aliases
 from disqued.core.model.groups import Group, PassedEntries
 from disqued.core.model.ids import JobIds
@@ -44,12 +45,14 @@ from disqued.core.streams.starts import GroupStarts
 from disqued.core.turn import Turn
 from disqued.core.work.acks import Acks
 from disqued.core.work.additions import Additions
+from disqued.core.work.cancels import Cancels
 from disqued.core.work.copies import Copies
 from disqued.core.work.deadletters import DeadLetters
 from disqued.core.work.delivery import Delivery
 from disqued.core.work.fates import Fates
 from disqued.core.work.inquiries import Inquiries
 from disqued.core.work.keys import Keys
+from disqued.core.work.outcomes import Outcomes
 from disqued.core.work.queueing import Queueing
 from disqued.core.work.redrives import Redrives
 from disqued.core.work.replicas import Replicas
@@ -125,6 +128,14 @@ RETRIES = attrs.evolve(
 POLICIES = attrs.evolve(BY_NAME["policies"], name="mutant-policies", every_ms=1_000, bursts=3, **_SHORT)
 #: The same between two nodes, where messages are lost and no link breaks.
 MESSY_PAUSES = attrs.evolve(POLICIES, name="mutant-messy-pauses", nodes=2, kinds=("queue", "mess"), every_ms=2_000)
+#: Producers wait for results and cancel jobs, while nodes come and go.
+RESULTS = attrs.evolve(
+    BY_NAME["results"], name="mutant-results", every_ms=2_000, bursts=3, **{**_SHORT, "drain_ms": 1_200_000}
+)
+#: The same where messages are lost and no link breaks.
+MESSY_RESULTS = attrs.evolve(
+    RESULTS, name="mutant-messy-results", nodes=3, kinds=("mess",), load=attrs.evolve(RESULTS.load, replicate=(2, 3))
+)
 #: Jobs move while processes end, and their consumers die with them in their hands.
 RETURNS = Profile(
     "mutant-returns", kinds=("crash",), every_ms=3_000, policies=(ALWAYS,), bursts=3, consumers=6, jobs=20,
@@ -572,6 +583,38 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a node that was away is not told of pauses", POLICIES,
         Policies, "link_opened", "if registers:", "if False:",
+    ),
+    _mutant(
+        "a result is forgotten when everybody knows", RESULTS,
+        Acks, "_collect", "if self._is_kept(job):", "if False:",
+    ),
+    _mutant(
+        "an acknowledgement counts without its word", MESSY_RESULTS,
+        Acks, "_agrees", "return False", "return True",
+    ),
+    _mutant(
+        "each node keeps the result that it heard first", RESULTS,
+        fate, "_first_result", "return min(first.result, second.result)", "return first.result",
+    ),
+    _mutant(
+        "a result does not come back from the journal", RESULTS,
+        Recovery, "_keep_done", "if left_ms > 0 else 0", "if False else 0",
+    ),
+    _mutant(
+        "a cancelled job is queued again", RESULTS,
+        Requeueing, "enqueue", "if job.flags & FLAG_DROPPED:", "if False:",
+    ),
+    _mutant(
+        "a job that is in a queue goes on when it is cancelled", RESULTS,
+        Cancels, "fate_changed", "fate.result is None and self._can_end(job)", "False",
+    ),
+    _mutant(
+        "a cancelled job comes back from the journal as any other", RESULTS,
+        Recovery, "_add", "if fate.is_cancelled:", "if False:",
+    ),
+    _mutant(
+        "who waits for a result does not ask again", MESSY_RESULTS,
+        Outcomes, "due", "self._begin_round(this)", "self._plan(this, ASKED_EVERY_MS)",
     ),
     _mutant(
         "what was not answered of pauses is not said again", MESSY_PAUSES,

@@ -30,6 +30,11 @@ FATE_COST: Final = 560  #: bytes of a fate, and of the options that the job then
 WORD_COST: Final = 280  #: bytes of a failure, a progress or a result without its texts
 
 
+#: Time of the result of a job that is known to be acknowledged, and nothing else: any other result comes before it.
+UNKNOWN_AT: Final = (1 << 63) - (1 << 53)
+MARK: Final = b"="  #: first byte of `mark_of`, in which no scope begins
+
+
 class Failure(NamedTuple):
     """A try that failed, as the consumer said or the node noticed."""
 
@@ -61,6 +66,21 @@ class Fate(NamedTuple):
 
 
 NO_FATE: Final = Fate()
+
+
+def accepted(fate: Fate) -> Word | None:
+    """Return the result that a node accepted; None = there is none, or it is not known."""
+    result = fate.result
+    return None if result is None or result.at == UNKNOWN_AT else result
+
+
+def mark_of(fate: Fate) -> bytes:
+    """Return what tells the result of a fate from any other one of the job; empty = there is none.
+
+    A node accepts one result of a job, so that its time and its node tell it.
+    """
+    result = fate.result
+    return b"" if result is None else b"%b%d:%b:%d" % (MARK, result.at, result.node_id, fate.has_rivals)
 
 
 def merge(first: Fate, second: Fate) -> Fate:
@@ -99,7 +119,8 @@ def _first_result(first: Fate, second: Fate) -> tuple[Word | None, bool]:
     has_rivals = first.has_rivals or second.has_rivals
     if first.result is None or second.result is None:
         return first.result or second.result, has_rivals
-    return min(first.result, second.result), has_rivals or first.result != second.result
+    both_known = UNKNOWN_AT not in (first.result.at, second.result.at)
+    return min(first.result, second.result), has_rivals or (both_known and first.result != second.result)
 
 
 def cost_of_fate(fate: Fate) -> int:

@@ -96,7 +96,7 @@ CLAIMED: Final[int] = _kind(
 SETACK: Final[int] = _kind(
     "acknowledgements", 10, "SETACK", "job id, scope, last, node ids",
     "It is acknowledged, and these nodes may hold it; empty: I do not know which. last: all of them know, "
-    "except for you.",
+    "except for you. Of a job with a result the scope tells which one I know (`fate.mark_of`).",
 )  # fmt: skip
 GOTACK: Final[int] = _kind(
     "acknowledgements", 11, "GOTACK", "job id, scope, known, node ids",

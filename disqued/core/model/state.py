@@ -14,7 +14,7 @@ from disqued.core.model.counters import Counters
 from disqued.core.model.custody import Custody
 from disqued.core.model.demand import RemoteDemand
 from disqued.core.model.durability import Durability
-from disqued.core.model.fate import NO_FATE, Fate
+from disqued.core.model.fate import NO_FATE, Fate, mark_of
 from disqued.core.model.groups import Entry, Stream, forget_early
 from disqued.core.model.ids import JobIds, Numbers
 from disqued.core.model.job import (
@@ -186,10 +186,12 @@ class State:
         Who may hold it is left out while the journal cannot be written: a node that names the holders counts as one
         that will not forget the ack.
         """
+        mark = WORK_SCOPE
         if job.options.fate is not NO_FATE:
             self.send(node_id, self.word_of_fate(job))
+            mark = mark_of(job.options.fate)
         holders = job.holders if job.holders and not self.durability.read_only else _NOBODY
-        self.send(node_id, (SETACK, job.id, WORK_SCOPE, last, holders))
+        self.send(node_id, (SETACK, job.id, mark, last, holders))
 
     def word_of_fate(self, job: Job) -> Message:
         """What another holder is told of the fate of a job; of one that is put off, until when."""

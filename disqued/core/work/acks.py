@@ -42,11 +42,12 @@ A holder that was forgotten (CLUSTER FORGET), or that this node has never met by
 
 A job that was added with RESULT becomes an *outcome*: it is done, and stays with its holders, without its body, until
 `requeue_at`, though everybody knows.  It is not evicted.  Its fate has the word of the acknowledgement, empty if the
-consumer gave none; without a word it was cancelled.  FATE goes before each SETACK, and both or none count: a holder
-that hears SETACK and has no word, since FATE was lost, tells the sender what it knows, and hears both again.
+consumer gave none; without a word it was cancelled.  FATE goes before each SETACK, which has the mark of the result,
+and both or none count: a holder that does not know this result, since FATE was lost or it knows a better one, tells
+the sender what it knows and confirms nothing.  A node that learns another result asks all holders again.
 
-    FATE(result), SETACK --> every holder      all confirmed --SETACK(last)--> them: nobody asks any more
-    SETACK alone         --> a holder --FATE(what it knows)--> us --FATE(result), SETACK--> it
+    FATE(result), SETACK(mark) --> every holder     all confirmed --SETACK(last)--> them: nobody asks any more
+    SETACK(mark) alone         --> a holder --FATE(what it knows)--> us --FATE(result), SETACK(mark)--> it
 
 An acknowledgement without RESULT that a node takes which does not hold the job has no word: the node makes an empty one
 when a holder asks.  Of words that several nodes took the earliest counts (`fate.merge`).
@@ -56,7 +57,7 @@ Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "
 
 from typing import Final
 
-from disqued.core.model.fate import NO_FATE, Fate, Word
+from disqued.core.model.fate import NO_FATE, Fate, Word, mark_of
 from disqued.core.model.ids import comes_first
 from disqued.core.model.job import (
     ACKED,
@@ -418,7 +419,7 @@ class Acks(Machine):
             return
         if self._is_kept(job):
             self._settle(job)
-            self._state.tell(job, (SETACK, job.id, WORK_SCOPE, True, job.holders))
+            self._state.tell(job, (SETACK, job.id, mark_of(job.options.fate), True, job.holders))
             return
         self._tell(job, forgot)
         self._state.finish(job)
@@ -530,7 +531,7 @@ class Acks(Machine):
         if job is None or job.options.kind:
             self._hear_of_unknown(sender, job_id, scope, holders)
             return
-        if job.options.is_rare and job.state != ACKED and not self._can_end(job, sender):
+        if job.options.terms.keep_result_ms and not self._agrees(job, sender, scope, holders):
             return
         if job.state == ACKED and not job.holders:
             self._hear_of_dummy(sender, job, holders)
@@ -571,16 +572,25 @@ class Acks(Machine):
         if holders:
             self._state.finish(dummy)
 
-    def _can_end(self, job: Job, sender: bytes) -> bool:
-        """Return whether a job may end since a node says that it is done; tell the node what is known if not.
+    def _agrees(self, job: Job, sender: bytes, mark: bytes, holders: frozenset[bytes]) -> bool:
+        """Return whether a node that says that a job is done means the result that is known here; tell it if not.
 
-        Not while the word of the acknowledgement is missing of one whose result is kept: FATE was lost.
+        One that does not hold the job may know no result at all, which adds nothing to one that is known.
         """
         fate = job.options.fate
-        if not job.options.terms.keep_result_ms or fate.result is not None:
+        if mark == mark_of(fate) and (fate.result is not None or fate.is_cancelled):
+            return True
+        if not mark and not holders and fate.result is not None:
             return True
         self._state.send(sender, self._state.word_of_fate(job))
-        return fate.is_cancelled
+        return False
+
+    def fate_changed(self, job: Job, before: Fate) -> None:
+        """Tell all holders of the result of a job that is done, when that is another one than they have confirmed."""
+        if job.state == ACKED and self._is_kept(job) and mark_of(job.options.fate) != mark_of(before):
+            job.confirmed = self._state.shared.holders(frozenset((self._state.node_id,)))
+            self._state.custody.acked[job] = 0
+            self._ask(job)
 
     def _note_heard(self, job: Job, sender: bytes) -> None:
         """Take note of an ack that another node tells of."""
@@ -619,6 +629,8 @@ class Acks(Machine):
         job = state.jobs.get(job_id)
         if job is None or job.state != ACKED:
             return
+        if known and scope != mark_of(job.options.fate) and (scope or self._is_kept(job)):
+            return  # it has confirmed another result
         if not job.holders and known:
             state.finish(job)
             return

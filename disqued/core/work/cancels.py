@@ -19,7 +19,7 @@ Times are integer milliseconds.
 from typing import Final
 
 from disqued.core.model import messages
-from disqued.core.model.fate import Fate
+from disqued.core.model.fate import Fate, accepted
 from disqued.core.model.job import ACKED, ACTIVE, FLAG_DROPPED, FLAG_QUEUED_BEFORE, FLAG_WITH_CONSUMER, Job, process_of
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import (
@@ -210,7 +210,7 @@ class Cancels(Machine):
             return CANCEL_UNKNOWN
         fate = job.options.fate
         if job.state == ACKED:
-            return CANCEL_DONE if fate.is_cancelled and fate.result is None else CANCEL_TOO_LATE
+            return CANCEL_DONE if fate.is_cancelled and accepted(fate) is None else CANCEL_TOO_LATE
         if not fate.is_cancelled:
             self._fates.change(job, fate._replace(is_cancelled=True))
         now = state.jobs.get(job_id)

@@ -10,7 +10,7 @@ so that a node that gets the job needs no message for it.  What a link lost is s
 job: before its acknowledgement is asked for (`State.say_done`), and when a holder asks for its turn (WILLQUEUE).
 """
 
-from disqued.core.model.fate import NO_FATE, Fate, Word, merge
+from disqued.core.model.fate import NO_FATE, UNKNOWN_AT, Fate, Word, merge
 from disqued.core.model.job import ACKED, WAIT_REPL, Job, StoredJob
 from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import FATE
@@ -73,7 +73,8 @@ class Fates(Machine):
         """Tell a node that a job has ended here; one that keeps results takes no acknowledgement without a word."""
         state = self._state
         if fate.result is None and job_id in state.custody.ended:
-            word = Word(state.wall, state.node_id, b"")
+            # Another node may know the result.
+            word = Word(UNKNOWN_AT, state.node_id, b"")
             state.send(sender, (FATE, job_id, 0, 0, 0, Fate(result=word)))
         state.say_ended(sender, job_id)
 

@@ -19,7 +19,7 @@ Times are integer milliseconds.
 from collections.abc import Iterable
 from typing import Final
 
-from disqued.core.model.fate import NO_FATE, Fate, Word, merge
+from disqued.core.model.fate import NO_FATE, Fate, Word, accepted, merge
 from disqued.core.model.job import ACKED, DEAD, FLAG_DELIVERED, FLAG_WITH_CONSUMER, Job
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import (
@@ -135,7 +135,7 @@ class Wait(Timed):
             reason = _RIVALS
         elif state in (PENDING, EXPIRED, IS_DEAD) and fate.failures:
             reason = fate.failures[-1].reason or reason
-        word = fate.result if state == WAS_ACKED else None
+        word = accepted(fate) if state == WAS_ACKED else None
         if state == PENDING and self.with_progress:
             word = fate.progress
         return [job_id, _STATES[state], None if word is None else word.value, tries, reason]
@@ -410,7 +410,7 @@ class Outcomes(Machine):
             return Outcome(job.id, EXPIRED, _tries_of(job), job.options.fate)
         if is_acked:
             fate = job.options.fate
-            state = WAS_CANCELLED if fate.is_cancelled and fate.result is None else WAS_ACKED
+            state = _end_of(fate)
             return Outcome(job.id, state, max(1, _tries_of(job)) if state == WAS_ACKED else _tries_of(job), fate)
         return Outcome(job.id, ENDED if reason == GONE_EVICTED else NOT_KNOWN, 0, NO_FATE)
 
@@ -436,6 +436,15 @@ class Outcomes(Machine):
         self._sweep.awake_at = 0
 
 
+def _end_of(fate: Fate) -> int:
+    """Return how a job ended that is acknowledged; ENDED = this node does not know more."""
+    if accepted(fate) is not None:
+        return WAS_ACKED
+    if fate.is_cancelled:
+        return WAS_CANCELLED
+    return WAS_ACKED if fate.result is None else ENDED
+
+
 def _outcome_of(job: Job) -> Outcome:
     """Return how a job stands that a node holds."""
     fate = job.options.fate
@@ -443,7 +452,7 @@ def _outcome_of(job: Job) -> Outcome:
     if job.state == DEAD:
         state = IS_DEAD
     elif job.state == ACKED:
-        state = WAS_CANCELLED if fate.is_cancelled and fate.result is None else WAS_ACKED
+        state = _end_of(fate)
     tries = _tries_of(job)
     return Outcome(job.id, state, max(1, tries) if state in (IS_DEAD, WAS_ACKED) else tries, fate)
 
@@ -451,6 +460,6 @@ def _outcome_of(job: Job) -> Outcome:
 def _tries_of(job: Job) -> int:
     """Return how often a job was delivered, as far as this node knows."""
     was_delivered = job.state in (ACKED, DEAD) or job.flags & (FLAG_WITH_CONSUMER | FLAG_DELIVERED)
-    if job.state == ACKED and job.options.fate.is_cancelled and job.options.fate.result is None:
+    if job.state == ACKED and _end_of(job.options.fate) == WAS_CANCELLED:
         was_delivered = job.flags & FLAG_DELIVERED
     return job.redeliveries + job.nacks + job.options.fate.spent + (1 if was_delivered else 0)
