@@ -129,16 +129,17 @@ class Sharing(Machine):
         """Say who has a job, that it is dead, or until when it waits, where no other node can say so; None = one can."""
         state = self._state
         left_ms = job.requeue_at - state.now
+        word: Message | None = None
         if job.flags & FLAG_GIVEN and left_ms > SPREAD_MS:
             # No longer than the taker's own retry period lasts: when that is over, the taker may ask, too.
-            return (messages.WORKING, job.id, WORK_SCOPE, left_ms - SPREAD_MS)
-        if job.state == DEAD or (job.flags & FLAG_PUT_OFF and left_ms > SPREAD_MS):
-            return state.word_of_fate(job)
-        if job.flags & FLAG_ELSEWHERE and job not in state.custody.elsewhere and left_ms > 0:
+            word = (messages.WORKING, job.id, WORK_SCOPE, left_ms - SPREAD_MS)
+        elif job.state == DEAD or (job.flags & FLAG_PUT_OFF and left_ms > SPREAD_MS):
+            word = state.word_of_fate(job)
+        elif job.flags & FLAG_ELSEWHERE and job not in state.custody.elsewhere and left_ms > 0:
             _, node_id = state.queue(job.queue).elsewhere[job]
             if node_id != sender and node_id not in state.peers.linked:
-                return self._queueing.leases.hint(job)
-        return None
+                word = self._queueing.leases.hint(job)
+        return word
 
     def _let_go_ahead(self, job: Job, node_id: bytes) -> None:
         """Tell a node that this one does not have a job, and who else may have it."""
