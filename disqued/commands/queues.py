@@ -317,7 +317,7 @@ class Pause:
         Raises OutOfMemory (OOM), NameTooLong (ERR).
         """
         state = node.state
-        cost_of_queue = state.cost_of_new([self.queue])
+        cost_of_queue = state.queues.cost_of_new([self.queue])
         if (self.queue, PAUSE_FIELD) in state.queues.policies.registers:
             size = 0  # it takes the place of another one
         if pause:

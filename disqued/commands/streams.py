@@ -263,7 +263,7 @@ def cost_of_new_group(node: Node, name: bytes, group: bytes) -> int:
     if log is not None and group in log.groups:
         return 0
     of_log = LOG_COST if log is None else 0
-    return node.state.cost_of_new([name]) + of_log + cost_of_group(group)
+    return node.state.queues.cost_of_new([name]) + of_log + cost_of_group(group)
 
 
 def check_new_group(node: Node, name: bytes, group: bytes) -> None:

@@ -38,7 +38,7 @@ def existing(node: Node, names: list[bytes]) -> list[Queue]:
 def with_new(node: Node, names: list[bytes]) -> list[Queue]:
     """The queues of these names; those that are not there are made, unless memory is full."""
     state = node.state
-    size = state.cost_of_new(names)
+    size = state.queues.cost_of_new(names)
     if not size or node.has_room_for_names(size):
         return [state.queues.by_name.get(name) or state.queue(name) for name in names]
     return existing(node, names)

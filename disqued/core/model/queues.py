@@ -10,13 +10,14 @@ Times are integer milliseconds of the monotonic clock.  Source: Disque, src/queu
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import ceil
 from operator import attrgetter
 from typing import ClassVar, Final
 
 from disqued.core.model.groups import Stream
 from disqued.core.model.job import KIND_LOG, KIND_WORK, Unit
+from disqued.core.model.memory import QUEUE_COST
 from disqued.core.model.ordered import OrderedUnits
 from disqued.core.model.policies import PolicyTable
 from disqued.core.model.waiters import Awaited
@@ -194,6 +195,13 @@ class Queues:
         if self.policies.registers:
             queue.pause = self.policies.pause_of(name).bits
         return queue
+
+    def cost_of_new(self, names: Iterable[bytes]) -> int:
+        """Return the bytes that the queues of these names take which are not there.  Raises NameTooLong (ERR)."""
+        new = [name for name in names if name not in self.by_name]
+        for name in new:
+            check_name(name)
+        return sum([QUEUE_COST + len(name) for name in new])
 
     def refusal(self, name: bytes) -> QueuePaused:
         """Return the error for a producer of a queue that is paused: with reason and owner, where they are known."""

@@ -3,7 +3,7 @@
 Source: Disque, src/job.c (job registration), src/queue.c (queue creation and collection).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from random import Random
 from typing import Final
@@ -46,7 +46,7 @@ from disqued.core.model.outbox import (
 )
 from disqued.core.model.peers import Peers
 from disqued.core.model.policies import PAUSE_FIELD, PolicyTable
-from disqued.core.model.queues import Queue, Queues, check_name
+from disqued.core.model.queues import Queue, Queues
 from disqued.core.model.registry import Registry
 from disqued.core.model.schedule import HELD_BYTES, Schedule
 from disqued.core.model.shared import Shared
@@ -312,7 +312,7 @@ class State:
         """Undo what a job that is not in the registry any more took and waited for."""
         if job.state == QUEUED:
             if isinstance(job, Entry):
-                self._leave_log(job)
+                _leave_stream(self, job)
             else:
                 self.queues.by_name[job.queue].units.remove(job)
         elif job.flags & FLAG_WITH_CONSUMER:
@@ -324,7 +324,10 @@ class State:
         if size > HELD_BYTES:
             self.schedule.cancel_large(job, size)
             if size > FREED_LATER:
-                self._free_later(job.body)
+                # Its memory is given back in a tick of its own: that takes the system a while.
+                self.unfinished.freed.append(job.body)
+                if len(self.unfinished.freed) == 1:
+                    self.work(_freed(self.unfinished.freed))
         else:
             self.schedule.cancel(job)
         if job.options.is_rare or job.__class__ is not Job:
@@ -346,12 +349,6 @@ class State:
             custody.changed.jobs[job.id] = (job, reason)
             if not custody.changed.awake_at:
                 self.schedule.add(custody.changed, AT_ONCE)
-
-    def _free_later(self, body: bytes) -> None:
-        """Keep a body for a tick of its own: the system takes a while to take its memory back."""
-        self.unfinished.freed.append(body)
-        if len(self.unfinished.freed) == 1:
-            self.work(_freed(self.unfinished.freed))
 
     def _enter_rare(self, job: Job) -> None:
         """Enter what most jobs do not have."""
@@ -377,14 +374,6 @@ class State:
             queue = self.queues.by_name.get(job.queue)
             if queue is not None and queue.stream is not None:
                 queue.stream.delayed.pop(job, None)
-
-    def _leave_log(self, event: Entry) -> None:
-        """Take an event out of its log, with all that groups have of it."""
-        assert event.stream is not None
-        self.unfinished.effort += 8 * len(event.marks)
-        for unit in event.stream.remove(event):
-            self.schedule.cancel(unit)
-            self.unfinished.effort += 10
 
     def stream(self, name: bytes) -> Stream:
         """The log of the queue of this name, created when there is none."""
@@ -415,14 +404,6 @@ class State:
             self.schedule.add(queue, self.now + QUEUE_IDLE_MS[self.memory.level])
         return queue
 
-    def cost_of_new(self, names: Iterable[bytes]) -> int:
-        """Bytes that the queues of these names take which are not there.  Raises NameTooLong (ERR)."""
-        by_name = self.queues.by_name
-        new = [name for name in names if name not in by_name]
-        for name in new:
-            check_name(name)
-        return sum([QUEUE_COST + len(name) for name in new])
-
     def collect_queue(self, queue: Queue) -> bool:
         """Forget a queue that has been idle for long enough; say whether it was."""
         if not queue.is_idle or self.now - queue.accessed_at < QUEUE_IDLE_MS[self.memory.level]:
@@ -449,6 +430,15 @@ def _unlist_failed(queues: Queues, job: Job) -> None:
     if queue is not None:
         queue.dead.pop(job, None)
         queue.failing.pop(job, None)
+
+
+def _leave_stream(state: State, event: Entry) -> None:
+    """Take an event out of its log, with all that groups have of it."""
+    assert event.stream is not None
+    state.unfinished.effort += 8 * len(event.marks)
+    for unit in event.stream.remove(event):
+        state.schedule.cancel(unit)
+        state.unfinished.effort += 10
 
 
 def _released(jobs: Registry, queues: Queues, schedule: Schedule, evictable: dict[Job, None]) -> QuietParts:

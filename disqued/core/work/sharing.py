@@ -126,7 +126,7 @@ class Sharing(Machine):
             self._let_go_ahead(job, sender)
 
     def _word_for_another(self, job: Job, sender: bytes) -> Message | None:
-        """Say who has a job, that it is dead, or until when it waits, where no other node can say so; None = one can."""
+        """Say who has a job, that it is dead, or until when it waits, where nobody else can; None = somebody can."""
         state = self._state
         left_ms = job.requeue_at - state.now
         word: Message | None = None

@@ -97,8 +97,8 @@ def test_attributes_are_passed_over_and_long_errors_are_errors() -> None:
         ("NOSUCH", ""),
         ("CONFIG", " subcommand [argument ...]"),
         ("CONFIG SET max", " value"),
-        ("ACKJOB", " [id [id ...]]"),
-        ("ACKJOB id ", "[id ...]"),
+        ("ACKJOB", " [id [id ...]] [RESULT result]"),
+        ("ACKJOB id ", "[id ...] [RESULT result]"),
         ('ADDJOB "not closed', ""),
         (
             "ADDJOB q body 0 RETRY",
