@@ -5,6 +5,7 @@
     disqued.client.blocking    Client and Worker that block, on redis-py; a Worker has threads
 
     errors, job, values        what all of them take, return and raise
+    outcomes                   what became of a job, to a caller who waits for it
     addresses, tls             how nodes are named and reached
     tls_renewal, ssl_context   certificates that change, TLS of the standard library
     commands, replies          commands, and parsing of their replies
@@ -27,6 +28,9 @@ from disqued.client.errors import (
     Closed,
     DisquedError,
     JobCancelled,
+    JobDead,
+    JobExpired,
+    JobFailed,
     JournalFailed,
     NodeCrowded,
     NodeFull,
@@ -38,16 +42,19 @@ from disqued.client.errors import (
     NoWorker,
     QueuePaused,
     QueueTooLong,
+    ResultUnknown,
     ServerError,
     StaleWorker,
     TooLate,
     Uncertain,
     UnknownJob,
     Unreachable,
+    WaitTimeout,
     WrongKind,
 )
-from disqued.client.job import Job, KnownNode, Topology
-from disqued.client.tasks import Backoff, Drop, Figures, GoOn, MoveTo, Verdict, move_to
+from disqued.client.job import Job, KnownNode, RunningJob, Topology
+from disqued.client.outcomes import AddedJob, Outcome
+from disqued.client.tasks import Backoff, Bury, Drop, Figures, GoOn, MoveTo, RetryLater, Verdict, move_to
 from disqued.client.tls import Tls
 
 if TYPE_CHECKING:
@@ -55,11 +62,12 @@ if TYPE_CHECKING:
     from disqued.client.deferred import Worker as Worker
 
 __all__ = [  # noqa: RUF022 - what one begins with comes first
-    "Client", "Worker", "Job", "Backoff", "Drop", "GoOn", "MoveTo", "move_to", "Verdict", "Figures", "Tls",
-    "KnownNode", "Topology", "AccessDenied", "BadJobId", "BadReply", "Closed", "DisquedError", "JobCancelled",
-    "JournalFailed", "NodeCrowded", "NodeFull", "NodeLeaving", "NodeLoading", "NodeRefuses", "NotReplicated",
-    "NotTrusted", "NoWorker", "QueuePaused", "QueueTooLong", "ServerError", "StaleWorker", "TooLate", "Uncertain",
-    "UnknownJob", "Unreachable", "WrongKind",
+    "Client", "Worker", "Job", "RunningJob", "Backoff", "RetryLater", "Bury", "Drop", "GoOn", "MoveTo", "move_to",
+    "Verdict", "Figures", "AddedJob", "Outcome", "Tls", "KnownNode", "Topology", "AccessDenied", "BadJobId", "BadReply",
+    "Closed", "DisquedError", "JobCancelled", "JobDead", "JobExpired", "JobFailed", "JournalFailed", "NodeCrowded",
+    "NodeFull", "NodeLeaving", "NodeLoading", "NodeRefuses", "NotReplicated", "NotTrusted", "NoWorker", "QueuePaused",
+    "QueueTooLong", "ResultUnknown", "ServerError", "StaleWorker", "TooLate", "Uncertain", "UnknownJob", "Unreachable",
+    "WaitTimeout", "WrongKind",
 ]  # fmt: skip
 
 

@@ -14,19 +14,20 @@ between two primitives, so it needs no locks of its own.  Times are seconds.
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from random import Random, SystemRandom
 from time import monotonic
-from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar
+from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, cast
 
 from disqued.client import commands
 from disqued.client.addresses import Address, ConnectionOptions, Named, read_nodes, written
 from disqued.client.calls import Call, Patience, Send, Wait
-from disqued.client.commands import WALK_COUNT, Command, JobStateName, Page, WorkerIdentity
+from disqued.client.commands import WALK_COUNT, AnyJob, Command, JobStateName, Page, WorkerIdentity
 from disqued.client.errors import Closed, DisquedError, NotTrusted, ServerError
 from disqued.client.failures import ConnectionBroken, NotSent
 from disqued.client.job import Job
 from disqued.client.nodes import HELLO_EVERY_S, Node, Nodes
+from disqued.client.outcomes import AddedJob, Outcome
 from disqued.client.replies import read_jobs
 from disqued.client.tasks import AT_MOST_ONCE
 from disqued.client.tls import Tls
@@ -64,6 +65,8 @@ Walk = TypeVar("Walk")  #: an iterator, or an asynchronous one
 
 class BaseClient(ABC, Generic[Connections, Walk]):
     """A cluster, as one program uses it; each side turns the commands into methods."""
+
+    outcome: Callable[..., Any]  #: one of them
 
     def __init__(
         self,
@@ -124,6 +127,10 @@ class BaseClient(ABC, Generic[Connections, Walk]):
         """Yield the items of a scan, page by page; each page returns the cursor of the next one."""
 
     @abstractmethod
+    def _begin(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine of the core; returns its result, or a promise of it as the side has them."""
+
+    @abstractmethod
     def run(
         self, command: Command[Any], patience: float | None = None, wanted: Callable[[], bool] | None = None
     ) -> Any:
@@ -133,6 +140,17 @@ class BaseClient(ABC, Generic[Connections, Walk]):
         """
 
     # What all sides have.
+
+    def wait(self, job: AnyJob, timeout: Span | None = None) -> Any:
+        """Wait until a job is over; returns its result, None if it has none.
+
+        Raises JobDead, JobCancelled, JobExpired, ResultUnknown, and WaitTimeout after `timeout` (None = no limit).
+        """
+        return self._begin(self._result_of(commands.outcome(job, timeout)))
+
+    async def _result_of(self, command: Command[Outcome]) -> bytes | None:
+        outcome = await self._carry_out(self._call(command))
+        return outcome.result()
 
     def scan_queues(self, *, minlen: int | None = None, maxlen: int | None = None, count: int = WALK_COUNT) -> Walk:
         """Iterate over the names of one node's queues that have at least `minlen` and at most `maxlen` jobs.
@@ -197,7 +215,12 @@ class BaseClient(ABC, Generic[Connections, Walk]):
                     await self._pause(seconds)
                 case Send() as ask:
                     if await self._ask(call, ask):
-                        return call.answer()
+                        return self._answer(call)
+
+    def _answer(self, call: Call[T]) -> T:
+        """Return the result of a command that is done; an id of an added job can be waited for."""
+        result = call.answer()
+        return cast("T", AddedJob(cast("bytes", result), self)) if call.adds else result
 
     async def _ask(self, call: Call[T], ask: Send) -> bool:
         """Ask one node; return whether the command is done."""
@@ -242,7 +265,8 @@ class BaseClient(ABC, Generic[Connections, Walk]):
         if not jobs or self._is_closed:
             return
         with contextlib.suppress(DisquedError):  # else their retry time brings them back
-            if await self._carry_out(self._call(commands.nack(*jobs))) == len(jobs):
+            back = commands.nack(*jobs, delay=0, reason="the consumer no longer waits")
+            if await self._carry_out(self._call(back)) == len(jobs):
                 return
             for job in jobs:
                 if await self._carry_out(self._call(commands.working(job))) == AT_MOST_ONCE:

@@ -3,6 +3,7 @@
     quick   ack, working, qlen ...   many at a time, answered in order
     add     ADDJOB                   waits for copies, so no other command queues behind it
     fetch   GETJOB                   an idle one, or a new one; idle again after its reply
+    wait    WAITJOB                  as fetch; closed when the caller gives up before the reply
     seat    a live worker's          one of its own (`seats`)
 
 A side opens connections, shares a connection that is being opened, and decides about the reply to a cancelled fetch.
@@ -16,7 +17,7 @@ from typing import Generic, Protocol, TypeVar
 from disqued.client.addresses import Address
 from disqued.client.calls import Patience
 from disqued.client.commands import ConnectionUse, WorkerIdentity
-from disqued.client.errors import NoWorker, StaleWorker
+from disqued.client.errors import NoWorker, ServerError, StaleWorker
 from disqued.client.failures import ConnectionBroken, NotSent
 from disqued.client.seats import take_a_seat
 
@@ -93,10 +94,26 @@ class BaseLinks(ABC, Generic[Link]):
         """Send a command and wait for its reply.  Raises NotSent, ConnectionBroken, NotTrusted, ServerError."""
         if lane is ConnectionUse.FETCH:
             return await self._fetch(words, limit)
+        if lane is ConnectionUse.WAIT:
+            return await self._wait(words, limit)
         link = self._shared.get(lane)
         if link is None or not link.is_up:
             link = await self._opened(lane)
         return await link.ask(words, limit)
+
+    async def _wait(self, words: tuple[bytes, ...], limit: float) -> object:
+        """Send a command that waits, on a connection that nothing else uses meanwhile."""
+        link = await self._take_idle()
+        try:
+            reply = await link.ask(words, limit)
+        except ServerError:
+            self._give(link)
+            raise
+        except BaseException:  # cancelled: the next reply on it would be that of this command
+            link.finish()
+            raise
+        self._give(link)
+        return reply
 
     async def ask_seated(self, seat: WorkerIdentity, words: tuple[bytes, ...], limit: float) -> object:
         """Send a command on the connection of a live worker, and wait for its reply.

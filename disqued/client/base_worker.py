@@ -1,8 +1,8 @@
 """The worker core: fetching and handling jobs, written once as coroutines for three runners.
 
     _work     fetch as many jobs as there is room for; send the heartbeats of a live worker (`seats.Heartbeat`)
-    _handle   one for each job: run the handler, then acknowledge, hold or move the job
-    _keep     send WORKING, and give back held jobs, when they are due (`tasks.Tasks`)
+    _handle   one for each job: run the handler, then acknowledge, give back or move the job
+    _keep     send WORKING when it is due, and NACK for failed jobs (`tasks.Tasks`)
 
 `reporting.JobReporter` tells the nodes what becomes of a job.
 
@@ -13,23 +13,28 @@ Between two of them the core runs alone (`base_client`).  Durations are seconds.
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
+
+import attrs
 
 from disqued.client import commands
 from disqued.client.base_client import BaseClient
 from disqued.client.commands import Command
 from disqued.client.errors import AccessDenied, Closed, DisquedError, NotTrusted
-from disqued.client.job import Job
+from disqued.client.job import Job, RunningJob
 from disqued.client.reporting import JobReporter
 from disqued.client.seats import Heartbeat, new_seat
 from disqued.client.tasks import (
     Backoff,
+    Bury,
     Drop,
     Figures,
     GoOn,
     MoveTo,
     NextStep,
     OnExhausted,
+    RetryLater,
     Task,
     Tasks,
     Verdict,
@@ -38,11 +43,13 @@ from disqued.client.tasks import (
     check_verdict,
     go_on,
     next_pause,
+    reason_of,
 )
 from disqued.client.values import Span, encode_queues, waiting_seconds
 
-#: Handles a job; the job is done when it, and the awaitable that it may return, ends without an error.
-Handler: TypeAlias = Callable[[Job], object]
+#: Handles a job; the job is done when it, and the awaitable that it may return, ends without an error.  What it returns
+#: is the result of a job that keeps one.
+Handler: TypeAlias = Callable[[RunningJob], object]
 
 T = TypeVar("T")
 AnyClientT = TypeVar("AnyClientT", bound=BaseClient[Any, Any])
@@ -84,9 +91,10 @@ class BaseWorker(ABC, Generic[AnyClientT]):
     ) -> None:
         """Take a client, which may also be used elsewhere.  Raises ValueError and TypeError.
 
-        After `max_tries` tries of a job `on_exhausted` decides: `Drop`, `MoveTo` or `GoOn`.  When the worker stops,
-        handlers may go on for `grace`.  `poll` is the length of one fetch, and so how long stopping may take when idle;
-        when no node can be reached, stopping takes at most `grace` and the patience of the client.
+        `backoff` is for jobs that were added without one.  After `max_tries` tries of a job `on_exhausted` decides:
+        `Drop`, `MoveTo`, `Bury` or `GoOn`.  When the worker stops, handlers may go on for `grace`.  `poll` is the
+        length of one fetch, and so how long stopping may take when idle; when no node can be reached, stopping takes at
+        most `grace` and the patience of the client.
 
         A `live` worker keeps its jobs as long as it lives, whatever their retry time.  They return to their queue at
         once when its process ends, its connection breaks, or its node has received nothing from it for `dead_after`.
@@ -108,7 +116,9 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         self._heartbeat = Heartbeat(new_seat(self._rng, dead_after, name)) if live else None
         self._concurrency = concurrency
         self._tasks = Tasks(concurrency, backoff or Backoff(), self._rng, max_tries, keeps_alive=not live)
-        self._reporter = JobReporter(self._tasks, self._send, now=client.now, on_change=self._change, warn=self._warn)
+        self._reporter = JobReporter(
+            self._tasks, self._send, now=client.now, on_change=self._change, on_cancel=self._cancel, warn=self._warn
+        )
         self._stop_asked = False
         self._was_started = False
         self._is_over = False
@@ -122,8 +132,12 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         """Make what the primitives need."""
 
     @abstractmethod
-    async def _run_handler(self, task: Task) -> None:
-        """Run the handler on a job, and wait for its end.  Raises what it raises."""
+    async def _run_handler(self, task: Task, job: RunningJob) -> object:
+        """Run the handler on a job, and wait for its end; returns what it returns.  Raises what it raises."""
+
+    @abstractmethod
+    def _from_handler(self, work: Coroutine[Any, Any, None]) -> Any:
+        """Run a coroutine of the core that a handler calls; returns its result, or a promise of it."""
 
     @abstractmethod
     async def _judge(self, job: Job, error: BaseException) -> object:
@@ -224,7 +238,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
 
     async def _fetch(self, room: int) -> list[Job]:
         """Fetch jobs; the only place where a worker does."""
-        fetch = commands.get(*self._queues, timeout=self._poll, count=room, counters=True)
+        fetch = commands.get(*self._queues, timeout=self._poll, count=room, counters=True, headers=True)
         if self._heartbeat is not None:
             fetch = self._heartbeat.fetch(fetch, self._client.now())
         return await self._send(fetch, wanted=lambda: not self._stop_asked)
@@ -244,11 +258,23 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         else:
             self._hand_out(task, self._handle(task))
 
+    def _running_job(self, task: Task) -> RunningJob:
+        fields = attrs.asdict(task.job, recurse=False)
+        return RunningJob(**fields, cancelled=task.cancelled, report=partial(self._progress, task))
+
+    def _progress(self, task: Task, value: bytes | str) -> Any:
+        return self._from_handler(self._reporter.progress(task, value))
+
+    def _cancel(self, task: Task) -> None:
+        """Cancel the handler of a job that somebody cancelled, where handlers can be."""
+        if (running := self._running.get(task)) is not None:
+            running.cancel()
+
     async def _came_late(self, task: Task) -> None:
         """Give back a job that arrived while the worker stops; begin it if it is delivered at most once."""
         await self._reporter.learn_retry(task)
         if task.retry:
-            self._tasks.give_back(task, self._client.now())
+            self._tasks.give_back(task)
             self._change()
         else:
             self._hand_out(task, self._handle(task))
@@ -282,29 +308,47 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         if not self._tasks.is_running(task):
             return  # given back before it began
         try:
-            await self._run_handler(task)
+            result = await self._run_handler(task, self._running_job(task))
         except GeneratorExit:
             raise
         except BaseException as error:  # a handler must not end the program
-            await self._failed(task, error)
+            await self._raised(task, error)
         else:
             if self._tasks.settle(task):
-                await self._reporter.acknowledge(task)
+                wrong = await self._reporter.acknowledge(task, result)
+                if wrong is not None:
+                    await self._failed(task, wrong)
 
-    async def _failed(self, task: Task, error: BaseException) -> None:
+    async def _raised(self, task: Task, error: BaseException) -> None:
         if not self._tasks.is_running(task):
             return  # given back meanwhile
-        self.figures.failed += 1
-        self._log_failure(f"job {task.job.id.decode()} failed, try {task.job.tries}", error)
-        await self._reporter.learn_retry(task)
-        if not self._tasks.is_running(task):
+        if not isinstance(error, Bury):
+            await self._reporter.learn_terms(task)
+        if self._tasks.is_running(task):
+            await self._failed(task, error)
+
+    async def _failed(self, task: Task, error: BaseException) -> None:
+        if task.cancelled.is_set:
+            self.figures.cancelled += 1
+            self._give_back(task, error)
             return
-        if task.is_once:
+        self.figures.failed += 1
+        self._log_try(task, error)
+        if isinstance(error, Bury):
+            self._give_back(task, error)
+        elif task.is_once:
             self._reporter.leave(task)
         elif self._tasks.is_exhausted(task):
             await self._exhausted(task, error)
         else:
-            self._hold(task)
+            self._give_back(task, error)
+
+    def _log_try(self, task: Task, error: BaseException) -> None:
+        text = f"job {task.job.id.decode()} failed, try {task.job.tries}"
+        if isinstance(error, Bury | RetryLater):
+            self._warn(f"{text}: {reason_of(error)}")
+        else:
+            self._log_failure(text, error)
 
     async def _exhausted(self, task: Task, error: BaseException) -> None:
         self._tasks.settle(task)
@@ -320,10 +364,10 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         if isinstance(verdict, Drop | MoveTo):
             await self._reporter.acknowledge(task)
         else:
-            self._hold(task)
+            self._give_back(task, verdict if isinstance(verdict, Bury) else error)
 
-    def _hold(self, task: Task) -> None:
-        self._tasks.hold(task, self._client.now())
+    def _give_back(self, task: Task, error: BaseException) -> None:
+        self._tasks.failed(task, error)
         self._change()
 
     async def _safely(self, task: Task, work: Awaitable[None]) -> None:
@@ -337,7 +381,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
     # Keeping jobs alive.
 
     async def _keep(self) -> None:
-        """Send WORKING and give back held jobs, until the worker has ended."""
+        """Send WORKING and give back failed jobs, until the worker has ended."""
         while not self._is_over:
             now = self._client.now()
             due = self._tasks.due(now)
@@ -355,12 +399,12 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         self._stop_asked = True
         end = self._client.now() + self._grace
         self._reporter.give_up_at(end + self._client.patience)
-        self._tasks.stop(self._client.now())
+        self._tasks.stop()
         self._change()
         while self._tasks.any_running() and (left := end - self._client.now()) > 0:
             await self._until_changed(self._at_most(left))
             await self._send_heartbeat()
-        for task in self._tasks.give_up(self._client.now()):
+        for task in self._tasks.give_up():
             if (running := self._running.get(task)) is not None:
                 running.cancel()
         self._change()

@@ -8,8 +8,9 @@
          +--> Wait(seconds)                          no node is open
          +--> Unreachable                            patience is over
 
-All commands are repeatable but `call` and ADDJOB without a key, unless the caller says so.  A fetch is sent in slices,
-so that the client notices a stalled node, and that a consumer moves to another node with the client.
+All commands are repeatable but `call` and ADDJOB without a key, unless the caller says so.  A fetch and a wait for jobs
+are sent in slices, so that the client notices a stalled node, and that a consumer moves to another node with the
+client.
 
 Nothing here waits or sends: a client does what `next` says and reports the outcome.  Times are seconds.
 """
@@ -36,7 +37,7 @@ from disqued.client.nodes import Node, Nodes
 
 T = TypeVar("T")
 
-SLICE_S: Final = 5.0  #: of a fetch: the longest wait of one request
+SLICE_S: Final = 5.0  #: the longest wait of one request of a fetch, or for jobs
 MOST_PAUSE_S: Final = 1.0
 _HELLO: Final = hello()
 
@@ -112,7 +113,7 @@ class Call(Generic[T]):
 
     def _slice(self, now: float) -> float:
         """Return how long the node may wait before it answers."""
-        if self._command.lane is not ConnectionUse.FETCH:
+        if not self._command.is_sliced:
             return self._command.waits or 0.0
         return SLICE_S if self._answer_by is None else min(SLICE_S, max(0.0, self._answer_by - now))
 
@@ -134,6 +135,11 @@ class Call(Generic[T]):
         self._error = error
 
     @property
+    def adds(self) -> bool:
+        """Whether the command adds a job."""
+        return self._command.adds
+
+    @property
     def _name(self) -> str:
         return self._command.words[0].decode(errors="replace").upper()
 
@@ -151,8 +157,9 @@ class Call(Generic[T]):
         if self._command.fetches:
             jobs = cast("list[Job]", result)
             self._nodes.took(job.origin for job in jobs)
-            if not jobs and self._goes_on(now):
-                return False
+        waits_on = self._command.waits_on
+        if waits_on is not None and waits_on(result) and self._goes_on(now):
+            return False
         self._result = [result]
         return True
 
@@ -170,8 +177,8 @@ class Call(Generic[T]):
         return self._result[0]
 
     def _goes_on(self, now: float) -> bool:
-        """Return whether a fetch without jobs keeps waiting."""
-        return self._command.lane is ConnectionUse.FETCH and (self._answer_by is None or now < self._answer_by)
+        """Return whether there is time left to wait."""
+        return self._answer_by is None or now < self._answer_by
 
     def refused(self, error: ServerError, now: float) -> None:
         """Take an error reply: try another node, or raise the error."""

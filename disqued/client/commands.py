@@ -6,14 +6,15 @@ Durations are seconds, as numbers or as `timedelta`; names and bodies are bytes,
 command raises ValueError for values that no node accepts, before anything is sent.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import attrs
 
 from disqued.client import replies
 from disqued.client.job import Job, Topology
+from disqued.client.outcomes import AddedJob, Outcome
 from disqued.client.replies import Facts, Reader
 from disqued.client.values import (
     JOB_ID_LENGTHS,
@@ -21,8 +22,10 @@ from disqued.client.values import (
     Word,
     encode,
     encode_data,
+    encode_headers,
     encode_queues,
     milliseconds,
+    short_text,
     waiting_seconds,
     whole_number,
     whole_seconds,
@@ -31,19 +34,24 @@ from disqued.client.values import (
 T = TypeVar("T")
 #: A job, or its id.
 AnyJob: TypeAlias = Job | bytes | str
-JobStateName: TypeAlias = Literal["wait-repl", "active", "queued", "acked"]
+JobStateName: TypeAlias = Literal["wait-repl", "active", "queued", "acked", "dead"]
 PauseName: TypeAlias = Literal["none", "in", "out", "all", "state"]
 
 DEFAULT_ADD_S: Final = 5.0
 KEY_MAX: Final = 1_024  #: bytes
+REASON_MAX: Final = 1_024  #: bytes
+PROGRESS_MAX: Final = 1_024  #: bytes
+TRIES_MAX: Final = 65_535
+WAITED_MAX: Final = 1_000  #: jobs that one command waits for
 
 
 class ConnectionUse(Enum):
     """Which connection a command uses: one that waits holds up all commands behind it."""
 
     QUICK = "quick"
-    ADD = "add"  #: waits for copies
+    ADD = "add"  #: waits for other nodes
     FETCH = "fetch"  #: waits for jobs: a connection of its own for each
+    WAIT = "wait"  #: waits for the end of jobs: a connection of its own for each
 
 
 @attrs.frozen
@@ -70,16 +78,28 @@ class Command(Generic[T]):
     waits: float | None = 0.0
     #: Whether it hands out jobs.
     fetches: bool = False
+    #: Whether it adds a job, whose id it returns.
+    adds: bool = False
+    #: Whether to ask again after a result, while there is time; None = never.
+    waits_on: Callable[[T], bool] | None = None
     #: Id of the preferred node; b"" = any.
     near: bytes = b""
     #: The live worker whose connection it uses; None = a shared one.
     seat: WorkerIdentity | None = None
 
     def asking(self, seconds: float) -> tuple[bytes, ...]:
-        """Return the words of a request that waits for `seconds`; only a fetch contains its wait."""
-        if self.lane is not ConnectionUse.FETCH:
-            return self.words
-        return (self.words[0], b"TIMEOUT", milliseconds(seconds), *self.words[1:])
+        """Return the words of a request that waits for `seconds`; only what is sent in slices contains its wait."""
+        match self.lane:
+            case ConnectionUse.FETCH:
+                return (self.words[0], b"TIMEOUT", milliseconds(seconds), *self.words[1:])
+            case ConnectionUse.WAIT:
+                return (self.words[0], milliseconds(seconds), *self.words[1:])
+        return self.words
+
+    @property
+    def is_sliced(self) -> bool:
+        """Whether its wait is sent in slices."""
+        return self.lane in (ConnectionUse.FETCH, ConnectionUse.WAIT)
 
 
 # Jobs.
@@ -97,9 +117,14 @@ def add(
     maxlen: int | None = None,
     asynchronous: bool = False,
     key: bytes | str | None = None,
+    max_tries: int | None = None,
+    backoff: Span | tuple[Span, Span] | None = None,
+    keep_dead: Span | None = None,
+    result_ttl: Span | None = None,
+    headers: Mapping[str, bytes | str] | None = None,
     retry_add: bool = False,
-) -> Command[bytes]:
-    """Add a job; returns its id.
+) -> Command[AddedJob]:
+    """Add a job; returns its id, as bytes with the methods `wait` and `outcome`.
 
     `timeout` is how long to wait for the copies; `replicate` is how many nodes hold the job.  `delay` is the time
     before it is queued, `retry` the time after which a delivery without acknowledgement counts as failed (0 = deliver
@@ -108,6 +133,11 @@ def add(
 
     `key` is an idempotency key of 1 to 1024 bytes, free again when its job is done.  While a job of the queue has it,
     nothing is added, and that job's id is returned, whatever its body is.
+
+    `max_tries` is the number of tries after which the job is dead.  `backoff` is the delay after the first failed try,
+    which doubles with each further one, or a pair of it and the longest delay.  `keep_dead` is how long a dead job
+    stays beyond its time to live, `result_ttl` how long its result stays after its acknowledgement.  `headers` go with
+    the job to its consumer: 16 of them, and 8 KiB together.
 
     When the connection breaks before the reply, the job may have been added.  With a `key` the client adds it again
     elsewhere, and it exists once.  Without one it raises Uncertain, unless `retry_add` allows that it exists twice.
@@ -125,10 +155,36 @@ def add(
         words += b"MAXLEN", whole_number(maxlen, "maxlen")
     if asynchronous:
         words.append(b"ASYNC")
+    words += _terms(max_tries, backoff, keep_dead, result_ttl)
+    for header in encode_headers(headers or {}):
+        words += b"HEADER", *header
     if key is not None:
         words += b"KEY", _key(key)
-    is_repeatable = retry_add or key is not None
-    return Command(tuple(words), replies.read_bytes, repeatable=is_repeatable, lane=ConnectionUse.ADD, waits=seconds)
+    return Command(
+        tuple(words), cast("Reader[AddedJob]", replies.read_bytes), repeatable=retry_add or key is not None,
+        lane=ConnectionUse.ADD, waits=seconds, adds=True,
+    )  # fmt: skip
+
+
+def _terms(
+    max_tries: int | None, backoff: Span | tuple[Span, Span] | None, keep_dead: Span | None, result_ttl: Span | None
+) -> list[bytes]:
+    """Encode the terms of a job.  Raises ValueError."""
+    words: list[bytes] = []
+    if max_tries is not None:
+        words += b"MAXTRIES", whole_number(max_tries, "max_tries", most=TRIES_MAX)
+    if backoff is not None:
+        delays = backoff if isinstance(backoff, tuple) else (backoff,)
+        if len(delays) not in (1, 2):
+            raise ValueError(f"backoff is {backoff!r}; a delay, or a first and a longest one, are allowed")
+        words += b"BACKOFF", *(whole_seconds(delay, "backoff", 1) for delay in delays)
+        if len(delays) > 1 and int(words[-1]) < int(words[-2]):
+            raise ValueError(f"backoff is {backoff!r}; the longest delay is at least the first one")
+    if keep_dead is not None:
+        words += b"KEEPDEAD", whole_seconds(keep_dead, "keep_dead")
+    if result_ttl is not None:
+        words += b"RESULT", whole_seconds(result_ttl, "result_ttl", 1)
+    return words
 
 
 def _key(key: bytes | str) -> bytes:
@@ -140,13 +196,19 @@ def _key(key: bytes | str) -> bytes:
 
 
 def get(
-    *queues: bytes | str, timeout: Span | None = None, count: int = 1, nohang: bool = False, counters: bool = False
+    *queues: bytes | str,
+    timeout: Span | None = None,
+    count: int = 1,
+    nohang: bool = False,
+    counters: bool = False,
+    headers: bool = False,
 ) -> Command[list[Job]]:
     """Fetch up to `count` jobs, waiting for the first one; returns none after `timeout` (None = no limit).
 
-    With `nohang` it does not wait.  With `counters` each job has its `nacks` and `additional_deliveries`.  While it
-    waits it follows the cluster: when its node goes away it moves to another one.  A job that a node delivered into a
-    broken connection returns after its retry time, and never with retry 0.
+    With `nohang` it does not wait.  With `counters` each job has its `nacks` and `additional_deliveries`, with
+    `headers` its `headers` and `attempt`.  While it waits it follows the cluster: when its node goes away it moves to
+    another one.  A job that a node delivered into a broken connection returns after its retry time, and never with
+    retry 0.
 
     Raises Unreachable, ServerError.
     """
@@ -157,17 +219,22 @@ def get(
         words.append(b"NOHANG")
     if counters:
         words.append(b"WITHCOUNTERS")
+    if headers:
+        words.append(b"WITHHEADERS")
     words += b"COUNT", whole_number(count, "count"), b"FROM", *encode_queues(queues)
     waits = 0.0 if nohang else None if timeout is None else waiting_seconds(timeout, "timeout")
     lane = ConnectionUse.QUICK if nohang else ConnectionUse.FETCH
-    return Command(tuple(words), replies.read_jobs, lane=lane, waits=waits, fetches=True)
+    return Command(
+        tuple(words), replies.read_jobs, lane=lane, waits=waits, fetches=True,
+        waits_on=None if nohang else lambda jobs: not jobs,
+    )  # fmt: skip
 
 
-def _on_jobs(word: bytes, jobs: tuple[AnyJob, ...], read: Reader[T]) -> Command[T]:
+def _on_jobs(word: bytes, jobs: tuple[AnyJob, ...], read: Reader[T], *options: bytes) -> Command[T]:
     if not jobs:
         raise ValueError(f"{word.decode()} without a job; at least one is needed")
     nodes = {job.node for job in jobs if isinstance(job, Job)}
-    return Command((word, *map(job_id, jobs)), read, near=nodes.pop() if len(nodes) == 1 else b"")
+    return Command((word, *map(job_id, jobs), *options), read, near=nodes.pop() if len(nodes) == 1 else b"")
 
 
 def job_id(job: AnyJob) -> bytes:
@@ -178,9 +245,17 @@ def job_id(job: AnyJob) -> bytes:
     return found
 
 
-def ack(*jobs: AnyJob) -> Command[int]:
-    """Acknowledge jobs, so that they are not delivered again; returns how many were known and not acknowledged yet."""
-    return _on_jobs(b"ACKJOB", jobs, replies.read_number)
+def ack(*jobs: AnyJob, result: bytes | str | None = None) -> Command[int]:
+    """Acknowledge jobs, so that they are not delivered again; returns how many were known and not acknowledged yet.
+
+    With a `result` there is one job.  Whoever waits for it receives the result, and its nodes keep it if the job was
+    added with `result_ttl`.
+    """
+    if result is None:
+        return _on_jobs(b"ACKJOB", jobs, replies.read_number)
+    if len(jobs) > 1:
+        raise ValueError(f"a result of {len(jobs)} jobs; a result of one is allowed")
+    return _on_jobs(b"ACKJOB", jobs, replies.read_number, b"RESULT", encode_data(result, "result"))
 
 
 def fast_ack(*jobs: AnyJob) -> Command[int]:
@@ -188,17 +263,81 @@ def fast_ack(*jobs: AnyJob) -> Command[int]:
     return _on_jobs(b"FASTACK", jobs, replies.read_number)
 
 
-def nack(*jobs: AnyJob) -> Command[int]:
-    """Return jobs to their queue for immediate redelivery; returns how many were queued."""
-    return _on_jobs(b"NACK", jobs, replies.read_number)
+def nack(*jobs: AnyJob, delay: Span | None = None, reason: bytes | str = "", dead: bool = False) -> Command[int]:
+    """Return jobs to their queue because their try failed; returns how many were given back.
+
+    They are delivered again after the backoff that they were added with, or after `delay`, in whole seconds; without
+    either at once.  `reason` is kept with the job, in at most 1 KiB.  With `dead` the jobs are dead: nobody receives
+    them before `redrive`.
+    """
+    options: list[bytes] = []
+    if delay is not None:
+        options += b"DELAY", whole_seconds(delay, "delay")
+    if reason:
+        options += b"REASON", short_text(reason, "reason", REASON_MAX)
+    if dead:
+        options.append(b"DEAD")
+    return _on_jobs(b"NACK", jobs, replies.read_number, *options)
 
 
-def working(job: AnyJob) -> Command[int]:
+def working(job: AnyJob, progress: bytes | str | None = None) -> Command[int]:
     """Postpone the next delivery of a job; returns its retry time in seconds, which starts again (0 = at most once).
 
-    Raises UnknownJob, TooLate.
+    `progress` tells how far it is, in at most 1 KiB.
+
+    Raises UnknownJob, TooLate, JobCancelled.
     """
-    return _on_jobs(b"WORKING", (job,), replies.read_number)
+    options = () if progress is None else (b"PROGRESS", short_text(progress, "progress", PROGRESS_MAX))
+    return _on_jobs(b"WORKING", (job,), replies.read_number, *options)
+
+
+def cancel(*jobs: AnyJob) -> Command[list[str]]:
+    """Cancel jobs in the whole cluster; returns a word for each.
+
+    `cancelled`: it waited, and has ended.  `cancelling`: a consumer has it, and learns of it.  `done`: it had ended.
+    `unknown`: no node that can be reached knows it.
+    """
+    return attrs.evolve(_on_jobs(b"CANCEL", jobs, replies.read_words), lane=ConnectionUse.ADD)
+
+
+def wait_jobs(
+    jobs: Iterable[AnyJob],
+    timeout: Span | None = None,
+    *,
+    any: bool = False,  # noqa: A002 - as the command says
+) -> Command[list[Outcome]]:
+    """Wait until jobs are over, 1000 at most; returns the outcome of each, in order.
+
+    With `any` it waits for the first, and returns the outcomes of those alone that are over.  When `timeout` ends first
+    (None = no limit), jobs that are not over have the state pending.
+    """
+    ids = tuple(map(job_id, [jobs] if isinstance(jobs, Job | bytes | str) else jobs))
+    if not 0 < len(ids) <= WAITED_MAX:
+        raise ValueError(f"waiting for {len(ids)} jobs; 1 to {WAITED_MAX} are allowed")
+    return Command(
+        (b"WAITJOB", *((b"ANY",) if any else ()), *ids), replies.read_outcomes, lane=ConnectionUse.WAIT,
+        waits=_limit(timeout), waits_on=_none_over if any else _some_pending,
+    )  # fmt: skip
+
+
+def outcome(job: AnyJob, timeout: Span | None = None) -> Command[Outcome]:
+    """Wait until a job is over; returns its outcome, which is pending when `timeout` ends first (None = no limit)."""
+    return Command(
+        (b"WAITJOB", job_id(job)), replies.read_outcome, lane=ConnectionUse.WAIT, waits=_limit(timeout),
+        waits_on=lambda found: not found.is_over,
+    )  # fmt: skip
+
+
+def _limit(timeout: Span | None) -> float | None:
+    return None if timeout is None else waiting_seconds(timeout, "timeout")
+
+
+def _none_over(found: list[Outcome]) -> bool:
+    return not any(each.is_over for each in found)
+
+
+def _some_pending(found: list[Outcome]) -> bool:
+    return not all(each.is_over for each in found)
 
 
 def enqueue(*jobs: AnyJob) -> Command[int]:
@@ -229,10 +368,28 @@ def qlen(queue: bytes | str) -> Command[int]:
     return Command((b"QLEN", encode_data(queue, "queue")), replies.read_number)
 
 
-def qpeek(queue: bytes | str, count: int = 1) -> Command[list[Job]]:
-    """Return queued jobs without fetching them, oldest first; with a negative count the newest, newest first."""
+def qpeek(queue: bytes | str, count: int = 1, *, dead: bool = False) -> Command[list[Job]]:
+    """Return queued jobs without fetching them, oldest first; with a negative count the newest, newest first.
+
+    With `dead` it returns the dead jobs of the queue, those first that failed last.
+    """
     number = whole_number(count, "count", least=-(2**63))
-    return Command((b"QPEEK", encode_data(queue, "queue"), number), replies.read_jobs)
+    words = (b"QPEEK", encode_data(queue, "queue"), number, *((b"DEAD",) if dead else ()))
+    return Command(words, replies.read_jobs)
+
+
+def redrive(queue: bytes | str, *jobs: AnyJob, count: int | None = None, rate: int | None = None) -> Command[int]:
+    """Queue dead jobs of a queue again, in the whole cluster, with new tries; returns how many.
+
+    `jobs` are the ones to queue, or all; `count` is how many at most, `rate` how many a second.
+    """
+    words = [b"REDRIVE", encode_data(queue, "queue")]
+    for name, value in (("count", count), ("rate", rate)):
+        if value is not None:
+            words += name.upper().encode(), whole_number(value, name)
+    if jobs:
+        words += b"ID", *map(job_id, jobs)
+    return Command(tuple(words), replies.read_number, lane=ConnectionUse.ADD)
 
 
 def qstat(queue: bytes | str, *, full: bool = False) -> Command[Facts | None]:
@@ -287,8 +444,8 @@ def scan_jobs(
     if queue is not None:
         words += b"QUEUE", encode_data(queue, "queue")
     for state in states:
-        if state not in ("wait-repl", "active", "queued", "acked"):
-            raise ValueError(f"a state of {state!r}; wait-repl, active, queued and acked are allowed")
+        if state not in ("wait-repl", "active", "queued", "acked", "dead"):
+            raise ValueError(f"a state of {state!r}; wait-repl, active, queued, acked and dead are allowed")
         words += b"STATE", state.encode()
     return Command(tuple(words), replies.read_page)
 

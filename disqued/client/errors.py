@@ -3,6 +3,9 @@
     DisquedError
       ServerError          a node refused; `word` is the first word of its reply
         NotReplicated ...  error words with a meaning of their own
+      JobFailed            a job that a caller waits for has ended without a result
+        JobDead ...        how it ended
+      WaitTimeout          a job that a caller waits for has not ended in time
       Unreachable          no node answered in time; a command that is not repeatable was not done
       Uncertain            the connection broke before the reply: the command was done, or it was not
       Closed               the client was closed
@@ -87,6 +90,42 @@ class TooLate(ServerError):
     code = "TOOLATE"
 
 
+class JobFailed(DisquedError):
+    """The job has ended without a result that can be returned."""
+
+    id: bytes = b""
+    tries: int = 0
+    #: Why its last try failed, or how it ended.
+    reason: str = ""
+
+
+class JobDead(JobFailed):
+    """The job failed too often, or was buried; REDRIVE gives it new tries."""
+
+
+class JobCancelled(JobFailed, ServerError):
+    """Somebody cancelled the job; `progress` raises it in the handler of the job."""
+
+    code = "CANCELLED"
+
+    @property
+    def word(self) -> str:
+        """CANCELLED."""
+        return self.code
+
+
+class JobExpired(JobFailed):
+    """The time to live of the job ended before the job did."""
+
+
+class ResultUnknown(JobFailed):
+    """No node that can be reached knows the job: it never existed, or its result is no longer kept."""
+
+
+class WaitTimeout(DisquedError, TimeoutError):
+    """The job has not ended in time; it goes on."""
+
+
 class BadJobId(ServerError):
     """The job id is invalid."""
 
@@ -150,8 +189,8 @@ class NodeCrowded(NodeRefuses):
 
 
 _CLASSES: tuple[type[ServerError], ...] = (
-    NotReplicated, QueuePaused, QueueTooLong, UnknownJob, JobCancelled, TooLate, BadJobId, WrongKind, NoWorker,
-    StaleWorker, AccessDenied,
+    NotReplicated, QueuePaused, QueueTooLong, UnknownJob, TooLate, BadJobId, WrongKind, NoWorker, StaleWorker,
+    AccessDenied, JobCancelled,
     NodeLeaving, NodeLoading, NodeFull, JournalFailed,
 )  # fmt: skip
 _BY_WORD = {each.code: each for each in _CLASSES} | {"WRONGPASS": AccessDenied}

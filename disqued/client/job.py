@@ -1,11 +1,13 @@
-"""A job as a consumer receives it, and the nodes of a cluster."""
+"""A job as a consumer receives it, what a handler receives, and the nodes of a cluster."""
 
-from collections.abc import Iterable, Sequence
-from typing import Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, Self
 
 import attrs
 
 ORIGIN_LENGTH = 8  #: hex digits of a node's id in the ids of its jobs
+NO_HEADERS: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 
 @attrs.frozen
@@ -21,11 +23,23 @@ class Job:
     additional_deliveries: int = 0
     #: Id of the node that delivered it; commands about the job go there while that node can be reached.
     node: bytes = attrs.field(default=b"", repr=False, eq=False)
+    #: The headers that its producer gave it, if it was fetched with them.
+    headers: Mapping[str, bytes] = attrs.field(default=NO_HEADERS, repr=False, eq=False)
+    #: The number of this delivery, from 1 and never twice; 0 unless the job was fetched with its headers.
+    attempt: int = attrs.field(default=0, repr=False, eq=False)
 
     @property
     def tries(self) -> int:
-        """The number of this attempt, from 1; correct only if the job was fetched with its counters."""
+        """The number of this try, from 1, also after REDRIVE; correct only if the job was fetched with its counters."""
         return 1 + self.nacks + self.additional_deliveries
+
+    @property
+    def fencing_token(self) -> bytes:
+        """`<id>:<attempt>`, by which a store can refuse the writes of an earlier attempt.
+
+        Compare attempts as numbers.
+        """
+        return b"%s:%d" % (self.id, self.attempt)
 
     @property
     def origin(self) -> bytes:
@@ -36,6 +50,36 @@ class Job:
 def origin_of(job_id: bytes) -> bytes:
     """Return the first 8 hex digits of the id of the node where a job was added."""
     return job_id[2 : 2 + ORIGIN_LENGTH]
+
+
+class Signal:
+    """Whether the cancellation of a job was noticed."""
+
+    is_set = False
+
+
+@attrs.frozen
+class RunningJob(Job):
+    """A job that a worker hands to its handler."""
+
+    _cancelled: Signal = attrs.field(kw_only=True, repr=False, eq=False)
+    _report: Callable[[bytes | str], Any] = attrs.field(kw_only=True, repr=False, eq=False)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True once the worker knows that somebody cancelled the job: from `progress`, or from its WORKING.
+
+        A handler that then raises ends the job as cancelled; one that returns acknowledges it.
+        """
+        return self._cancelled.is_set
+
+    def progress(self, value: bytes | str) -> Any:
+        """Tell how far the job is, in at most 1 KiB; in asyncio a coroutine, in Twisted a Deferred.
+
+        Raises JobCancelled when the job was cancelled, and ValueError.  When no node takes the value, the worker logs
+        that and the handler goes on.
+        """
+        return self._report(value)
 
 
 @attrs.frozen

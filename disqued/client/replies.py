@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
 from disqued.client.errors import BadReply
-from disqued.client.job import Job, Topology
+from disqued.client.job import NO_HEADERS, Job, Topology
+from disqued.client.outcomes import Outcome
 
 T = TypeVar("T")
 Reader: TypeAlias = Callable[[object, bytes], T]
@@ -51,17 +52,50 @@ def read_list(reply: object) -> list[object]:
 
 
 def read_jobs(reply: object, node: bytes) -> list[Job]:
-    """Read `[queue, id, body]`, or `[queue, id, body, "nacks", n, "additional-deliveries", n]`, of each job."""
+    """Read `[queue, id, body]` of each job, with counters and headers as names and values after them."""
     return [_job(read_list(row), node) for row in read_list(reply)]
 
 
 def _job(row: list[object], node: bytes) -> Job:
-    counters = _pairs(row[3:])
-    nacks, additional = counters.get("nacks", 0), counters.get("additional-deliveries", 0)
+    more = _pairs(row[3:])
+    nacks, additional, attempt = (
+        read_number(more.get(name, 0), node) for name in ("nacks", "additional-deliveries", "attempt")
+    )
+    headers = _headers(more["headers"]) if "headers" in more else NO_HEADERS
     match row[:3]:
         case [bytes() as queue, bytes() as job_id, bytes() as body]:
-            return Job(queue, job_id, body, read_number(nacks, node), read_number(additional, node), node)
+            return Job(queue, job_id, body, nacks, additional, node, headers, attempt)
     raise BadReply(f"{row!r} is no job")
+
+
+def _headers(reply: object) -> Mapping[str, bytes]:
+    found = _pairs(read_list(reply))
+    return {name: read_bytes(value, b"") for name, value in found.items()} if found else NO_HEADERS
+
+
+def read_outcomes(reply: object, node: bytes) -> list[Outcome]:
+    """Read `[id, state, result, tries, reason]` of each job."""
+    return [_outcome(read_list(row)) for row in read_list(reply)]
+
+
+def _outcome(row: list[object]) -> Outcome:
+    match row:
+        case [bytes() as job_id, bytes() as state, bytes() | None as value, int() as tries, bytes() as reason]:
+            return Outcome(job_id, state.decode(), value, tries, reason.decode(errors="replace"))
+    raise BadReply(f"{row!r} is no outcome of a job")
+
+
+def read_outcome(reply: object, node: bytes) -> Outcome:
+    """Read the outcome of one job."""
+    match read_outcomes(reply, node):
+        case [outcome]:
+            return outcome
+    raise BadReply(f"{reply!r} is not one outcome")
+
+
+def read_words(reply: object, node: bytes) -> list[str]:
+    """Read an array of words."""
+    return [read_word(word, node) for word in read_list(reply)]
 
 
 def read_facts(reply: object, node: bytes) -> Facts | None:

@@ -8,7 +8,8 @@ from typing import Protocol, TypeVar
 
 from disqued.client import commands
 from disqued.client.commands import Command
-from disqued.client.errors import DisquedError, TooLate
+from disqued.client.errors import DisquedError, JobCancelled, ServerError, TooLate
+from disqued.client.replies import Facts
 from disqued.client.tasks import MoveTo, Task, Tasks
 
 T = TypeVar("T")
@@ -26,13 +27,17 @@ class JobReporter:
 
     def __init__(
         self, tasks: Tasks, send: SendCommand, *, now: Callable[[], float], on_change: Callable[[], None],
-        warn: Callable[[str], None],
+        on_cancel: Callable[[Task], None], warn: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """`on_change` is called after each change of the tasks; `warn` logs a line."""
+        """`on_change` is called after each change of the tasks, `on_cancel` with a job that somebody cancelled.
+
+        `warn` logs a line.
+        """
         self._tasks = tasks
         self._send = send
         self._now = now
         self._on_change = on_change
+        self._on_cancel = on_cancel
         self._warn = warn
         self._give_up_at: float | None = None  #: None while the worker runs
 
@@ -47,37 +52,98 @@ class JobReporter:
     async def keep(self, task: Task) -> None:
         """Postpone the next delivery of a job."""
         try:
-            retry = await self._say(commands.working(task.job))
-        except TooLate:
-            self._tasks.too_late(task)
+            await self._work_on(task, commands.working(task.job))
+        except JobCancelled:
+            return
         except DisquedError:
             self._tasks.not_kept(task, self._now())
+        self._on_change()
+
+    async def progress(self, task: Task, value: bytes | str) -> None:
+        """Tell how far a job is.  Raises JobCancelled and ValueError."""
+        try:
+            await self._work_on(task, commands.working(task.job, value))
+        except JobCancelled:
+            raise
+        except DisquedError as error:
+            self._warn(f"the progress of job {task.job.id.decode()} reached no node: {error}")
+        self._on_change()
+
+    async def _work_on(self, task: Task, working: Command[int]) -> None:
+        """Send WORKING.  Raises JobCancelled, and DisquedError when no node took it."""
+        try:
+            retry = await self._say(working)
+        except TooLate:
+            self._tasks.too_late(task)
+        except JobCancelled:
+            if not task.cancelled.is_set:
+                self._tasks.cancelled(task)
+                self._on_cancel(task)
+            raise
         else:
             self._tasks.kept(task, retry, self._now())
-        self._on_change()
 
     async def learn_retry(self, task: Task) -> None:
         """Find out the retry time of a job, unless it is known or the next delivery cannot be postponed."""
-        if task.retry is None and not task.is_too_late:
+        if task.retry is None and not task.is_too_late and not task.cancelled.is_set:
             await self.keep(task)
 
-    async def acknowledge(self, task: Task) -> None:
-        """Acknowledge a job and forget it."""
+    async def learn_terms(self, task: Task) -> None:
+        """Find out what the terms of a job say about failed tries, and its retry time."""
+        if task.cancelled.is_set:
+            return
+        facts = await self._facts(task)
+        match facts.get("retry"), facts.get("backoff"):
+            case int() as retry, [int() as first, *_]:
+                task.retry, task.has_backoff = float(retry), first > 0
+            case int() as retry, None:
+                task.retry = float(retry)
+        await self.learn_retry(task)
+
+    async def _facts(self, task: Task) -> Facts:
+        """Return what the node of a job knows about it; nothing if it does not know the job, or refuses to say."""
         try:
-            await self._say(commands.ack(task.job))
+            facts = await self._say(commands.show(task.job))
+        except DisquedError:
+            return {}
+        return facts if facts is not None and facts.get("queue") is not None else {}
+
+    async def acknowledge(self, task: Task, value: object = None) -> Exception | None:
+        """Acknowledge a job, with a result if there is one, and forget it.
+
+        A job that keeps its result is not acknowledged when the value cannot be one; returns why.
+        """
+        try:
+            if value is not None and not isinstance(value, bytes | str):
+                raise TypeError(f"the handler returned {value!r:.100}; bytes, text and None are results")  # noqa: TRY301
+            command = commands.ack(task.job, result=value)
+        except (TypeError, ValueError) as error:  # ValueError: text that is no UTF-8
+            return await self._without_result(task, error)
+        try:
+            await self._say(command)
             self._tasks.figures.done += 1
         except DisquedError as error:
+            if value is not None and type(error) is ServerError:  # too long, for one
+                return await self._without_result(task, error)
             self._untold(task, "acknowledged", error)
         self.forget(task)
+        return None
+
+    async def _without_result(self, task: Task, error: Exception) -> Exception | None:
+        if (await self._facts(task)).get("keep-result"):
+            return error
+        return await self.acknowledge(task)
 
     async def give_back(self, task: Task) -> None:
         """Return a job to its queue and forget it."""
-        await self.learn_retry(task)
-        if task.is_once:
-            self.leave(task)
-            return
+        how = task.give_back
+        if not how.is_dead:
+            await self.learn_retry(task)
+            if task.is_once:
+                self.leave(task)
+                return
         try:
-            await self._say(commands.nack(task.job))
+            await self._say(commands.nack(task.job, delay=how.delay, reason=how.reason, dead=how.is_dead))
             self._tasks.figures.returned += 1
         except DisquedError as error:
             self._untold(task, "given back", error)

@@ -1,16 +1,16 @@
 """The jobs that a worker holds, and when to send what about each.
 
-    begin --> running --done-----------------------------------------------> ack, forget
-                |  `--failed--> held for a growing pause --> nack, forget
-                |          `--> exhausted: acked, moved or held on
-                |          `--> at most once: left
-                +-- WORKING after 0.5 s, then three times in each retry time
-    stop --> no new jobs; held jobs are given back at once; running ones may end
+    begin --> running --done--------> ack, forget
+                |  |`--failed-------> nack, forget: the server delivers it again, later
+                |  |`--exhausted----> acked, moved, buried or given back
+                |   `--at most once-> left
+                `-- WORKING after 0.5 s, then three times in each retry time
+    stop --> no new jobs; running ones may end
          --> give_up: running jobs are given back
 
-A worker keeps a job alive from its arrival until it is acknowledged or given back, also while it is held.  A live
-worker (`seats`) need not: its node keeps its jobs as long as it lives.  A worker learns the retry time of a job from
-the reply to WORKING; the shortest is one second.
+A worker keeps a job alive from its arrival until it is acknowledged or given back.  A live worker (`seats`) need not:
+its node keeps its jobs as long as it lives.  A worker learns the retry time of a job from the reply to WORKING; the
+shortest is one second.
 
 Nothing here waits or sends: a worker does what `due` says and reports the outcome.  Times are seconds.
 """
@@ -18,21 +18,22 @@ Nothing here waits or sends: a worker does what `due` says and reports the outco
 import inspect
 from collections.abc import Callable
 from enum import Enum
+from math import ceil
 from random import Random
 from typing import Final, TypeAlias
 
 import attrs
 
-from disqued.client.job import Job
+from disqued.client.job import Job, Signal
 from disqued.client.values import Span, encode_data, to_seconds, waiting_seconds, whole_number
 
 FIRST_WORKING_S: Final = 0.5  #: half of the shortest retry time; a job that ends sooner costs no message
 KEEPS_PER_RETRY: Final = 3
 #: Pause after a WORKING that failed, while the retry time is unknown.
 AGAIN_S: Final = 0.3
-HELD_MOST: Final = 1_000
 AT_MOST_ONCE: Final = 0.0
-
+REASON_MAX: Final = 1_024  #: bytes
+STOPPED: Final = "the worker stopped"
 
 _ASYNC: Final = "the worker of disqued.client.aio"
 
@@ -42,7 +43,7 @@ class Phase(Enum):
 
     RUNNING = "the handler works on it"
     TELLING = "it is being acknowledged"
-    HELD = "it failed, and is given back later"
+    FAILED = "it is to be given back"
     RETURNING = "it is being given back"
 
 
@@ -51,6 +52,36 @@ class NextStep(Enum):
 
     WORKING = "working"
     NACK = "nack"
+
+
+@attrs.frozen
+class GiveBack:
+    """How a job is given back."""
+
+    #: Seconds until its next delivery; None = as its terms say.
+    delay: int | None = None
+    reason: str = ""
+    is_dead: bool = False
+
+
+class RetryLater(Exception):
+    """Raised by a handler: try the job again after so many seconds, rounded up to whole ones."""
+
+    def __init__(self, seconds: Span, reason: str = "") -> None:
+        """Raises ValueError."""
+        super().__init__(seconds, reason)
+        self.delay = ceil(to_seconds(seconds, "seconds"))
+        self.reason = reason
+        if self.delay < 0:
+            raise ValueError(f"a retry after {self.delay} seconds; 0 or more are allowed")
+
+
+class Bury(Exception):
+    """Raised by a handler, or returned by `on_exhausted`: the job is dead, and is not tried again before `redrive`."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 @attrs.frozen
@@ -76,7 +107,7 @@ class MoveTo:
         encode_data(value, "queue")
 
 
-Verdict: TypeAlias = Drop | GoOn | MoveTo
+Verdict: TypeAlias = Drop | GoOn | MoveTo | Bury
 #: Decides about a job that failed too often, from the job and its last error.
 OnExhausted: TypeAlias = Callable[[Job, BaseException], Verdict]
 
@@ -87,7 +118,7 @@ def _waiting(span: Span) -> float:
 
 @attrs.frozen
 class Backoff:
-    """How long a failed job is held before it is given back: exponential, with jitter."""
+    """The delay before the next try of a job that has no backoff of its own: exponential, with jitter."""
 
     first: float = attrs.field(default=1.0, converter=_waiting)
     most: float = attrs.field(default=60.0, converter=_waiting)
@@ -112,8 +143,11 @@ class Task:
     working_at: float | None
     #: Its retry time, 0 = at most once; None = unknown yet.
     retry: float | None = None
-    #: When to give it back, while it is held.
-    nack_at: float | None = None
+    #: How to give it back, once it has failed.
+    give_back: GiveBack = GiveBack()
+    #: Whether its terms say how long to wait after a failed try.
+    has_backoff: bool = False
+    cancelled: Signal = attrs.field(factory=Signal)
     #: Its next delivery can no longer be postponed.
     is_too_late: bool = False
 
@@ -133,6 +167,8 @@ class Figures:
     returned: int = 0  #: given back
     left: int = 0  #: at-most-once jobs that failed or never began
     exhausted: int = 0
+    buried: int = 0
+    cancelled: int = 0  #: that ended because somebody cancelled them
     too_late: int = 0  #: whose next delivery could no longer be postponed
     untold: int = 0  #: whose outcome reached no node; they return by their retry time
 
@@ -141,21 +177,19 @@ class Tasks:
     """All jobs of one worker."""
 
     def __init__(
-        self, concurrency: int, backoff: Backoff, rng: Random, max_tries: int | None = None,
-        held_most: int = HELD_MOST, *, keeps_alive: bool = True,
-    ) -> None:  # fmt: skip
+        self, concurrency: int, backoff: Backoff, rng: Random, max_tries: int | None = None, *, keeps_alive: bool = True
+    ) -> None:
         """Take at most `concurrency` jobs at a time; `max_tries` None = never exhausted.  Raises ValueError.
 
         Without `keeps_alive` the node keeps the jobs alive.
         """
-        for name, value in (("concurrency", concurrency), ("max_tries", max_tries), ("held_most", held_most)):
+        for name, value in (("concurrency", concurrency), ("max_tries", max_tries)):
             if value is not None:
                 whole_number(value, name)
         self._concurrency = concurrency
         self._backoff = backoff
         self._rng = rng
         self._max_tries = max_tries
-        self._held_most = held_most
         self._keeps_alive = keeps_alive
         self._tasks: dict[bytes, Task] = {}
         self.is_stopping: bool = False
@@ -166,10 +200,7 @@ class Tasks:
 
     def room(self) -> int:
         """Return how many jobs to fetch now."""
-        if self.is_stopping:
-            return 0
-        busy = sum(task.phase in (Phase.RUNNING, Phase.TELLING) for task in self._tasks.values())
-        return self._concurrency - busy if len(self._tasks) - busy < self._held_most else 0
+        return 0 if self.is_stopping else max(0, self._concurrency - len(self._tasks))
 
     def begin(self, job: Job, now: float) -> Task | None:
         """Take a fetched job; returns None when the worker already holds it.
@@ -189,8 +220,8 @@ class Tasks:
         """Return what to send now about which jobs; each is returned once."""
         found: list[tuple[NextStep, Task]] = []
         for task in self._tasks.values():
-            if task.nack_at is not None and task.nack_at <= now:
-                task.nack_at = task.working_at = None
+            if task.phase is Phase.FAILED:
+                task.working_at = None
                 task.phase = Phase.RETURNING
                 found.append((NextStep.NACK, task))
             elif task.working_at is not None and task.working_at <= now:
@@ -199,9 +230,8 @@ class Tasks:
         return found
 
     def next_at(self) -> float | None:
-        """Return when the next step is due; None when there is none."""
-        instants = (at for task in self._tasks.values() for at in (task.nack_at, task.working_at) if at is not None)
-        return min(instants, default=None)
+        """Return when the next WORKING is due; None when there is none."""
+        return min((task.working_at for task in self._tasks.values() if task.working_at is not None), default=None)
 
     def kept(self, task: Task, retry: float, now: float) -> None:
         """Take the reply to WORKING: the retry time of the job, which starts now."""
@@ -218,6 +248,11 @@ class Tasks:
         task.working_at = None
         self.figures.too_late += not task.is_too_late
         task.is_too_late = True
+
+    def cancelled(self, task: Task) -> None:
+        """Note that somebody cancelled a job: it is not kept alive, and its handler should end."""
+        task.working_at = None
+        task.cancelled.is_set = True
 
     # Outcomes.
 
@@ -240,10 +275,21 @@ class Tasks:
         """Return whether a failed job has used up its tries."""
         return self._max_tries is not None and task.job.tries >= self._max_tries
 
-    def hold(self, task: Task, now: float) -> None:
-        """Keep a failed job for a while before it is given back."""
-        task.phase = Phase.HELD
-        task.nack_at = now if self.is_stopping else now + self._backoff.pause(task.job.tries, self._rng)
+    def failed(self, task: Task, error: BaseException) -> None:
+        """Have a failed job given back, or buried: `due` returns it next, after a WORKING under way."""
+        task.phase = Phase.FAILED
+        task.give_back = self._after(task, error)
+        self.figures.buried += task.give_back.is_dead
+
+    def _after(self, task: Task, error: BaseException) -> GiveBack:
+        if task.cancelled.is_set:
+            return GiveBack()
+        if isinstance(error, Bury):
+            return GiveBack(reason=reason_of(error), is_dead=True)
+        if isinstance(error, RetryLater):
+            return GiveBack(error.delay, reason_of(error))
+        own = None if task.has_backoff else ceil(self._backoff.pause(task.job.tries, self._rng))
+        return GiveBack(own, reason_of(error))
 
     def forget(self, task: Task) -> None:
         """Drop a job."""
@@ -252,25 +298,35 @@ class Tasks:
 
     # The end.
 
-    def stop(self, now: float) -> None:
-        """Take no new jobs, and give back held ones at once."""
+    def stop(self) -> None:
+        """Take no new jobs."""
         self.is_stopping = True
-        for task in self._tasks.values():
-            if task.phase is Phase.HELD:
-                task.nack_at = now
 
-    def give_up(self, now: float) -> list[Task]:
+    def give_up(self) -> list[Task]:
         """Give back running jobs at once and return them; the outcomes of their handlers no longer count."""
         running = [task for task in self._tasks.values() if task.phase is Phase.RUNNING]
         for task in running:
-            self.give_back(task, now)
+            self.give_back(task)
         return running
 
-    def give_back(self, task: Task, now: float) -> None:
-        """Have a running job given back: `due` returns it next, after a WORKING under way."""
+    def give_back(self, task: Task) -> None:
+        """Have a running job given back because the worker stops."""
         if self.is_running(task):
-            task.phase = Phase.HELD
-            task.nack_at = now
+            task.phase = Phase.FAILED
+            task.give_back = GiveBack(0, STOPPED)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a try failed, in at most 1 KiB: the class and the text of the error, or what the handler said."""
+    if isinstance(error, Bury | RetryLater):
+        text = str(error.reason) or type(error).__name__
+    else:
+        try:
+            said = str(error)
+        except Exception:  # of a class whose text fails, too
+            said = ""
+        text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return text.encode(errors="replace")[:REASON_MAX].decode(errors="ignore")
 
 
 def check_grace(grace: Span) -> float:
@@ -308,8 +364,8 @@ def check_ran(ending: object, *, awaits: bool) -> None:
 
 def check_verdict(verdict: object) -> Verdict:
     """Check the return value of `on_exhausted`.  Raises TypeError when it is no verdict."""
-    if not isinstance(verdict, Drop | MoveTo | GoOn):
-        raise TypeError(f"on_exhausted returned {verdict!r}; Drop(), MoveTo(queue) and GoOn() are allowed")
+    if not isinstance(verdict, Drop | MoveTo | GoOn | Bury):
+        raise TypeError(f"on_exhausted returned {verdict!r}; Drop(), MoveTo(queue), Bury() and GoOn() are allowed")
     return verdict
 
 

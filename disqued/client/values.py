@@ -3,7 +3,7 @@
 Durations are seconds, as numbers or as `timedelta`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from math import isfinite
 from typing import Final, TypeAlias
@@ -14,6 +14,9 @@ Span: TypeAlias = int | float | timedelta
 
 MOST_SECONDS: Final = 2**31 - 1
 JOB_ID_LENGTHS: Final = (48, 40)
+HEADERS_MAX: Final = 16
+HEADER_NAME_MAX: Final = 255  #: bytes
+HEADERS_BYTES_MAX: Final = 8_192  #: of all names and values together
 
 
 def encode(value: Word, name: str = "a word") -> bytes:
@@ -83,3 +86,28 @@ def whole_number(value: int, name: str, least: int = 1, most: int = 2**63 - 1) -
     if not _is_whole(value) or not least <= value <= most:
         raise ValueError(f"{name} is {value!r}; a whole number from {least} to {most} is allowed")
     return b"%d" % value
+
+
+def short_text(value: bytes | str, name: str, most: int) -> bytes:
+    """Encode text of at most `most` bytes.  Raises ValueError."""
+    data = encode_data(value, name)
+    if len(data) > most:
+        raise ValueError(f"{name} has {len(data)} bytes; at most {most} are allowed")
+    return data
+
+
+def encode_headers(headers: Mapping[str, bytes | str]) -> list[tuple[bytes, bytes]]:
+    """Encode the headers of a job.  Raises ValueError."""
+    found = [(encode_data(name, "a header name"), encode_data(value, "a header")) for name, value in headers.items()]
+    if len(found) > HEADERS_MAX:
+        raise ValueError(f"{len(found)} headers; at most {HEADERS_MAX} are allowed")
+    if (size := sum(len(name) + len(value) for name, value in found)) > HEADERS_BYTES_MAX:
+        raise ValueError(f"headers of {size} bytes; at most {HEADERS_BYTES_MAX} are allowed")
+    for name, _ in found:
+        if not 0 < len(name) <= HEADER_NAME_MAX or not name.isascii() or not name.decode().isprintable():
+            raise ValueError(
+                f"header name {name[:40]!r}; 1 to {HEADER_NAME_MAX} printable ASCII characters are allowed"
+            )
+    if len(dict(found)) < len(found):
+        raise ValueError("a header is named as bytes and as text; one of them is allowed")
+    return found

@@ -68,6 +68,10 @@ class Client(AwaitedClient[Links]):
     enqueue = _sends(commands.enqueue)
     dequeue = _sends(commands.dequeue)
     delete = _sends(commands.delete)
+    cancel = _sends(commands.cancel)
+    redrive = _sends(commands.redrive)
+    wait_jobs = _sends(commands.wait_jobs)
+    outcome = _sends(commands.outcome)
     show = _sends(commands.show)
     qlen = _sends(commands.qlen)
     qpeek = _sends(commands.qpeek)
@@ -85,6 +89,9 @@ class Client(AwaitedClient[Links]):
         if kept := self._take_kept(command):
             return cast("T", kept)
         return await self._carry_out(self._call(command, patience=patience), wanted)
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        return work
 
     def _unclaimed(self, reply: object) -> None:
         task = asyncio.get_running_loop().create_task(self._return_unclaimed(reply))

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from disqued.client.aio.client import Client
 from disqued.client.base_worker import BaseWorker, Handler
-from disqued.client.job import Job
+from disqued.client.job import Job, RunningJob
 from disqued.client.tasks import Task, check_ran
 
 __all__ = ["Handler", "Worker"]
@@ -63,16 +63,19 @@ class Worker(BaseWorker[Client]):
 
     # The primitives.
 
-    async def _run_handler(self, task: Task) -> None:
-        ending = self._handler(task.job)
+    async def _run_handler(self, task: Task, job: RunningJob) -> object:
+        ending = self._handler(job)
         check_ran(ending, awaits=True)
         if not inspect.isawaitable(ending):
-            return
+            return ending
         running = self._running[task] = asyncio.ensure_future(ending)
         try:
-            await running
+            return await running
         finally:
             del self._running[task]
+
+    def _from_handler(self, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+        return work
 
     async def _judge(self, job: Job, error: BaseException) -> object:
         verdict: object = self._on_exhausted(job, error)

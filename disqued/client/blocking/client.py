@@ -10,9 +10,9 @@ processes: each opens its own connections (`forks`).  Durations are seconds.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import wraps
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from disqued.client import commands
 from disqued.client.addresses import Address, ConnectionOptions
@@ -86,6 +86,10 @@ class Client(BaseClient[Connections, Iterator[bytes]]):
     enqueue = _sends(commands.enqueue)
     dequeue = _sends(commands.dequeue)
     delete = _sends(commands.delete)
+    cancel = _sends(commands.cancel)
+    redrive = _sends(commands.redrive)
+    wait_jobs = _sends(commands.wait_jobs)
+    outcome = _sends(commands.outcome)
     show = _sends(commands.show)
     qlen = _sends(commands.qlen)
     qpeek = _sends(commands.qpeek)
@@ -104,8 +108,14 @@ class Client(BaseClient[Connections, Iterator[bytes]]):
             yield from found
 
     def run(self, command: Command[T], patience: float | None = None, wanted: Callable[[], bool] | None = None) -> T:
+        return self._begin(self._run(command, patience, wanted))
+
+    async def _run(self, command: Command[T], patience: float | None, wanted: Callable[[], bool] | None) -> T:
+        return await self._carry_out(self._call(command, patience=patience), wanted)
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> T:
         with self._lock:
-            return finish(self._carry_out(self._call(command, patience=patience), wanted))
+            return finish(work)
 
     def leave(self, seat: WorkerIdentity) -> None:
         with self._lock:

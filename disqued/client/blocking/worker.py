@@ -20,7 +20,7 @@ from disqued.client.base_worker import BaseWorker, Handler
 from disqued.client.blocking.client import Client
 from disqued.client.blocking.stepping import finish, released
 from disqued.client.commands import Command
-from disqued.client.job import Job
+from disqued.client.job import Job, RunningJob
 from disqued.client.tasks import Task, check_ran
 
 __all__ = ["Handler", "Worker"]
@@ -78,10 +78,15 @@ class Worker(BaseWorker[Client]):
         with released(self._changed):
             return self._client.run(command, patience, wanted)
 
-    async def _run_handler(self, task: Task) -> None:
+    async def _run_handler(self, task: Task, job: RunningJob) -> object:
         with released(self._changed):
-            ending = self._handler(task.job)
+            ending = self._handler(job)
         check_ran(ending, awaits=False)
+        return ending
+
+    def _from_handler(self, work: Coroutine[Any, Any, None]) -> None:
+        with self._changed:
+            finish(work)
 
     async def _judge(self, job: Job, error: BaseException) -> object:
         with released(self._changed):

@@ -11,7 +11,7 @@ A client connects with its first command, and reconnects when necessary.  A Defe
 back the jobs of a cancelled `get`.  Durations are seconds.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import wraps
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, Unpack, cast
 
@@ -102,6 +102,10 @@ class Client(AwaitedClient[Links]):
     enqueue = _sends(commands.enqueue)
     dequeue = _sends(commands.dequeue)
     delete = _sends(commands.delete)
+    cancel = _sends(commands.cancel)
+    redrive = _sends(commands.redrive)
+    wait_jobs = _sends(commands.wait_jobs)
+    outcome = _sends(commands.outcome)
     show = _sends(commands.show)
     qlen = _sends(commands.qlen)
     qpeek = _sends(commands.qpeek)
@@ -116,7 +120,10 @@ class Client(AwaitedClient[Links]):
     ) -> "Deferred[T]":
         if kept := self._take_kept(command):
             return succeed(cast("T", kept))
-        return Deferred.fromCoroutine(self._carry_out(self._call(command, patience=patience), wanted))
+        return self._begin(self._carry_out(self._call(command, patience=patience), wanted))
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> "Deferred[T]":
+        return Deferred.fromCoroutine(work)
 
     def _unclaimed(self, reply: object) -> None:
         Deferred.fromCoroutine(self._return_unclaimed(reply)).addErrback(self._not_returned)

@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 
 from disqued.client.base_worker import BaseWorker, Handler
 from disqued.client.deferred.client import Client
-from disqued.client.job import Job
+from disqued.client.job import Job, RunningJob
 from disqued.client.tasks import Task, check_ran
 
 __all__ = ["Handler", "Worker"]
@@ -75,12 +75,17 @@ class Worker(BaseWorker[Client]):
 
     # The primitives.
 
-    async def _run_handler(self, task: Task) -> None:
-        running = self._running[task] = maybeDeferred(self._handler, task.job)
+    async def _run_handler(self, task: Task, job: RunningJob) -> object:
+        running = self._running[task] = maybeDeferred(self._handler, job)
         try:
-            check_ran(await running, awaits=False)
+            ending = await running
         finally:
             self._running.pop(task, None)
+        check_ran(ending, awaits=False)
+        return ending
+
+    def _from_handler(self, work: Coroutine[Any, Any, None]) -> "Deferred[None]":
+        return Deferred.fromCoroutine(work)
 
     async def _judge(self, job: Job, error: BaseException) -> object:
         return await maybeDeferred(self._on_exhausted, job, error)

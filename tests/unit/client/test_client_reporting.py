@@ -7,18 +7,21 @@ import pytest
 
 from disqued.client.blocking.stepping import finish
 from disqued.client.commands import Command
-from disqued.client.errors import TooLate, Unreachable
+from disqued.client.errors import JobCancelled, ServerError, TooLate, Unreachable
 from disqued.client.job import Job
 from disqued.client.reporting import JobReporter
-from disqued.client.tasks import Backoff, MoveTo, NextStep, Task, Tasks
+from disqued.client.tasks import Backoff, GiveBack, MoveTo, NextStep, Task, Tasks
 
 
 class Bench:
-    """A reporter with one job, on nodes that answer as they are told."""
+    """A reporter with one job, on nodes that answer as they are told, to some commands in a way of their own."""
 
-    def __init__(self, answer: Any = 20) -> None:
+    def __init__(self, answer: Any = 20, **others: Any) -> None:
         self.answer = answer
+        self.others = {word.upper().encode(): other for word, other in others.items()}
         self.said: list[tuple[bytes, float | None]] = []
+        self.words: list[tuple[bytes, ...]] = []
+        self.cancelled: list[Task] = []
         self.warnings: list[str] = []
         self.changes = 0
         self.tasks = Tasks(1, Backoff(), Random(1))
@@ -26,14 +29,19 @@ class Bench:
         assert task is not None
         self.task: Task = task
         self.reporter = JobReporter(
-            self.tasks, self.send, now=lambda: 100.0, on_change=self.changed, warn=self.warnings.append
-        )
+            self.tasks, self.send, now=lambda: 100.0, on_change=self.changed, on_cancel=self.cancelled.append,
+            warn=self.warnings.append,
+        )  # fmt: skip
 
     async def send(self, command: Command[Any], patience: float | None = None) -> Any:
         self.said.append((command.words[0], patience))
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+        self.words.append(tuple(word for word in command.words if word != self.task.job.id))
+        answer = self.others.get(command.words[0], self.answer)
+        if command.words[0] == b"ACKJOB" and b"RESULT" in command.words:
+            answer = self.others.get(b"RESULT", answer)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def changed(self) -> None:
         self.changes += 1
@@ -62,6 +70,102 @@ def test_a_job_goes_back_only_when_somebody_would_get_it_again() -> None:
     assert [word for word, _ in again.said] == [b"WORKING", b"NACK"]
     assert [word for word, _ in once.said] == [b"WORKING"]
     assert (again.tasks.figures.returned, once.tasks.figures.left) == (1, 1)
+
+
+def test_a_failed_job_is_given_back_as_its_failure_says() -> None:
+    bench = Bench()
+    bench.task.retry, bench.task.give_back = 20.0, GiveBack(7, "no address")
+    finish(bench.reporter.give_back(bench.task))
+    assert bench.words == [(b"NACK", b"DELAY", b"7", b"REASON", b"no address")]
+
+
+def test_a_job_is_buried_though_it_is_delivered_once() -> None:
+    bench = Bench(0)
+    bench.task.give_back = GiveBack(None, "no such user", is_dead=True)
+    finish(bench.reporter.give_back(bench.task))
+    assert bench.words == [(b"NACK", b"REASON", b"no such user", b"DEAD")]
+
+
+@pytest.mark.parametrize(
+    ("shown", "has_backoff", "said"),
+    [
+        ({"queue": b"q", "retry": 7, "backoff": [2, 60]}, True, [b"SHOW"]),
+        ({"queue": b"q", "retry": 7, "backoff": [0, 0]}, False, [b"SHOW"]),
+        ({"queue": b"q", "retry": 7}, False, [b"SHOW"]),
+        ({"queue": None, "retry": 0}, False, [b"SHOW", b"WORKING"]),
+        (None, False, [b"SHOW", b"WORKING"]),
+        (ServerError("NOPERM no right to SHOW"), False, [b"SHOW", b"WORKING"]),
+    ],
+)
+def test_the_terms_of_a_failed_job_are_asked_for(shown: Any, said: list[bytes], *, has_backoff: bool) -> None:
+    bench = Bench(7, show=shown)
+    finish(bench.reporter.learn_terms(bench.task))
+    assert (bench.task.has_backoff, bench.task.retry) == (has_backoff, 7.0)
+    assert [word for word, _ in bench.said] == said
+
+
+# Results.
+
+TOO_LONG = ServerError("ERR the result is too long; allowed are 65536 bytes (result-max)")
+KEEPS = {"queue": b"q", "retry": 7, "keep-result": 60}
+KEEPS_NOT = {"queue": b"q", "retry": 7, "keep-result": 0}
+
+
+@pytest.mark.parametrize(("value", "sent"), [(b"x", b"x"), ("grüße", "grüße".encode()), ("", b"")])
+def test_what_a_handler_returns_is_the_result(value: object, sent: bytes) -> None:
+    bench = Bench()
+    assert finish(bench.reporter.acknowledge(bench.task, value)) is None
+    assert bench.words == [(b"ACKJOB", b"RESULT", sent)]
+    assert bench.tasks.figures.done == 1
+
+
+@pytest.mark.parametrize("value", [7, True, ["x"], {"a": 1}, "\udcff", b"x" * 70_000])
+def test_what_cannot_be_a_result_fails_only_a_job_that_keeps_one(value: object) -> None:
+    bench = Bench(show=KEEPS, result=TOO_LONG)
+    error = finish(bench.reporter.acknowledge(bench.task, value))
+    assert isinstance(error, TypeError | ValueError | ServerError)
+    assert (bench.tasks.figures.done, len(bench.tasks)) == (0, 1)
+    for shown in (KEEPS_NOT, {"queue": b"q", "retry": 7}, None):
+        bench = Bench(show=shown, result=TOO_LONG)
+        assert finish(bench.reporter.acknowledge(bench.task, value)) is None
+        assert bench.words[-1] == (b"ACKJOB",)
+        assert (bench.tasks.figures.done, len(bench.tasks)) == (1, 0)
+
+
+def test_a_result_of_a_wrong_type_is_told_with_what_is_allowed() -> None:
+    error = finish(Bench(show=KEEPS).reporter.acknowledge(Bench().task, 7))
+    assert str(error) == "the handler returned 7; bytes, text and None are results"
+
+
+# Progress and cancellation.
+
+
+def test_progress_postpones_the_next_delivery_as_well() -> None:
+    bench = Bench(30)
+    finish(bench.reporter.progress(bench.task, "half"))
+    assert bench.words == [(b"WORKING", b"PROGRESS", b"half")]
+    assert bench.tasks.next_at() == 110.0
+
+
+def test_progress_that_reaches_no_node_does_not_fail_its_job() -> None:
+    bench = Bench(Unreachable("no node"))
+    finish(bench.reporter.progress(bench.task, "half"))
+    assert "reached no node: no node" in bench.warnings[0]
+    late = Bench(TooLate("TOOLATE half of its life is over"))
+    finish(late.reporter.progress(late.task, "half"))
+    assert (late.task.is_too_late, late.warnings) == (True, [])
+
+
+def test_a_job_that_was_cancelled_is_noticed_once_and_kept_no_longer() -> None:
+    bench = Bench(JobCancelled("CANCELLED the job was cancelled"))
+    finish(bench.reporter.keep(bench.task))
+    assert (bench.task.cancelled.is_set, bench.cancelled, bench.tasks.next_at()) == (True, [bench.task], None)
+    with pytest.raises(JobCancelled):
+        finish(bench.reporter.progress(bench.task, "half"))
+    assert bench.cancelled == [bench.task]
+    bench.said.clear()
+    finish(bench.reporter.learn_terms(bench.task))
+    assert bench.said == [], "its node ends it, whatever its terms are"
 
 
 def test_the_retry_time_is_asked_for_once_and_not_after_it_is_too_late() -> None:

@@ -78,5 +78,5 @@ def test_the_node_keeps_alive_what_a_live_worker_has() -> None:
     assert tasks.next_at() is None
     tasks.kept(task, 30, 2.0)
     assert (tasks.next_at(), task.retry) == (None, 30.0)
-    tasks.hold(task, 3.0)
+    tasks.failed(task, ValueError())
     assert [what for what, _ in tasks.due(200.0)] == [NextStep.NACK]

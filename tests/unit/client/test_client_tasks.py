@@ -1,6 +1,7 @@
-"""A worker's decisions: when WORKING is due, how long a failed job is held, and what is left when it stops."""
+"""A worker's decisions: when WORKING is due, how a failed job is given back, and what is left when it stops."""
 
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from functools import partial
 from random import Random
 from typing import Any
@@ -10,12 +11,16 @@ import pytest
 from disqued.client import aio, blocking, deferred
 from disqued.client.job import Job
 from disqued.client.tasks import (
+    REASON_MAX,
     Backoff,
+    Bury,
     Drop,
+    GiveBack,
     GoOn,
     MoveTo,
     NextStep,
     Phase,
+    RetryLater,
     Task,
     Tasks,
     check_calls,
@@ -23,7 +28,10 @@ from disqued.client.tasks import (
     check_ran,
     check_verdict,
     move_to,
+    reason_of,
 )
+
+ERROR = ValueError("no address")
 
 
 def job(n: int = 0, **more: int) -> Job:
@@ -53,18 +61,12 @@ def test_a_worker_fetches_no_more_than_it_can_work_on() -> None:
     assert tasks.room() == 1, "it is not told yet"
     tasks.forget(first)
     assert tasks.room() == 2
-    tasks.hold(second, 0)
-    assert tasks.room() == 3, "a job that is held is no work"
-    tasks.due(100)
-    assert (second.phase, tasks.room()) == (Phase.RETURNING, 3)
-
-
-def test_a_worker_does_not_fetch_while_it_holds_too_many_jobs() -> None:
-    tasks = tasks_of(1, held_most=2)
-    for n in range(2):
-        assert tasks.room() == 1
-        tasks.hold(begun(tasks, n), 0)
-    assert tasks.room() == 0
+    tasks.failed(second, ERROR)
+    assert tasks.room() == 2, "no node has it back yet"
+    tasks.due(0)
+    assert (second.phase, tasks.room()) == (Phase.RETURNING, 2)
+    tasks.forget(second)
+    assert (tasks.room(), len(tasks)) == (3, 0), "nothing of it stays in the worker"
 
 
 @pytest.mark.parametrize("more", [{"concurrency": 0}, {"concurrency": 1.5}, {"concurrency": 1, "max_tries": 0}])
@@ -142,9 +144,9 @@ def test_a_job_that_comes_twice_is_worked_on_once() -> None:
 def test_a_job_that_is_given_back_may_be_here_again_before_the_node_has_said_so() -> None:
     tasks = tasks_of()
     old = begun(tasks)
-    tasks.hold(old, 0)
-    assert tasks.begin(job(), 0.1) is None, "it is held for its pause, whoever hands it out"
-    tasks.due(100)
+    tasks.failed(old, ERROR)
+    assert tasks.begin(job(), 0.1) is None, "the worker has not sent its NACK yet"
+    tasks.due(0.2)
     new = tasks.begin(job(nacks=1), 100)
     assert new is not None
     tasks.forget(old)
@@ -152,24 +154,64 @@ def test_a_job_that_is_given_back_may_be_here_again_before_the_node_has_said_so(
     assert tasks.is_running(new)
 
 
-def test_the_pause_before_a_job_is_given_back_doubles_up_to_its_limit() -> None:
+def test_the_delay_of_a_job_without_terms_doubles_up_to_its_limit() -> None:
     backoff, rng = Backoff(1.0, 60.0), Random(2)
     for tries, least, most in ((1, 0.75, 1.25), (2, 1.5, 2.5), (4, 6, 10), (20, 45, 75), (10_000, 45, 75)):
         pauses = [backoff.pause(tries, rng) for _ in range(50)]
         assert least <= min(pauses) < max(pauses) <= most
 
 
-def test_a_job_that_failed_is_kept_alive_until_it_is_given_back() -> None:
+def failed(error: BaseException, *, has_backoff: bool = False, nacks: int = 0, cancelled: bool = False) -> GiveBack:
+    """How a job is given back whose handler has raised an error."""
     tasks = tasks_of()
-    task = begun(tasks, nacks=3)
-    tasks.kept(task, 3, 0.0)
-    tasks.hold(task, 0.0)
-    assert task.nack_at is not None
-    assert 6 <= task.nack_at <= 10
-    assert whats(tasks, 1.0) == [NextStep.WORKING]
-    tasks.kept(task, 3, 1.0)
-    assert whats(tasks, task.nack_at) == [NextStep.NACK], "and no WORKING with it"
-    assert tasks.next_at() is None
+    task = begun(tasks, nacks=nacks)
+    task.has_backoff, task.cancelled.is_set = has_backoff, cancelled
+    tasks.failed(task, error)
+    assert tasks.due(0.0) == [(NextStep.NACK, task)], "at once, and without WORKING"
+    assert (tasks.due(100.0), tasks.next_at()) == ([], None)
+    assert tasks.figures.buried == task.give_back.is_dead
+    return task.give_back
+
+
+def test_the_terms_of_a_job_say_when_it_is_tried_again_and_else_the_worker_does() -> None:
+    assert failed(ERROR, has_backoff=True) == GiveBack(None, "ValueError: no address")
+    given = failed(ERROR, nacks=3)
+    assert (given.reason, given.delay in range(6, 11)) == ("ValueError: no address", True)
+
+
+@pytest.mark.parametrize("has_backoff", [True, False])
+def test_a_handler_may_say_when_its_job_is_tried_again_or_that_it_never_is(*, has_backoff: bool) -> None:
+    assert failed(RetryLater(90, "the shop is closed"), has_backoff=has_backoff) == GiveBack(90, "the shop is closed")
+    assert failed(RetryLater(timedelta(seconds=0.2)), has_backoff=has_backoff) == GiveBack(1, "RetryLater")
+    assert failed(Bury("no such user"), has_backoff=has_backoff) == GiveBack(None, "no such user", is_dead=True)
+    with pytest.raises(ValueError, match="a retry after -1 seconds; 0 or more are allowed"):
+        RetryLater(-1)
+
+
+def test_a_job_that_was_cancelled_is_given_back_for_its_node_to_end_it() -> None:
+    assert failed(ERROR, cancelled=True) == GiveBack()
+
+
+class Unspeakable(Exception):
+    """An error whose text cannot be had."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(KeyError(), "KeyError"), (Unspeakable(), "Unspeakable"), (OSError("\udcff"), "OSError: ?"), (Bury(), "Bury")],
+)
+def test_an_error_is_told_by_its_class_and_its_text(error: BaseException, reason: str) -> None:
+    assert reason_of(error) == reason
+
+
+@pytest.mark.parametrize("letter", ["x", "ü", "€", "🦆"])
+def test_a_long_reason_is_cut_between_two_letters(letter: str) -> None:
+    reason = reason_of(ValueError(letter * 2_000))
+    assert REASON_MAX - 4 < len(reason.encode()) <= REASON_MAX
+    assert reason == f"ValueError: {letter * (len(reason) - 12)}"
 
 
 def test_a_job_is_exhausted_when_it_was_tried_as_often_as_allowed() -> None:
@@ -179,15 +221,14 @@ def test_a_job_is_exhausted_when_it_was_tried_as_often_as_allowed() -> None:
     assert not tasks_of().is_exhausted(Task(job(nacks=1_000), Phase.RUNNING, None))
 
 
-def test_a_worker_that_stops_takes_nothing_and_gives_back_what_it_holds() -> None:
+def test_a_worker_that_stops_takes_nothing_and_leaves_delays_to_the_server() -> None:
     tasks = tasks_of()
-    held, running = begun(tasks, 1, nacks=8), begun(tasks, 2)
-    tasks.hold(held, 0.0)
-    tasks.stop(0.1)
+    running = begun(tasks)
+    tasks.stop()
     assert tasks.room() == 0
-    assert tasks.due(0.1) == [(NextStep.NACK, held)]
-    tasks.hold(running, 0.2)
-    assert tasks.due(0.2) == [(NextStep.NACK, running)], "what fails now is not held"
+    tasks.failed(running, ERROR)
+    assert tasks.due(0.2) == [(NextStep.NACK, running)]
+    assert running.give_back.delay == 1
 
 
 def test_what_still_runs_at_the_end_is_given_back_and_its_result_does_not_count() -> None:
@@ -196,11 +237,12 @@ def test_what_still_runs_at_the_end_is_given_back_and_its_result_does_not_count(
     assert tasks.settle(done)
     tasks.forget(done)
     tasks.settle(told)
-    tasks.stop(0.0)
+    tasks.stop()
     assert tasks.any_running()
-    assert tasks.give_up(0.1) == [running]
+    assert tasks.give_up() == [running]
     assert not tasks.any_running()
     assert tasks.due(0.1) == [(NextStep.NACK, running)]
+    assert running.give_back == GiveBack(0, "the worker stopped"), "somebody else may begin at once"
     assert not tasks.settle(running)
     assert not tasks.is_running(running)
 
@@ -209,7 +251,7 @@ def test_a_job_that_is_told_of_is_not_given_back_as_well() -> None:
     tasks = tasks_of()
     task = begun(tasks)
     tasks.settle(task)
-    tasks.give_back(task, 0.0)
+    tasks.give_back(task)
     assert whats(tasks, 0.1) == []
 
 
@@ -226,9 +268,9 @@ def test_dead_letters_go_to_the_queue_that_is_named() -> None:
 
 @pytest.mark.parametrize("verdict", [None, "dead", Drop, object()])
 def test_a_verdict_that_is_none_is_refused(verdict: object) -> None:
-    with pytest.raises(TypeError, match=r"on_exhausted returned .*; Drop\(\), MoveTo\(queue\) and"):
+    with pytest.raises(TypeError, match=r"on_exhausted returned .*; Drop\(\), MoveTo\(queue\), Bury\(\) and"):
         check_verdict(verdict)
-    for fine in (Drop(), GoOn(), MoveTo("dead")):
+    for fine in (Drop(), GoOn(), MoveTo("dead"), Bury()):
         assert check_verdict(fine) is fine
 
 

@@ -1,0 +1,98 @@
+"""What became of a job: the answer to a caller who waits for it.
+
+added = client.add("thumbnails", "cat.png", result_ttl=600)     an AddedJob, which is the id of the job
+added.wait(30)         the result; raises JobFailed or WaitTimeout
+added.outcome(30)      an Outcome, however the job ended or has not
+"""
+
+from typing import Any, Final, Protocol, Self
+
+import attrs
+
+from disqued.client.errors import JobCancelled, JobDead, JobExpired, JobFailed, ResultUnknown, WaitTimeout
+from disqued.client.values import Span
+
+ACKED: Final = "acked"
+PENDING: Final = "pending"
+_FAILED: Final[dict[str, tuple[type[JobFailed], str]]] = {
+    "dead": (JobDead, "is dead after {tries} tries"),
+    "cancelled": (JobCancelled, "was cancelled"),
+    "expired": (JobExpired, "has expired"),
+}
+_UNKNOWN: Final = (ResultUnknown, "is unknown")
+
+
+@attrs.frozen
+class Outcome:
+    """What became of a job."""
+
+    id: bytes
+    #: acked, dead, cancelled, expired, unknown; pending = it has not ended.
+    state: str
+    #: Its result, if it is acknowledged and has one.
+    value: bytes | None = None
+    tries: int = 0
+    #: Why its last try failed, or how it ended.
+    reason: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job has ended."""
+        return self.state != PENDING
+
+    def result(self) -> bytes | None:
+        """Return the result.  Raises JobDead, JobCancelled, JobExpired, ResultUnknown, or WaitTimeout while pending."""
+        name = self.id.decode()
+        if self.state == ACKED:
+            return self.value
+        if self.state == PENDING:
+            raise WaitTimeout(f"job {name} has not ended in time")
+        kind, text = _FAILED.get(self.state, _UNKNOWN)
+        because = f": {self.reason}" if self.reason else ""
+        error = kind(f"job {name} {text.format(tries=self.tries)}{because}")
+        error.id, error.tries, error.reason = self.id, self.tries, self.reason
+        raise error
+
+
+class Waits(Protocol):
+    """A client, as an added job uses it."""
+
+    def wait(self, job: bytes, timeout: Span | None = None) -> Any:
+        """Wait for the result of a job."""
+
+    def outcome(self, job: bytes, timeout: Span | None = None) -> Any:
+        """Wait for the outcome of a job."""
+
+
+class AddedJob(bytes):
+    """The id of a job that was added, with its client to wait for the job.
+
+    Copies, also by pickle, are the id alone.
+    """
+
+    _client: Waits
+
+    def __new__(cls, id_: bytes, client: Waits) -> Self:
+        """Take the id, and the client that added the job."""
+        self = super().__new__(cls, id_)
+        self._client = client
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return bytes, (bytes(self),)
+
+    @property
+    def id(self) -> bytes:
+        """The id alone."""
+        return bytes(self)
+
+    def wait(self, timeout: Span | None = None) -> Any:
+        """Wait for the result; in asyncio a coroutine, in Twisted a Deferred.
+
+        Raises JobDead, JobCancelled, JobExpired, ResultUnknown, WaitTimeout.
+        """
+        return self._client.wait(self, timeout)
+
+    def outcome(self, timeout: Span | None = None) -> Any:
+        """Wait for the outcome, which is pending when `timeout` ends first; raises for no outcome."""
+        return self._client.outcome(self, timeout)
