@@ -330,7 +330,7 @@ async def test_a_worker_that_stops_lets_its_handlers_end(side: Any, client: Any,
 
 @pytest_twisted.ensureDeferred
 async def test_a_worker_that_stops_under_load_returns_every_job_that_it_cannot_end(
-    side: Any, client: Any, queue: str
+    side: Any, client: Any, daemon: Daemon, queue: str
 ) -> None:
     # Calls that are made at the same time arrive in any order: those that can be done are there before the others.
     for numbers in (range(100), range(100, 200)):
@@ -354,7 +354,10 @@ async def test_a_worker_that_stops_under_load_returns_every_job_that_it_cannot_e
     done = 66  # below 100, and no multiple of 3
     assert (worker.figures.done, worker.figures.left, worker.figures.untold) == (done, 0, 0)
     assert worker.figures.returned == len(failed) + 8
-    assert await client.qlen(queue) == 200 - done, "not one waits for its retry time"
+    assert await client.qlen(queue) == 200 - done - len(failed), "not one waits for its retry time"
+    put_off = [facts(daemon, job_id) for job_id in await side.walk(client.scan_jobs(queue=queue, states=["active"]))]
+    assert len(put_off) == len(failed)
+    assert all(each["nacks"] == 1 for each in put_off), "the server has the delay, which the worker did not wait for"
     assert gate.cancelled == (8 if side.cancels() else 0)
     gate.open()
 

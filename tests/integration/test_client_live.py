@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import pytest_twisted
 
-from disqued.client import Job
+from disqued.client import Backoff, Job
 from tests.integration.client_sides import Gate, address, said, until
 from tests.integration.cluster import Cluster, ends_well
-from tests.integration.daemon import ROOT, Daemon, environment, wait_until
+from tests.integration.daemon import LIMIT, ROOT, Daemon, environment, wait_until
 from tests.programs import Program
 
 Start = Callable[..., Daemon]
@@ -175,18 +175,20 @@ async def test_a_worker_whose_connections_break_goes_on_and_may_get_a_job_again(
 
 
 @pytest_twisted.ensureDeferred
-async def test_what_a_live_worker_holds_back_is_given_back_by_its_end(
+async def test_a_failed_job_is_delivered_again_after_its_delay_though_its_worker_has_ended(
     side: Any, client: Any, daemon: Daemon, queue: str
 ) -> None:
     def fail(job: Job) -> None:
         raise RuntimeError("it does not work")
 
     await client.add(queue, "x", retry=300)
-    worker = side.worker(client, [queue], fail, live=True, poll=0.1)
+    worker = side.worker(client, [queue], fail, live=True, poll=0.1, backoff=Backoff(2, 2))
     await until(lambda: worker.figures.failed == 1, "a job that failed")
     worker.stop()
     await worker.ended
-    assert (worker.figures.returned, await client.qlen(queue)) == (1, 1)
+    assert (worker.figures.returned, await client.qlen(queue)) == (1, 0)
+    [job] = await client.get(queue, timeout=LIMIT, counters=True)
+    assert job.nacks == 1
 
 
 @pytest_twisted.ensureDeferred

@@ -1,0 +1,278 @@
+"""Terms, failures, results, progress and cancellation by all clients, on one daemon."""
+
+import asyncio
+from collections.abc import Callable
+from inspect import isawaitable
+from time import sleep
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.internet.defer import CancelledError, Deferred
+
+from disqued.client import (
+    Backoff,
+    Bury,
+    JobCancelled,
+    JobDead,
+    ResultUnknown,
+    RetryLater,
+    RunningJob,
+    WaitTimeout,
+)
+from tests.integration.client_sides import AioSide, DeferredSide, Gate, address, said, until
+from tests.integration.daemon import LIMIT, Daemon
+
+SOON = Backoff(0.1, 0.1)  #: a second, as the server counts
+
+
+def fails(error: Exception, tried: list[RunningJob] | None = None) -> Callable[[RunningJob], object]:
+    """A handler that fails."""
+
+    def handler(job: RunningJob) -> object:
+        if tried is not None:
+            tried.append(job)
+        raise error
+
+    return handler
+
+
+def after(told: Any, then: Callable[[], object]) -> object:
+    """Go on in a handler once something was told, in the way of its side."""
+    if told is None:
+        return then()
+    if isinstance(told, Deferred):
+        return told.addCallback(lambda _: then())
+
+    async def go_on() -> object:
+        await told
+        ending = then()
+        return await ending if isawaitable(ending) else ending
+
+    return go_on()
+
+
+async def stopped(worker: Any) -> None:
+    worker.stop()
+    await worker.ended
+
+
+def reasons(facts: Any) -> list[bytes]:
+    """Why the tries of a job failed."""
+    return [reason for _, _, _, reason in facts.get("failures", ())]
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_failed_try_leaves_its_reason_and_the_server_delivers_the_job_again(
+    side: Any, client: Any, queue: str
+) -> None:
+    tried: list[RunningJob] = []
+    job_id = await client.add(queue, "x", retry=300)
+    worker = side.worker(client, [queue], fails(ValueError("no address"), tried), backoff=SOON, poll=0.1)
+    await until(lambda: len(tried) == 2, "a second try")
+    assert [(job.tries, job.attempt) for job in tried] == [(1, 1), (2, 2)]
+    assert tried[1].fencing_token == job_id + b":2"
+    await stopped(worker)
+    shown = await client.show(job_id)
+    assert (reasons(shown), shown["nacks"]) == ([b"ValueError: no address"] * 2, 2)
+
+
+@pytest_twisted.ensureDeferred
+async def test_the_backoff_of_a_job_goes_before_that_of_its_worker(side: Any, client: Any, queue: str) -> None:
+    job_id = await client.add(queue, "x", retry=300, backoff=(100, 200))
+    worker = side.worker(client, [queue], fails(ValueError()), backoff=SOON, poll=0.1)
+    await until(lambda: worker.figures.returned == 1, "a job that failed")
+    shown = await client.show(job_id)
+    assert 85_000 < shown["next-requeue-within"] <= 110_000
+    assert (shown["backoff"], reasons(shown)) == ([100, 200], [b"ValueError"])
+    await stopped(worker)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_handler_says_when_its_job_is_tried_again(side: Any, client: Any, queue: str) -> None:
+    job_id = await client.add(queue, "x", retry=300, backoff=1)
+    worker = side.worker(client, [queue], fails(RetryLater(100, "the shop is closed")), backoff=SOON, poll=0.1)
+    await until(lambda: worker.figures.returned == 1, "a job that failed")
+    shown = await client.show(job_id)
+    assert 95_000 < shown["next-requeue-within"] <= 100_000
+    assert reasons(shown) == [b"the shop is closed"]
+    await stopped(worker)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_job_that_is_buried_is_dead_until_it_is_redriven(side: Any, client: Any, queue: str) -> None:
+    tried: list[RunningJob] = []
+    job_id = await client.add(queue, "x", retry=300, max_tries=5, result_ttl=60)
+    worker = side.worker(client, [queue], fails(Bury("no such user"), tried), poll=0.1)
+    outcome = await client.outcome(job_id, LIMIT)
+    assert (outcome.id, outcome.state, outcome.value, outcome.tries, outcome.reason) == (
+        job_id, "dead", None, 1, "no such user",
+    )  # fmt: skip
+    assert worker.figures.buried == 1
+    with pytest.raises(JobDead, match="is dead after 1 tries: no such user") as caught:
+        await client.wait(job_id, LIMIT)
+    assert (caught.value.id, caught.value.tries, caught.value.reason) == (job_id, 1, "no such user")
+    assert await side.walk(client.scan_jobs(queue=queue, states=["dead"])) == [job_id]
+    await stopped(worker)
+    assert [await client.redrive(queue), await client.redrive(queue)] == [1, 0]
+    again = side.worker(client, [queue], lambda job: tried.append(job) or "well", poll=0.1)
+    assert await client.wait(job_id, LIMIT) == b"well"
+    assert [job.attempt for job in tried] == [1, 2], "no fencing token comes twice, also after REDRIVE"
+    await stopped(again)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_job_is_dead_after_the_tries_of_its_terms(side: Any, client: Any, queue: str) -> None:
+    job_id = await client.add(queue, "x", retry=300, max_tries=2, backoff=1)
+    worker = side.worker(client, [queue], fails(OSError("no route")), poll=0.1)
+    outcome = await client.outcome(job_id, LIMIT)
+    assert (outcome.state, outcome.tries, outcome.reason) == ("dead", 2, "OSError: no route")
+    await stopped(worker)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_worker_may_bury_what_failed_too_often(side: Any, client: Any, queue: str) -> None:
+    job_id = await client.add(queue, "x", retry=300)
+    options = {"max_tries": 1, "on_exhausted": lambda job, error: Bury(f"gave up: {error}"), "poll": 0.1}
+    worker = side.worker(client, [queue], fails(OSError("no route")), **options)
+    outcome = await client.outcome(job_id, LIMIT)
+    assert (outcome.state, outcome.reason) == ("dead", "gave up: no route")
+    await stopped(worker)
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_a_handler_returns_is_the_result_and_stays(side: Any, client: Any, queue: str) -> None:
+    job_id = await client.add(queue, "cat.png", retry=300, result_ttl=60, headers={"size": "32", "x": b"\xff"})
+    waiting = client.wait(job_id, LIMIT)
+    seen: list[Any] = []
+    worker = side.worker(client, [queue], lambda job: seen.append(job.headers) or job.body.decode().upper(), poll=0.1)
+    assert await waiting == b"CAT.PNG"
+    assert await client.wait(job_id, LIMIT) == b"CAT.PNG"
+    assert seen == [{"size": b"32", "x": b"\xff"}]
+    nothing = await client.add(f"{queue}-2", "x")
+    with pytest.raises(WaitTimeout, match="has not ended in time"):
+        await client.wait(nothing, 0.05)
+    first, second = await client.wait_jobs([nothing, job_id], 0.05)
+    assert ((first.state, first.is_over), (second.state, second.value)) == (("pending", False), ("acked", b"CAT.PNG"))
+    assert [each.id for each in await client.wait_jobs([nothing, job_id], LIMIT, any=True)] == [job_id]
+    await stopped(worker)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_job_without_a_stay_for_its_result_has_one_for_those_who_wait(
+    side: Any, client: Any, daemon: Daemon, queue: str
+) -> None:
+    job_id = await client.add(queue, "x", retry=300)
+    before = said(daemon, "waitjob")
+    waiting = client.wait(job_id, LIMIT)
+    await until(lambda: said(daemon, "waitjob") > before, "a caller that waits")
+    [job] = await client.get(queue)
+    assert await client.ack(job, result="well") == 1
+    assert await waiting == b"well"
+    with pytest.raises(ResultUnknown):
+        await client.wait(job_id, LIMIT)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_value_that_is_no_result_fails_a_job_that_keeps_one_and_no_other(
+    side: Any, client: Any, queue: str
+) -> None:
+    kept = await client.add(queue, "x", retry=300, result_ttl=60, max_tries=1)
+    worker = side.worker(client, [queue], lambda job: 7, poll=0.1)
+    outcome = await client.outcome(kept, LIMIT)
+    text = "TypeError: the handler returned 7; bytes, text and None are results"
+    assert (outcome.state, outcome.reason) == ("dead", text)
+    other = await client.add(queue, "x", retry=300)
+    await until(lambda: worker.figures.done == 1, "a job that nobody wants a result of")
+    assert await client.show(other) is None
+    await stopped(worker)
+
+
+@pytest_twisted.ensureDeferred
+async def test_progress_is_seen_while_the_job_runs(side: Any, client: Any, queue: str) -> None:
+    gate = Gate()
+    job_id = await client.add(queue, "x", retry=300, result_ttl=60)
+
+    def handler(job: RunningJob) -> object:
+        return after(job.progress("half"), lambda: side.waits(gate, job))
+
+    worker = side.worker(client, [queue], handler, poll=0.1)
+    await until(lambda: gate.entered, "a job at work")
+    assert (await client.show(job_id))["progress"] == b"half"
+    gate.open()
+    await until(lambda: worker.figures.done == 1, "the job done")
+    await stopped(worker)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_running_job_that_is_cancelled_ends_when_its_handler_does(side: Any, client: Any, queue: str) -> None:
+    waits, runs = await client.add(f"{queue}-2", "x"), await client.add(queue, "x", retry=1)
+    assert await client.cancel(waits) == ["cancelled"]
+    begun: list[RunningJob] = []
+    gate = Gate()
+
+    def handler(job: RunningJob) -> object:
+        begun.append(job)
+        if side.cancels():
+            return side.waits(gate, job)
+        while not job.is_cancelled:
+            sleep(0.02)
+        raise RuntimeError("stop")
+
+    worker = side.worker(client, [queue], handler, poll=0.1)
+    await until(lambda: begun, "a job at work")
+    waiting = client.wait(runs, LIMIT)
+    assert await client.cancel(runs) == ["cancelling"]
+    with pytest.raises(JobCancelled, match="was cancelled") as caught:
+        await waiting
+    assert caught.value.word == "CANCELLED"
+    await until(lambda: worker.figures.cancelled == 1 and not worker.at_work, "a handler that ended")
+    assert begun[0].is_cancelled
+    assert (gate.cancelled, worker.figures.failed) == (int(side.cancels()), 0)
+    assert await client.cancel(b"DI" + b"0" * 40 + b"05a0SQ") == ["unknown"]
+    await stopped(worker)
+
+
+@pytest_twisted.ensureDeferred
+async def test_progress_tells_a_handler_that_its_job_was_cancelled(side: Any, client: Any, queue: str) -> None:
+    gate, done = Gate(), []
+    job_id = await client.add(queue, "x", retry=300)
+
+    def handler(job: RunningJob) -> object:
+        return after(side.waits(gate, job), lambda: after(job.progress("half"), lambda: done.append(job)))
+
+    worker = side.worker(client, [queue], handler, poll=0.1)
+    await until(lambda: gate.entered, "a job at work")
+    assert await client.cancel(job_id) == ["cancelling"]
+    gate.open()
+    await until(lambda: worker.figures.cancelled == 1 and not worker.at_work, "a handler that ended")
+    assert (done, worker.figures.done) == ([], 0)
+    await stopped(worker)
+
+
+@pytest.mark.parametrize("awaited", [DeferredSide, AioSide])
+@pytest_twisted.ensureDeferred
+async def test_a_wait_that_was_cancelled_leaves_its_client_as_it_was(awaited: Any, daemon: Daemon, queue: str) -> None:
+    side = awaited()
+    client = side.client(address(daemon))
+    job_id = await client.add(queue, "x", retry=300, result_ttl=60)
+    if awaited is DeferredSide:
+        before = said(daemon, "waitjob")
+        waiting = client.wait(job_id)
+        await until(lambda: said(daemon, "waitjob") > before, "a caller that waits")
+        waiting.cancel()
+        with pytest.raises(CancelledError):
+            await waiting
+    else:
+
+        async def cut_short() -> None:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await client.inner.wait(job_id)
+
+        await side.loop.begin(cut_short())
+    later = client.wait(job_id, LIMIT)
+    [job] = await client.get(queue)
+    assert await client.ack(job, result="well") == 1
+    assert await later == b"well"
+    await side.close()
