@@ -8,7 +8,7 @@ import pytest
 from disqued.client import commands
 from disqued.client.addresses import read_address
 from disqued.client.calls import SLICE_S, Call, Patience, Send, Wait
-from disqued.client.commands import Command
+from disqued.client.commands import Command, ConnectionUse
 from disqued.client.errors import (
     AccessDenied,
     BadReply,
@@ -20,6 +20,7 @@ from disqued.client.errors import (
 )
 from disqued.client.job import Job
 from disqued.client.nodes import Nodes
+from disqued.client.outcomes import Outcome
 
 ID = b"DI" + b"b" * 8 + b"0" * 32 + b"05a0SQ"
 HELLO = [1, b"a" * 40, [b"a" * 40, b"", b"1", b"1"], [b"b" * 40, b"host", b"2", b"1"]]
@@ -207,6 +208,56 @@ def test_a_fetch_is_asked_in_slices_until_its_time_is_over() -> None:
             break
     assert asked == [b"5000", b"5000", b"2000"]
     assert way.call.answer() == []
+
+
+PENDING, OVER = [ID, b"pending", None, 0, b""], [ID, b"acked", b"well", 1, b""]
+MANY = [ID, b"DI" + b"c" * 46]
+
+
+def rows(*states: bytes) -> list[object]:
+    return [[job_id, state, None, 1, b""] for job_id, state in zip(MANY, states, strict=True)]
+
+
+def test_a_job_is_waited_for_in_slices_until_it_is_over_or_time_is() -> None:
+    way = Way(commands.outcome(ID, 7), "host:1")
+    ask = way.ask()
+    assert (ask.words, ask.lane) == ((b"WAITJOB", b"5000", ID), ConnectionUse.WAIT)
+    way.now += SLICE_S
+    assert not way.answer([PENDING])
+    assert way.ask().words[1] == b"2000"
+    way.now += 2.0
+    assert way.answer([PENDING]), "the caller learns that it is pending"
+    assert way.call.answer() == Outcome(ID, "pending")
+    way = Way(commands.outcome(ID), "host:1")
+    for _ in range(50):
+        way.ask()
+        way.now += SLICE_S
+        assert not way.answer([PENDING])
+    way.ask()
+    assert way.answer([OVER])
+    assert way.call.answer() == Outcome(ID, "acked", b"well", 1)
+
+
+def test_several_jobs_are_waited_for_until_all_are_over_or_any() -> None:
+    way = Way(commands.wait_jobs(MANY), "host:1")
+    for answer in (rows(b"pending", b"pending"), rows(b"dead", b"pending")):
+        assert way.ask().words[2:] == tuple(MANY)
+        assert not way.answer(answer)
+    way.ask()
+    assert way.answer(rows(b"dead", b"unknown"))
+    way = Way(commands.wait_jobs(MANY, any=True), "host:1")
+    for answer in (rows(b"pending", b"pending"), []):
+        assert way.ask().words[2] == b"ANY"
+        assert not way.answer(answer)
+    way.ask()
+    assert way.answer(rows(b"pending", b"acked"))
+
+
+def test_a_job_is_waited_for_on_another_node_when_one_goes_away() -> None:
+    way = Way(commands.outcome(ID))
+    first = way.ask()
+    way.call.broken(BROKEN, way.now)
+    assert way.ask().node is not first.node
 
 
 def test_a_fetch_without_end_goes_on_and_on() -> None:

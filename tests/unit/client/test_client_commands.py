@@ -10,6 +10,7 @@ from disqued.client.commands import Command, ConnectionUse
 from disqued.client.errors import (
     AccessDenied,
     BadReply,
+    JobCancelled,
     NodeCrowded,
     NodeLeaving,
     NotReplicated,
@@ -18,6 +19,7 @@ from disqued.client.errors import (
     server_error,
 )
 from disqued.client.job import Job
+from disqued.client.outcomes import Outcome
 from disqued.client.values import encode_queues
 
 ID = b"DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
@@ -38,15 +40,36 @@ OTHER = b"DI1f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
         (commands.add("m", "x", maxlen=5, asynchronous=True), b"ADDJOB m x 5000 MAXLEN 5 ASYNC"),
         (commands.add("m", "x", asynchronous=True, key="a key"), b"ADDJOB m x 5000 ASYNC KEY a_key"),
         (commands.add("m", "x", key=b"\xff"), b"ADDJOB m x 5000 KEY \xff"),
+        (commands.add("m", "x", max_tries=5, keep_dead=60), b"ADDJOB m x 5000 MAXTRIES 5 KEEPDEAD 60"),
+        (commands.add("m", "x", backoff=2), b"ADDJOB m x 5000 BACKOFF 2"),
+        (commands.add("m", "x", backoff=(2, timedelta(minutes=1))), b"ADDJOB m x 5000 BACKOFF 2 60"),
+        (
+            commands.add("m", "x", key="k", result_ttl=60, headers={"a": "1", "b": b"\xff"}),
+            b"ADDJOB m x 5000 RESULT 60 HEADER a 1 HEADER b \xff KEY k",
+        ),
         (commands.add("grüße", "x"), "ADDJOB grüße x 5000".encode()),
         (commands.get("a", b"b"), b"GETJOB COUNT 1 FROM a b"),
         (commands.get("a", count=5, counters=True), b"GETJOB WITHCOUNTERS COUNT 5 FROM a"),
+        (commands.get("a", counters=True, headers=True), b"GETJOB WITHCOUNTERS WITHHEADERS COUNT 1 FROM a"),
         (commands.get("a", nohang=True), b"GETJOB NOHANG COUNT 1 FROM a"),
         (commands.ack(ID, OTHER), b"ACKJOB " + ID + b" " + OTHER),
         (commands.ack(OLD_ID.decode()), b"ACKJOB " + OLD_ID),
         (commands.fast_ack(ID), b"FASTACK " + ID),
         (commands.nack(Job(b"q", ID, b"x")), b"NACK " + ID),
+        (commands.nack(ID, OTHER, delay=0, dead=True), b"NACK " + ID + b" " + OTHER + b" DELAY 0 DEAD"),
+        (commands.nack(ID, delay=60, reason="no one"), b"NACK " + ID + b" DELAY 60 REASON no_one"),
+        (commands.ack(ID, result=""), b"ACKJOB " + ID + b" RESULT "),
+        (commands.ack(ID, result="well"), b"ACKJOB " + ID + b" RESULT well"),
         (commands.working(ID), b"WORKING " + ID),
+        (commands.working(ID, "half"), b"WORKING " + ID + b" PROGRESS half"),
+        (commands.cancel(ID, OTHER), b"CANCEL " + ID + b" " + OTHER),
+        (commands.wait_jobs([ID, OTHER]), b"WAITJOB " + ID + b" " + OTHER),
+        (commands.wait_jobs(ID, any=True), b"WAITJOB ANY " + ID),
+        (commands.outcome(ID), b"WAITJOB " + ID),
+        (commands.redrive("q"), b"REDRIVE q"),
+        (commands.redrive("q", ID, OTHER, count=5, rate=2), b"REDRIVE q COUNT 5 RATE 2 ID " + ID + b" " + OTHER),
+        (commands.qpeek("q", 5, dead=True), b"QPEEK q 5 DEAD"),
+        (commands.scan_jobs(states=["dead"]), b"JSCAN 0 COUNT 100 STATE dead"),
         (commands.enqueue(ID), b"ENQUEUE " + ID),
         (commands.dequeue(ID), b"DEQUEUE " + ID),
         (commands.delete(ID), b"DELJOB " + ID),
@@ -97,6 +120,35 @@ def test_a_body_of_any_bytes_is_sent_as_it_is() -> None:
         (lambda: commands.add("q", "x", key=""), "a key of 0 bytes; 1 to 1024 are allowed"),
         (lambda: commands.add("q", "x", key="k" * 1_025), "a key of 1025 bytes"),
         (lambda: commands.add("q", "x", key=17), "key is 17, and has to be bytes or text"),
+        (lambda: commands.add("q", "x", max_tries=0), "max_tries is 0; a whole number from 1 to 65535"),
+        (lambda: commands.add("q", "x", backoff=0), "backoff is 0 seconds; whole ones from 1"),
+        (lambda: commands.add("q", "x", backoff=0.5), "backoff is 0.5 seconds"),
+        (
+            lambda: commands.add("q", "x", backoff=(60, 1)),
+            r"backoff is \(60, 1\); the longest delay is at least the first",
+        ),
+        (
+            lambda: commands.add("q", "x", backoff=(1, 2, 3)),
+            r"backoff is \(1, 2, 3\); a delay, or a first and a longest",
+        ),
+        (lambda: commands.add("q", "x", keep_dead=-1), "keep_dead is -1 seconds"),
+        (lambda: commands.add("q", "x", result_ttl=0), "result_ttl is 0 seconds; whole ones from 1"),
+        (lambda: commands.add("q", "x", headers={str(n): "" for n in range(17)}), "17 headers; at most 16"),
+        (lambda: commands.add("q", "x", headers={"a": "x" * 8_192}), "headers of 8193 bytes; at most 8192"),
+        (lambda: commands.add("q", "x", headers={"": "x"}), "header name b''; 1 to 255 printable ASCII"),
+        (lambda: commands.add("q", "x", headers={"ü": "x"}), "header name .*; 1 to 255 printable ASCII"),
+        (lambda: commands.add("q", "x", headers={"a": 1}), "a header is 1, and has to be bytes or text"),
+        (lambda: commands.add("q", "x", headers={"a": "", b"a": ""}), "a header is named as bytes and as text"),
+        (lambda: commands.nack(ID, delay=0.5), "delay is 0.5 seconds; whole ones from 0"),
+        (lambda: commands.nack(ID, reason="x" * 1_025), "reason has 1025 bytes; at most 1024 are allowed"),
+        (lambda: commands.working(ID, "x" * 1_025), "progress has 1025 bytes; at most 1024 are allowed"),
+        (lambda: commands.ack(ID, OTHER, result="x"), "a result of 2 jobs; a result of one is allowed"),
+        (lambda: commands.ack(ID, result=3), "result is 3, and has to be bytes or text"),
+        (commands.cancel, "CANCEL without a job"),
+        (lambda: commands.wait_jobs([]), "waiting for 0 jobs; 1 to 1000 are allowed"),
+        (lambda: commands.wait_jobs([ID] * 1_001), "waiting for 1001 jobs"),
+        (lambda: commands.outcome(ID, 0), "timeout is 0 seconds; more than 0"),
+        (lambda: commands.redrive("q", count=0), "count is 0"),
         (commands.get, "no queue is named"),
         (lambda: commands.get("q", count=0), "count is 0"),
         (lambda: commands.get("q", timeout=-1), "timeout is -1 seconds"),
@@ -160,6 +212,37 @@ def test_jobs_read_with_and_without_counters() -> None:
     assert replies.read_jobs(None, b"n") == []
 
 
+def test_jobs_read_with_their_headers_and_the_number_of_their_delivery() -> None:
+    row = [
+        b"q",
+        ID,
+        b"x",
+        b"nacks",
+        0,
+        b"additional-deliveries",
+        1,
+        b"headers",
+        [b"a", b"1", b"b", b"\xff"],
+        b"attempt",
+        7,
+    ]
+    [job] = replies.read_jobs([row], b"n")
+    assert (job.headers, job.attempt, job.tries) == ({"a": b"1", "b": b"\xff"}, 7, 2)
+    assert job.fencing_token == ID + b":7"
+    [plain] = replies.read_jobs([[b"q", ID, b"x", b"headers", [], b"attempt", 1]], b"n")
+    assert (plain.headers, plain.attempt) == ({}, 1)
+    assert {job: 1}[job] == 1, "a job can be kept in a set, whatever its headers are"
+
+
+def test_outcomes_read_as_what_became_of_jobs() -> None:
+    rows = [[ID, b"acked", b"well", 1, b""], [OTHER, b"dead", None, 3, b"no \xff"]]
+    assert replies.read_outcomes(rows, b"") == [
+        Outcome(ID, "acked", b"well", 1, ""), Outcome(OTHER, "dead", None, 3, "no \ufffd"),
+    ]  # fmt: skip
+    assert replies.read_outcome(rows[:1], b"") == Outcome(ID, "acked", b"well", 1, "")
+    assert replies.read_words([b"done", b"unknown"], b"") == ["done", "unknown"]
+
+
 def test_descriptions_read_as_mappings() -> None:
     assert replies.read_facts([b"len", 2, b"pause", b"none"], b"") == {"len": 2, "pause": b"none"}
     assert replies.read_facts({b"len": 2}, b"") == {"len": 2}
@@ -184,6 +267,12 @@ def test_other_replies_read_as_what_they_are() -> None:
         (replies.read_jobs, b"no array"),
         (replies.read_jobs, [[b"q", ID]]),
         (replies.read_jobs, [[b"q", ID, b"x", b"nacks"]]),
+        (replies.read_jobs, [[b"q", ID, b"x", b"headers", [b"a"]]]),
+        (replies.read_jobs, [[b"q", ID, b"x", b"attempt", b"1"]]),
+        (replies.read_outcomes, [[ID, b"acked", 3, 1, b""]]),
+        (replies.read_outcomes, [[ID, b"acked", b"x", 1]]),
+        (replies.read_outcome, []),
+        (replies.read_words, [3]),
         (replies.read_number, b"3"),
         (replies.read_bytes, 3),
         (replies.read_facts, [b"len"]),
@@ -214,6 +303,7 @@ def test_a_reply_that_no_node_gives_is_told_as_such(read: Callable[[object, byte
         ("ERR max number of clients reached", NodeCrowded, "ERR"),
         ("ERR unknown command 'X'", ServerError, "ERR"),
         ("unknown command 'X'", ServerError, "ERR"),
+        ("CANCELLED Job was cancelled", JobCancelled, "CANCELLED"),
         ("BRANDNEW word", ServerError, "BRANDNEW"),
     ],
 )
