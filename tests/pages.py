@@ -116,6 +116,7 @@ RUN_BY: dict[str, dict[str, str]] = {
         f"{CLIENTS}_a_worker_works_until_it_is_told_to_stop": r"(?s).*\bWorker\(",
         f"{CLIENTS}_a_program_prints_what_the_page_says": "",
     },
+    "docs/how-to/recipes.md": {f"{INTEGRATION}/test_recipes_howto.py::test_a_recipe_prints_what_the_page_says": ""},
     "docs/how-to/reports.md": {
         f"{REPORTS}_the_node_of_the_page_serves_the_file_that_its_program_made": "disqued |from ",
         f"{REPORTS}_a_command_prints_what_the_page_shows": "",

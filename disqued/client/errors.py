@@ -78,12 +78,6 @@ class UnknownJob(ServerError):
     code = "NOJOB"
 
 
-class JobCancelled(ServerError):
-    """The job was cancelled: its consumer should stop."""
-
-    code = "CANCELLED"
-
-
 class TooLate(ServerError):
     """Half of the job's life is over: its next delivery can no longer be postponed."""
 

@@ -48,7 +48,7 @@ def test_a_program_prints_what_the_page_says(start: Start, program: str, printed
         argv(program, daemon), capture_output=True, text=True, timeout=LIMIT, env=environment(), check=True
     )
     assert done.stdout == printed
-    assert daemon.call("JSCAN") == ["0", []], "no job is left"
+    assert daemon.call("JSCAN", "STATE", "queued", "STATE", "active") == ["0", []], "no job is left, other than results"
     with following(NAME, [program]) as lines:
         lines.ran(program)
 
