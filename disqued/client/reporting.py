@@ -9,7 +9,6 @@ from typing import Protocol, TypeVar
 from disqued.client import commands
 from disqued.client.commands import Command
 from disqued.client.errors import DisquedError, JobCancelled, ServerError, TooLate
-from disqued.client.replies import Facts
 from disqued.client.tasks import MoveTo, Task, Tasks
 
 T = TypeVar("T")
@@ -29,9 +28,9 @@ class JobReporter:
         self, tasks: Tasks, send: SendCommand, *, now: Callable[[], float], on_change: Callable[[], None],
         on_cancel: Callable[[Task], None], warn: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """`on_change` is called after each change of the tasks, `on_cancel` with a job that somebody cancelled.
+        """`on_change` is called after each change of the tasks; `warn` logs a line.
 
-        `warn` logs a line.
+        `on_cancel` is called with a job that somebody cancelled, unless its handler learns that from `progress`.
         """
         self._tasks = tasks
         self._send = send
@@ -54,7 +53,7 @@ class JobReporter:
         try:
             await self._work_on(task, commands.working(task.job))
         except JobCancelled:
-            return
+            self._on_cancel(task)
         except DisquedError:
             self._tasks.not_kept(task, self._now())
         self._on_change()
@@ -76,9 +75,7 @@ class JobReporter:
         except TooLate:
             self._tasks.too_late(task)
         except JobCancelled:
-            if not task.cancelled.is_set:
-                self._tasks.cancelled(task)
-                self._on_cancel(task)
+            self._tasks.cancelled(task)
             raise
         else:
             self._tasks.kept(task, retry, self._now())
@@ -90,23 +87,24 @@ class JobReporter:
 
     async def learn_terms(self, task: Task) -> None:
         """Find out what the terms of a job say about failed tries, and its retry time."""
-        if task.cancelled.is_set:
-            return
-        facts = await self._facts(task)
-        match facts.get("retry"), facts.get("backoff"):
-            case int() as retry, [int() as first, *_]:
-                task.retry, task.has_backoff = float(retry), first > 0
-            case int() as retry, None:
-                task.retry = float(retry)
-        await self.learn_retry(task)
+        if not task.cancelled.is_set:
+            await self._look(task)
+            await self.learn_retry(task)
 
-    async def _facts(self, task: Task) -> Facts:
-        """Return what the node of a job knows about it; nothing if it does not know the job, or refuses to say."""
+    async def _look(self, task: Task) -> None:
+        """Note what its node knows of a job; nothing if it does not know the job, or refuses to say."""
         try:
             facts = await self._say(commands.show(task.job))
         except DisquedError:
-            return {}
-        return facts if facts is not None and facts.get("queue") is not None else {}
+            return
+        if facts is None or facts.get("queue") is None:
+            return
+        if isinstance(retry := facts.get("retry"), int):
+            task.retry = float(retry)
+        match facts.get("backoff"):
+            case [int() as first, *_]:
+                task.has_backoff = first > 0
+        task.keeps_result = bool(facts.get("keep-result"))
 
     async def acknowledge(self, task: Task, value: object = None) -> Exception | None:
         """Acknowledge a job, with a result if there is one, and forget it.
@@ -130,9 +128,8 @@ class JobReporter:
         return None
 
     async def _without_result(self, task: Task, error: Exception) -> Exception | None:
-        if (await self._facts(task)).get("keep-result"):
-            return error
-        return await self.acknowledge(task)
+        await self._look(task)
+        return error if task.keeps_result else await self.acknowledge(task)
 
     async def give_back(self, task: Task) -> None:
         """Return a job to its queue and forget it."""

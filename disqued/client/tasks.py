@@ -147,6 +147,8 @@ class Task:
     give_back: GiveBack = GiveBack()
     #: Whether its terms say how long to wait after a failed try.
     has_backoff: bool = False
+    #: Whether its terms keep its result.
+    keeps_result: bool = False
     cancelled: Signal = attrs.field(factory=Signal)
     #: Its next delivery can no longer be postponed.
     is_too_late: bool = False

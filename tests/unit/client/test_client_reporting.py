@@ -107,7 +107,7 @@ def test_the_terms_of_a_failed_job_are_asked_for(shown: Any, said: list[bytes], 
 # Results.
 
 TOO_LONG = ServerError("ERR the result is too long; allowed are 65536 bytes (result-max)")
-KEEPS = {"queue": b"q", "retry": 7, "keep-result": 60}
+KEEPS = {"queue": b"q", "retry": 7, "backoff": [1, 60], "keep-result": 60}
 KEEPS_NOT = {"queue": b"q", "retry": 7, "keep-result": 0}
 
 
@@ -124,6 +124,7 @@ def test_what_cannot_be_a_result_fails_only_a_job_that_keeps_one(value: object) 
     bench = Bench(show=KEEPS, result=TOO_LONG)
     error = finish(bench.reporter.acknowledge(bench.task, value))
     assert isinstance(error, TypeError | ValueError | ServerError)
+    assert (bench.task.retry, bench.task.has_backoff) == (7.0, True), "it fails as its terms say"
     assert (bench.tasks.figures.done, len(bench.tasks)) == (0, 1)
     for shown in (KEEPS_NOT, {"queue": b"q", "retry": 7}, None):
         bench = Bench(show=shown, result=TOO_LONG)
@@ -156,7 +157,14 @@ def test_progress_that_reaches_no_node_does_not_fail_its_job() -> None:
     assert (late.task.is_too_late, late.warnings) == (True, [])
 
 
-def test_a_job_that_was_cancelled_is_noticed_once_and_kept_no_longer() -> None:
+def test_a_handler_that_learns_of_its_cancellation_from_progress_is_not_cancelled_as_well() -> None:
+    bench = Bench(JobCancelled("CANCELLED the job was cancelled"))
+    with pytest.raises(JobCancelled):
+        finish(bench.reporter.progress(bench.task, "half"))
+    assert (bench.task.cancelled.is_set, bench.cancelled, bench.tasks.next_at()) == (True, [], None)
+
+
+def test_a_job_that_was_cancelled_is_noticed_and_kept_no_longer() -> None:
     bench = Bench(JobCancelled("CANCELLED the job was cancelled"))
     finish(bench.reporter.keep(bench.task))
     assert (bench.task.cancelled.is_set, bench.cancelled, bench.tasks.next_at()) == (True, [bench.task], None)
