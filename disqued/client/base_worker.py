@@ -13,7 +13,6 @@ Between two of them the core runs alone (`base_client`).  Durations are seconds.
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from functools import partial
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
@@ -259,14 +258,13 @@ class BaseWorker(ABC, Generic[AnyClientT]):
             self._hand_out(task, self._handle(task))
 
     def _running_job(self, task: Task) -> RunningJob:
-        fields = attrs.asdict(task.job, recurse=False)
-        return RunningJob(**fields, cancelled=task.cancelled, report=partial(self._progress, task))
+        def report(value: bytes | str) -> Any:
+            return self._from_handler(self._reporter.progress(task, value))
 
-    def _progress(self, task: Task, value: bytes | str) -> Any:
-        return self._from_handler(self._reporter.progress(task, value))
+        return RunningJob(**attrs.asdict(task.job, recurse=False), cancelled=task.cancelled, report=report)
 
     def _cancel(self, task: Task) -> None:
-        """Cancel the handler of a job that somebody cancelled, where handlers can be."""
+        """Cancel the handler of a job, where handlers can be cancelled."""
         if (running := self._running.get(task)) is not None:
             running.cancel()
 
@@ -312,63 +310,51 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         except GeneratorExit:
             raise
         except BaseException as error:  # a handler must not end the program
-            await self._raised(task, error)
+            if self._tasks.is_running(task) and not isinstance(error, Bury):
+                await self._reporter.learn_terms(task)
+            if self._tasks.is_running(task):  # else it was given back meanwhile
+                await self._failed(task, error)
         else:
             if self._tasks.settle(task):
                 wrong = await self._reporter.acknowledge(task, result)
                 if wrong is not None:
                     await self._failed(task, wrong)
 
-    async def _raised(self, task: Task, error: BaseException) -> None:
-        if not self._tasks.is_running(task):
-            return  # given back meanwhile
-        if not isinstance(error, Bury):
-            await self._reporter.learn_terms(task)
-        if self._tasks.is_running(task):
-            await self._failed(task, error)
-
     async def _failed(self, task: Task, error: BaseException) -> None:
+        """Give back a job whose handler failed, unless it ends here."""
         if task.cancelled.is_set:
             self.figures.cancelled += 1
-            self._give_back(task, error)
-            return
-        self.figures.failed += 1
-        self._log_try(task, error)
-        if isinstance(error, Bury):
-            self._give_back(task, error)
-        elif task.is_once:
-            self._reporter.leave(task)
-        elif self._tasks.is_exhausted(task):
-            await self._exhausted(task, error)
         else:
-            self._give_back(task, error)
+            self.figures.failed += 1
+            text = f"job {task.job.id.decode()} failed, try {task.job.tries}"
+            if isinstance(error, Bury | RetryLater):
+                self._warn(f"{text}: {reason_of(error)}")
+            else:
+                self._log_failure(text, error)
+            if task.is_once and not isinstance(error, Bury):
+                self._reporter.leave(task)
+                return
+            if self._tasks.is_exhausted(task) and not isinstance(error, Bury):
+                verdict = await self._exhausted(task, error)
+                if isinstance(verdict, Drop | MoveTo):
+                    await self._reporter.acknowledge(task)
+                    return
+                error = verdict if isinstance(verdict, Bury) else error
+        self._tasks.failed(task, error)
+        self._change()
 
-    def _log_try(self, task: Task, error: BaseException) -> None:
-        text = f"job {task.job.id.decode()} failed, try {task.job.tries}"
-        if isinstance(error, Bury | RetryLater):
-            self._warn(f"{text}: {reason_of(error)}")
-        else:
-            self._log_failure(text, error)
-
-    async def _exhausted(self, task: Task, error: BaseException) -> None:
+    async def _exhausted(self, task: Task, error: BaseException) -> Verdict:
+        """Ask `on_exhausted` about a job, and move the job if it says so."""
         self._tasks.settle(task)
         self.figures.exhausted += 1
-        verdict: Verdict
         try:
             verdict = check_verdict(await self._judge(task.job, error))
             if isinstance(verdict, MoveTo):
                 await self._reporter.copy(task, verdict)
         except Exception as failure:
             self._log_failure(f"on_exhausted failed for job {task.job.id.decode()}, which goes on", failure)
-            verdict = GoOn()
-        if isinstance(verdict, Drop | MoveTo):
-            await self._reporter.acknowledge(task)
-        else:
-            self._give_back(task, verdict if isinstance(verdict, Bury) else error)
-
-    def _give_back(self, task: Task, error: BaseException) -> None:
-        self._tasks.failed(task, error)
-        self._change()
+            return GoOn()
+        return verdict
 
     async def _safely(self, task: Task, work: Awaitable[None]) -> None:
         """Run a coroutine about a job; after a bug of ours the job comes back by its retry time."""
@@ -405,8 +391,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
             await self._until_changed(self._at_most(left))
             await self._send_heartbeat()
         for task in self._tasks.give_up():
-            if (running := self._running.get(task)) is not None:
-                running.cancel()
+            self._cancel(task)
         self._change()
         while len(self._tasks):
             await self._until_changed(None)

@@ -324,10 +324,7 @@ class State:
         if size > HELD_BYTES:
             self.schedule.cancel_large(job, size)
             if size > FREED_LATER:
-                # Its memory is given back in a tick of its own: that takes the system a while.
-                self.unfinished.freed.append(job.body)
-                if len(self.unfinished.freed) == 1:
-                    self.work(_freed(self.unfinished.freed))
+                _free_later(self, job.body)
         else:
             self.schedule.cancel(job)
         if job.options.is_rare or job.__class__ is not Job:
@@ -430,6 +427,13 @@ def _unlist_failed(queues: Queues, job: Job) -> None:
     if queue is not None:
         queue.dead.pop(job, None)
         queue.failing.pop(job, None)
+
+
+def _free_later(state: State, body: bytes) -> None:
+    """Keep a body for a tick of its own: the system takes a while to take its memory back."""
+    state.unfinished.freed.append(body)
+    if len(state.unfinished.freed) == 1:
+        state.work(_freed(state.unfinished.freed))
 
 
 def _leave_stream(state: State, event: Entry) -> None:
