@@ -178,9 +178,9 @@ class Node:
         self._of_client = self.sessions.by_client
         self.machines += [
             self.membership, self.membership.detector, self.blocking, self.queueing, self.requeueing, self.keys,
-            self.placement, self.replication, self.replicas, self.sharing, self.acks, self.fates, self.letters,
-            self.cancels, self.progress, self.outcomes, self.lists,
-            self.consumers, self.federation, self.federation.local_demand, self.policies, self.leaving, self.workers,
+            self.placement, self.replication, self.replicas, self.sharing, self.acks, self.acks.rounds, self.fates,
+            self.letters, self.cancels, self.progress, self.outcomes, self.lists, self.consumers,
+            self.federation, self.federation.local_demand, self.policies, self.leaving, self.workers,
             self.worker_moves, self.homes,
             self.notifications, self.group_starts, self.streams, self.acksets, self.offers, self.readers,
             self.reconciliation, self.inquiries, self.purges, self.redrives,

@@ -115,7 +115,7 @@ class SimServer:
         self.state = node.state
         self.journal = SimJournal(self.disk, self.policy, self.clock, restores_queues=restores_queues)
         node.state.peers.timeout_ms = self.timeout_ms
-        node.acks.asked_at_once = self.asked_at_once
+        node.acks.rounds.asked_at_once = self.asked_at_once
         node.membership.own_address.announce(self.host, PORT, self.bus_port)
         node.membership.restore(self._members)
         self.pause_watch = self.watch(node.state)

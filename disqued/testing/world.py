@@ -26,7 +26,7 @@ from disqued.core.model.memory import QUEUE_COST
 from disqued.core.model.peers import FAILING
 from disqued.core.model.policies import cost_of_register
 from disqued.core.model.queues import Queue
-from disqued.core.work.acks import ASKED_AT_ONCE
+from disqued.core.work.ackrounds import ASKED_AT_ONCE
 from disqued.testing.checker import Checker, NodeName, Request, Rules
 from disqued.testing.clients import Consumer, Load, Operator, Producer
 from disqued.testing.eventlog import SimEventLog

@@ -43,6 +43,7 @@ from disqued.core.streams.pending import PendingEntries
 from disqued.core.streams.reconciliation import Reconciliation
 from disqued.core.streams.starts import GroupStarts
 from disqued.core.turn import Turn
+from disqued.core.work.ackrounds import AckRounds
 from disqued.core.work.acks import Acks
 from disqued.core.work.additions import Additions
 from disqued.core.work.cancels import Cancels
@@ -358,16 +359,16 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the first answer counts for all", APART,
-        Acks, "on_gotack", "if not self._missing(job):", "if True:",
+        Acks, "on_gotack", "if not missing_holders(self._state, job):", "if True:",
     ),
     _mutant("an answer is not noted", CALM, Acks, "_confirm", "if node_id not in confirmed:", "if False:"),
     _mutant(
         "an ack waits for its back-off although a link is there again", APART,
-        Acks, "link_opened", "if self._state.custody.acked and", "if False and",
+        AckRounds, "link_opened", "if self._state.custody.acked and", "if False and",
     ),
     _mutant(
         "a round of acks ends with its first part", APART,
-        Acks, "_go_on", "if this.at == len(this.jobs):", "if True:",
+        AckRounds, "_go_on", "if this.at == len(this.jobs):", "if True:",
     ),
     _mutant(
         "the ack of a job that is elsewhere is ignored", CALM,

@@ -29,13 +29,7 @@ while (`tombstones`).
 
 Sets are compared, not their sizes: a node that is not in the list of the others cannot pass for one that confirmed.
 
-SETACK is sent again after 1 s, 2 s, 4 s ... up to 180 s.  When a link opens, what a partition held back is asked in a
-round of its own, as fast as the other node answers, so that nothing else waits behind a hundred thousand questions:
-
-    a link opens, theirs or ours -> 500 SETACK        the first GOTACK -> 500 SETACK        the first of those -> ...
-
-Of several nodes that know of an ack one asks so, and the others leave it to that one for a while.  An ack for which
-the time of another attempt comes meanwhile is left to the round.
+SETACK is sent again after 1 s, 2 s, 4 s ... up to 180 s; what a partition held back is asked in rounds (`ackrounds`).
 
 A holder that was forgotten (CLUSTER FORGET), or that this node has never met by the time that it tried
 `STRANGERS_GIVEN_UP` times, is not waited for.
@@ -58,7 +52,6 @@ Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "
 from typing import Final
 
 from disqued.core.model.fate import NO_FATE, Fate, Word, mark_of
-from disqued.core.model.ids import comes_first
 from disqued.core.model.job import (
     ACKED,
     FLAG_CAME_BACK,
@@ -79,45 +72,24 @@ from disqued.core.model.messages import DELJOB, FATE, GOTACK, SETACK
 from disqued.core.model.outbox import CANCEL, GONE_DELETED, HERE_ALONE, JOB_ADDED, Client, Notification
 from disqued.core.model.state import State
 from disqued.core.model.trace import ACK, FAST, FAST_UNKNOWN, PEER, UNKNOWN
-from disqued.core.model.unfinished import QuietParts
+from disqued.core.work.ackrounds import RETRY_MIN_MS, AckRounds, missing_holders, put_off
 from disqued.core.work.replication import Replication
 from disqued.errors import WrongType
 
-RETRY_MIN_MS = 1_000
-RETRY_MAX_MS = 180_000
-RETRY_SPREAD_MS = 500  #: width of the random shift; keeps holders of a job out of step
 ATTEMPTS_COUNTED = 9  #: the period does not grow any more after so many
-STRANGERS_GIVEN_UP = 6  #: attempts, about a minute
-LEFT_TO_OTHERS_MS = 1_000  #: how long one of several nodes that know an ack is given to collect it
-ASKED_AT_ONCE = 500  #: acks sent again in one go in a round, some milliseconds' work
-ANSWER_MS = 1_000  #: a round goes on after this time, though there is no answer
-LEFT_TO_ROUND_MS = 3_000  #: how long a round is given to come to an ack, at least
 RESULT_BYTES: Final = 64 << 10
 _UNKNOWN: frozenset[bytes] = frozenset()  #: the holders of a dummy ack
-
-
-class _AckRound:
-    """All acks that a node may not know, when a link to it has opened."""
-
-    __slots__ = ("at", "awaited", "jobs", "waits_until")
-
-    def __init__(self, jobs: list[Job]) -> None:
-        self.jobs: list[Job] = jobs
-        self.at: int = 0  #: so many of them were looked at
-        self.awaited: bytes = b""  #: id of a job: when its answer comes, the next ones are asked; empty = at work
-        self.waits_until: int = 0  #: for that answer
 
 
 class Acks(Machine):
     """The machine behind ACKJOB, FASTACK and DELJOB."""
 
-    __slots__ = ("_replication", "_rounds", "_state", "asked_at_once", "result_max")
+    __slots__ = ("_replication", "_state", "result_max", "rounds")
 
     def __init__(self, state: State, replication: Replication) -> None:
         self._state = state
         self._replication = replication
-        self._rounds: dict[bytes, _AckRound] = {}
-        self.asked_at_once: int = ASKED_AT_ONCE
+        self.rounds: AckRounds = AckRounds(state)
         self.result_max: int = RESULT_BYTES  #: `result-max`
 
     def hears(self) -> dict[int, Hear]:
@@ -336,7 +308,7 @@ class Acks(Machine):
         self._keep_outcome(done, min(left_ms, job.options.terms.keep_result_ms))
         if self._state.journaling:
             self._state.outbox.journal.append((JOB_ADDED, done))
-        self._put_off(done)
+        put_off(self._state, done)
 
     def _is_kept(self, done: Job) -> bool:
         """Return whether an acknowledged job is an outcome whose time is not over."""
@@ -372,7 +344,7 @@ class Acks(Machine):
         """Try again, or give up: the deadline of a job that is done has come."""
         if job.expires_at <= self._state.now:
             self._state.finish(job)
-        elif not self._rounds or not self._leave_to_rounds(job):
+        elif not len(self.rounds) or not self.rounds.takes(job):
             self._ask(job)
 
     def _ask(self, job: Job) -> None:
@@ -380,34 +352,13 @@ class Acks(Machine):
         state = self._state
         attempt = min(state.custody.acked[job] + 1, ATTEMPTS_COUNTED)
         state.custody.acked[job] = attempt
-        missing = self._missing(job)
+        missing = missing_holders(self._state, job)
         if not missing:
             self._collect(job)
             return
-        self._put_off(job)
+        put_off(self._state, job)
         for node_id in missing:
             state.say_done(node_id, job, last=len(missing) == 1)
-
-    def _put_off(self, job: Job) -> None:
-        state = self._state
-        period_ms = min(RETRY_MIN_MS << max(0, state.custody.acked[job] - 1), RETRY_MAX_MS)
-        # Centred, so that the mean period stays the one in the manual.
-        at = state.now + period_ms + state.numbers.spread(RETRY_SPREAD_MS) - RETRY_SPREAD_MS // 2
-        state.schedule.move(job, min(at, job.expires_at))
-
-    def _missing(self, job: Job) -> list[bytes]:
-        """Nodes that have yet to say that they know, in order."""
-        state = self._state
-        confirmed = job.confirmed or _UNKNOWN
-        if not job.holders:
-            return [node_id for node_id in sorted(state.peers.by_id) if node_id not in confirmed]
-        patient = state.custody.acked.get(job, 0) < STRANGERS_GIVEN_UP
-        peers = state.peers
-        return [
-            node_id
-            for node_id in state.shared.others(job.holders)
-            if node_id not in confirmed and node_id not in peers.forgotten and (patient or node_id in peers.by_id)
-        ]
 
     def _collect(self, job: Job, forgot: bytes = b"") -> None:
         """Everybody knows: let everybody forget, but for the one that did so already; an outcome stays.
@@ -415,7 +366,7 @@ class Acks(Machine):
         Not if this node would not know any more after a crash.
         """
         if self._state.durability.read_only:
-            self._put_off(job)
+            put_off(self._state, job)
             return
         if self._is_kept(job):
             self._settle(job)
@@ -436,90 +387,6 @@ class Acks(Machine):
         for node_id in state.shared.others(job.holders or _UNKNOWN):
             if node_id != forgot:
                 state.send(node_id, (DELJOB, job.id))
-
-    def link_opened(self, node_id: bytes) -> None:
-        """Ask a node again that could not be asked, or could not answer: a link has opened, whoever's it is."""
-        if self._state.custody.acked and node_id in self._state.peers.linked:
-            this = self._rounds[node_id] = _AckRound(list(self._state.custody.acked))
-            self._state.work(self._go_on(node_id, this))
-
-    def greeted(self, node_id: bytes) -> None:
-        """Ask a node again that can answer now."""
-        self.link_opened(node_id)
-
-    def link_closed(self, node_id: bytes) -> None:
-        """Ask a node no more: the next link begins a round anew."""
-        self._rounds.pop(node_id, None)
-
-    def _go_on(self, node_id: bytes, this: _AckRound) -> QuietParts:
-        """Ask a node for the next acks of a round: at once where that is ours to do, else a little later."""
-        while self._rounds.get(node_id) is this:
-            jobs = this.jobs[this.at : this.at + self.asked_at_once]
-            this.at += len(jobs)
-            has_to_wait = self._ask_some(node_id, this, jobs)
-            if this.at == len(this.jobs):
-                del self._rounds[node_id]
-            if has_to_wait:
-                return
-            # Another part is a step of its own, before which much may have happened.
-            yield
-
-    def _ask_some(self, node_id: bytes, this: _AckRound, jobs: list[Job]) -> bool:
-        """Ask a node for some acks of a round; say whether there is an answer to wait for."""
-        state = self._state
-        this.awaited = b""
-        for job in jobs:
-            if job not in state.custody.acked:
-                continue
-            missing = self._missing(job)
-            if node_id not in missing:
-                continue
-            state.custody.acked[job] = 0
-            if self._is_ours_to_ask(job):
-                state.say_done(node_id, job, last=len(missing) == 1)
-                self._put_off(job)
-                this.awaited = this.awaited or job.id
-            else:
-                again_at = state.now + LEFT_TO_OTHERS_MS + state.numbers.spread(LEFT_TO_OTHERS_MS)
-                state.schedule.move(job, min(again_at, job.expires_at))
-        this.waits_until = state.now + ANSWER_MS
-        return bool(this.awaited)
-
-    def _answered(self, node_id: bytes, job_id: bytes) -> None:
-        """Go on with a round, if this is the answer that it waits for."""
-        this = self._rounds.get(node_id)
-        if this is not None and this.awaited == job_id:
-            this.awaited = b""
-            self._state.work(self._go_on(node_id, this))
-
-    def _leave_to_rounds(self, job: Job) -> bool:
-        """Put a job off if rounds are about to ask all those whom it waits for; say whether they are."""
-        missing = self._missing(job)
-        if not missing or not all(map(self._is_asked_in_a_round, missing)):
-            return False
-        state = self._state
-        state.schedule.move(
-            job, min(state.now + LEFT_TO_ROUND_MS + state.numbers.spread(LEFT_TO_ROUND_MS), job.expires_at)
-        )
-        return True
-
-    def _is_asked_in_a_round(self, node_id: bytes) -> bool:
-        """Tell whether a round asks this node; one that has waited for too long goes on."""
-        this = self._rounds.get(node_id)
-        if this is None:
-            return False
-        if this.awaited and self._state.now >= this.waits_until:
-            self._answered(node_id, this.awaited)
-        return True
-
-    def _is_ours_to_ask(self, job: Job) -> bool:
-        """Tell whether no node that can be reached and knows the ack has the better claim to collect it."""
-        state = self._state
-        linked, own = state.peers.linked, state.node_id
-        return not any(
-            other in linked and comes_first(other, own, job.id)
-            for other in state.shared.others(job.confirmed or _UNKNOWN)
-        )
 
     # Messages.
 
@@ -551,7 +418,7 @@ class Acks(Machine):
             job = self._become_done(job)
             # It is the sender that collects, if it can; this node does when nothing comes of that.
             if holders:
-                self._put_off(job)
+                put_off(self._state, job)
             else:
                 self._ask(job)
         if holders:
@@ -559,7 +426,7 @@ class Acks(Machine):
             job.confirmed = state.shared.holders((job.confirmed or _UNKNOWN) | confirmed)
         if not state.durability.read_only:
             state.send(sender, (GOTACK, job_id, scope, True, job.holders))
-            if holders and not self._missing(job):
+            if holders and not missing_holders(self._state, job):
                 # Everybody knows, this node the last: nobody asks it any more.
                 self._leave(job, sender)
 
@@ -624,8 +491,8 @@ class Acks(Machine):
     def on_gotack(self, sender: bytes, job_id: bytes, scope: bytes, known: bool, holders: frozenset[bytes]) -> None:
         """Hear that a node knows that a job is done."""
         state = self._state
-        if self._rounds:
-            self._answered(sender, job_id)
+        if len(self.rounds):
+            self.rounds.answered(sender, job_id)
         job = state.jobs.get(job_id)
         if job is None or job.state != ACKED:
             return
@@ -639,7 +506,7 @@ class Acks(Machine):
         elif job.holders and self._is_kept(job):
             job.holders = state.shared.holders(job.holders - {sender})
         self._confirm(job, sender)
-        missing = self._missing(job)
+        missing = missing_holders(self._state, job)
         if job not in state.custody.acked:
             # An outcome that everybody knew: it has one more holder.
             if missing:

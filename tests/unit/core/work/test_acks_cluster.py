@@ -10,7 +10,8 @@ from disqued.core.model.messages import DELJOB, GOTACK, QUEUED, REPLJOB, SETACK,
 from disqued.core.model.outbox import GONE_DELETED, JOB_ADDED, JOB_GONE, UNIT_DONE
 from disqued.core.model.tombstones import Tombstones
 from disqued.core.recovery import Recovery, walk
-from disqued.core.work.acks import ANSWER_MS, ASKED_AT_ONCE, RETRY_MAX_MS, STRANGERS_GIVEN_UP, ttl_of
+from disqued.core.work.ackrounds import ANSWER_MS, ASKED_AT_ONCE, RETRY_MAX_MS, STRANGERS_GIVEN_UP
+from disqued.core.work.acks import ttl_of
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import OLD_ID, UNKNOWN_ID, Server
