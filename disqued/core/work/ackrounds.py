@@ -63,20 +63,17 @@ class _AckRound:
 class AckRounds(Machine):
     """The machine that asks a node for all acks that it may not know, when a link to it has opened."""
 
-    __slots__ = ("_rounds", "_state", "asked_at_once")
+    __slots__ = ("_state", "asked_at_once", "open")
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._rounds: dict[bytes, _AckRound] = {}
+        self.open: dict[bytes, _AckRound] = {}  #: the rounds that are going on, by node
         self.asked_at_once: int = ASKED_AT_ONCE
-
-    def __len__(self) -> int:
-        return len(self._rounds)
 
     def link_opened(self, node_id: bytes) -> None:
         """Ask a node again that could not be asked, or could not answer: a link has opened, whoever's it is."""
         if self._state.custody.acked and node_id in self._state.peers.linked:
-            this = self._rounds[node_id] = _AckRound(list(self._state.custody.acked))
+            this = self.open[node_id] = _AckRound(list(self._state.custody.acked))
             self._state.work(self._go_on(node_id, this))
 
     def greeted(self, node_id: bytes) -> None:
@@ -85,16 +82,16 @@ class AckRounds(Machine):
 
     def link_closed(self, node_id: bytes) -> None:
         """Ask a node no more: the next link begins a round anew."""
-        self._rounds.pop(node_id, None)
+        self.open.pop(node_id, None)
 
     def _go_on(self, node_id: bytes, this: _AckRound) -> QuietParts:
         """Ask a node for the next acks of a round: at once where that is ours to do, else a little later."""
-        while self._rounds.get(node_id) is this:
+        while self.open.get(node_id) is this:
             jobs = this.jobs[this.at : this.at + self.asked_at_once]
             this.at += len(jobs)
             has_to_wait = self._ask_some(node_id, this, jobs)
             if this.at == len(this.jobs):
-                del self._rounds[node_id]
+                del self.open[node_id]
             if has_to_wait:
                 return
             # Another part is a step of its own, before which much may have happened.
@@ -123,7 +120,7 @@ class AckRounds(Machine):
 
     def answered(self, node_id: bytes, job_id: bytes) -> None:
         """Go on with a round, if this is the answer that it waits for."""
-        this = self._rounds.get(node_id)
+        this = self.open.get(node_id)
         if this is not None and this.awaited == job_id:
             this.awaited = b""
             self._state.work(self._go_on(node_id, this))
@@ -141,7 +138,7 @@ class AckRounds(Machine):
 
     def _is_asked_in_a_round(self, node_id: bytes) -> bool:
         """Tell whether a round asks this node; one that has waited for too long goes on."""
-        this = self._rounds.get(node_id)
+        this = self.open.get(node_id)
         if this is None:
             return False
         if this.awaited and self._state.now >= this.waits_until:

@@ -344,7 +344,7 @@ class Acks(Machine):
         """Try again, or give up: the deadline of a job that is done has come."""
         if job.expires_at <= self._state.now:
             self._state.finish(job)
-        elif not len(self.rounds) or not self.rounds.takes(job):
+        elif not self.rounds.open or not self.rounds.takes(job):
             self._ask(job)
 
     def _ask(self, job: Job) -> None:
@@ -368,7 +368,7 @@ class Acks(Machine):
         if self._state.durability.read_only:
             put_off(self._state, job)
             return
-        if self._is_kept(job):
+        if job.requeue_at and self._is_kept(job):
             self._settle(job)
             self._state.tell(job, (SETACK, job.id, mark_of(job.options.fate), True, job.holders))
             return
@@ -474,7 +474,7 @@ class Acks(Machine):
 
         Both may have told each other to be the last; who kept the ack tells the others, whom nobody else would tell.
         """
-        if self._is_kept(job) and job.state == ACKED:
+        if job.options.is_rare and job.state == ACKED and self._is_kept(job):
             self._settle(job)
             return
         if job.state == ACKED:
@@ -491,19 +491,20 @@ class Acks(Machine):
     def on_gotack(self, sender: bytes, job_id: bytes, scope: bytes, known: bool, holders: frozenset[bytes]) -> None:
         """Hear that a node knows that a job is done."""
         state = self._state
-        if len(self.rounds):
+        if self.rounds.open:
             self.rounds.answered(sender, job_id)
         job = state.jobs.get(job_id)
         if job is None or job.state != ACKED:
             return
-        if known and scope != mark_of(job.options.fate) and (scope or self._is_kept(job)):
+        is_rare = job.options.is_rare
+        if known and (scope or is_rare) and scope != mark_of(job.options.fate) and (scope or self._is_kept(job)):
             return  # it has confirmed another result
         if not job.holders and known:
             state.finish(job)
             return
         if known:
             state.unite_holders(job, holders | {sender})
-        elif job.holders and self._is_kept(job):
+        elif is_rare and job.holders and self._is_kept(job):
             job.holders = state.shared.holders(job.holders - {sender})
         self._confirm(job, sender)
         missing = missing_holders(self._state, job)
