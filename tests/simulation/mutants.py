@@ -23,7 +23,6 @@ from disqued.core.cluster.membership import Membership
 from disqued.core.cluster.policy_sync import Policies
 from disqued.core.cluster.transfer import Transfer
 from disqued.core.lists import Lists
-from disqued.core.model import fate
 from disqued.core.model.aliases import Aliases
 from disqued.core.model.groups import Group, PassedEntries
 from disqued.core.model.ids import JobIds
@@ -594,10 +593,6 @@ MUTANTS: tuple[Mutant, ...] = (
         Acks, "_agrees", "return False", "return True",
     ),
     _mutant(
-        "each node keeps the result that it heard first", RESULTS,
-        fate, "_first_result", "return min(first.result, second.result)", "return first.result",
-    ),
-    _mutant(
         "a result does not come back from the journal", RESULTS,
         Recovery, "_keep_done", "if left_ms > 0 else 0", "if False else 0",
     ),
@@ -614,8 +609,8 @@ MUTANTS: tuple[Mutant, ...] = (
         Recovery, "_add", "if fate.is_cancelled:", "if False:",
     ),
     _mutant(
-        "who waits for a result does not ask again", MESSY_RESULTS,
-        Outcomes, "due", "self._begin_round(this)", "self._plan(this, ASKED_EVERY_MS)",
+        "a node that is asked for a result does not remember it", MESSY_RESULTS,
+        Outcomes, "_look", "return _outcome_of(job)", "return Outcome(job_id, NOT_KNOWN, 0, NO_FATE)",
     ),
     _mutant(
         "what was not answered of pauses is not said again", MESSY_PAUSES,

@@ -75,12 +75,14 @@ def accepted(fate: Fate) -> Word | None:
 
 
 def mark_of(fate: Fate) -> bytes:
-    """Return what tells the result of a fate from any other one of the job; empty = there is none.
+    """Return what tells the end of a job with a result from any other end that it may have; empty = it has no result.
 
     A node accepts one result of a job, so that its time and its node tell it.
     """
     result = fate.result
-    return b"" if result is None else b"%b%d:%b:%d" % (MARK, result.at, result.node_id, fate.has_rivals)
+    if result is None:
+        return b""
+    return b"%b%d:%b:%d:%d" % (MARK, result.at, result.node_id, fate.has_rivals, fate.is_cancelled)
 
 
 def merge(first: Fate, second: Fate) -> Fate:
