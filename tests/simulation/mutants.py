@@ -586,7 +586,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a result is forgotten when everybody knows", RESULTS,
-        Acks, "_collect", "if self._is_kept(job):", "if False:",
+        Acks, "_collect", "job.requeue_at and self._is_kept(job)", "False",
     ),
     _mutant(
         "an acknowledgement counts without its word", MESSY_RESULTS,
@@ -598,7 +598,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a cancelled job is queued again", RESULTS,
-        Requeueing, "enqueue", "if job.flags & FLAG_DROPPED:", "if False:",
+        Requeueing, "enqueue", " or (job.flags & FLAG_DROPPED and self._acks.end(job))", "",
     ),
     _mutant(
         "a job that is in a queue goes on when it is cancelled", RESULTS,
