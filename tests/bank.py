@@ -91,7 +91,7 @@ class Bank:
         self._open_of: Counter[int] = Counter()  #: how many of them are of this node's producer
         self._failures: list[BaseException] = []
         self._producers = [self._thread(self._produce, number) for number in range(nodes)]
-        self._consumers = [self._thread(self._consume, number) for number in range(nodes)]
+        self._consumers = [self._thread(work, number) for work in self._tasks() for number in range(nodes)]
 
     # What a test asks for.
 
@@ -122,12 +122,12 @@ class Bank:
     def lost(self, node: int) -> None:
         """Everything that a node knew is gone: a job is excused when no more copies of it were wanted than are lost."""
         with self._guard:
-            self.checker.lost_memory(node, _now())
+            self.checker.lost_memory(node, now())
 
     def close(self) -> None:
         """Faults are over: no more is added, and what is left is waited for, down to the last job."""
         with self._guard:
-            self.checker.healed(_now())
+            self.checker.healed(now())
         self._no_more.set()
         try:
             wait_until(lambda: self._failures or not self._missing(), "every job delivered and acknowledged")
@@ -148,6 +148,10 @@ class Bank:
         return self.checker.verdict()
 
     # Threads.
+
+    def _tasks(self) -> list[Callable[[int, Random, redis.Redis], None]]:
+        """Name what is done on each node until the books are closed."""
+        return [self._consume]
 
     def _thread(self, work: Callable[[int, Random, redis.Redis], None], node: int) -> threading.Thread:
         random = Random(self._random.random())
@@ -193,7 +197,7 @@ class Bank:
             return
         request = self._new_request(node, random)
         try:
-            job_id = client.execute_command(*_addjob(request))
+            job_id = client.execute_command(*self.addition_of(request))
         except redis.exceptions.ResponseError as error:
             self._note_refusal(request, str(error))
         else:
@@ -214,15 +218,26 @@ class Bank:
                 delay_ms=1_000 if random.random() < 0.05 else 0,
                 node=node,
                 producer=node,
-                asked_at=_now(),
+                asked_at=now(),
                 waits_for_copies=is_once or random.random() > 0.1,
             )
             self.checker.asked(request)
         return request
 
+    def addition_of(self, request: Request) -> tuple[object, ...]:
+        """Make the words of ADDJOB."""
+        return (
+            "ADDJOB", request.queue, request.body, ADD_TIMEOUT_MS,
+            "REPLICATE", request.replicate,
+            "RETRY", request.retry_ms // 1_000,
+            "DELAY", request.delay_ms // 1_000,
+            "TTL", request.ttl_ms // 1_000,
+            *(() if request.waits_for_copies else ("ASYNC",)),
+        )  # fmt: skip
+
     def _note_answer(self, request: Request, job_id: bytes) -> None:
         with self._guard:
-            self.checker.answered(request.number, job_id, _now(), None)
+            self.checker.answered(request.number, job_id, now(), None)
             self.tally.added[request.producer] += 1
             # Its consumer may have been first; and what is not firmly promised is not waited for.
             if request.retry_ms and request.waits_for_copies and not request.ack_sent:
@@ -254,13 +269,17 @@ class Bank:
         with self._guard:
             self.tally.delivered += len(jobs)
             for queue, job_id, body in jobs:
-                request = self.checker.delivered(job_id, queue, body, _now(), node)
-                self.tally.again += request is not None and request.deliveries > 1
-                self.tally.after_ack += request is not None and request.acked_at is not None
+                request = self.checker.delivered(job_id, queue, body, now(), node)
                 if request is not None:
-                    self._by_id[job_id] = request
+                    self._note_delivery(request, job_id, node)
         for _, job_id, _ in jobs:
             self._treat(node, random, client, job_id)
+
+    def _note_delivery(self, request: Request, job_id: bytes, node: int) -> None:
+        """Note that the consumer of a node has a job."""
+        self.tally.again += request.deliveries > 1
+        self.tally.after_ack += request.acked_at is not None
+        self._by_id[job_id] = request
 
     def _treat(self, node: int, random: Random, client: redis.Redis, job_id: bytes) -> None:
         """Do with a job what consumers do."""
@@ -280,10 +299,14 @@ class Bank:
         with self._guard:
             self.checker.ack_sent(job_id)
             self._settle(job_id)
-        known = client.execute_command("ACKJOB", job_id)
+        known = client.execute_command("ACKJOB", job_id, *self.result_of(job_id))
         with self._guard:
-            self.checker.acked(job_id, _now(), known=bool(known))
+            self.checker.acked(job_id, now(), known=bool(known))
             self.tally.acked[node] += 1
+
+    def result_of(self, job_id: bytes) -> tuple[object, ...]:
+        """Make what ACKJOB says besides the id."""
+        return ()
 
     def _settle(self, job_id: bytes) -> None:
         """Strike a job off the list; when its acknowledgement is not heard, nodes still have it, and give it out."""
@@ -298,16 +321,6 @@ def queue_to(node: int) -> bytes:
     return b"to-%d" % node
 
 
-def _addjob(request: Request) -> tuple[object, ...]:
-    return (
-        "ADDJOB", request.queue, request.body, ADD_TIMEOUT_MS,
-        "REPLICATE", request.replicate,
-        "RETRY", request.retry_ms // 1_000,
-        "DELAY", request.delay_ms // 1_000,
-        "TTL", request.ttl_ms // 1_000,
-        *(() if request.waits_for_copies else ("ASYNC",)),
-    )  # fmt: skip
-
-
-def _now() -> int:
+def now() -> int:
+    """Return the time in milliseconds, as all books have it."""
     return int(time.monotonic() * 1_000)

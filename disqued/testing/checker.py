@@ -232,7 +232,7 @@ class Ledger:
         elif request.job_id != job_id:
             self.blame(f"two ids for one job: {shown(request)} and {job_id!r}")
 
-    def _may_be_lost(self, request: Request) -> bool:
+    def may_be_lost(self, request: Request) -> bool:
         """Tell whether a job has an excuse for not being there: its end, or the memory of those who held it."""
         if self._healed_at is not None and request.asked_at + request.ttl_ms < self._healed_at + CHANCE_MS:
             return True
@@ -348,7 +348,7 @@ class Checker(Ledger):
 
     def missing(self) -> list[Request]:
         """Jobs that were promised, that nobody has acknowledged or, with retry 0, heard of, and that have no excuse."""
-        return [request for request in self.requests.values() if self._is_missing(request)]
+        return [request for request in self.requests.values() if self.is_missing(request)]
 
     def verdict(self) -> list[str]:
         """Say what is wrong, at the end of a run in which every job has had its chance; empty = nothing."""
@@ -359,7 +359,7 @@ class Checker(Ledger):
         missing += [
             f"after a start: {shown(request)} was not delivered at all"
             for request in self.requests.values()
-            if not request.deliveries and self._due_after_start(request) and not self._may_be_lost(request)
+            if not request.deliveries and self._due_after_start(request) and not self.may_be_lost(request)
         ]
         return self.violations + self._doubles() + missing
 
@@ -376,12 +376,13 @@ class Checker(Ledger):
                 return start + soon_ms
         return 0
 
-    def _is_missing(self, request: Request) -> bool:
+    def is_missing(self, request: Request) -> bool:
+        """Return whether a job was promised, and is neither acknowledged nor excused."""
         if not request.is_promised or request.ack_sent:
             return False
         if not request.retry_ms and (request.deliveries or not self.rules.once_arrives):
             return False
-        return not self._may_be_lost(request)
+        return not self.may_be_lost(request)
 
     # Parts.
 

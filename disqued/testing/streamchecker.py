@@ -219,7 +219,7 @@ class StreamChecker(Ledger):
             for open_ones in self._open.values()
             for reading in open_ones.values()
             if not self._is_settled(reading)
-            and not self._may_be_lost(reading.request)
+            and not self.may_be_lost(reading.request)
             and not self.flushes.may_cover(reading.request, self.rules.on_time_ms)
             and not self._begun_of(reading.request.queue, reading.group).may_skip(reading.request)
         ]

@@ -14,10 +14,10 @@ from random import Random
 
 import attrs
 
-from tests.bank import Bank
 from tests.integration.cluster import Cluster, HostedCluster, cluster_info
 from tests.integration.daemon import wait_until
 from tests.limits import seconds
+from tests.torture.fates import FateBank
 
 FAULTS_PER_ROUND = 4
 #: A node that is started again does not know any more who was forgotten, and asks strangers for a minute.
@@ -37,13 +37,16 @@ class Rounds:
         """Open the bank, let things fail, and say what is wrong in the end; empty = nothing."""
         self.rounds += 1
         self.done.clear()
-        with Bank(self.cluster.nodes, self.random.randrange(1 << 32)) as bank:
+        with FateBank(self.cluster.nodes, self.random.randrange(1 << 32)) as bank:
             bank.wait_business()
             for _ in range(FAULTS_PER_ROUND):
                 fault = self.random.choice(self._faults())
                 self.done.append(fault.__name__.strip("_"))
+                bank.note(f"{self.done[-1]} begins")
                 fault(bank)
                 self.cluster.wait_joined()
+                bank.together()
+                bank.note(f"{self.done[-1]} is over")
                 bank.wait_business()
             bank.close()
             self.cluster.wait_empty(EMPTY_LIMIT)
@@ -55,7 +58,7 @@ class Rounds:
         """The figures of the last round."""
         return f"round {self.rounds}: {', '.join(self.done)}"
 
-    def _faults(self) -> list[Callable[[Bank], None]]:
+    def _faults(self) -> list[Callable[[FateBank], None]]:
         faults = [self._kill, self._kill, self._kill_all, self._lose, self._freeze, self._leave]
         cuts = [self._cut, self._cut, self._deafen]
         return [*faults, *cuts] if isinstance(self.cluster, HostedCluster) else faults
@@ -66,32 +69,32 @@ class Rounds:
         number = self.random.choice(numbers)
         return number, [other for other in numbers if other != number]
 
-    def _kill(self, bank: Bank) -> None:
+    def _kill(self, bank: FateBank) -> None:
         number, others = self._draw()
         self.cluster.kill(number)
         bank.wait_business(others)
         self.cluster.restart(number)
 
-    def _kill_all(self, bank: Bank) -> None:
+    def _kill_all(self, bank: FateBank) -> None:
         numbers = range(len(self.cluster.nodes))
         self.cluster.kill(*numbers)
         self.cluster.restart(*numbers)
 
-    def _lose(self, bank: Bank) -> None:
+    def _lose(self, bank: FateBank) -> None:
         number, others = self._draw()
         self.cluster.kill(number)
         bank.lost(number)
         bank.wait_business(others)
         self.cluster.replace(number)
 
-    def _freeze(self, bank: Bank) -> None:
+    def _freeze(self, bank: FateBank) -> None:
         number, others = self._draw()
         self.cluster.freeze(number)
         self.cluster.wait_lost(number)
         bank.wait_business(others)
         self.cluster.thaw(number)
 
-    def _leave(self, bank: Bank) -> None:
+    def _leave(self, bank: FateBank) -> None:
         number, others = self._draw()
         leaver = self.cluster.nodes[number]
         leaver.call("CLUSTER", "LEAVING", "yes")
@@ -101,18 +104,20 @@ class Rounds:
         self.cluster.restart(number)
         self.cluster.nodes[number].call("CLUSTER", "LEAVING", "no")
 
-    def _cut(self, bank: Bank) -> None:
+    def _cut(self, bank: FateBank) -> None:
         number, others = self._draw()
         assert isinstance(self.cluster, HostedCluster)
+        bank.apart()
         self.cluster.network.split([number], others)
         self.cluster.wait_lost(number)
         bank.wait_business()
         self.cluster.network.heal()
 
-    def _deafen(self, bank: Bank) -> None:
+    def _deafen(self, bank: FateBank) -> None:
         number, others = self._draw()
         assert isinstance(self.cluster, HostedCluster)
         deaf_to = self.random.choice(others)
+        bank.apart()
         self.cluster.network.deafen(number, [deaf_to])
         self.cluster.wait_lost(deaf_to, [self.cluster.nodes[number]])
         bank.wait_business()
