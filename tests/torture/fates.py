@@ -64,6 +64,7 @@ class Failing:
     dead_at: int = 0  #: when somebody first heard that it is dead; 0 = it is not
     is_found: bool = False  #: by JSCAN
     is_redriven: bool = False
+    is_over: bool = False  #: a consumer has sent its acknowledgement
     history: list[str] = attrs.field(factory=list)  #: what clients saw, and what failed meanwhile
 
     def note(self, what: str) -> None:
@@ -92,7 +93,7 @@ class FateBank(Bank):
         """Note a fault, or its end, with the jobs that it may concern."""
         with self._guard:
             for job in self._failing.values():
-                if not job.dead_at:
+                if not job.is_over:
                     job.note(what)
 
     def apart(self) -> None:
@@ -195,8 +196,13 @@ class FateBank(Bank):
     def _treat(self, node: int, random: Random, client: redis.Redis, job_id: bytes) -> None:
         request = self._by_id.get(job_id)
         job = None if request is None else self._failing.get(request.number)
-        if job is None or job.is_redriven:
+        if job is None:
             super()._treat(node, random, client, job_id)
+            return
+        if job.is_redriven:
+            self._acknowledge(node, client, job_id)
+            job.is_over = True
+            job.note("acknowledged")
             return
         way = random.choice(("reason", "reason", "silence", "delay", "bury"))
         with self._guard:
@@ -263,6 +269,8 @@ class FateBank(Bank):
                 job = None if request is None else self._failing.get(request.number)
                 if request is None or job is None:
                     continue  # its ADDJOB was not answered, and nobody has had it yet
+                if job.is_redriven and now() < job.asked_at + GRACE_MS:
+                    continue  # REDRIVE is under way, of which this node may not have heard
                 job.is_found = True
                 self._note_dead(job)
                 has_rested = now() > job.dead_at + REST_MS and random.random() < 0.3

@@ -204,12 +204,12 @@ class Sharing(Machine):
                 state.send(sender, (messages.QUEUED, job.id, WORK_SCOPE, AS_BEFORE))
                 return
             queueing.dequeue(job)
-        ends_delay = queueing.is_delayed(job)
+        ends_delay = queueing.is_delayed(job) or job.flags & FLAG_PUT_OFF
         if job.options.retry_ms:
             job.flags |= FLAG_QUEUED_BEFORE
         self._put_off(job, job.options.probe_ms)
         if ends_delay and state.journaling:
-            # Somebody asked for it before its time: after a crash, too, it does not wait for that.
+            # After a crash, too, it does not wait for the end of that; and the next try that ends is counted.
             state.outbox.journal.append((JOB_ADDED, job))
 
     def on_working(self, sender: bytes, job_id: bytes, scope: bytes, left_ms: int) -> None:

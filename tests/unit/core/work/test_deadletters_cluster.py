@@ -5,7 +5,9 @@ from disqued.core.model.job import ACKED, ACTIVE, DEAD, FLAG_PUT_OFF
 from disqued.core.model.job import QUEUED as QUEUED_STATE
 from disqued.core.model.messages import FATE, QUEUED, REDRIVE, WILLQUEUE
 from disqued.core.model.outbox import JOB_ADDED
+from disqued.core.recovery import AT_END, Recovery
 from disqued.core.work.copies import SPREAD_MS
+from disqued.wire.jobdump import decode_record, encode_job
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import Word
 
@@ -94,6 +96,40 @@ def test_when_the_holder_of_a_put_off_is_gone_another_one_queues_the_job_and_cou
     cluster.advance(200_000)
     assert {b"queued"} <= set(states(cluster, job_id)[1:])
     assert [tries(member, job_id) for member in (b, c)] == [(1, 0)] * 2
+
+
+def write(cluster: Cluster, job_id: bytes, written: dict[str, bytes]) -> None:
+    """Write down a job as each journal has it that has heard of the job since the last call."""
+    for member in cluster:
+        if any(record[0] == JOB_ADDED and record[1].id == job_id for record in member.journal):
+            written[member.name] = encode_job(member.job(job_id), member.clock.wall() - member.clock.now(), ACTIVE)
+        member.journal.clear()
+
+
+def test_a_crash_of_all_holders_gives_a_job_that_was_put_off_no_more_tries() -> None:
+    cluster = Cluster(2)
+    a, _ = cluster
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 5, "MAXTRIES", 2)
+    (job_id,) = a.answers.pop("client")
+    a.get()
+    a("NACK", job_id, "DELAY", 2)
+    written: dict[str, bytes] = {}
+    write(cluster, job_id, written)
+    cluster.advance(3_000)
+    write(cluster, job_id, written)
+    assert len(a.get()) == 1  # the last try
+    for member in cluster:
+        member.node.flush()
+        member.state.journaling = False
+        recovery = Recovery(member.state, restores_queues=False)
+        assert recovery.apply_some(iter([decode_record(written[member.name])]), 2) is AT_END
+        member.node.begin()
+        recovery.finish()
+        member.state.journaling = True
+    for _ in range(20):
+        cluster.advance(1_000)
+        assert not [member for member in cluster if member.get()]
+    assert states(cluster, job_id) == [b"dead"] * 2
 
 
 def test_a_holder_that_missed_the_put_off_hears_of_it_when_it_asks() -> None:
