@@ -90,9 +90,9 @@ LOGS: Final = """
 
 JOBS: Final = """
     WITH copies AS (
-        SELECT {shuffled} job_id, scope, node, boot, seq, ts_us, event, reason, retry_s, ttl_s,
+        SELECT {shuffled} job_id, scope, node, boot, seq, ts_us, event, reason, retry_s, ttl_s, max_tries, keep_dead_s,
                CASE WHEN event = 'add' THEN 0 ELSE age_us END AS age_us,
-               event = 'ack' AND (reason IS NULL OR reason IN ('fast', 'peer')) AS is_ack
+               event = 'cancelled' OR event = 'ack' AND (reason IS NULL OR reason IN ('fast', 'peer')) AS is_ack
         FROM events
         WHERE job_id IS NOT NULL
     ), once AS (
@@ -103,6 +103,10 @@ JOBS: Final = """
                max(CASE WHEN event IN ('add', 'deliver') THEN 1 ELSE 0 END) OVER job AS is_told,
                max(ttl_s) OVER job AS job_ttl_s,
                max(retry_s) OVER job AS job_retry_s,
+               max(max_tries) OVER job AS job_max_tries,
+               coalesce(max(keep_dead_s) OVER job, 0) AS stay_s,
+               max(CASE WHEN event IN ('dead', 'redriven', 'replicate') THEN 1 ELSE 0 END)
+                   OVER (PARTITION BY job_id, scope, node) AS may_be_dead,
                min(CASE WHEN event = 'ack' AND reason IS NULL THEN age_us END) OVER job AS ack_us,
                min_by(node, CASE WHEN event = 'ack' AND reason IS NULL THEN age_us END) OVER job AS ack_node
         FROM once
@@ -112,7 +116,7 @@ JOBS: Final = """
         SELECT *,
                is_ack OR event IN ('expire', 'delete', 'evict', 'refuse') OR event = 'leave' AND is_once = 1 AS is_end,
                event = 'leave' AND is_told = 0 AS may_end,
-               event IN ('replicate', 'enqueue', 'deliver', 'working', 'nack', 'requeue', 'leave')
+               event IN ('replicate', 'enqueue', 'deliver', 'working', 'nack', 'requeue', 'leave', 'dead', 'redriven')
                    OR event = 'add' AND coalesce(reason, '') <> 'elsewhere' AS is_hold
         FROM told
     ), ordered AS (
@@ -122,6 +126,10 @@ JOBS: Final = """
                {closed_seq} OVER before AS closed_seq,
                {come_boot} OVER before AS come_boot,
                {come_seq} OVER before AS come_seq,
+               {life_event} OVER before AS life_event,
+               {life_boot} OVER before AS life_boot,
+               sum(CASE WHEN is_end OR event IN ('add', 'replicate', 'redriven', 'leave') THEN 1 ELSE 0 END)
+                   OVER until AS generation,
                max(CASE WHEN is_ack THEN 1 ELSE 0 END) OVER before AS has_heard,
                max(CASE WHEN is_end OR is_hold OR event = 'add' THEN 1 ELSE 0 END) OVER behind AS has_more,
                sum(CASE WHEN event = 'deliver' THEN 1 WHEN event = 'requeue' AND reason = 'unseen' THEN -1 ELSE 0 END)
@@ -135,6 +143,9 @@ JOBS: Final = """
                           ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)
     ), deep AS (
         SELECT *,
+               sum(CASE WHEN event = 'deliver' THEN 1 WHEN event = 'requeue' AND reason = 'unseen' THEN -1 ELSE 0 END)
+                   OVER (PARTITION BY job_id, scope, node, boot, generation ORDER BY seq
+                         ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS tries,
                min(depth) OVER (PARTITION BY job_id, scope, node ORDER BY boot, seq
                                 ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS least_depth
         FROM ordered
@@ -148,12 +159,14 @@ JOBS: Final = """
                            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     ), judged AS (
         SELECT aged.*,
-               closed_event = 'ack' AND closed_boot = aged.boot AND NOT coalesce(
+               closed_event IN ('ack', 'cancelled') AND closed_boot = aged.boot AND NOT coalesce(
                    (come_boot > closed_boot OR come_boot = closed_boot AND come_seq > closed_seq)
                    AND (come_seq - closed_seq > 20000 OR is_once = 1 OR is_told = 0), false) AS is_known,
                coalesce(nullif(CAST(job_ttl_s * 1000000 AS BIGINT), 0),
                         CASE WHEN job_id LIKE 'DI%' AND substring(job_id, 43, 4) <> 'ffff'
                              THEN ({hex} + 1) * 60000000 END, 0) AS ttl_us,
+               CAST(stay_s * may_be_dead * 1000000 AS BIGINT) AS stay_us,
+               coalesce(event = 'deliver' AND life_event = 'dead' AND life_boot = aged.boot, false) AS is_dead,
                greatest(0, logs.last_us - ts_us) + logs.more_us AS passed_us,
                logs.boot_flush > aged.seq AS is_flushed, logs.last_boot > aged.boot AS has_next,
                logs.boot_stopped = 0 AND logs.boot_last_us - ts_us <= 2000000 AS is_unsaid
@@ -164,9 +177,10 @@ JOBS: Final = """
         SELECT *,
                (is_hold OR event = 'add') AND NOT is_end AND NOT may_end AND has_more IS DISTINCT FROM 1 AS is_open,
                ttl_us > 0 AND NOT is_flushed
-                   AND passed_us >= greatest(0, ttl_us - coalesce(age_us, 0)) + 60000000 AS says_no_more,
+                   AND passed_us >= greatest(0, ttl_us + stay_us - coalesce(age_us, 0)) + 60000000 AS says_no_more,
                ttl_us > 0 AND NOT is_flushed
-                   AND (has_next OR passed_us >= greatest(0, ttl_us - coalesce(age_us, 0)) + 60000000) AS is_past,
+                   AND (has_next OR passed_us >= greatest(0, ttl_us + stay_us - coalesce(age_us, 0)) + 60000000)
+                   AS is_past,
                event IN ('deliver', 'expire') AND node <> ack_node AND coalesce(has_heard, 0) = 0
                    AND coalesce(age_us, 0) > ack_us + 5000000 AS is_late,
                event = 'deliver' AND depth = least_depth AS is_heard
@@ -176,11 +190,15 @@ JOBS: Final = """
                max(CASE WHEN is_end THEN 1 ELSE 0 END) AS ended,
                max(CASE WHEN event = 'refuse' THEN 1 ELSE 0 END) AS refused,
                max(CASE WHEN event = 'add' THEN 1 ELSE 0 END) AS added,
-               max(CASE WHEN is_ack AND (reason IS NULL OR reason = 'fast') AND age_us IS NOT NULL THEN 1 ELSE 0 END)
-                   AS own_acks,
+               max(CASE WHEN event = 'ack' AND coalesce(reason, 'fast') = 'fast' AND age_us IS NOT NULL
+                        THEN 1 ELSE 0 END) AS own_acks,
                sum(CASE WHEN is_ack AND is_known THEN 1 ELSE 0 END) AS acked_twice,
                sum(CASE WHEN event = 'deliver' AND is_known THEN 1 ELSE 0 END) AS after_ack,
-               sum(CASE WHEN event = 'deliver' AND closed_event = 'ack' AND NOT is_known THEN 1 ELSE 0 END) AS again,
+               sum(CASE WHEN is_dead THEN 1 ELSE 0 END) AS delivered_dead,
+               sum(CASE WHEN event = 'deliver' AND NOT is_dead AND job_max_tries > 0 AND tries = job_max_tries + 1
+                        THEN 1 ELSE 0 END) AS tried_too_often,
+               sum(CASE WHEN event = 'deliver' AND closed_event IN ('ack', 'cancelled') AND NOT is_known
+                        THEN 1 ELSE 0 END) AS again,
                max_by(CASE WHEN is_late THEN coalesce(age_us, 0) END, CASE WHEN is_late THEN seq END) AS late_us,
                max(CASE WHEN is_late AND event = 'deliver' THEN 1 ELSE 0 END) AS late_deliver,
                sum(CASE WHEN is_heard THEN 1 ELSE 0 END) AS heard,
@@ -196,6 +214,7 @@ JOBS: Final = """
         SELECT job_id, scope, min(CASE WHEN is_steady THEN 1 ELSE 0 END) = 1 AS is_steady,
                max(is_once) = 1 AND scope IS NULL AS is_once, max(ended) = 1 AS has_ended, max(added) = 1 AS was_added,
                scope IS NULL AND max(refused) = 0 AS may_be_left, sum(own_acks) AS own_acks,
+               sum(delivered_dead) AS delivered_dead, sum(tried_too_often) AS tried_too_often,
                sum(acked_twice) AS acked_twice, sum(after_ack) AS delivered_after_ack, sum(again) AS again,
                sum(CASE WHEN late_us - ack_us > 900000000 THEN 1 ELSE 0 END) AS left_late,
                sum(CASE WHEN late_us - ack_us > 900000000 THEN 0 ELSE late_deliver END) AS heard_late,
@@ -207,7 +226,7 @@ JOBS: Final = """
         SELECT job_id, scope,
                CASE WHEN may_be_left AND NOT has_ended AND was_added AND proven_hold > 0 THEN 1 ELSE 0 END AS lost,
                CASE WHEN is_once AND heard > 1 AND firm > 1 THEN 1 ELSE 0 END AS once_delivered_twice,
-               delivered_after_ack, acked_twice,
+               delivered_after_ack, acked_twice, delivered_dead, tried_too_often,
                CASE WHEN may_be_left AND has_ended THEN proven_hold ELSE 0 END
                    + CASE WHEN is_steady THEN left_late ELSE 0 END AS orphaned,
                again + CASE WHEN is_steady THEN heard_late ELSE delivered_late END AS redelivered_after_ack,
@@ -221,11 +240,14 @@ JOBS: Final = """
     )
     SELECT * FROM found
     WHERE lost + once_delivered_twice + delivered_after_ack + acked_twice + orphaned + redelivered_after_ack
-          + acked_apart + delivered_apart + not_known > 0
+          + acked_apart + delivered_apart + not_known + delivered_dead + tried_too_often > 0
 """
 
+_LIVES: Final = "is_end OR event IN ('add', 'replicate', 'leave', 'dead', 'redriven')"
 _LASTS: Final = {
     "closed_event": "CASE WHEN is_ack OR event = 'evict' THEN event END",
+    "life_event": f"CASE WHEN {_LIVES} THEN event END",
+    "life_boot": f"CASE WHEN {_LIVES} THEN boot END",
     "closed_boot": "CASE WHEN is_ack OR event = 'evict' THEN boot END",
     "closed_seq": "CASE WHEN is_ack OR event = 'evict' THEN seq END",
     "come_boot": "CASE WHEN event IN ('add', 'replicate') THEN boot END",

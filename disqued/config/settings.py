@@ -646,8 +646,8 @@ class EventLogSettings(Section):
 
     events = Value(
         Choice(("all", "terminal", "off")), "off",
-        "What the event log tells: every event, those alone that end a job, or nothing. It is there for those "
-        "who analyse what happened to jobs (docs/reference/event-log.md), and no journal: nothing waits for "
+        "What the event log tells: every event, those alone that end, bury or redrive a job, or nothing. It is there "
+        "for those who analyse what happened to jobs (docs/reference/event-log.md), and no journal: nothing waits for "
         "it, and bodies are never in it.",
         mutable=True,
     )  # fmt: skip

@@ -15,8 +15,9 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
+from disqued.core.model.fate import accepted, has_died
 from disqued.core.model.job import RETRY_NEVER_MS, Job, JobOptions
-from disqued.core.model.trace import ADD, DELIVER, NAMES, REPLICATE, RESET, STOP, EventTrace
+from disqued.core.model.trace import ACK, ADD, DELIVER, NAMES, REPLICATE, RESET, STOP, EventTrace
 from disqued.wire.texts import text
 
 VERSION: Final = 1
@@ -36,7 +37,8 @@ COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("job_id", "STRING"), ("scope", "STRING"), ("queue", "STRING"), ("attempt", "INT"), ("nacks", "INT"),
     ("age_us", "BIGINT"), ("wait_us", "BIGINT"), ("run_us", "BIGINT"), ("ttl_s", "DOUBLE"), ("retry_s", "DOUBLE"),
     ("delay_s", "DOUBLE"), ("repl", "INT"), ("size", "BIGINT"), ("client", "STRING"), ("peer", "STRING"),
-    ("reason", "STRING"), ("after_boot", "BIGINT"), ("after_seq", "BIGINT"),
+    ("reason", "STRING"), ("after_boot", "BIGINT"), ("after_seq", "BIGINT"), ("max_tries", "INT"),
+    ("keep_dead_s", "DOUBLE"), ("result_size", "BIGINT"), ("failure", "STRING"),
 )  # fmt: skip
 
 
@@ -67,7 +69,10 @@ def _wishes(options: JobOptions) -> bytes:
         text += b',"retry_s":' + _seconds(options.retry_ms)
     if options.delay_ms:
         text += b',"delay_s":' + _seconds(options.delay_ms)
-    return text + b',"repl":%d' % options.replicate
+    text += b',"repl":%d' % options.replicate
+    if options.terms.keep_dead_ms:
+        text += b',"keep_dead_s":' + _seconds(options.terms.keep_dead_ms)
+    return text + _count(b"max_tries", options.terms.max_tries)
 
 
 def _seconds(ms: int) -> bytes:
@@ -194,6 +199,7 @@ class EventLines(EventTrace):
     def tell(
         self, kind: int, wall: int, now: int, unit: Any = None, *,
         attempt: int = 0, nacks: int = 0, span_ms: int = -1, who: Any = None, word: bytes = b"",
+        failure: bytes = b"",
     ) -> None:  # fmt: skip
         line = b""
         if isinstance(unit, bytes):
@@ -205,12 +211,17 @@ class EventLines(EventTrace):
             if kind == ADD:
                 line += self._wishes[job.options]
             else:
-                age_us = max(0, job.options.ttl_ms + now - job.expires_at) * 1_000
+                stay_ms = job.options.terms.keep_dead_ms if has_died(job.options.fate) else 0
+                age_us = max(0, job.options.ttl_ms + stay_ms + now - job.expires_at) * 1_000
                 line += b'%b%b,"age_us":%d' % (_count(b"attempt", attempt), _count(b"nacks", nacks), age_us)
             if kind in (ADD, REPLICATE):
                 line += b',"size":%d' % len(job.body)
             if span_ms >= 0:
                 line += b',"%b":%d' % (b"wait_us" if kind == DELIVER else b"run_us", span_ms * 1_000)
+            if kind == ACK and (result := accepted(job.options.fate)) is not None:
+                line += _count(b"result_size", len(result.value))
+        if failure:
+            line += b',"failure":' + _quoted(text(failure))
         end = self._end_of(who)
         if word:
             end = b'%b,"reason":"%b"}\n' % (end[:-2], word)

@@ -46,6 +46,7 @@ PAGE: Final = 1_000  #: lines of which the numbers are checked together
 FINDING: Final = AUDIT.columns
 _OF_A_LINE: Final = (
     "node", "boot", "seq", "ts_us", "event", "age_us", "ttl_s", "retry_s", "peer", "reason", "queue",
+    "max_tries", "keep_dead_s",
 )  # fmt: skip
 
 
@@ -267,11 +268,11 @@ def summaries(events: "DataFrame") -> "DataFrame":
     from pyspark.sql import functions as f
 
     event, reason, age = f.col("event"), f.col("reason"), f.col("age_us")
-    ack = (event == "ack") & (reason.isNull() | reason.isin("fast", "peer"))
+    ack = (event == "cancelled") | ((event == "ack") & (reason.isNull() | reason.isin("fast", "peer")))
     own = (event == "ack") & (reason.isNull() | (reason == "fast"))
     deliver, leave, come = event == "deliver", event == "leave", event.isin("add", "replicate")
     end = ack | event.isin("expire", "delete", "evict", "refuse")
-    hold = event.isin("replicate", "enqueue", "deliver", "working", "nack", "requeue", "leave")
+    hold = event.isin("replicate", "enqueue", "deliver", "working", "nack", "requeue", "leave", "dead", "redriven")
     node = f.xxhash64("node")
 
     def count(what: "Column") -> "Column":
@@ -302,6 +303,8 @@ def summaries(events: "DataFrame") -> "DataFrame":
             count(ack).alias("acks"),
             count(deliver).alias("delivers"),
             count(event == "expire").alias("expires"),
+            count(event == "dead").alias("deads"),
+            f.max("max_tries").alias("max_tries"),
             count((reason == "once") | ((event == "add") & (f.col("retry_s") == 0))).alias("once"),
             f.min(f.when(deliver, node)).alias("one_node"),
             f.max(f.when(deliver, node)).alias("other_node"),
@@ -342,6 +345,8 @@ def suspects(summed: "DataFrame", until_us: int) -> "DataFrame":
         | (is_once & (f.col("delivers") > 1))
         | f.coalesce(f.col("one_node") != f.col("other_node"), f.lit(False))
         | ((f.col("expires") > 0) & (f.col("own_acks") > 0))
+        | ((f.col("deads") > 0) & (f.col("delivers") > 0))
+        | f.coalesce(f.col("delivers") > f.col("max_tries"), f.lit(False))
     )
     return summed.where(doubtful).select("job_id", "scope", "lines")
 

@@ -31,6 +31,8 @@ LOST: Final = "lost"
 TWICE_ONCE: Final = "once_delivered_twice"
 DELIVERED_AFTER_ACK: Final = "delivered_after_ack"
 ACKED_TWICE: Final = "acked_twice"
+DELIVERED_DEAD: Final = "delivered_dead"
+TRIED_TOO_OFTEN: Final = "tried_too_often"
 ORPHANED: Final = "orphaned"
 GAP: Final = "gap"
 DOUBLE: Final = "double"
@@ -40,8 +42,9 @@ DELIVERED_APART: Final = "delivered_apart"
 NOT_KNOWN: Final = "not_known"
 
 SEVERITY: Final = {
-    LOST: LOSS, TWICE_ONCE: FAULT, DELIVERED_AFTER_ACK: FAULT, ACKED_TWICE: FAULT, ORPHANED: FAULT, GAP: FAULT,
-    DOUBLE: FAULT, REDELIVERED: NOTE, ACKED_APART: NOTE, DELIVERED_APART: NOTE, NOT_KNOWN: NOTE,
+    LOST: LOSS, TWICE_ONCE: FAULT, DELIVERED_AFTER_ACK: FAULT, ACKED_TWICE: FAULT, DELIVERED_DEAD: FAULT,
+    TRIED_TOO_OFTEN: FAULT, ORPHANED: FAULT, GAP: FAULT, DOUBLE: FAULT, REDELIVERED: NOTE, ACKED_APART: NOTE,
+    DELIVERED_APART: NOTE, NOT_KNOWN: NOTE,
 }  # fmt: skip
 
 SECOND_US: Final = 1_000_000
@@ -68,6 +71,8 @@ class EventLine(NamedTuple):
     peer: str | None
     reason: str | None
     queue: str | None
+    max_tries: int | None
+    keep_dead_us: int | None
 
 
 @attrs.frozen
@@ -150,15 +155,17 @@ class EventLogs:
 
 _DONE: Final = frozenset({None, "fast", "peer"})  #: reasons of acks that end a job on their node
 _OWN: Final = frozenset({None, "fast"})  #: of these: said by a client
-_ENDS: Final = frozenset({"expire", "delete", "evict", "refuse"})
+_ENDS: Final = frozenset({"expire", "delete", "evict", "refuse", "cancelled"})
 #: Events that show that a node has a job; an `add` does not where other nodes alone have copies.
-_HOLDS: Final = frozenset({"add", "replicate", "enqueue", "deliver", "working", "nack", "requeue", "leave"})
+_HOLDS: Final = frozenset(
+    {"add", "replicate", "enqueue", "deliver", "working", "nack", "requeue", "leave", "dead", "redriven"}
+)
 _ELSEWHERE: Final = "elsewhere"
 _COMES: Final = frozenset({"add", "replicate"})
 
 
 def _is_ack(line: EventLine) -> bool:
-    return line.event == "ack" and line.reason in _DONE
+    return line.event == "cancelled" or (line.event == "ack" and line.reason in _DONE)
 
 
 def _holds(line: EventLine) -> bool:
@@ -193,6 +200,8 @@ class _Case:
         #: Or nothing says that it is not, as the lines of who added it and of who delivered it are not there.
         self.may_be_once = self.is_once or not any(line.event in ("add", "deliver") for line in lines)
         self.ttl_us = next((line.ttl_us for line in lines if line.ttl_us is not None), None) or ttl_of(job_id)
+        self.max_tries = next((line.max_tries for line in lines if line.max_tries is not None), None)
+        self.keep_dead_us = next((line.keep_dead_us for line in lines if line.keep_dead_us is not None), 0)
         #: Every node that tells of it did so in one boot, so that ages say the same everywhere.
         self.is_steady = all(lines[0].boot == lines[-1].boot for lines in self.by_node.values())
 
@@ -207,6 +216,7 @@ class _Case:
         found: list[Finding] = []
         for lines in self.by_node.values():
             found += self._on_one_node(lines)
+            found += self._tries(lines)
         found += self._between_nodes()
         if not self.scope:
             found += self._at_most_once()
@@ -234,13 +244,40 @@ class _Case:
                 found.append(self.finding(kind, line, f"this node knew of its ack at {_at(acked)}"))
         return found
 
+    def _tries(self, lines: list[EventLine]) -> list[Finding]:
+        """Look for deliveries of a dead job, and for more tries of a generation than the job may have.
+
+        A node that was started again may have lost what it knew.
+        """
+        found: list[Finding] = []
+        dead: EventLine | None = None
+        tries = 0
+        boot = lines[0].boot
+        for line in lines:
+            if line.boot != boot or line.event in _COMES or line.event in ("redriven", "leave") or self._ends_it(line):
+                dead, tries, boot = None, 0, line.boot
+            if line.event == "dead":
+                dead = line
+            elif line.event == "requeue" and line.reason == "unseen":
+                tries -= 1
+            elif line.event == "deliver":
+                tries += 1
+                if dead is not None:
+                    detail = f"it is dead since {_at(dead)}, and was not redriven"
+                    found.append(self.finding(DELIVERED_DEAD, line, detail))
+                elif self.max_tries and tries == self.max_tries + 1:
+                    detail = f"try {tries} on this node; the job may have {self.max_tries}"
+                    found.append(self.finding(TRIED_TOO_OFTEN, line, detail))
+        return found
+
     # Several nodes: by age.
 
     def _between_nodes(self) -> list[Finding]:
         if len(self.by_node) == 1:
             return []
         found: list[Finding] = []
-        own = [line for line in self.lines if _is_ack(line) and line.reason in _OWN and line.age_us is not None]
+        acked = [line for line in self.lines if line.event == "ack" and line.age_us is not None]
+        own = [line for line in acked if line.reason in _OWN]
         if len({line.node for line in own}) > 1:
             last = max(own, key=_age)
             nodes = " and ".join(sorted({line.node for line in own}))
@@ -352,8 +389,13 @@ class _Case:
         log = self.logs.of(line)
         if not self.ttl_us or log.flushed_after(line.seq):
             return False
-        left_us = max(0, self.ttl_us - _age(line)) + SETTLE_US
+        left_us = max(0, self._time_of(line) - _age(line)) + SETTLE_US
         return log.passed(line.seq, line.ts_us) >= left_us
+
+    def _time_of(self, line: EventLine) -> int:
+        """How long a node keeps a job at most: longer if it is dead, or if its copy may have come as a dead one."""
+        may_be_dead = any(other.event in ("dead", "redriven", "replicate") for other in self.by_node[line.node])
+        return (self.ttl_us or 0) + (self.keep_dead_us or 0) * may_be_dead
 
     def _is_over(self, lines: list[EventLine]) -> bool:
         """Tell whether a job's time should be over by the end of the logs, so that somebody should know its end."""
@@ -361,7 +403,7 @@ class _Case:
             log = self.logs.of(line)
             if log.flushed_after(line.seq):
                 return False
-            left_us = max(0, (self.ttl_us or 0) - _age(line)) + SETTLE_US
+            left_us = max(0, self._time_of(line) - _age(line)) + SETTLE_US
             if not log.has_next and log.passed(line.seq, line.ts_us) < left_us:
                 return False
         return bool(self.ttl_us)
@@ -411,9 +453,11 @@ def finding_of_log(kind: str, place: tuple[str, int, int], at_us: int | None, de
 def line_of(row: dict[str, Any]) -> EventLine:
     """Make a line of the columns of an event."""
     ttl_s, retry_s, reason = row.get("ttl_s"), row.get("retry_s"), row.get("reason")
+    keep_dead_s = row.get("keep_dead_s")
     is_add = row["event"] == "add"
     return EventLine(row["node"], row["boot"], row["seq"], row["ts_us"], row["event"],
                      0 if is_add else row.get("age_us"), None if ttl_s is None else int(ttl_s * SECOND_US),
                      True if reason == "once" or (is_add and retry_s == 0) else None,
                      None if retry_s is None else int(retry_s * SECOND_US), row.get("peer"), reason,
-                     row.get("queue"))  # fmt: skip
+                     row.get("queue"), row.get("max_tries"),
+                     None if keep_dead_s is None else int(keep_dead_s * SECOND_US))  # fmt: skip

@@ -25,10 +25,12 @@ import attrs
 from disqued.pipeline.jobs.verdicts import (
     ACKED_TWICE,
     DELIVERED_AFTER_ACK,
+    DELIVERED_DEAD,
     DOUBLE,
     GAP,
     LOST,
     ORPHANED,
+    TRIED_TOO_OFTEN,
     TWICE_ONCE,
 )
 from disqued.testing.profiles import named
@@ -57,7 +59,9 @@ class Line:
     def is_end(self) -> bool:
         """Tell whether a job ends with it, on its node."""
         event, reason = self.says["event"], self.says.get("reason", "")
-        return event in ("expire", "delete", "evict", "refuse") or (event == "ack" and "unknown" not in reason)
+        return event in ("expire", "delete", "evict", "refuse", "cancelled") or (
+            event == "ack" and "unknown" not in reason
+        )
 
     def is_own_ack(self) -> bool:
         return self.says["event"] == "ack" and "reason" not in self.says
@@ -383,6 +387,52 @@ def _twice_once(story: Story, rng: Random, job_id: str) -> Plant | None:
     return None if plant is None else attrs.evolve(plant, kind=TWICE_ONCE)
 
 
+def _delivered_dead(story: Story, rng: Random, job_id: str) -> Plant | None:
+    """Let a node deliver a job that it knows to be dead."""
+    line = _first_delivery(story, job_id)
+    if line is None:
+        return None
+    dead = {"ts_us": line.says["ts_us"], "event": "dead", "job_id": job_id, "queue": line.says["queue"],
+            "attempt": 1, "nacks": 1, "age_us": line.age_us, "failure": "no such host"}  # fmt: skip
+    again = {**dead, "event": "deliver", "attempt": 2}
+    del again["failure"]
+    edits = [(line.at, "after", _tail(dead)), (line.at, "after", _tail(again))]
+    return Plant(DELIVERED_DEAD, job_id, None, {line.boot: edits})
+
+
+def _tried_too_often(story: Story, rng: Random, job_id: str) -> Plant | None:
+    """Let a node deliver a job more often than its terms say."""
+    line = _first_delivery(story, job_id)
+    add = next((line for line in story.jobs[job_id] if line.says["event"] == "add"), None)
+    if line is None or add is None:
+        return None
+    tries = sum(each.says["event"] == "deliver" for each in story.by_node(job_id)[line.boot[0]])
+    says = {"ts_us": line.says["ts_us"], "job_id": job_id, "queue": line.says["queue"], "age_us": line.age_us}
+    more = [
+        (line.at, "after", _tail({**says, "event": event, "attempt": attempt}))
+        for attempt in range(1, tries + 2)
+        for event in ("nack", "deliver")
+    ]
+    edits: dict[Boot, list[tuple[int, str, bytes]]] = {add.boot: [(add.at, "drop", b"")]}
+    edits[add.boot].append((add.at, "after", _tail({**add.says, "max_tries": tries + 1})))
+    edits.setdefault(line.boot, []).extend(more)
+    return Plant(TRIED_TOO_OFTEN, job_id, None, edits)
+
+
+def _first_delivery(story: Story, job_id: str) -> Line | None:
+    """The first delivery of a job with RETRY on a node that delivers it before it hears of an end."""
+    if any(line.says.get("retry_s") == 0 or line.says.get("reason") == "once" for line in story.jobs[job_id]):
+        return None
+    if any(line.says["event"] in ("dead", "redriven") or "max_tries" in line.says for line in story.jobs[job_id]):
+        return None
+    for lines in story.by_node(job_id).values():
+        before, _ = _until_its_end(lines)
+        line = next((line for line in before if line.says["event"] == "deliver"), None)
+        if line is not None:
+            return line
+    return None
+
+
 def _gap(story: Story, rng: Random) -> Plant | None:
     """Let lines be missing."""
     boot = rng.choice(sorted(story.boots))
@@ -417,6 +467,7 @@ def _double(story: Story, rng: Random) -> Plant | None:
 
 OF_JOBS: tuple[Callable[[Story, Random, str], Plant | None], ...] = (
     _lost, _orphaned, _late, _acked_twice, _delivered_after_ack, _twice_once,
+    _delivered_dead, _tried_too_often,
 )  # fmt: skip
 OF_LOGS: tuple[Callable[[Story, Random], Plant | None], ...] = (_gap, _tail_gap, _double)
 TRIES = 60

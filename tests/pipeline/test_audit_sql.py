@@ -33,7 +33,7 @@ def test_every_rule_written_by_hand_comes_to_the_verdict_of_the_audit(
     spark: "SparkSession", tmp_path: Path, profile: str, seed: int
 ) -> None:
     story, logs, table = tell(profile, seed, tmp_path / "told", hours=0.01), tmp_path / "logs", tmp_path / "table"
-    for copy in range(8):
+    for copy in range(12):
         story.write(logs, plant(story, Random(f"{profile} {copy}"), 8), copy)
     lines = read_events(spark, str(logs))
     lines.where(is_event()).write.parquet(str(table))

@@ -156,6 +156,43 @@ def test_what_is_delivered_once_at_most_is_delivered_once() -> None:
     assert found(crashed, log("a", (9, "deliver", once), (TTL_S, "expire"), boot=2, start_s=5)) == [kinds.NOT_KNOWN]
 
 
+ADD_TERMS = (0, "add", {"max_tries": 2, "keep_dead_s": 1_000})
+DIES = ((1, "deliver"), (2, "nack"), (3, "deliver"), (4, "nack"), (4, "dead"))
+
+
+def test_a_dead_job_is_delivered_when_it_was_redriven_and_not_before() -> None:
+    assert found(log("a", ADD_TERMS, *DIES, (9, "redriven"), (10, "deliver"), (11, "ack"))) == []
+    assert found(log("a", ADD_TERMS, *DIES, (10, "deliver"), (11, "ack"))) == [kinds.DELIVERED_DEAD]
+    heard = log("b", (0, "replicate"), (4, "dead", {"reason": "peer"}), (10, "deliver"), (11, "ack"))
+    assert found(log("a", ADD_TERMS, *DIES, (11, "ack", {"reason": "peer"})), heard) == [kinds.DELIVERED_DEAD]
+    again = log("a", (10, "deliver"), (11, "ack"), boot=2, start_s=5)
+    assert found(log("a", ADD_TERMS, *DIES, stops=False), again) == [], "the store may have missed it"
+
+
+def test_a_job_has_as_many_tries_on_a_node_as_its_terms_say_and_again_after_a_redrive() -> None:
+    assert found(log("a", ADD_TERMS, *DIES[:4], (5, "deliver"), (6, "ack"))) == [kinds.TRIED_TOO_OFTEN]
+    unseen = (1, "deliver"), (1, "requeue", {"reason": "unseen"})
+    assert found(log("a", ADD_TERMS, *unseen, *DIES, (60, "redriven"), *DIES, (60, "ack"))) == []
+    # Each side of a partition has its own tries.
+    other = log("b", (0, "replicate"), *DIES, (11, "ack", {"reason": "peer"}))
+    assert found(log("a", ADD_TERMS, *DIES, (11, "ack")), other) in ([], [kinds.DELIVERED_APART])
+
+
+def test_a_dead_job_is_lost_when_its_longer_time_is_over_and_not_before() -> None:
+    assert found(log("a", ADD_TERMS, *DIES, (LATER_S, "other"))) == []
+    assert found(log("a", ADD_TERMS, *DIES, (LATER_S + 1_000, "other"))) == [kinds.LOST]
+    assert found(log("a", ADD_TERMS, *DIES, (TTL_S + 1_000, "expire"), (2_000, "other"))) == []
+
+
+def test_a_cancelled_job_has_ended_and_is_not_delivered_any_more() -> None:
+    assert found(log("a", (0, "add"), (1, "cancelled"), (LATER_S, "other"))) == []
+    assert found(log("a", (0, "add"), (1, "cancelled"), (2, "deliver"), (3, "ack"))) == [
+        kinds.DELIVERED_AFTER_ACK, kinds.ACKED_TWICE,
+    ]  # fmt: skip
+    both = log("b", (0, "replicate"), (1, "cancelled", {"reason": "peer"}), (LATER_S, "other"))
+    assert found(log("a", (0, "add"), (1, "cancelled"), (LATER_S, "other")), both) == []
+
+
 def test_lines_that_are_missing_and_lines_that_are_there_twice_are_named() -> None:
     whole = log("a", *LIFE, (LATER_S, "other"))
     assert [(f.kind, f.seq) for f in audit([*whole[:2], *whole[3:]])] == [(kinds.GAP, 3)]
@@ -257,7 +294,7 @@ def test_the_page_on_the_audit_tells_of_every_kind_and_how_severe_it_is() -> Non
     assert rows == list(SEVERITY.items())
 
 
-@pytest.mark.parametrize("profile", ["crashes", "partitions"])
+@pytest.mark.parametrize("profile", ["crashes", "partitions", "retries", "results"])
 def test_nothing_is_found_in_logs_of_a_healthy_cluster_and_all_that_is_planted_there(
     profile: str, tmp_path: Path
 ) -> None:

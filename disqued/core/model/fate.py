@@ -74,6 +74,11 @@ def accepted(fate: Fate) -> Word | None:
     return None if result is None or result.at == UNKNOWN_AT else result
 
 
+def has_died(fate: Fate) -> bool:
+    """Return whether a job is dead, or was before it was redriven: it stays for longer since then."""
+    return fate.is_dead or fate.generation > 0
+
+
 def mark_of(fate: Fate) -> bytes:
     """Return what tells the end of a job with a result from any other end that it may have; empty = it has no result.
 

@@ -140,24 +140,30 @@ class State:
             if self.trace.full is not None:
                 self.trace.full.act(self.wall, self.now, actor)
 
-    def note(self, kind: int, unit: Unit, *, span_ms: int = -1, who: Client | None = None, word: bytes = b"") -> None:
+    def note(
+        self, kind: int, unit: Unit, *, span_ms: int = -1, who: Client | None = None, word: bytes = b"",
+        failure: bytes = b"",
+    ) -> None:  # fmt: skip
         """Leave a word in the trail, where that is wanted."""
         if self.trace.full is not None:
             told = unit if isinstance(unit, Job) else GroupNote(unit.job, unit.scope)
             self.trace.full.tell(
                 kind, self.wall, self.now, told,
-                attempt=unit.deliveries, nacks=unit.nacks, span_ms=span_ms, who=who, word=word,
+                attempt=unit.deliveries + unit.job.options.fate.spent, nacks=unit.nacks, span_ms=span_ms, who=who,
+                word=word, failure=failure,
             )  # fmt: skip
 
     def note_end(
-        self, kind: int, unit: Unit | GroupNote, *, span_ms: int = -1, who: Client | None = None, word: bytes = b""
-    ) -> None:
+        self, kind: int, unit: Unit | GroupNote, *, span_ms: int = -1, who: Client | None = None, word: bytes = b"",
+        failure: bytes = b"",
+    ) -> None:  # fmt: skip
         """Leave a word in the trail of how something ended, where that is wanted."""
         if self.trace.endings is not None:
             told = unit if isinstance(unit, Job) else GroupNote(unit.job, unit.scope)
             self.trace.endings.tell(
                 kind, self.wall, self.now, told,
-                attempt=unit.deliveries, nacks=unit.nacks, span_ms=span_ms, who=who, word=word,
+                attempt=unit.deliveries + unit.job.options.fate.spent, nacks=unit.nacks, span_ms=span_ms, who=who,
+                word=word, failure=failure,
             )  # fmt: skip
 
     def note_node(self, kind: int, word: bytes) -> None:

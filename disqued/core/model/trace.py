@@ -18,6 +18,7 @@ makes the text of a line of it there and then.  Where no log is ready to take it
     span      milliseconds: that it waited, for DELIVER; that the consumer had it, for ACK; -1 = not known
     who       the client that made it happen, or the id of the node; None = time did
     word      why, as docs/reference/event-log.md has it; empty = as the kind says
+    failure   why a try failed, as the consumer or the node says; empty = none was given
 
 Each of the three that are told of every job has a method of its own, as do the moments that they share; `tell` is for
 all else.
@@ -49,11 +50,14 @@ FLUSH: Final = 13
 START: Final = 14
 STOP: Final = 15
 CLOCK: Final = 16
+DEAD: Final = 17
+REDRIVEN: Final = 18
+CANCELLED: Final = 19
 
 #: Names of the kinds, as readers of the event log know them.
 NAMES: Final = (
     b"add", b"replicate", b"enqueue", b"deliver", b"working", b"nack", b"requeue", b"ack", b"expire", b"delete",
-    b"evict", b"leave", b"refuse", b"flush", b"start", b"stop", b"clock",
+    b"evict", b"leave", b"refuse", b"flush", b"start", b"stop", b"clock", b"dead", b"redriven", b"cancelled",
 )  # fmt: skip
 
 #: What a job is gone for, as a kind of its own.
@@ -63,7 +67,7 @@ OF_REASON: Final = {GONE_EXPIRED: EXPIRE, GONE_DELETED: DELETE, GONE_EVICTED: EV
 FAST: Final = b"fast"  #: an ack by FASTACK
 UNKNOWN: Final = b"unknown"  #: an ack of a job that this node does not know
 FAST_UNKNOWN: Final = b"fast-unknown"  #: the same by FASTACK
-PEER: Final = b"peer"  #: an ack that another node tells of
+PEER: Final = b"peer"  #: what another node says: an ack, a death, a redrive, a cancellation
 ONCE: Final = b"once"  #: a delivery after which nobody gets it again, acknowledged or not
 RECOVERED: Final = b"recovered"  #: a delivery of what another consumer had (RQ.RECOVER)
 ASKED: Final = b"asked"  #: queued since a client said so
@@ -121,6 +125,7 @@ class EventTrace:
     def tell(
         self, kind: int, wall: int, now: int, unit: object = None, *,
         attempt: int = 0, nacks: int = 0, span_ms: int = -1, who: object = None, word: bytes = b"",
+        failure: bytes = b"",
     ) -> None:  # fmt: skip
         """Anything happened; the module says what these are."""
         raise NotImplementedError
@@ -199,10 +204,20 @@ class Notes(EventTrace):
     def tell(
         self, kind: int, wall: int, now: int, unit: object = None, *,
         attempt: int = 0, nacks: int = 0, span_ms: int = -1, who: object = None, word: bytes = b"",
+        failure: bytes = b"",
     ) -> None:  # fmt: skip
         self._keep(
             lambda trace: trace.tell(
-                kind, wall, now, unit, attempt=attempt, nacks=nacks, span_ms=span_ms, who=who, word=word
+                kind,
+                wall,
+                now,
+                unit,
+                attempt=attempt,
+                nacks=nacks,
+                span_ms=span_ms,
+                who=who,
+                word=word,
+                failure=failure,
             )
         )
 

@@ -71,7 +71,7 @@ from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import DELJOB, FATE, GOTACK, SETACK
 from disqued.core.model.outbox import CANCEL, GONE_DELETED, HERE_ALONE, JOB_ADDED, Client, Notification
 from disqued.core.model.state import State
-from disqued.core.model.trace import ACK, FAST, FAST_UNKNOWN, PEER, UNKNOWN
+from disqued.core.model.trace import ACK, CANCELLED, FAST, FAST_UNKNOWN, PEER, UNKNOWN
 from disqued.core.work.ackrounds import RETRY_MIN_MS, AckRounds, missing_holders, put_off
 from disqued.core.work.replication import Replication
 from disqued.errors import WrongType
@@ -231,8 +231,10 @@ class Acks(Machine):
             flight_ms = -1
             counters.acked_untimed += 1
         if state.trace.endings is not None:
-            if word or job.nacks or job.additional_deliveries:
-                state.note_end(ACK, job, span_ms=flight_ms, who=who, word=word)
+            if word or job.nacks or job.additional_deliveries or job.options.is_rare:
+                fate = job.options.fate
+                is_cancel = fate.is_cancelled and fate.result is None and word != FAST
+                state.note_end(CANCELLED if is_cancel else ACK, job, span_ms=flight_ms, who=who, word=word)
             elif state.trace.full is not None:
                 state.trace.full.ack(job, flight_ms)
             else:

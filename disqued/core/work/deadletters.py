@@ -17,8 +17,9 @@ to a little after the same instant, so that another node queues the job should t
 Times are integer milliseconds.
 """
 
-from disqued.core.model.fate import GENERATION_MAX, NO_FATE, Failure, Fate, last_failures
+from disqued.core.model.fate import GENERATION_MAX, NO_FATE, Failure, Fate, has_died, last_failures
 from disqued.core.model.job import (
+    ACKED,
     ACTIVE,
     DEAD,
     FLAG_ASKING,
@@ -39,7 +40,8 @@ from disqued.core.model.messages import AS_BEFORE
 from disqued.core.model.messages import QUEUED as QUEUED_HERE
 from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.model.state import State
-from disqued.core.model.trace import ENQUEUE
+from disqued.core.model.trace import DEAD as DIED
+from disqued.core.model.trace import PEER, REDRIVEN
 from disqued.core.work.copies import SPREAD_MS
 from disqued.core.work.fates import Fates
 from disqued.core.work.queueing import Queueing
@@ -86,7 +88,6 @@ class DeadLetters(Machine):
             job.nacks = job.additional_deliveries = 0
         generation = min(fate.generation + 1, GENERATION_MAX)
         self.fates.change(job, fate._replace(generation=generation, is_dead=False, spent=spent))
-        state.note(ENQUEUE, job, who=state.trace.actor)
         job.requeue_at = state.now + retry_ms if retry_ms else 0
         self._queueing.enqueue_new(job, state.queue(job.queue))
         self._queueing.reschedule(job)
@@ -97,8 +98,10 @@ class DeadLetters(Machine):
     def fate_changed(self, job: Job, before: Fate) -> None:
         """Follow the fate of a job: it may be dead, or not be dead any more."""
         fate = job.options.fate
-        if _has_died(fate) and not _has_died(before):
+        if has_died(fate) and not has_died(before):
             job.expires_at += job.options.terms.keep_dead_ms
+        if fate.generation > before.generation and job.state != ACKED:
+            self._note(REDRIVEN, job)
         if fate.is_dead:
             if job.state in (ACTIVE, QUEUED):
                 self._end_tries(job)
@@ -122,7 +125,14 @@ class DeadLetters(Machine):
         job.requeue_at = 0
         assert INTO_DEAD[job.state], forbidden(job.state, DEAD)
         job.state = DEAD
+        failures = job.options.fate.failures
+        self._note(DIED, job, failures[-1].reason if failures else b"")
         self._queueing.reschedule(job)
+
+    def _note(self, kind: int, job: Job, failure: bytes = b"") -> None:
+        """Tell the event log what became of a job, and whether another node said so."""
+        who = self._state.trace.actor
+        self._state.note_end(kind, job, who=who, word=PEER if isinstance(who, bytes) else b"", failure=failure)
 
     def _begin_again(self, job: Job) -> None:
         """Leave a job to the node that has redriven it."""
@@ -146,8 +156,3 @@ class DeadLetters(Machine):
         job.flags |= FLAG_PUT_OFF | FLAG_QUEUED_BEFORE
         if state.journaling:
             state.outbox.journal.append((JOB_ADDED, job))
-
-
-def _has_died(fate: Fate) -> bool:
-    """Return whether a job is dead, or was before it was redriven: it stays for longer since then."""
-    return fate.is_dead or fate.generation > 0

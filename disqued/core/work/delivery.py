@@ -189,7 +189,7 @@ class Delivery:
                 waited_ms = max(0, state.wall - job.ctime // 1_000_000 - job.options.delay_ms)
                 self._delivered_once(job)
             if state.trace.full is not None:
-                if retry_ms and not unit.nacks and not unit.additional_deliveries:
+                if retry_ms and not unit.nacks and not unit.additional_deliveries and not job.options.is_rare:
                     state.trace.full.deliver(job, waited_ms)
                 else:
                     word = b"" if retry_ms else ONCE

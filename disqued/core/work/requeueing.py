@@ -195,12 +195,12 @@ class Requeueing(Machine):
         if not waits:
             if not retry_ms:
                 return False
+            state.note(NACK, job, failure=said.reason)
             job.nacks += 1
         state.counters.nacked += 1
         is_last = said.buries or is_spent(job)
         delay_ms = 0
         if not is_last:
-            state.note(NACK, job)
             delay_ms = said.delay_ms
             if delay_ms < 0:
                 delay_ms = backoff_of(job.options.terms, job.id, job.nacks)

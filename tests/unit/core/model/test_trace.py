@@ -249,6 +249,86 @@ def test_an_ack_has_the_same_line_whether_all_is_wanted_or_endings_alone() -> No
     assert ["run_us" in line for line in told[0]] == [True, False]
 
 
+def test_the_tries_of_a_job_are_told_with_their_reasons_its_death_and_its_redrive(server: Server) -> None:
+    read = follow(server)
+    job_id = server.add("q", "x", "RETRY", 10, "MAXTRIES", 2, "TTL", 3_600, "KEEPDEAD", 86_400)
+    server.get("q")
+    server("NACK", job_id, "REASON", b"no such \xff")
+    server.get("q")
+    server.advance(10_500)
+    server("REDRIVE", "q", client="anna")
+    server.advance(500)
+    server.get("q")
+    server.advance(1_000)
+    server("ACKJOB", job_id)
+    lines = read()
+    assert brief(lines, "attempt", "nacks", "failure") == [
+        ("add", None, None, None), ("deliver", 1, None, None), ("nack", 1, None, "no such \\xff"),
+        ("deliver", 2, 1, None), ("dead", 2, 1, "no acknowledgement within 10 s"), ("redriven", 2, None, None),
+        ("deliver", 3, None, None), ("ack", 3, None, None),
+    ]  # fmt: skip
+    assert (lines[0]["max_tries"], lines[0]["keep_dead_s"]) == (2, 86_400)
+    assert [line["age_us"] for line in lines[-4:]] == [10_000_000, 10_501_000, 11_000_000, 12_000_000]
+
+
+def test_a_job_that_is_buried_dies_at_once_and_endings_alone_tell_of_it(server: Server) -> None:
+    job_id = server.add("q", "x", "RETRY", 60)
+    read = follow(server, endings_alone=True)
+    server.get("q")
+    server("NACK", job_id, "DEAD", "REASON", "poison", client="anna")
+    server("REDRIVE", "q")
+    server.advance(500)
+    assert brief(read(), "attempt", "failure", "client") == [
+        ("dead", 1, "poison", "anna"), ("redriven", 1, None, None),
+    ]  # fmt: skip
+
+
+def test_an_ack_tells_the_size_of_its_result_and_never_the_result(server: Server) -> None:
+    read = follow(server)
+    for words in ((), ("RESULT", 60)):
+        job_id = server.add("q", "x", "RETRY", 60, *words)
+        server.get("q")
+        server("ACKJOB", job_id, "RESULT", "twelve bytes")
+    plain = server.add("q", "x", "RETRY", 60, "RESULT", 60)
+    server("ACKJOB", plain)
+    lines = [line for line in read() if line["event"] == "ack"]
+    assert brief(lines, "result_size") == [("ack", 12), ("ack", 12), ("ack", None)]
+    assert "twelve bytes" not in json.dumps(lines)
+
+
+def test_a_cancelled_job_ends_as_cancelled_and_one_that_was_done_all_the_same_as_acknowledged(server: Server) -> None:
+    read = follow(server)
+    queued, late, done = (server.add(queue, "x", "RETRY", 10) for queue in ("q", "r", "s"))
+    server.get("r")
+    server.get("s")
+    server("CANCEL", queued, late, done, client="anna")
+    server("ACKJOB", done)
+    server.advance(10_500)
+    ends = [line for line in read() if line["event"] in ("ack", "cancelled")]
+    assert [(line["event"], line["job_id"].encode(), line.get("client")) for line in ends] == [
+        ("cancelled", queued, "anna"), ("ack", done, "client"), ("cancelled", late, None),
+    ]  # fmt: skip
+
+
+def test_the_other_holders_of_a_job_tell_that_it_is_dead_redriven_and_cancelled() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2, "RETRY", 60, client="maker")
+    (job_id,) = a.answers["maker"]
+    read_a, read_b = follow(a), follow(b)
+    a.get("q")
+    a("NACK", job_id, "DEAD")
+    cluster.settle()
+    b("REDRIVE", "q")
+    cluster.advance(3_000)
+    b("CANCEL", job_id)
+    cluster.settle()
+    for lines in (read_a(), read_b()):
+        ends = [line for line in lines if line["event"] in ("dead", "redriven", "cancelled")]
+        assert [line["event"] for line in ends] == ["dead", "redriven", "cancelled"]
+        assert [("peer" in line) for line in ends] == [line.get("reason") == "peer" for line in ends]
+
+
 def test_what_a_group_does_with_an_event_names_the_group(server: Server) -> None:
     read = follow(server)
     event = bytes(server("QADD", "news", 60, "x"))
