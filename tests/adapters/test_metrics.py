@@ -72,6 +72,30 @@ async def test_what_clients_did_is_counted(launch: Launch) -> None:
 
 
 @pytest_twisted.ensureDeferred
+async def test_dead_failing_redriven_and_cancelled_jobs_and_results_are_counted(launch: Launch) -> None:
+    running, client = await _begin(launch)
+    resp = await running.connect()
+    ids = [await resp.call("ADDJOB", "a", "body", 0, "RESULT", 60) for _ in range(5)]
+    await resp.call("GETJOB", "COUNT", 5, "FROM", "a")
+    await resp.call("NACK", ids[0], "DEAD")
+    await resp.call("NACK", ids[1], "DEAD", "REASON", "poison")
+    await resp.call("NACK", ids[2], "DELAY", 60)
+    await resp.call("ACKJOB", ids[3], "RESULT", "done")
+    assert await resp.call("REDRIVE", "a", "ID", ids[0]) == 1
+    await resp.call("CANCEL", ids[0])
+    found = await _scrape(client)
+    told = {
+        ("disqued_jobs_buried_total", ""): 2, ("disqued_jobs_redriven_total", ""): 1,
+        ("disqued_jobs_cancelled_total", ""): 1, ("disqued_results_kept_total", ""): 2, ("disqued_jobs", "dead"): 1,
+        ("disqued_jobs_failing", ""): 1,
+    }  # fmt: skip
+    assert {key: found[key] for key in told} == told
+    queues = await _scrape(client, "/metrics/per-queue")
+    assert (queues["disqued_queue_dead_jobs", "a"], queues["disqued_queue_failing_jobs", "a"]) == (1, 1)
+    await client.stop()
+
+
+@pytest_twisted.ensureDeferred
 async def test_commits_are_counted_and_so_are_those_that_fail(launch: Launch) -> None:
     store = RecordingStore()
     running, client = await _begin(lambda: launch(store=store))

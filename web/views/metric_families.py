@@ -31,6 +31,8 @@ class QueueTotals:
 
     queues: int = 0
     queued: int = 0  #: jobs
+    dead: int = 0  #: jobs
+    failing: int = 0  #: jobs that failed and are not dead
     oldest_ctime: int | None = None  #: of the job that was created first
     created_at: int | None = None  #: of the queue that was created first, monotonic milliseconds
     accessed_at: int | None = None  #: when any queue was used last, monotonic milliseconds
@@ -122,9 +124,10 @@ def _of_queues(node: NodeView, sums: QueueTotals) -> Iterator[Metric]:
     acked, waiting, jobs = node.acked_count, node.pending_count, node.job_count
     yield _gauges(
         "disqued_jobs", "Jobs that this node holds, by state.", "state",
-        {"queued": sums.queued, "active": max(0, jobs - acked - waiting - sums.queued), "acked": acked,
-         "wait-repl": waiting},
+        {"queued": sums.queued, "active": max(0, jobs - acked - waiting - sums.queued - sums.dead), "acked": acked,
+         "wait-repl": waiting, "dead": sums.dead},
     )  # fmt: skip
+    yield _gauge("disqued_jobs_failing", "Jobs that failed and are not dead, as far as this node knows.", sums.failing)
 
 
 def _of_jobs(counters: Counters) -> Iterator[Metric]:
@@ -147,6 +150,11 @@ def _of_jobs(counters: Counters) -> Iterator[Metric]:
     yield _counts("disqued_acks", "Jobs that were acknowledged, by who said so.", "how",
                   {"ackjob": plain, "fastack": counters.fast_acked, "other_node": counters.acks_heard})  # fmt: skip
     yield _count("disqued_nacks", "Jobs that were given back by NACK.", counters.nacked)
+    yield _count("disqued_jobs_buried", "Jobs that died here: after the last of their tries, or by NACK DEAD.",
+                 counters.buried)  # fmt: skip
+    yield _count("disqued_jobs_redriven", "Dead jobs that this node queued again.", counters.redriven)
+    yield _count("disqued_jobs_cancelled", "Jobs that ended here since they were cancelled.", counters.cancelled)
+    yield _count("disqued_results_kept", "Results of acknowledged jobs that this node kept.", counters.outcomes)
     yield _count("disqued_working", "Times that WORKING put a delivery off.", counters.working)
     yield _count("disqued_jobs_expired", "Jobs whose time was over before they were acknowledged.", counters.expired)
     yield _count("disqued_jobs_deleted", "Jobs that were dropped by DELJOB, or by another node.", counters.deleted)

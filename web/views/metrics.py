@@ -48,6 +48,8 @@ PER_QUEUE: Final[_Families] = (
     ("disque_queue_idle_seconds", "Since the queue was used last.", GaugeMetricFamily),
     ("disque_queue_blocked_workers", "Consumers that wait.", GaugeMetricFamily),
     ("disqued_queue_oldest_job_age_seconds", "Age of the job that waits first; 0 = none waits.", GaugeMetricFamily),
+    ("disqued_queue_dead_jobs", "Dead jobs that this node holds.", GaugeMetricFamily),
+    ("disqued_queue_failing_jobs", "Other jobs that failed, as far as this node knows.", GaugeMetricFamily),
 )
 
 
@@ -198,6 +200,8 @@ def _ended(texts: list[bytes], media: str) -> bytes:
 
 def _add(sums: QueueTotals, queue: Queue) -> None:
     sums.queues += 1
+    sums.dead += len(queue.dead)
+    sums.failing += len(queue.failing)
     length = len(queue.units)
     if length:
         sums.queued += length
@@ -213,7 +217,8 @@ def _add(sums: QueueTotals, queue: Queue) -> None:
 def _row(queue: Queue, label: str, now: int, wall: int) -> _Row:
     oldest_ms = max(0, wall - queue.units.first.job.ctime // 1_000_000) if len(queue.units) else 0
     return (f'queue="{label}"', queue.jobs_in, queue.jobs_out, queue.length, (now - queue.created_at) / 1_000,
-            max(0, now - queue.accessed_at) / 1_000, len(queue.waiters), oldest_ms / 1_000)  # fmt: skip
+            max(0, now - queue.accessed_at) / 1_000, len(queue.waiters), oldest_ms / 1_000, len(queue.dead),
+            len(queue.failing))  # fmt: skip
 
 
 def _about_rows(count: int, left_out: int, groups: int, groups_left_out: int) -> list[Metric]:

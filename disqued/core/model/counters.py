@@ -35,9 +35,10 @@ class Counters:
     """Counts of one node."""
 
     __slots__ = (
-        "acked_untimed", "acks_heard", "added", "background_failed", "copies", "dequeued", "evicted_acked",
+        "acked_untimed", "acks_heard", "added", "background_failed", "buried", "cancelled", "copies", "dequeued",
+        "evicted_acked",
         "evicted_once", "exported", "fast_acked", "flight_buckets", "flight_ms", "gone", "imported", "nacked", "queued",
-        "recovered", "redelivered", "refused", "repeated", "requeued", "returned", "tasks_given_back", "unique_refused",
+        "outcomes", "recovered", "redelivered", "redriven", "refused", "repeated", "requeued", "returned", "tasks_given_back", "unique_refused",
         "waiting_buckets", "waiting_ms", "workers_died", "working",
     )  # fmt: skip
 
@@ -57,6 +58,10 @@ class Counters:
         self.fast_acked: int = 0  #: acknowledged by FASTACK
         self.acks_heard: int = 0  #: acknowledged because another node said so
         self.nacked: int = 0  #: jobs that were given back by NACK
+        self.buried: int = 0  #: jobs that died here: after the last of their tries, or by NACK DEAD
+        self.redriven: int = 0  #: dead jobs that this node queued again (REDRIVE)
+        self.cancelled: int = 0  #: jobs that ended here since they were cancelled
+        self.outcomes: int = 0  #: results of acknowledged jobs that this node kept for their time
         self.dequeued: int = 0  #: jobs that left their queue and were not delivered (DEQUEUE, WORKING, QUEUED)
         self.working: int = 0  #: times that WORKING put a delivery off
         self.workers_died: int = 0  #: without a sign of life, with their connection, or since somebody said so (FAIL)

@@ -158,6 +158,9 @@ class Acks(Machine):
 
     def end(self, job: Job) -> bool:
         """End a job that is not done: it is acknowledged, cancelled, or its queue was deleted.  Returns True."""
+        fate = job.options.fate
+        if fate.is_cancelled and fate.result is None:
+            self._state.counters.cancelled += 1
         if job.state == WAIT_REPL:
             self._replication.settle(job)
         self._count(job, self._state.trace.actor)
@@ -293,6 +296,7 @@ class Acks(Machine):
         """Keep the outcome of a job for so long; 0 = no longer than until everybody knows."""
         if left_ms:
             state = self._state
+            state.counters.outcomes += 1
             done.requeue_at = state.now + left_ms
             done.expires_at = max(done.expires_at, done.requeue_at)
             state.add_holders(done, frozenset((state.node_id,)))

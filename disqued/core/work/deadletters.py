@@ -68,6 +68,8 @@ class DeadLetters(Machine):
         fate = job.options.fate
         failure = Failure(self._state.wall, self._state.node_id, who, reason)
         failures = last_failures((*fate.failures, failure))
+        if is_last and not fate.is_dead:
+            self._state.counters.buried += 1
         self.fates.change(job, fate._replace(failures=failures, is_dead=fate.is_dead or is_last))
 
     def ends_last_try(self, job: Job, reason: bytes) -> bool:
@@ -86,6 +88,7 @@ class DeadLetters(Machine):
         if retry_ms:
             spent = min(spent + job.nacks + job.additional_deliveries, GENERATION_MAX)
             job.nacks = job.additional_deliveries = 0
+        state.counters.redriven += 1
         generation = min(fate.generation + 1, GENERATION_MAX)
         self.fates.change(job, fate._replace(generation=generation, is_dead=False, spent=spent))
         job.requeue_at = state.now + retry_ms if retry_ms else 0
@@ -109,6 +112,7 @@ class DeadLetters(Machine):
             self._begin_again(job)
         elif job.state in (ACTIVE, QUEUED) and is_spent(job):
             # Nodes that could not hear each other had some of the tries each.
+            self._state.counters.buried += 1
             self.fates.change(job, fate._replace(is_dead=True))
 
     def _end_tries(self, job: Job) -> None:
