@@ -510,3 +510,79 @@ async def test_a_purge_that_is_not_clear_is_refused(admin: Admin, body: dict[str
     status, _, problem = await admin().post("/api/bulk/purge", body)
     assert status == 400
     assert text in problem["detail"]
+
+
+async def bury(client: AdminClient, queue: str, count: int) -> list[str]:
+    """Add jobs that are dead."""
+    call = client.running.daemon.clients.call
+    ids = [await add(client, queue) for _ in range(count)]
+    await call([b"GETJOB", b"COUNT", b"%d" % count, b"FROM", queue.encode()], address="test")
+    await call([b"NACK", *(job_id.encode() for job_id in ids), b"DEAD", b"REASON", b"no such host"], address="test")
+    return ids
+
+
+@ensureDeferred
+async def test_a_redrive_counts_the_dead_jobs_first_and_queues_no_more_than_those(admin: Admin) -> None:
+    client = admin()
+    ids = await bury(client, "mail", 3)
+    await add(client, "mail")
+    counted = await run(client, "redrive", {"queue": "mail"})
+    assert (counted["matched"], sorted(counted["sample"])) == (3, sorted(ids))
+    assert await lengths(client) == {"mail": 1}
+    later = await bury(client, "post", 1)
+    done = await run(client, "redrive", {"queue": "mail"}, dry_run=False, token=counted["token"])
+    assert done == {"dry_run": False, "matched": 3, "done": 3, "failed": []}
+    assert await lengths(client) == {"mail": 4, "post": 0}
+    assert (await run(client, "redrive", {"ids": later}, dry_run=False))["done"] == 1
+    status, _, problem = await client.post("/api/bulk/redrive", {"filter": {"queue": "mail", "state": ["queued"]}})
+    assert (status, problem["detail"]) == (400, "state: allowed for redrive is dead")
+
+
+@ensureDeferred
+async def test_dead_jobs_are_listed_with_their_terms_and_failures(admin: Admin) -> None:
+    client = admin()
+    call = client.running.daemon.clients.call
+    words = [b"MAXTRIES", b"1", b"BACKOFF", b"1", b"60", b"HEADER", b"trace", b"ab"]
+    job_id = await call([b"ADDJOB", b"mail", b"hi", b"0", *words], address="test")
+    await call([b"GETJOB", b"FROM", b"mail"], address="test")
+    await call([b"NACK", job_id, b"REASON", b"no such host"], address="test")
+    await add(client, "mail")
+    _, _, page = await client.get("/api/scan/jobs?state=dead&queue=mail&reply=all")
+    (job,) = page["items"]
+    assert (job["id"], job["state"], job["max-tries"], job["backoff"]) == (job_id.decode(), "dead", 1, [1, 60])
+    assert job["headers"] == [{"name": "trace", "value": "ab"}]
+    assert [(each["reason"], sorted(each)) for each in job["failures"]] == [
+        ("no such host", ["at", "node", "reason", "who"])
+    ]
+    assert (await client.get(f"/api/show/{job_id.decode()}"))[2]["failures"] == job["failures"]
+    _, _, peeked = await client.get("/api/qpeek/mail?dead=true")
+    assert [each["id"] for each in peeked["jobs"]] == [job_id.decode()]
+    _, _, queue = await client.get("/api/qstat/mail")
+    assert (queue["len"], queue["dead"], queue["failing"]) == (1, 1, 0)
+
+
+@ensureDeferred
+async def test_what_clients_said_of_a_job_is_told_to_those_who_may_see_bodies(admin: Admin) -> None:
+    client = admin()
+    call = client.running.daemon.clients.call
+    job_id = await call([b"ADDJOB", b"q", b"hi", b"0", b"RESULT", b"60", b"HEADER", b"a", b"b"], address="test")
+    await call([b"GETJOB", b"FROM", b"q"], address="test")
+    await call([b"WORKING", job_id, b"PROGRESS", b"half"], address="test")
+    await call([b"CANCEL", job_id], address="test")
+    path = f"/api/show/{job_id.decode()}"
+    job = (await client.get(path))[2]
+    assert (job["progress"], job["cancelled"], job["keep-result"]) == ("half", True, 60)
+    await call([b"ACKJOB", job_id, b"RESULT", b"done"], address="test")
+    assert (await client.get(path))[2]["result"] == "done"
+    seen = (await blind(client).get(path))[2]
+    assert seen["body_withheld"]
+    assert not {"body", "headers", "progress", "result"} & seen.keys()
+
+
+@ensureDeferred
+async def test_the_policy_of_a_queue_is_told_field_by_field(admin: Admin) -> None:
+    client = admin()
+    await client.running.daemon.clients.call([b"QPOLICY", b"mail", b"SET", b"MAXTRIES", b"3"], address="test")
+    _, _, policy = await client.get("/api/qpolicy/mail")
+    assert [(field["name"], field["value"]) for field in policy["fields"]] == [("maxtries", "3")]
+    assert (await client.get("/api/qpolicy/other"))[2]["fields"] == []

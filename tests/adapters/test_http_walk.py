@@ -28,7 +28,8 @@ GET = {
     "viewer": """
         / /settings /reports /queues /queues/<queue> /queue /jobs/<job> /workers /workers/<worker> /worker
         /api/openapi.json /api/info /api/hello /api/cluster/nodes /api/config /api/events
-        /api/qstat /api/qstat/<queue> /api/qpeek /api/qpeek/<queue> /api/show/<id> /api/scan/jobs /api/scan/queues
+        /api/qstat /api/qstat/<queue> /api/qpeek /api/qpeek/<queue> /api/qpolicy /api/qpolicy/<queue>
+        /api/show/<id> /api/scan/jobs /api/scan/queues
         /api/reports/queues /api/reports/slo /api/reports/audit /api/reports/findings /api/reports/runs
         /metrics /metrics/per-queue /api/history/node /api/history/queue /api/history/queue/<queue>
     """,
@@ -39,7 +40,7 @@ POST = {
     "viewer": "/api/commands/<name>",
     "operator": """
         /api/add /api/ack /api/nack /api/enqueue /api/dequeue /api/delete /api/pause
-        /api/bulk/requeue /api/bulk/delete /api/bulk/ack /api/bulk/move /api/bulk/purge
+        /api/bulk/requeue /api/bulk/delete /api/bulk/ack /api/bulk/move /api/bulk/purge /api/bulk/redrive
     """,
     "admin": "/api/drain /api/config /api/meet",
 }

@@ -32,6 +32,7 @@ from disqued.core.model.ids import is_job_id
 from disqued.core.model.job import (
     ACTIVE,
     ALL_STATES,
+    DEAD,
     FLAG_QUEUED_BEFORE,
     KEYED,
     KIND_LOG,
@@ -231,6 +232,18 @@ def _with_ids(name: str, *, takes_events: bool = False) -> Act:
     return act
 
 
+async def _redrive(run: BulkRun, jobs: list[Job]) -> None:
+    """Redrive dead jobs, queue by queue."""
+    by_queue: dict[bytes, list[bytes]] = {}
+    for job in jobs:
+        by_queue.setdefault(job.queue, []).append(job.id)
+    for queue, ids in by_queue.items():
+        try:
+            run.done += await run.site.call(run.visitor, "REDRIVE", queue, "ID", *ids)
+        except CommandError as error:
+            run.fail(ids, error)
+
+
 # Moving.
 
 
@@ -356,11 +369,23 @@ def _is_dry(body: Any) -> bool:
 
 
 async def _run(
-    site: Site, asked: Request, action: str, act: Act, *, most: int, leaves_out: bytes | None = None
+    site: Site,
+    asked: Request,
+    action: str,
+    act: Act,
+    *,
+    most: int,
+    leaves_out: bytes | None = None,
+    only: frozenset[int] | None = None,
 ) -> dict[str, Any]:
-    """Do what a request for an action asks for: the dry run, or the act."""
+    """Do what a request for an action asks for: the dry run, or the act; `only` jobs in these states are meant."""
     body = asked.body
     wanted = read_filter(body.get("filter", {}), asked.visitor)
+    if only is not None:
+        if wanted.states not in (None, only):
+            names = ", ".join(name for name, state in _STATES.items() if state in only)
+            raise Problem(400, f"state: allowed for {action} is {names}")
+        wanted = attrs.evolve(wanted, states=only)
     dry = _is_dry(body)
     means_all = _flag(body, "all", default=False)
     if wanted.is_open and not means_all:
@@ -453,6 +478,19 @@ _declare("delete", "DELJOB", "Drop every job that fits from this node", "DELJOB:
          takes_events=True)  # fmt: skip
 _declare("ack", "ACKJOB", "Acknowledge every job that fits",
          "ACKJOB: they are done, on every node, and are never delivered again.")  # fmt: skip
+
+
+@route("POST", "/api/bulk/redrive", role=Role.OPERATOR, summary="Queue every dead job that fits again",
+       body=object_of(optional=_BODY, **_BODY), reply=_REPLY, tag="bulk", writes=True, errors=_ERRORS,
+       commands=("REDRIVE",), example={"filter": {"queue": "mail"}})  # fmt: skip
+async def redrive(site: Site, asked: Request) -> dict[str, Any]:
+    """REDRIVE: dead jobs that this node holds begin again, whichever node queues them; their tries count afresh.
+
+    The only state of the filter is dead, which need not be named.  Unless dry_run is false nothing is changed: the
+    answer counts the jobs.
+    """
+    read_object(asked.body, _BODY)
+    return await _run(site, asked, "redrive", _redrive, most=IDS_AT_ONCE, only=frozenset({DEAD}))
 
 
 @route("POST", "/api/bulk/move", role=Role.OPERATOR, summary="Move every job that fits to another queue",

@@ -2,7 +2,8 @@
 
     SHOW   [b"id", b"DI...", b"queue", b"mail", ..., b"body", b"hi"]  ->  {"id": "DI...", "queue": "mail", ...}
 
-Who may not see bodies gets the same object without `body`, and `"body_withheld": true` in its place.
+Who may not see bodies gets the same object without `body` and what else clients made up, its headers, progress and
+result, and `"body_withheld": true` in their place.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ _WITHHELD: Final[Schema] = {"const": True, "description": "There is a body, and 
 _JOB: Final[dict[str, Schema]] = {
     "id": _ID,
     "queue": {"anyOf": [BYTES, {"type": "null"}]},
-    "state": {"enum": ["wait-repl", "active", "queued", "acked"]},
+    "state": {"enum": ["wait-repl", "active", "queued", "acked", "dead"]},
     "repl": _COUNT,
     "ttl": {**_COUNT, "description": "Seconds that are left."},
     "ctime": {**_COUNT, "description": "Unix milliseconds times 1000000, plus a counter."},
@@ -39,13 +40,50 @@ _GROUPS: Final[Schema] = {
     "items": {"type": "array", "items": {"anyOf": [BYTES, _COUNT]}, "minItems": 4, "maxItems": 4},
     "description": "Of an event alone: group; in progress, redo or done; deliveries; milliseconds until its deadline.",
 }
+#: What only some jobs have: terms, and what became of them.
+_FATED: Final[dict[str, Schema]] = {
+    "max-tries": {**_COUNT, "description": "Deliveries before the job is dead; 0 = no limit."},
+    "backoff": {
+        "type": "array", "items": _COUNT, "minItems": 2, "maxItems": 2,
+        "description": "Seconds after the first NACK, and at most.",
+    },
+    "keep-dead": {**_COUNT, "description": "Seconds that a dead job stays beyond its TTL."},
+    "keep-result": {**_COUNT, "description": "Seconds that its result is kept."},
+    "headers": {"type": "array", "items": object_of(name=BYTES, value=BYTES)},
+    "generation": {**_COUNT, "description": "Times that it was redriven."},
+    "failures": {
+        "type": "array",
+        "items": object_of(
+            at={**_COUNT, "description": "Unix milliseconds."}, node=_ID,
+            who={**BYTES, "description": "Name or address of the consumer; empty = the node noticed it."},
+            reason=BYTES,
+        ),
+        "description": "Its last tries that failed, oldest first.",
+    },
+    "cancelled": {"const": True},
+    "progress": BYTES,
+    "result": BYTES,
+    "rival-results": {"const": True, "description": "Nodes that could not hear each other took different results."},
+}  # fmt: skip
 JOB: Final[Schema] = object_of(
     "A job as SHOW describes it.", **_JOB, body={"anyOf": [BYTES, {"type": "null"}]}, body_withheld=_WITHHELD,
     groups=_GROUPS, key={**BYTES, "description": "Of a job that was added with a KEY alone, and is not done."},
-    optional=("body", "body_withheld", "groups", "key"))  # fmt: skip
+    **_FATED, optional=("body", "body_withheld", "groups", "key", *_FATED))  # fmt: skip
 PEEKED: Final[Schema] = object_of(
     queue=BYTES, id=_ID, body=BYTES, body_withheld=_WITHHELD, optional=("body", "body_withheld")
 )
+POLICY: Final[Schema] = object_of(
+    "A policy as QPOLICY GET describes it.",
+    queue=BYTES,
+    fields={
+        "type": "array",
+        "items": object_of(
+            name={"type": "string", "description": "As in QPOLICY SET, and PAUSE."},
+            value={"type": "string", "description": "As in QPOLICY SET."}, node=_ID,
+            at={**_COUNT, "description": "When it was set, in unix seconds."},
+        ),
+    },
+)  # fmt: skip
 QUEUE: Final[Schema] = object_of(
     "A queue as QSTAT FULL describes it.",
     **{
@@ -58,6 +96,8 @@ QUEUE: Final[Schema] = object_of(
         "pause-by": {"type": "string", "description": "Who said the last PAUSE for the whole cluster."},
         "pause-at": {**_COUNT, "description": "When, in unix seconds; 0 = never."},
         "pause-node": {"enum": ["none", "in", "out", "all"], "description": "The pause of this node alone."},
+        "dead": {**_COUNT, "description": "Dead jobs that this node holds."},
+        "failing": {**_COUNT, "description": "Other jobs that failed, as far as this node knows."},
         "owned": {**_COUNT, "description": "Of a log: events that this node hands out; others have copies."},
     },
     optional=("owned",),
@@ -69,11 +109,26 @@ def by_name(values: Sequence[Any]) -> dict[str, Any]:
     return {name.decode("ascii"): value for name, value in zip(values[::2], values[1::2], strict=True)}
 
 
+#: Of a job: what its producer and its consumers made up.
+_SECRET: Final = frozenset({"body", "headers", "progress", "result"})
+
+
+def job_object(values: Sequence[Any]) -> dict[str, Any]:
+    """A job as SHOW answers it, as an object; pairs that take turns in the answer are objects, too."""
+    job = by_name(values)
+    if "headers" in job:
+        words = job["headers"]
+        job["headers"] = [{"name": name, "value": value} for name, value in zip(words[::2], words[1::2], strict=True)]
+    if "failures" in job:
+        job["failures"] = [dict(zip(("at", "node", "who", "reason"), row, strict=True)) for row in job["failures"]]
+    return job | {name: True for name in ("cancelled", "rival-results") if name in job}
+
+
 def shown_to(visitor: Visitor, job: Mapping[str, Any]) -> dict[str, Any]:
     """A job, without its body if the visitor may not see that."""
     if visitor.sees_bodies:
         return dict(job)
-    return {name: value for name, value in job.items() if name != "body"} | {"body_withheld": True}
+    return {name: value for name, value in job.items() if name not in _SECRET} | {"body_withheld": True}
 
 
 def peeked(visitor: Visitor, row: Sequence[bytes]) -> dict[str, Any]:

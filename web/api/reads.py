@@ -17,7 +17,7 @@ from disqued.web.api import (
     commands_api,  # noqa: F401 - they declare their routes
     openapi,  # noqa: F401 - they declare their routes
 )
-from disqued.web.api.objects import JOB, PEEKED, QUEUE, by_name, peeked, shown_to, without_secrets
+from disqued.web.api.objects import JOB, PEEKED, POLICY, QUEUE, by_name, job_object, peeked, shown_to, without_secrets
 from disqued.web.http.exchange import QueryParameter, Reply, Request, Role, Schema, object_of
 from disqued.web.http.problems import Problem
 from disqued.web.http.values import BYTES
@@ -95,6 +95,15 @@ async def qstat(site: Site, asked: Request) -> dict[str, Any]:
     return by_name(values)
 
 
+@queue_route("/api/qpolicy", role=Role.VIEWER, summary="The policy of a queue in the whole cluster", reply=POLICY,
+             tag="queues", commands=("QPOLICY",))  # fmt: skip
+async def qpolicy(site: Site, asked: Request) -> dict[str, Any]:
+    """What QPOLICY GET answers: the fields that are set; none for a queue without a policy."""
+    queue = queue_of(asked)
+    rows = await site.call(asked.visitor, "QPOLICY", queue, "GET")
+    return {"queue": queue, "fields": [dict(zip(("name", "value", "node", "at"), row, strict=True)) for row in rows]}
+
+
 @queue_route(
     "/api/qpeek", role=Role.VIEWER, summary="Jobs that wait in a queue, without taking them", tag="queues",
     commands=("QPEEK",),
@@ -103,6 +112,7 @@ async def qstat(site: Site, asked: Request) -> dict[str, Any]:
             "count", "How many, oldest first; a negative number: newest first.",
             {"type": "integer", "minimum": -PEEK_MAX, "maximum": PEEK_MAX, "default": 10},
         ),
+        QueryParameter("dead", "true: its dead jobs, those first that failed last.", {"type": "boolean"}),
     ),
     at="?count=-5",
     reply=object_of(queue=BYTES, jobs={"type": "array", "items": PEEKED}),
@@ -110,7 +120,8 @@ async def qstat(site: Site, asked: Request) -> dict[str, Any]:
 async def qpeek(site: Site, asked: Request) -> Reply:
     """No jobs for a queue that is not there.  A page ends once names and bodies are a mebibyte together."""
     queue = queue_of(asked)
-    rows = await site.call(asked.visitor, "QPEEK", queue, asked.query.get("count", 10))
+    rows = await site.call(asked.visitor, "QPEEK", queue, asked.query.get("count", 10),
+                           *(("DEAD",) if asked.query.get("dead") else ()))  # fmt: skip
     jobs = [peeked(asked.visitor, row) for row in rows]
     return await site.json({"queue": queue, "jobs": jobs})
 
@@ -123,7 +134,7 @@ async def show(site: Site, asked: Request) -> dict[str, Any]:
     values = await site.call(asked.visitor, "SHOW", asked.path["id"])
     if values is None:
         raise Problem.no_job(asked.path["id"])
-    return shown_to(asked.visitor, by_name(values))
+    return shown_to(asked.visitor, job_object(values))
 
 
 @route(
@@ -205,7 +216,7 @@ async def _scanned(site: Site, asked: Request, name: str, words: Words, most: in
 async def _shown(site: Site, asked: Request, found: list[Any]) -> list[dict[str, Any]]:
     items = []
     for number, job in enumerate(found, 1):
-        items.append(shown_to(asked.visitor, by_name(job)))
+        items.append(shown_to(asked.visitor, job_object(job)))
         if number % SHOWN_PER_TURN == 0:
             await next_turn(site.gateway.turns)
     return items

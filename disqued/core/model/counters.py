@@ -36,10 +36,9 @@ class Counters:
 
     __slots__ = (
         "acked_untimed", "acks_heard", "added", "background_failed", "buried", "cancelled", "copies", "dequeued",
-        "evicted_acked",
-        "evicted_once", "exported", "fast_acked", "flight_buckets", "flight_ms", "gone", "imported", "nacked", "queued",
-        "outcomes", "recovered", "redelivered", "redriven", "refused", "repeated", "requeued", "returned", "tasks_given_back", "unique_refused",
-        "waiting_buckets", "waiting_ms", "workers_died", "working",
+        "evicted_acked", "evicted_once", "exported", "fast_acked", "flight_buckets", "flight_ms", "gone", "imported",
+        "nacked", "outcomes", "queued", "recovered", "redelivered", "redriven", "refused", "repeated", "requeued",
+        "returned", "tasks_given_back", "unique_refused", "waiting_buckets", "waiting_ms", "workers_died", "working",
     )  # fmt: skip
 
     def __init__(self) -> None:
