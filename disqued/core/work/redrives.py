@@ -140,7 +140,7 @@ class Redrives(Machine):
             this.nodes.pop()
             this.some_left = this.some_left or rest == OWNED_ELSEWHERE
         waits_ms = count * 1_000 // this.rate if this.rate else 0
-        self._state.schedule.move(this, self._state.now + max(1, waits_ms))
+        self._state.schedule.move(this, self._state.now + waits_ms)
 
     def _end(self, this: Redrive) -> None:
         self._close(this)
