@@ -21,6 +21,7 @@ from disqued.core.model.messages import OWNED_ELSEWHERE, REDRIVE, REDRIVE_ENDED,
 from disqued.core.model.outbox import Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
+from disqued.core.model.unfinished import AT_ONCE
 from disqued.core.work.deadletters import DeadLetters
 
 SILENCE_MS: Final = 2_000  #: how long a node may say nothing before the others are asked
@@ -85,14 +86,14 @@ class Redrives(Machine):
         this = Redrive(client, state.numbers.next_number(), queue, count, ids, rate)
         state.waiting.add(client, this)
         self._open[this] = None
-        self._begin_round(this, 1)
+        self._begin_round(this, AT_ONCE)
 
-    def _begin_round(self, this: Redrive, in_ms: int) -> None:
+    def _begin_round(self, this: Redrive, at: int) -> None:
         state = self._state
         this.first = state.numbers.next_number()
         this.nodes = [*sorted(state.peers.linked, reverse=True), state.node_id]
         this.some_left = False
-        state.schedule.move(this, state.now + in_ms)
+        state.schedule.move(this, at)
 
     def due(self, this: Redrive) -> None:
         """Ask the next node, or go on without one that says nothing."""
@@ -104,7 +105,7 @@ class Redrives(Machine):
             this.nodes.pop()
         if this.some_left and this.left and not this.is_last:
             this.is_last = True
-            self._begin_round(this, SPREADS_MS)
+            self._begin_round(this, self._state.now + SPREADS_MS)
             return
         self._end(this)
 
@@ -139,8 +140,7 @@ class Redrives(Machine):
         if rest != REDRIVE_GOES_ON:
             this.nodes.pop()
             this.some_left = this.some_left or rest == OWNED_ELSEWHERE
-        waits_ms = count * 1_000 // this.rate if this.rate else 0
-        self._state.schedule.move(this, self._state.now + waits_ms)
+        self._state.schedule.move(this, self._state.now + count * 1_000 // this.rate if this.rate else AT_ONCE)
 
     def _end(self, this: Redrive) -> None:
         self._close(this)
