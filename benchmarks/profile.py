@@ -42,7 +42,8 @@ from disqued.testing.arguments import ExactParser
 from disqued.wire.requests import RequestParser
 
 QUEUE, BODY = b"bench", b"hello"
-ADDITION = words(b"ADDJOB", QUEUE, BODY, b"0")
+JOB = (b"ADDJOB", QUEUE, BODY, b"0")
+ADDITION = words(*JOB)
 ROUNDS = 15
 LISTED = 25
 

@@ -9,7 +9,7 @@ piece of memory, which tells the node at the other end when something came, and 
 somebody dials.  One reactor does the turns of all nodes: it is quiet again when nobody has anything more to say.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import count, repeat
 from pathlib import Path
@@ -23,7 +23,7 @@ from twisted.internet.defer import maybeDeferred
 from twisted.internet.testing import MemoryReactorClock
 
 from benchmarks.measure import SEED
-from benchmarks.profile import BODY, QUEUE, Bed
+from benchmarks.profile import JOB, Bed
 from benchmarks.raw import words
 from disqued.net.cluster import identity, links
 from disqued.net.loop.rounds import Rounds
@@ -32,7 +32,7 @@ from disqued.net.loop.transport import EagerServer
 HOST = "127.0.0.1"
 FIRST_PORT = 7711
 BUS_PORT = 10_000  #: beyond the port for clients
-ADDITION = words(b"ADDJOB", QUEUE, BODY, b"0", b"REPLICATE", b"3")
+COPIED = (*JOB, b"REPLICATE", b"3")
 
 
 class Socket:
@@ -78,14 +78,14 @@ class Socket:
 class Place:
     """A node, and what is connected to it."""
 
-    def __init__(self, folder: Path, number: int, reactor: MemoryReactorClock) -> None:
+    def __init__(self, folder: Path, number: int, reactor: MemoryReactorClock, addition: bytes) -> None:
         self.port = FIRST_PORT + number
         folder.mkdir()
         said = (
             f"cluster-announce-ip {HOST}\ncluster-announce-port {self.port}\n"
             f"cluster-announce-bus-port {self.port + BUS_PORT}\n"
         )
-        self.bed = Bed.make(folder, settings=said, seed=SEED + number, reactor=reactor, addition=ADDITION)
+        self.bed = Bed.make(folder, settings=said, seed=SEED + number, reactor=reactor, addition=addition)
         self.bed.daemon.open_bus([], 0)
         self._reactor = reactor
         self._selectables: dict[int, EagerServer] = {}
@@ -130,13 +130,17 @@ def _unexpected(*what: Any) -> None:
 class Together:
     """Nodes that have met."""
 
-    def __init__(self, folder: Path, nodes: int, stack: ExitStack) -> None:
-        """Let nodes meet; what they need of this process is given back when the stack is left."""
+    def __init__(self, folder: Path, nodes: int, stack: ExitStack, terms: Sequence[bytes] = ()) -> None:
+        """Let nodes meet; what they need of this process is given back when the stack is left.
+
+        `terms`: further words of each ADDJOB.
+        """
         self.reactor = MemoryReactorClock()  # type: ignore[no-untyped-call]
         stack.enter_context(mock.patch.object(links, "EagerConnector", self._connector))
         stack.enter_context(mock.patch.object(links, "token_bytes", Random(SEED).randbytes))
         stack.enter_context(mock.patch.object(identity, "deferToThread", maybeDeferred))
-        self.places = [Place(folder / str(number), number, self.reactor) for number in range(nodes)]
+        addition = words(*COPIED, *terms)
+        self.places = [Place(folder / str(number), number, self.reactor, addition) for number in range(nodes)]
         self._by_bus = {place.bed.daemon.bus: place for place in self.places}
         self._by_port = {place.port + BUS_PORT: place for place in self.places}
         for number, place in enumerate(self.places):

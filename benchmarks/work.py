@@ -47,7 +47,8 @@ from unittest import mock
 import attrs
 from twisted.internet.defer import Deferred
 
-from benchmarks.profile import SUBJECTS, Bed, Subject
+from benchmarks.profile import JOB, SUBJECTS, Bed, Subject
+from benchmarks.raw import words
 from benchmarks.together import Together
 from disqued.net.cluster import linkinbox, links
 from disqued.net.loop import clock
@@ -68,6 +69,7 @@ class Way:
     connections: int = 0  #: sockets through which chunks come in rounds; 0 = they are given to the one client
     events: bool = False  #: the event log is on
     nodes: int = 1  #: of which the first is given the commands
+    terms: tuple[bytes, ...] = ()  #: further words of each ADDJOB
 
 
 WAYS = {
@@ -161,7 +163,7 @@ def _make_one(way: Way, place: Path, steady: SimpleNamespace, stack: ExitStack) 
     if way.events:
         aside = Aside()
         stack.enter_context(mock.patch.object(eventlog, "WorkerThread", return_value=aside))
-    bed = Bed.make(place, way.store, settings="events all" if way.events else "")
+    bed = Bed.make(place, way.store, settings="events all" if way.events else "", addition=words(*JOB, *way.terms))
     stack.callback(bed.daemon.driver.store.close)
     if way.events:
         return bed, partial(_with_events, bed, aside, stack)
@@ -171,7 +173,7 @@ def _make_one(way: Way, place: Path, steady: SimpleNamespace, stack: ExitStack) 
 def _make_several(way: Way, place: Path, steady: SimpleNamespace, stack: ExitStack) -> tuple[Bed, TurnsOf]:
     """Make nodes that know each other, and what makes the turns in which the first is given commands."""
     stop_time(steady, STARTED_MS)
-    together = Together(place, way.nodes, stack)
+    together = Together(place, way.nodes, stack, way.terms)
     return together.places[0].bed, partial(_with_copies, together, way.connections, steady)
 
 
