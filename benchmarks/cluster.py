@@ -98,6 +98,40 @@ def elsewhere(bench: Bench, name: str, title: str) -> Row:
     )  # fmt: skip
 
 
+def outcome(bench: Bench, name: str, title: str) -> Row:
+    """From ADDJOB on one node to the answer of WAITJOB there, beside the time to the worker on another one.
+
+    The worker acknowledges at once, so that what is left is what the clients and nodes take.
+    """
+    count = bench.size(1_000, 200)
+    to_delivery: list[float] = []
+    to_result: list[float] = []
+    with (
+        joined(bench) as daemons, daemons[0].connect() as producer, daemons[1].connect() as worker,
+    ):  # fmt: skip
+        for number in range(count):
+            bench.left_s()
+            worker.send(words(b"GETJOB", b"FROM", QUEUE.encode()))
+            _wait_blocked(daemons[1])
+            result = b"result %d" % number
+            started = time.perf_counter()
+            job_id = producer.call(b"ADDJOB", QUEUE.encode(), b"hello", b"0", b"REPLICATE", b"1", b"RESULT", b"60")
+            producer.send(words(b"WAITJOB", b"10000", job_id))
+            ((_, given_id, _),) = worker.receive()
+            to_delivery.append((time.perf_counter() - started) * 1e3)
+            worker.call(b"ACKJOB", given_id, b"RESULT", result)
+            ((_, state, found, _, _),) = producer.receive()
+            to_result.append((time.perf_counter() - started) * 1e3)
+            if (given_id, state, found) != (job_id, b"acked", result):
+                raise WrongResult(f"WAITJOB says {state!r} with {found!r}, and the result was {result!r}")
+    ours, theirs = ([percentile(times, 99)] for times in (to_result, to_delivery))
+    return Row(
+        name, title, "ms", spread(ours), "add to delivery", spread(theirs), ratios(ours, theirs), Goal(3.0), 1,
+        note=f"{count} jobs; medians {percentile(to_result, 50):.2f} and {percentile(to_delivery, 50):.2f} ms,"
+        f" most {max(to_result):.2f} and {max(to_delivery):.2f} ms",
+    )  # fmt: skip
+
+
 def _wait_blocked(daemon: Disqued) -> None:
     while b"blocked_clients:1" not in _clients_of(daemon):
         time.sleep(0.001)
@@ -157,5 +191,6 @@ MEASURES = (
     ),
     Measure("copies-p16", "the same, pipeline 16", copies(PIPELINE, None)),
     Measure("elsewhere", "p99 from ADDJOB on one node to a consumer that is blocked on another", elsewhere),
+    Measure("outcome", "p99 from ADDJOB to WAITJOB with the result of a worker on another node", outcome),
     Measure("collection", "acked jobs gone on all nodes after a partition", collection),
 )
