@@ -459,7 +459,9 @@ def _outcome_of(job: Job) -> Outcome:
 
 def _tries_of(job: Job) -> int:
     """Return how often a job was delivered, as far as this node knows."""
-    was_delivered = job.state in (ACKED, DEAD) or job.flags & (FLAG_WITH_CONSUMER | FLAG_DELIVERED)
+    was_delivered = job.state == ACKED or job.flags & (FLAG_WITH_CONSUMER | FLAG_DELIVERED)
     if job.state == ACKED and _end_of(job.options.fate) == WAS_CANCELLED:
         was_delivered = job.flags & FLAG_DELIVERED
+    elif job.state == DEAD:
+        was_delivered = 0  # that its last try failed is counted
     return job.redeliveries + job.nacks + job.options.fate.spent + (1 if was_delivered else 0)
