@@ -11,11 +11,16 @@ sides know is merged when they meet (`model.fate`): then there is one dead job, 
 Whoever learns that a job is dead takes it out of its queue and from its consumer, whose acknowledgement still counts.
 A node that hears of a try of a job that it knows to be dead answers with the fate (`sharing`).
 
+A node that was away may have missed a death.  When a link opens it hears of the dead jobs that it may hold, so many at
+a time, so that nothing else waits behind a hundred thousand of them.
+
 A NACK that puts a job off is remembered by its holder, not by the worker.  The other holders put their own timers off
 to a little after the same instant, so that another node queues the job should this one be gone.
 
 Times are integer milliseconds.
 """
+
+from typing import Final
 
 from disqued.core.model.fate import GENERATION_MAX, NO_FATE, Failure, Fate, has_died, last_failures
 from disqued.core.model.job import (
@@ -35,16 +40,31 @@ from disqued.core.model.job import (
     Job,
     forbidden,
 )
-from disqued.core.model.machine import Machine
+from disqued.core.model.machine import Acts, Machine, on
 from disqued.core.model.messages import AS_BEFORE
 from disqued.core.model.messages import QUEUED as QUEUED_HERE
 from disqued.core.model.outbox import JOB_ADDED
+from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.trace import DEAD as DIED
 from disqued.core.model.trace import PEER, REDRIVEN
 from disqued.core.work.copies import SPREAD_MS
 from disqued.core.work.fates import Fates
 from disqued.core.work.queueing import Queueing
+
+TOLD_AT_ONCE: Final = 200  #: dead jobs that a node hears of at a time when a link has opened
+TOLD_AGAIN_MS: Final = 100
+
+
+class DeathRound(Timed):
+    """The dead jobs that one node has yet to hear of."""
+
+    __slots__ = ("jobs", "node_id")
+
+    def __init__(self, node_id: bytes, jobs: list[Job]) -> None:
+        self.awake_at = 0
+        self.node_id: bytes = node_id
+        self.jobs: list[Job] = jobs  #: the next one last
 
 
 def is_spent(job: Job) -> bool:
@@ -56,12 +76,16 @@ def is_spent(job: Job) -> bool:
 class DeadLetters(Machine):
     """The machine that buries jobs, follows what other nodes say of dead ones, and redrives them."""
 
-    __slots__ = ("_queueing", "_state", "fates")
+    __slots__ = ("_queueing", "_rounds", "_state", "fates")
 
     def __init__(self, state: State, queueing: Queueing, fates: Fates) -> None:
         self._state = state
         self._queueing = queueing
+        self._rounds: dict[bytes, DeathRound] = {}
         self.fates = fates
+
+    def due_table(self) -> Acts:
+        return on(DeathRound, self.round_due)
 
     def note_failure(self, job: Job, who: bytes, reason: bytes, *, is_last: bool) -> None:
         """Note that a try failed; after the last one the job is dead."""
@@ -95,6 +119,52 @@ class DeadLetters(Machine):
         self._queueing.enqueue_new(job, state.queue(job.queue))
         self._queueing.reschedule(job)
         state.tell(job, (QUEUED_HERE, job.id, WORK_SCOPE, AS_BEFORE))
+
+    # What nodes hear that were away.
+
+    def link_opened(self, node_id: bytes) -> None:
+        """Tell a node of the dead jobs that it may hold."""
+        self.link_closed(node_id)
+        state = self._state
+        if node_id not in state.peers.linked:
+            return
+        jobs = [
+            unit.job
+            for queue in state.queues.by_name.values()
+            for unit in queue.dead
+            if unit.job.holders and node_id in unit.job.holders
+        ]
+        if jobs:
+            this = self._rounds[node_id] = DeathRound(node_id, jobs)
+            self.round_due(this)
+
+    def greeted(self, node_id: bytes) -> None:
+        """Tell a node again that can hear it now."""
+        self.link_opened(node_id)
+
+    def link_closed(self, node_id: bytes) -> None:
+        """Tell a node no more: the next link begins a round again."""
+        this = self._rounds.pop(node_id, None)
+        if this is not None:
+            self._state.schedule.cancel(this)
+
+    def flushing(self) -> None:
+        """No job is dead any more."""
+        self._rounds.clear()
+
+    def round_due(self, this: DeathRound) -> None:
+        """Tell a node of the next dead jobs."""
+        state = self._state
+        if self._rounds.get(this.node_id) is not this:
+            return
+        for _ in range(min(TOLD_AT_ONCE, len(this.jobs))):
+            job = this.jobs.pop()
+            if job.state == DEAD and state.jobs.get(job.id) is job:
+                state.send(this.node_id, state.word_of_fate(job))
+        if this.jobs:
+            state.schedule.move(this, state.now + TOLD_AGAIN_MS)
+        else:
+            del self._rounds[this.node_id]
 
     # What other nodes say.
 

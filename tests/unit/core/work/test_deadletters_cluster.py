@@ -1,11 +1,14 @@
 """Retry policy in a cluster: what holders of a job tell each other of tries, delays and dead jobs."""
 
+import pytest
+
 from disqued.commands.table import BLOCKED
 from disqued.core.model.job import ACKED, ACTIVE, DEAD, FLAG_PUT_OFF
 from disqued.core.model.job import QUEUED as QUEUED_STATE
 from disqued.core.model.messages import FATE, QUEUED, REDRIVE, WILLQUEUE
 from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.recovery import AT_END, Recovery
+from disqued.core.work import deadletters
 from disqued.core.work.copies import SPREAD_MS
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.cluster_fixtures import Cluster, Member
@@ -342,3 +345,39 @@ def test_two_sides_that_both_redrive_have_one_job_afterwards() -> None:
     cluster.heal(a, c)
     cluster.advance(60_000)
     assert sorted(states(cluster, job_id)) == [b"active", b"active", b"queued"]
+
+
+def test_a_holder_that_was_away_hears_of_the_death_as_soon_as_it_is_back() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 60, "MAXTRIES", 2)
+    (job_id,) = a.answers.pop("client")
+    other = next(m for m in (b, c) if m.holds(job_id))
+    third = c if other is b else b
+    assert a.get()
+    cluster.isolate(a)
+    other("NACK", job_id, "DEAD")
+    cluster.heal(a, other)
+    cluster.heal(a, third)
+    cluster.advance(1_000)
+    assert a.job(job_id).state == DEAD
+
+
+def test_a_holder_that_was_away_hears_of_deaths_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadletters, "TOLD_AT_ONCE", 2)
+    a, b = cluster = Cluster(2)
+    for _ in range(5):
+        a("ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 60)
+    job_ids = [job.id for job in a.state.jobs]
+    assert len(job_ids) == 5
+    cluster.isolate(b)
+    for job_id in job_ids:
+        a("DEQUEUE", job_id)
+        a("NACK", job_id, "DEAD")
+    cluster.heal(a, b)
+    counts = []
+    for _ in range(4):
+        counts.append(sum(b.job(job_id).state == DEAD for job_id in job_ids))
+        cluster.advance(deadletters.TOLD_AGAIN_MS)
+    assert counts[0] < 5 == counts[-1]
+    assert counts == sorted(counts)
