@@ -444,13 +444,14 @@ class QPolicy:
             node.policies.set(self.queue, values)
             return Status(b"OK")
         return [
-            [name, _policy_value(register.value), register.node_id, register.set_at // 1_000]
+            [name, policy_value(register.value), register.node_id, register.set_at // 1_000]
             for field, name in FIELD_NAMES.items()
             if (register := policies.registers.get((self.queue, field))) is not None and not is_empty(register.value)
         ]
 
 
-def _policy_value(value: Value) -> bytes:
+def policy_value(value: Value) -> bytes:
+    """Return the value of a field as QPOLICY GET tells it."""
     if isinstance(value, PauseSetting):
         return PAUSE_NAMES[value.bits]
     return b" ".join(b"%d" % number for number in value)

@@ -192,6 +192,70 @@ async def test_why_a_job_is_not_running(admin: Admin) -> None:
     assert "It was delivered, at most once as asked" in await why(once)
 
 
+def ways(html: str) -> set[str]:
+    """The buttons of a page."""
+    return set(re.findall(r'id="do-([\w-]+)"', html))
+
+
+@async_test
+async def test_a_job_shows_its_failed_tries_and_what_can_be_done_with_it_now(admin: Admin) -> None:
+    client = admin()
+    running = client.running
+    words_of_terms = ("RETRY", 60, "MAXTRIES", 2, "BACKOFF", 30, 60, "HEADER", "trace", "<b>")
+    job_id = await add(client, "mail", "x", *words_of_terms)
+    path = f"/jobs/{job_id}"
+    assert {"bury", "redrive"} & ways(await page(client, path)) == set(), "it waits: nobody has it"
+    await run(running, "GETJOB", "FROM", "mail")
+    assert {"bury", "cancel"} <= ways(await page(client, path))
+    await run(running, "WORKING", job_id, "PROGRESS", "half of it")
+    await run(running, "NACK", job_id, "REASON", "no <i>host</i>")
+    html = await page(client, path)
+    assert "It failed, and is put off until" in words(html)
+    assert "Tries at most 2 Back-off 30 s, twice as long each time, at most 1 min" in words(html)
+    assert ("no <i>host</i>" in words(html), "<i>" in html, "half of it" in html) == (True, False, True)
+    assert "trace: <b>" in words(html)
+    await run(running, "NACK", job_id, "DEAD", "REASON", "poison")
+    html = await page(client, path)
+    assert "It is dead: it failed too often, or was buried." in words(html)
+    assert "The last failure: poison." in words(html)
+    assert ways(html) == {"redrive", "ack", "delete", "cancel"}
+    assert words(html).index("poison") < words(html).index("no <i>host</i>"), "the newest is first"
+    await client.post("/api/commands/REDRIVE", {"queue": "mail", "by_id": True, "ids": [job_id]})
+    assert "Redriven 1 times" in words(await page(client, path))
+
+
+@async_test
+async def test_a_job_that_is_cancelled_or_has_a_result_says_so(admin: Admin) -> None:
+    client = admin()
+    job_id = await add(client, "mail", "x", "RETRY", 60, "RESULT", 60)
+    await run(client.running, "GETJOB", "FROM", "mail")
+    await run(client.running, "CANCEL", job_id)
+    html = await page(client, f"/jobs/{job_id}")
+    assert "Cancelled yes" in words(html)
+    assert {"bury", "cancel"} & ways(html) == set()
+    await run(client.running, "ACKJOB", job_id, "RESULT", "sent <b>")
+    html = await page(client, f"/jobs/{job_id}")
+    assert "Its result is kept for its time." in words(html)
+    assert "sent <b>" in words(html)
+
+
+@async_test
+async def test_a_queue_shows_its_dead_and_failing_jobs_and_its_policy(admin: Admin) -> None:
+    client = admin()
+    running = client.running
+    ids = [await add(client, "mail", "x", "RETRY", 60) for _ in range(3)]
+    await run(running, "GETJOB", "COUNT", 3, "FROM", "mail")
+    await run(running, "NACK", ids[0], "DEAD")
+    await run(running, "NACK", ids[1], "DELAY", 60)
+    await run(running, "QPOLICY", "mail", "SET", "MAXTRIES", 7)
+    html = await page(client, "/queues/mail?state=dead")
+    assert "Failing this node 1 Dead this node 1 Done in a minute this node" in words(html)
+    assert "Policy whole cluster" in words(html)
+    assert "maxtries 7" in words(html)
+    assert (ids[0][:18] in html, {"bulk-redrive", "bulk-delete"} <= ways(html)) == (True, True)
+    assert {"bulk-requeue", "bulk-purge"} & ways(html) == set()
+
+
 @async_test
 async def test_a_pause_says_where_it_holds_who_said_so_and_why(admin: Admin, tmp_path: Path) -> None:
     client = with_tokens(admin, tmp_path)

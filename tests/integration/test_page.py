@@ -280,6 +280,29 @@ def test_nothing_is_moved_while_no_queue_is_named(page: Browser, daemon: Daemon)
     assert length(daemon, "from") == 1
 
 
+def dead_job(daemon: Daemon, queue: str) -> str:
+    """Add a job that is dead, with all that a page may tell of it."""
+    job_id = str(daemon.call("ADDJOB", queue, "x", 0, "RETRY", 60, "MAXTRIES", 2, "HEADER", "trace", "ab"))
+    daemon.call("GETJOB", "FROM", queue)
+    daemon.call("WORKING", job_id, "PROGRESS", "half")
+    daemon.call("NACK", job_id, "DEAD", "REASON", "no such host")
+    return job_id
+
+
+def test_a_dead_job_is_redriven_alone_and_with_all_others(page: Browser, daemon: Daemon) -> None:
+    job_id, _ = dead_job(daemon, "failing"), dead_job(daemon, "failing")
+    page.open(f"/jobs/{job_id}")
+    page.wait_text("#tries tbody", "no such host")
+    page.click("#do-redrive")
+    wait_until(lambda: length(daemon, "failing") == 1, "the job to wait again")
+    page.open("/queues/failing?state=dead")
+    page.click("#do-bulk-redrive")
+    page.wait_text(".sure p", "1 job")
+    page.click(".sure .yes")
+    page.wait_text("#told", "Jobs queued again: 1")
+    assert length(daemon, "failing") == 2
+
+
 def test_a_bulk_delete_counts_first(page: Browser, daemon: Daemon) -> None:
     for number in range(7):
         daemon.call("ADDJOB", "bulk", f"bad {number}" if number < 5 else "good", 0)
@@ -630,8 +653,11 @@ def test_axe_finds_no_violations(page: Browser, daemon: Daemon, scheme: str) -> 
     put_to_work(daemon, "press-2", "checked-too")
     event_id = str(daemon.call("QADD", "logged", 600, "the event"))
     daemon.call("QGET", "logged", "mailers", "EX", 600)
+    dead_id = dead_job(daemon, "failing")
+    daemon.call("QPOLICY", "failing", "SET", "MAXTRIES", 3)
     page.use_scheme(scheme)
-    paths = ["/", "/queues", "/queues/checked", "/queues/none", f"/jobs/{job_id}", "/jobs/none", "/actions"]
+    paths = [f"/jobs/{dead_id}", "/queues/failing?state=dead"]
+    paths += ["/", "/queues", "/queues/checked", "/queues/none", f"/jobs/{job_id}", "/jobs/none", "/actions"]
     paths += ["/settings", "/login", "/none", "/workers", "/workers/press-2", "/queues/checked-too", "/workers/none"]
     paths += ["/queues/logged", f"/jobs/{event_id}", "/reports", "/reports?queue=mail&grain=day"]
     for path in paths:

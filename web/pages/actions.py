@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from disqued.config import Setting
+from disqued.core.model.job import ACKED, ACTIVE, DEAD, FLAG_PUT_OFF, FLAG_QUEUED_BEFORE, Job
 from disqued.web.http.exchange import Role
 from disqued.web.pages.lines import PICKED, Action, Input, quoted
 from disqued.web.views import rendering
@@ -13,7 +14,7 @@ from disqued.web.views.job_views import JobSearch
 _ACT: Final[dict[str, Any]] = {"dry_run": False, "token": None}
 _DEFAULT: Final = "as the node sees fit"
 _ENDED: Final = ("wait-repl", "active", "queued")
-_ANY_STATE: Final = (*_ENDED, "acked")
+_ANY_STATE: Final = (*_ENDED, "acked", "dead")
 
 
 def add_job(queue: bytes | None) -> Action:
@@ -54,8 +55,50 @@ def _pause_words(stops_in: bool, stops_out: bool) -> bytes:
     return {(True, True): b"all", (True, False): b"in", (False, True): b"out"}.get((stops_in, stops_out), b"none")
 
 
-def on_job(job_id: bytes) -> list[Action]:
-    """What can be done with a job."""
+def on_job(job: Job) -> list[Action]:
+    """What can be done with a job as it is now."""
+    job_id = job.id
+    if job.state == DEAD:
+        return [_redrive(job), *_plain(job_id, ("ack", "delete")), *_fated(job)]
+    return [*_plain(job_id, ("enqueue", "dequeue", "nack", "ack", "delete")), *_fated(job)]
+
+
+def _redrive(job: Job) -> Action:
+    return Action(
+        "redrive", "Redrive", "/api/commands/REDRIVE", (b"REDRIVE", job.queue, b"ID", job.id),
+        {"queue": job.queue, "by_id": True, "ids": [job.id]}, "Queued again: {result}.",
+    )  # fmt: skip
+
+
+def _fated(job: Job) -> list[Action]:
+    """Bury and cancel, where the job can be buried or cancelled."""
+    found: list[Action] = []
+    fate = job.options.fate
+    if job.state == ACKED or job.is_dummy:
+        return found
+    is_waiting = not job.flags & FLAG_QUEUED_BEFORE or job.flags & FLAG_PUT_OFF
+    if job.state == ACTIVE and not fate.is_cancelled and (is_waiting or job.options.retry_ms):
+        reason = Input("reason", "Reason", hint="none", word="REASON")
+        found.append(
+            Action(
+                "bury", "Bury", "/api/commands/NACK", (b"NACK", job.id, b"DEAD", reason),
+                {"ids": [job.id], "dead": True}, "Dead now: {result}.",
+                "It is delivered no more until somebody redrives it.",
+            )
+        )  # fmt: skip
+    if not fate.is_cancelled:
+        found.append(
+            Action(
+                "cancel", "Cancel", "/api/commands/CANCEL", (b"CANCEL", job.id), {"ids": [job.id]},
+                "Cancelled: {result}.",
+                "It ends on every node; one that a consumer has ends when that gives up or is over its time.",
+                ends=True,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _plain(job_id: bytes, wanted: tuple[str, ...]) -> list[Action]:
     ways = (
         ("enqueue", "Queue now", b"ENQUEUE", "Queued: {result}.", ""),
         ("dequeue", "Take out of the queue", b"DEQUEUE", "Taken out of the queue: {result}.", ""),
@@ -66,6 +109,7 @@ def on_job(job_id: bytes) -> list[Action]:
     return [
         Action(key, label, f"/api/{key}", (word, job_id), {"ids": [job_id]}, done, confirm, ends=bool(confirm))
         for key, label, word, done, confirm in ways
+        if key in wanted
     ]
 
 
@@ -143,7 +187,7 @@ def selected() -> list[Action]:
 def bulk(wanted: JobSearch, port: int) -> list[Action]:
     """What can be done with every job of a queue that a search would find."""
     ways = (
-        ("requeue", "Queue all now", b"ENQUEUE", "Jobs queued: {result}."),
+        *([] if wanted.state == "dead" else [("requeue", "Queue all now", b"ENQUEUE", "Jobs queued: {result}.")]),
         ("ack", "Acknowledge all", b"ACKJOB", "Jobs acknowledged: {result}."),
         *([] if _is_purge(wanted) else [("delete", "Delete all here", b"DELJOB", "Jobs deleted: {result}.")]),
     )
@@ -152,12 +196,19 @@ def bulk(wanted: JobSearch, port: int) -> list[Action]:
         Action(f"bulk-{key}", label, f"/api/bulk/{key}", (), body, done, redis=_loop(wanted, word, port))
         for key, label, word, done in ways
     ]
+    if wanted.state == "dead":
+        is_plain = not (wanted.text or wanted.older_ms)
+        redrive = Action(
+            "bulk-redrive", "Redrive all", "/api/bulk/redrive", (b"REDRIVE", wanted.queue) if is_plain else (), body,
+            "Jobs queued again: {result}.", redis=None if is_plain else "",
+        )  # fmt: skip
+        return [redrive, *found]
     return [*found, *_purge(wanted), _move("bulk-move", "Move all", body["filter"])]
 
 
 def _is_purge(wanted: JobSearch) -> bool:
     """Return whether QPURGE can mean the jobs of a search."""
-    return not (wanted.text or wanted.older_ms or wanted.state == "acked")
+    return not (wanted.text or wanted.older_ms or wanted.state in ("acked", "dead"))
 
 
 def _purge(wanted: JobSearch) -> list[Action]:

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from disqued.core.model.job import KIND_NAMES, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES
+from disqued.core.model.fate import accepted
+from disqued.core.model.job import KIND_NAMES, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Job, attempt_of
 from disqued.web.http.exchange import Request
 from disqued.web.http.problems import Problem
 from disqued.web.pages import actions
@@ -11,6 +12,7 @@ from disqued.web.site import Site
 from disqued.web.views import group_views, job_views, rendering
 
 BODY_BYTES: Final = 65_536  #: of the body
+SAID_BYTES: Final = 4_096  #: of a progress or a result
 
 
 @page("/jobs/<job>", "queues", "Page: a job")
@@ -31,5 +33,17 @@ async def job(site: Site, asked: Request) -> tuple[str, Values]:
         "kind": KIND_NAMES[found.options.kind].decode(), "worker": job_views.worker_of(node, found),
         "alias": job_views.name_of(found), "groups": group_views.of_event(node, found),
         "why": job_views.why_not_running(node, found), "timeline": job_views.timeline(node, found),
-        "ways": actions.on_job(job_id) if found.options.kind == KIND_WORK else actions.on_event(found.queue, job_id),
+        "ways": actions.on_job(found) if found.options.kind == KIND_WORK else actions.on_event(found.queue, job_id),
+        **_fate_of(found),
         "now": node.wall(), "is_manual": found.options.retry_ms >= RETRY_NEVER_MS}  # fmt: skip
+
+
+def _fate_of(job: Job) -> Values:
+    """The terms of a job, and what became of it."""
+    fate = job.options.fate
+    result = accepted(fate)
+    said = {"progress": fate.progress, "result": result}
+    return {
+        "terms": job.options.terms, "fate": fate, "failures": fate.failures[::-1], "attempt": attempt_of(job),
+        **{name: None if word is None else rendering.body(word.value, SAID_BYTES) for name, word in said.items()},
+    }  # fmt: skip

@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 
 import attrs
 
+from disqued.commands.queues import policy_value
 from disqued.core.model.job import KIND_NAMES, KIND_WORK, STATE_NAMES, Job
 from disqued.core.model.queues import Queue
 from disqued.core.view import NodeView
@@ -68,7 +69,8 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
         totals = {"in": queue.jobs_in, "out": queue.jobs_out, "acked": queue.acked, "requeued": queue.requeued,
                   "idle_ms": node.now() - queue.accessed_at, "created": queue.created_wall,
                   "held": len(queue.leased) + sum(group.leased for group in group_views.groups_of(queue)),
-                  "elsewhere": len(queue.elsewhere)}  # fmt: skip
+                  "elsewhere": len(queue.elsewhere), "dead": len(queue.dead), "failing": len(queue.failing),
+                  "minute": site.history.acked_in_minute(name)}  # fmt: skip
     pauses = actions.pause(name, row.pause, row.pause_reason) if row is not None else actions.pause(name, "none")
     return {
         "queue": name,
@@ -79,6 +81,10 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
         "pauses": pauses,
         "held": [] if queue is None else worker_views.held_of(node, queue, visitor),
         "groups": [] if queue is None else group_views.group_rows(node, queue),
+        "policy": [
+            (field.decode(), policy_value(register.value).decode(), register.set_at, register.node_id)
+            for field, register in node.policy_of(name).items()
+        ],
         "kind": None if queue is None else _kind_of(queue),
     }
 
@@ -99,7 +105,7 @@ def job_row(node: NodeView, job: Job, visitor: Visitor) -> Values:
             "body": rendering.body(job.body, PEEKED_BYTES) if seen else None}  # fmt: skip
 
 
-_STATES: Final = ("queued", "active", "wait-repl", "acked", "any")
+_STATES: Final = ("queued", "active", "dead", "wait-repl", "acked", "any")
 _SEARCH: Final = (
     QueryParameter("state", "State of the jobs", {"type": "string", "enum": list(_STATES)}),
     QueryParameter("text", "Part of the body", {"type": "string", "format": "bytes"}),

@@ -184,6 +184,11 @@ class History:
             track.note(self._walked, 1, (0, 0, 0), 0, 0.0)  # it is gone, and with it what was in it
         return self._series(track, span)
 
+    def acked_in_minute(self, name: bytes) -> int | None:
+        """Count the jobs of a queue that were acknowledged here in the last minute; None = it is not remembered."""
+        series = self.queue(name, "hour")
+        return None if series is None else round(sum(series.acked_rate[-60:]))
+
     def node(self, span: Span) -> Series:
         """What the node was like: its queues together."""
         self.pulse.look()

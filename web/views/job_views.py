@@ -11,12 +11,15 @@ from typing import Final
 
 import attrs
 
+from disqued.core.model.fate import accepted
 from disqued.core.model.job import (
     ACKED,
     ACTIVE,
+    DEAD,
     FLAG_CAME_BACK,
     FLAG_DELIVERED,
     FLAG_LEASED,
+    FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
     KEYED,
     KIND_LOG,
@@ -118,6 +121,8 @@ def why_not_running(node: NodeView, job: Job) -> str:
         return f"It waits for copies: {have} of {job.options.replicate} nodes have one. Its producer waits, too."
     if job.state == ACKED:
         return _why_acked(job)
+    if job.state == DEAD:
+        return _why_dead(job)
     if job.options.kind == KIND_LOG and job.state == QUEUED:
         return "It is an event: each group of consumers is given it, until its time is over."
     return _why_queued(node, job) if job.state == QUEUED else _why_active(node, job)
@@ -125,9 +130,20 @@ def why_not_running(node: NodeView, job: Job) -> str:
 
 def _why_acked(job: Job) -> str:
     holders, known = len(job.holders or ()), len(job.confirmed or ())
+    fate = job.options.fate
+    if fate.is_cancelled and accepted(fate) is None:
+        return "It was cancelled, and has ended."
+    if job.requeue_at:
+        return "It is acknowledged: done. Its result is kept for its time."
     if not holders:
         return "It is acknowledged; this node never had it, and keeps the word until all nodes know."
     return f"It is acknowledged: done. It is kept until all nodes that may hold it know; {known} of {holders} do."
+
+
+def _why_dead(job: Job) -> str:
+    failures = job.options.fate.failures
+    reason = f" The last failure: {rendering.name(failures[-1].reason, 200)}." if failures else ""
+    return f"It is dead: it failed too often, or was buried. It is delivered no more before REDRIVE.{reason}"
 
 
 def _why_queued(node: NodeView, job: Job) -> str:
@@ -151,6 +167,8 @@ def _why_active(node: NodeView, job: Job) -> str:
         return f"It is delayed until {until} ({left} from now)."
     if not job.options.retry_ms:
         return _why_once(job)
+    if job.flags & FLAG_PUT_OFF:
+        return f"It failed, and is put off until {until} ({left} from now)."
     holder = worker_of(node, job)
     if holder is not None:
         worker_id, home = holder
@@ -229,7 +247,7 @@ class JobSearch:
     """Which jobs of a queue somebody looks for."""
 
     queue: bytes
-    state: str = "queued"  #: queued, active, wait-repl, acked or any
+    state: str = "queued"  #: queued, active, wait-repl, acked, dead or any
     text: bytes = b""  #: part of the body
     older_ms: int = 0  #: added at least so long ago
     #: Where to go on: a place in the queue, or a table of jobs and, times TABLES, a place in it.
