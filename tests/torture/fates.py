@@ -247,7 +247,10 @@ class FateBank(Bank):
     def _note_state(self, job_id: bytes, state: str, result: bytes | None) -> None:
         self.tally.answers[state] += 1
         request = self._waited.get(job_id)
-        if request is None or state in ("pending", "unknown"):
+        if request is None or state == "pending" or (state == "unknown" and not self.checker.may_be_lost(request)):
+            return
+        if state == "unknown":
+            del self._waited[job_id]
             return
         job = self._failing.get(request.number)
         if state == "acked" and job is None:
