@@ -7,8 +7,9 @@
 
 Besides the books of the bank, this must be so:
 
-    tries      no job is delivered more than MAXTRIES times between two REDRIVE, for each side of a cut
-    dead       no job that is dead comes before REDRIVE, but on another side of a cut; each is dead, and found so
+    tries      no job is delivered more than MAXTRIES times between two REDRIVE; once more so often for each fault
+               that it has lived through, as a node that was away, or was cut off, is another side
+    dead       no job that is dead comes before REDRIVE, but on such a side; each becomes dead, and is found so
     result     what WAITJOB answers as acknowledged has a result that a consumer gave
     answered   each job that is over is answered as over, unless its holders lost their memory
 
@@ -43,7 +44,7 @@ class FateTally(Tally):
     dead: int = 0
     redriven: int = 0
     answers: Counter[str] = attrs.field(factory=Counter)  #: rows of WAITJOB by state
-    over_tries: int = 0  #: deliveries beyond MAXTRIES that a cut excuses
+    over_tries: int = 0  #: deliveries beyond MAXTRIES, which a fault excuses
 
     def line(self) -> str:
         """The figures."""
@@ -63,7 +64,7 @@ class Failing:
     tries: int = 0  #: since the last REDRIVE
     dead_at: int = 0  #: when somebody first heard that it is dead; 0 = it is not
     is_found: bool = False  #: by JSCAN
-    is_redriven: bool = False
+    redriven_at: int = 0  #: the last time; 0 = it was not
     is_over: bool = False  #: a consumer has sent its acknowledgement
     history: list[str] = attrs.field(factory=list)  #: what clients saw, and what failed meanwhile
 
@@ -84,28 +85,27 @@ class FateBank(Bank):
         self._asked: set[int] = set()  #: numbers of jobs whose results are kept
         self._waited: dict[bytes, Request] = {}  #: jobs that WAITJOB has yet to answer as over
         self._given: dict[bytes, set[bytes]] = {}  #: results that consumers gave
-        self._cuts: list[list[int]] = []  #: [begin, end] of times in which nodes were apart; end 0 = they are
+        self._faults: list[list[int]] = []  #: [begin, end] of times in which nodes were apart; end 0 = they are
         self._redrives_all = False
 
     # What a campaign asks for.
 
-    def note(self, what: str) -> None:
-        """Note a fault, or its end, with the jobs that it may concern."""
+    def apart(self, what: str) -> None:
+        """Begin a fault: not all nodes hear each other."""
         with self._guard:
-            for job in self._failing.values():
-                if not job.is_over:
-                    job.note(what)
+            self._faults.append([now(), 0])
+            self._note(what)
 
-    def apart(self) -> None:
-        """Some nodes do not hear each other from now on: each side counts tries for itself."""
+    def together(self, what: str) -> None:
+        """End it: all nodes hear each other."""
         with self._guard:
-            self._cuts.append([now(), 0])
+            self._faults[-1][1] = now()
+            self._note(what)
 
-    def together(self) -> None:
-        """All nodes hear each other."""
-        with self._guard:
-            for cut in self._cuts:
-                cut[1] = cut[1] or now()
+    def _note(self, what: str) -> None:
+        for job in self._failing.values():
+            if not job.is_over:
+                job.note(what)
 
     def close(self) -> None:
         """Wait until each job that must be dead is, then redrive all, and until each wait is answered."""
@@ -136,7 +136,7 @@ class FateBank(Bank):
         return [
             request
             for number, job in self._failing.items()
-            if not (job.is_found or job.is_redriven)
+            if not (job.is_found or job.redriven_at)
             and self.checker.is_missing(request := self.checker.requests[number])
         ]
 
@@ -154,7 +154,7 @@ class FateBank(Bank):
         if request.retry_ms and request.waits_for_copies:
             luck = random.random()
             with self._guard:
-                if luck < FAILING and sum(not job.is_redriven for job in self._failing.values()) < OPEN_MAX:
+                if luck < FAILING and sum(not job.redriven_at for job in self._failing.values()) < OPEN_MAX:
                     self._failing[request.number] = Failing(random.choice(TRIES), request.asked_at)
                 elif luck > 1 - ASKED:
                     self._asked.add(request.number)
@@ -186,11 +186,11 @@ class FateBank(Bank):
             return
         job.tries += 1
         job.note(f"delivered by {node}")
-        cuts = sum(not end or end >= job.asked_at for _, end in self._cuts)
-        if job.tries > job.max_tries * (1 + cuts):
+        faults = sum(not end or end >= job.asked_at for _, end in self._faults)
+        if job.tries > job.max_tries * (1 + faults):
             self.checker.blame(f"tries: {shown(request)} is delivered the {job.tries}. time; {job}")
         self.tally.over_tries += job.tries > job.max_tries
-        if job.dead_at and now() > job.dead_at + GRACE_MS and not cuts:
+        if job.dead_at and now() > job.dead_at + GRACE_MS and not faults:
             self.checker.blame(f"dead: {shown(request)} is delivered, and was not redriven; {job}")
 
     def _treat(self, node: int, random: Random, client: redis.Redis, job_id: bytes) -> None:
@@ -199,7 +199,7 @@ class FateBank(Bank):
         if job is None:
             super()._treat(node, random, client, job_id)
             return
-        if job.is_redriven:
+        if job.redriven_at:
             self._acknowledge(node, client, job_id)
             job.is_over = True
             job.note("acknowledged")
@@ -258,7 +258,7 @@ class FateBank(Bank):
                 self.checker.blame(f"result: WAITJOB says {result!r} of {shown(request)}, which no consumer gave")
         elif state == "dead" and job is not None:
             self._note_dead(job)
-        elif not (state == "acked" and job is not None and job.is_redriven):
+        elif not (state == "acked" and job is not None and job.redriven_at):
             self.checker.blame(f"state: WAITJOB says {state} of {shown(request)}")
         del self._waited[job_id]
 
@@ -272,13 +272,13 @@ class FateBank(Bank):
                 job = None if request is None else self._failing.get(request.number)
                 if request is None or job is None:
                     continue  # its ADDJOB was not answered, and nobody has had it yet
-                if job.is_redriven and now() < job.asked_at + GRACE_MS:
+                if job.redriven_at and now() < job.redriven_at + GRACE_MS:
                     continue  # REDRIVE is under way, of which this node may not have heard
                 job.is_found = True
                 self._note_dead(job)
                 has_rested = now() > job.dead_at + REST_MS and random.random() < 0.3
                 if self._redrives_all or has_rested:
-                    job.is_redriven, job.tries, job.dead_at, job.asked_at = True, 0, 0, now()
+                    job.redriven_at, job.tries, job.dead_at = now(), 0, 0
                     job.note("redriven")
                     self._waited.pop(job_id, None)
                     wanted.setdefault(request.queue, []).append(job_id)
