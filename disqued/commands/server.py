@@ -114,7 +114,7 @@ INFO_FIELDS: dict[str, dict[str, Any]] = {
         "used_memory_peak_human": None, "mem_fragmentation_ratio": None, "mem_allocator": None, "maxmemory": None,
         "memory_level": None,
     },
-    "Jobs": {"registered_jobs": None},
+    "Jobs": {"registered_jobs": None, "dead_jobs": None, "failing_jobs": None},
     "Queues": {"registered_queues": None, "background_pushes": None, "background_pushes_failed": None},
     "Persistence": {
         "loading": 0, "aof_enabled": 0, "aof_state": "off", "aof_rewrite_in_progress": 0, "aof_rewrite_scheduled": 0,
@@ -167,7 +167,11 @@ def _node_facts(node: NodeView) -> dict[str, dict[str, Any]]:
             "maxmemory": memory.limit,
             "memory_level": memory.level,
         },
-        "Jobs": {"registered_jobs": node.job_count},
+        "Jobs": {
+            "registered_jobs": node.job_count,
+            "dead_jobs": node.dead_count,
+            "failing_jobs": node.failing_count,
+        },
         "Queues": {
             "registered_queues": node.queue_count,
             "background_pushes": node.background_pushes,

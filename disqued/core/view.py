@@ -93,6 +93,16 @@ class NodeView:
         return len(self._state.jobs)
 
     @property
+    def dead_count(self) -> int:
+        """Number of dead jobs that it holds."""
+        return self._state.queues.dead
+
+    @property
+    def failing_count(self) -> int:
+        """Number of other jobs of which it knows a failure."""
+        return self._state.queues.failing
+
+    @property
     def acked_count(self) -> int:
         """Number of acknowledged jobs, kept until every holder knows."""
         return len(self._state.custody.acked)

@@ -31,8 +31,6 @@ class QueueTotals:
 
     queues: int = 0
     queued: int = 0  #: jobs
-    dead: int = 0  #: jobs
-    failing: int = 0  #: jobs that failed and are not dead
     oldest_ctime: int | None = None  #: of the job that was created first
     created_at: int | None = None  #: of the queue that was created first, monotonic milliseconds
     accessed_at: int | None = None  #: when any queue was used last, monotonic milliseconds
@@ -124,10 +122,12 @@ def _of_queues(node: NodeView, sums: QueueTotals) -> Iterator[Metric]:
     acked, waiting, jobs = node.acked_count, node.pending_count, node.job_count
     yield _gauges(
         "disqued_jobs", "Jobs that this node holds, by state.", "state",
-        {"queued": sums.queued, "active": max(0, jobs - acked - waiting - sums.queued - sums.dead), "acked": acked,
-         "wait-repl": waiting, "dead": sums.dead},
+        {"queued": sums.queued, "acked": acked,
+         "active": max(0, jobs - acked - waiting - sums.queued - node.dead_count),
+         "wait-repl": waiting, "dead": node.dead_count},
     )  # fmt: skip
-    yield _gauge("disqued_jobs_failing", "Jobs that failed and are not dead, as far as this node knows.", sums.failing)
+    yield _gauge("disqued_jobs_failing", "Jobs that failed and are not dead, as far as this node knows.",
+                 node.failing_count)  # fmt: skip
 
 
 def _of_jobs(counters: Counters) -> Iterator[Metric]:

@@ -200,8 +200,6 @@ def _ended(texts: list[bytes], media: str) -> bytes:
 
 def _add(sums: QueueTotals, queue: Queue) -> None:
     sums.queues += 1
-    sums.dead += len(queue.dead)
-    sums.failing += len(queue.failing)
     length = len(queue.units)
     if length:
         sums.queued += length

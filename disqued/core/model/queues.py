@@ -176,11 +176,13 @@ class Queue(Awaited):
 class Queues:
     """Every queue of the node, by name, and in the order in which they were created; and what is said of them."""
 
-    __slots__ = ("_order", "_serials", "by_name", "policies")
+    __slots__ = ("_order", "_serials", "by_name", "dead", "failing", "policies")
 
     def __init__(self, policies: PolicyTable) -> None:
         self.policies: PolicyTable = policies  #: of queues that are there, and of others
         self.by_name: dict[bytes, Queue] = {}  #: for look-ups; only this class changes it
+        self.dead: int = 0  #: dead jobs of all queues
+        self.failing: int = 0  #: jobs that failed and are not dead, of all queues
         self._order: list[Queue] = []
         self._serials = 0
 

@@ -424,15 +424,25 @@ def list_failed(state: State, job: Job) -> None:
     fate = job.options.fate
     if job.state != ACKED and (fate.is_dead or fate.failures):
         queue = state.queue(job.queue)
-        (queue.dead if fate.is_dead else queue.failing)[job] = None
+        if fate.is_dead and job not in queue.dead:
+            queue.dead[job] = None
+            state.queues.dead += 1
+        elif not fate.is_dead and job not in queue.failing:
+            queue.failing[job] = None
+            state.queues.failing += 1
 
 
 def _unlist_failed(queues: Queues, job: Job) -> None:
     """Take a job from those of its queue that are dead or have failures."""
     queue = queues.by_name.get(job.queue)
-    if queue is not None:
-        queue.dead.pop(job, None)
-        queue.failing.pop(job, None)
+    if queue is None:
+        return
+    if job in queue.dead:
+        del queue.dead[job]
+        queues.dead -= 1
+    if job in queue.failing:
+        del queue.failing[job]
+        queues.failing -= 1
 
 
 def _free_later(state: State, body: bytes) -> None:

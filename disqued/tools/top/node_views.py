@@ -39,6 +39,8 @@ class QueueSnapshot:
     jobs_out: int
     blocked: int
     pause: str
+    dead: int = 0  #: jobs of which this node has a copy
+    failing: int = 0
     #: How long its oldest job has been there, in seconds; None = nothing waits, or it was not looked at.
     oldest_s: float | None = None
 
@@ -160,7 +162,8 @@ def _queue(reply: Any) -> QueueSnapshot | None:
         return None
     facts: Any = read_facts(reply, b"")
     return QueueSnapshot(facts["name"], facts.get("owned", facts["len"]), facts["jobs-in"], facts["jobs-out"],
-                         facts["blocked"], facts["pause"].decode())  # fmt: skip
+                         facts["blocked"], facts["pause"].decode(), facts.get("dead", 0),
+                         facts.get("failing", 0))  # fmt: skip
 
 
 def _oldest(node: NodeConnection, names: Sequence[bytes]) -> dict[bytes, int]:

@@ -45,7 +45,7 @@ class TopView:
 def draw(view: TopView, title: str, queue_lines: int, *, keys: bool) -> RenderableType:
     """All of it, with so many queues at most."""
     parts: list[RenderableType] = [_heading(view, title), Text(), _nodes(view), *_errors(view), Text()]
-    parts.append(_queues(view, queue_lines))
+    parts.append(queue_table(view.queues[:queue_lines]))
     left = len(view.queues) - queue_lines
     if left > 0:
         parts.append(Text(f"{left} queues more", style="dim"))
@@ -98,12 +98,16 @@ def _errors(view: TopView) -> list[Text]:
     return [printable(f"{node.address}: {node.error}") for node in view.nodes if node.error]
 
 
-def _queues(view: TopView, lines: int) -> Table:
-    table = _table("queue", "length", "oldest", "in/s", "out/s", "waiting", "paused", "nodes")
-    for queue in view.queues[:lines]:
-        table.add_row(Text(short(queue.name), no_wrap=True, overflow="ellipsis"), count(queue.length),
-                      "" if queue.oldest_s is None else span(queue.oldest_s), _rate(queue.in_s), _rate(queue.out_s),
-                      count(queue.blocked), "" if queue.pause == "none" else queue.pause, str(queue.nodes))  # fmt: skip
+def queue_table(queues: Sequence[QueueRow], *, rates: bool = True) -> Table:
+    """Draw queues; `rates`: there was a look before."""
+    titles = ("length", "oldest", *(("in/s", "out/s") if rates else ()))
+    table = _table("queue", *titles, "failing", "dead", "waiting", "paused", "nodes")
+    for queue in queues:
+        cells = [count(queue.length), "" if queue.oldest_s is None else span(queue.oldest_s)]
+        cells += [_rate(queue.in_s), _rate(queue.out_s)] if rates else []
+        cells += [count(queue.failing), count(queue.dead), count(queue.blocked)]
+        cells += ["" if queue.pause == "none" else queue.pause, str(queue.nodes)]
+        table.add_row(Text(short(queue.name), no_wrap=True, overflow="ellipsis"), *cells)
     return table
 
 

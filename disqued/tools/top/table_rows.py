@@ -43,6 +43,9 @@ class QueueRow:
     blocked: int  #: consumers that wait for it
     pause: str  #: none, in, out, all; `in part` when nodes differ
     nodes: int
+    #: Of the node that has most of them: each holder of a job counts it.
+    dead: int = 0
+    failing: int = 0
 
 
 #: What queues are sorted by: key on the keyboard, name, and what is compared.
@@ -53,6 +56,7 @@ ORDERS: Final[Mapping[str, tuple[str, Order]]] = {
     "in": ("i", lambda row: -(row.in_s or 0)),
     "out": ("o", lambda row: -(row.out_s or 0)),
     "blocked": ("b", lambda row: -row.blocked),
+    "dead": ("d", lambda row: (-row.dead, -row.failing)),
     "name": ("n", lambda row: row.name),
 }
 
@@ -134,7 +138,8 @@ def _queue_row(name: bytes, parts: Sequence[tuple[QueueSnapshot, QueueSnapshot |
                     _sum(rate(was.jobs_in, queue.jobs_in, seconds) for queue, was, seconds in parts if was),
                     _sum(rate(was.jobs_out, queue.jobs_out, seconds) for queue, was, seconds in parts if was),
                     sum(queue.blocked for queue in queues), pauses.pop() if len(pauses) == 1 else "in part",
-                    len(queues))  # fmt: skip
+                    len(queues), max(queue.dead for queue in queues),
+                    max(queue.failing for queue in queues))  # fmt: skip
 
 
 def _sum(rates: Iterable[float]) -> float | None:

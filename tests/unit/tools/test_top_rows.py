@@ -103,7 +103,7 @@ def test_queues_are_sorted_by_any_of_the_keys(order: str, names: str) -> None:
     ]  # fmt: skip
     assert [row.name for row in queue_rows(now, before, order, reverse=False)] == list(names)
     assert [row.name for row in queue_rows(now, before, order, reverse=True)] == list(reversed(names))
-    assert set(ORDERS) == {"length", "age", "in", "out", "blocked", "name"}
+    assert set(ORDERS) == {"length", "age", "in", "out", "blocked", "dead", "name"}
 
 
 def drawn(view: TopView, lines: int = 10, width: int = 200) -> str:
@@ -121,6 +121,15 @@ def test_names_of_queues_are_shown_as_they_are() -> None:
     assert "\x1b" not in text
 
 
+def test_the_dead_jobs_of_a_queue_are_those_of_the_node_that_has_most_of_them() -> None:
+    looks = [
+        look(1, 0, {"mail": queue("mail", dead=3, failing=1), "post": queue("post", failing=9)}),
+        look(2, 0, {"mail": queue("mail", dead=2, failing=4)}),
+    ]
+    rows = queue_rows(looks, [], "dead", reverse=False)
+    assert [(row.name, row.dead, row.failing) for row in rows] == [("mail", 3, 4), ("post", 0, 9)]
+
+
 def test_a_long_name_of_a_queue_is_cut_and_no_figure_of_it_or_of_others() -> None:
     now = [look(1, 0, {"x" * 60_000: queue("x" * 60_000, 123456), "mail": queue("mail", 77, oldest_s=9.0)})]
     view = TopView(node_rows(now, []), queue_rows(now, [], "name", reverse=False), 2, "name", False)
@@ -128,7 +137,17 @@ def test_a_long_name_of_a_queue_is_cut_and_no_figure_of_it_or_of_others() -> Non
         lines = drawn(view, width=width).splitlines()
         (heading,) = [line for line in lines if line.startswith("queue ")]
         rows = {line[:4]: line.split()[1:] for line in lines if line.startswith(("mail", "xxxx"))}
-        assert heading.split()[1:] == ["length", "oldest", "in/s", "out/s", "waiting", "paused", "nodes"]
+        assert heading.split()[1:] == [
+            "length",
+            "oldest",
+            "in/s",
+            "out/s",
+            "failing",
+            "dead",
+            "waiting",
+            "paused",
+            "nodes",
+        ]
         assert rows["mail"][:2] == ["77", "9.0s"]
         assert rows["xxxx"][0] == "123k"
         assert max(map(len, lines)) <= width

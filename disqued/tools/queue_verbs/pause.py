@@ -1,0 +1,28 @@
+"""`disqued pause`: a queue of the whole cluster takes no jobs, or hands none out."""
+
+import os
+
+import click
+
+from disqued.tools.connecting import Target, node_options
+from disqued.tools.console_text import short
+
+
+@click.command()
+@click.argument("queue", metavar="QUEUE")
+@click.option("--only", type=click.Choice(["in", "out"]),
+              help="in: take no jobs; out: hand none out.  [default: both]")  # fmt: skip
+@click.option("--reason", metavar="TEXT", help="Why; everybody sees it.")
+@node_options
+def command(target: Target, queue: str, only: str | None, reason: str | None) -> None:
+    """Pause QUEUE in the whole cluster, until `disqued resume`.
+
+    \b
+    Examples:
+      disqued pause mail --reason 'smtp is down'
+      disqued pause mail --only out
+    """
+    words: list[bytes | str] = [] if reason is None else ["REASON", os.fsencode(reason)]
+    with target.node() as node:
+        state = node.call("PAUSE", os.fsencode(queue), only or "all", *words)
+    click.echo(f"the pause of {short(queue)} is {state.decode()}")

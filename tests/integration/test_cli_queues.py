@@ -1,0 +1,85 @@
+"""The verbs of a queue on real daemons: what is in it, and what operators do with it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cluster import QUICK, Cluster, ends_well
+from tests.integration.daemon import Daemon
+from tests.integration.verbs import at, done, refused
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Daemon]:
+    """A node that is alone."""
+    with ends_well(Cluster(tmp_path, QUICK)) as nodes:
+        nodes.start(1)
+        yield nodes.nodes[0]
+
+
+def bury(node: Daemon, queue: str) -> str:
+    """Add a job that is dead."""
+    job_id = str(node.call("ADDJOB", queue, "x", 0, "RETRY", 60))
+    node.call("GETJOB", "FROM", queue)
+    node.call("NACK", job_id, "DEAD", "REASON", "no [such] host")
+    return job_id
+
+
+def test_the_queues_of_a_cluster_are_shown_with_their_dead_and_failing_jobs(node: Daemon) -> None:
+    bury(node, "mail")
+    failing = node.call("ADDJOB", "mail", "x", 0, "RETRY", 60)
+    node.call("GETJOB", "FROM", "mail")
+    node.call("NACK", failing, "DELAY", 60)
+    node.call("ADDJOB", "post", "x", 0)
+    titles, mail, post = [line.split() for line in done("queues", *at(node)).splitlines()]
+    assert titles == ["queue", "length", "oldest", "failing", "dead", "waiting", "paused", "nodes"]
+    assert mail == ["mail", "0", "1", "1", "0", "1"]
+    assert (post[0], post[1], post[3:]) == ("post", "1", ["0", "0", "0", "1"])
+    assert "mail" not in done("queues", "p*", *at(node))
+    info = node.call("INFO", "jobs")
+    assert (info["dead_jobs"], info["failing_jobs"]) == (1, 1)
+
+
+def test_jobs_that_wait_are_shown_and_stay(node: Daemon) -> None:
+    for number in range(3):
+        node.call("ADDJOB", "mail", f"body {number}", 0)
+    assert done("peek", "mail", "--count", 2, *at(node)).count("body") == 3, "the title, and two jobs"
+    assert "body 2" in done("peek", "mail", "--count", 1, "--newest", *at(node))
+    assert node.call("QLEN", "mail") == 3
+
+
+def test_dead_jobs_are_shown_counted_and_redriven(node: Daemon) -> None:
+    first, second, third = (bury(node, "mail") for _ in range(3))
+    told = done("dead", "mail", *at(node))
+    assert all(job_id in told for job_id in (first, second, third))
+    assert told.count("no [such] host") == 3
+    assert done("redrive", "mail", "--dry-run", *at(node)).startswith("3 dead jobs of mail are on ")
+    assert node.call("QLEN", "mail") == 0
+    assert done("redrive", "mail", second, *at(node)) == "1 jobs of mail have been queued again\n"
+    assert done("redrive", "mail", "--count", 1, *at(node)) == "1 jobs of mail have been queued again\n"
+    assert done("redrive", "mail", *at(node)) == "1 jobs of mail have been queued again\n"
+    assert done("redrive", "mail", *at(node)) == "0 jobs of mail have been queued again\n"
+    assert node.call("QLEN", "mail") == 3
+    assert "--dry-run counts all dead jobs" in refused(
+        "redrive", "mail", "--dry-run", "--count", 1, *at(node), status=2
+    )
+
+
+def test_a_queue_is_paused_and_resumed_and_a_delayed_job_is_queued(node: Daemon) -> None:
+    delayed = node.call("ADDJOB", "mail", "x", 0, "DELAY", 600)
+    assert done("requeue", delayed, *at(node)) == "1 of 1 jobs have been queued\n"
+    assert done("pause", "mail", "--reason", "smtp is down", *at(node)) == "the pause of mail is all\n"
+    assert "smtp is down" in str(node.call("QSTAT", "mail", "FULL"))
+    assert node.call("GETJOB", "NOHANG", "FROM", "mail") is None
+    assert done("resume", "mail", *at(node)) == "the pause of mail is none\n"
+    assert done("pause", "mail", "--only", "in", *at(node)) == "the pause of mail is in\n"
+
+
+def test_the_policy_of_a_queue_is_set_shown_and_taken_back(node: Daemon) -> None:
+    done("policy", "mail", "maxtries=5", "backoff=10,600", *at(node))
+    rows = [line.split()[:2] for line in done("policy", "mail", *at(node)).splitlines()[1:]]
+    assert ["maxtries", "5"] in rows
+    assert ["backoff", "10"] in rows
+    assert "maxtries" not in done("policy", "mail", "--unset", "maxtries", *at(node))
+    assert "maxtries is no FIELD=VALUE" in refused("policy", "mail", "maxtries", *at(node), status=2)
