@@ -44,6 +44,7 @@ from disqued.core.model.queues import PAUSE_NAMES
 from disqued.files import create_anew
 from disqued.persistence.interface import IStoreFactory
 from disqued.tools.exportcolumns import COLUMNS, Row, Value
+from disqued.tools.exportfates import fate_as_json, terms_as_json
 from disqued.tools.program import DONE, INTERRUPTED
 from disqued.tools.progress import Advance, ignore, meter
 from disqued.tools.running import ToolError, run, settings, steps, store_options, store_to_read
@@ -232,7 +233,8 @@ def _added(job: StoredJob) -> Row:
                 ctime=job.ctime, ttl_ms=job.ttl_ms, retry_ms=job.retry_ms, delay_ms=job.delay_ms,
                 replicate=job.replicate, nacks=job.nacks, additional_deliveries=job.additional_deliveries,
                 expires=job.expires, kind=text(KIND_NAMES[job.kind]),
-                alias=text(job.alias) if job.alias else None)  # fmt: skip
+                alias=text(job.alias) if job.alias else None, terms=terms_as_json(job.terms),
+                fate=fate_as_json(job.fate))  # fmt: skip
 
 
 def _row(**values: Value) -> Row:

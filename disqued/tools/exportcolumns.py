@@ -39,4 +39,6 @@ COLUMNS: Final = (
     Column("worker", "text"),
     Column("deliveries", "integer"),
     Column("floor", "text"),
+    Column("terms", "text"),
+    Column("fate", "text"),
 )

@@ -17,14 +17,16 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from disqued.core.model.fate import NO_FATE, Failure, Fate, Word
 from disqued.core.model.job import ACTIVE, KIND_NAMES, StoredJob
 from disqued.core.model.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, UNIT_LEASED, Record
+from disqued.core.model.terms import NO_TERMS, Terms
 from disqued.persistence.interface import StoreDamaged, StoreFailed
 
 ROWS: Final = 1_000  #: rows of Parquet that are looked at at a time
 COLUMNS: Final = (
     "event", "at", "id", "queue", "scope", "reason", "body", "ctime", "ttl_ms", "retry_ms", "delay_ms", "replicate",
-    "nacks", "additional_deliveries", "expires", "kind", "alias", "floor",
+    "nacks", "additional_deliveries", "expires", "kind", "alias", "floor", "terms", "fate",
 )  # fmt: skip
 _KINDS: Final = {name.decode(): number for number, name in KIND_NAMES.items()}
 _ESCAPED: Final = re.compile(rb"\\(\\|x([0-9a-f]{2}))")
@@ -97,8 +99,36 @@ def _added(row: Mapping[str, Any]) -> Record:
                     replicate=row["replicate"], holders=None, ctime=row["ctime"], expires=row["expires"], requeue=0,
                     ttl_ms=row["ttl_ms"], retry_ms=row["retry_ms"], delay_ms=row["delay_ms"], nacks=row["nacks"],
                     additional_deliveries=row["additional_deliveries"], order_key=0,
-                    kind=_KINDS[row.get("kind") or "work"], alias=bytes_of(row.get("alias") or ""))  # fmt: skip
+                    kind=_KINDS[row.get("kind") or "work"], alias=bytes_of(row.get("alias") or ""),
+                    terms=terms_of(row.get("terms")), fate=fate_of(row.get("fate")))  # fmt: skip
     return (JOB_ADDED, job)
+
+
+def terms_of(said: str | None) -> Terms:
+    """Read terms; an export of an earlier version has none.  Raises TypeError, ValueError."""
+    if said is None:
+        return NO_TERMS
+    values = json.loads(said)
+    if "headers" in values:
+        values["headers"] = tuple((bytes_of(name), bytes_of(value)) for name, value in values["headers"])
+    return Terms(**values)
+
+
+def fate_of(said: str | None) -> Fate:
+    """Read a fate.  Raises KeyError, TypeError, ValueError."""
+    if said is None:
+        return NO_FATE
+    values = json.loads(said)
+    if "failures" in values:
+        values["failures"] = tuple(
+            Failure(one["at"], bytes_of(one["node"]), bytes_of(one["who"]), bytes_of(one["reason"]))
+            for one in values["failures"]
+        )
+    for name in ("progress", "result"):
+        if name in values:
+            word = values[name]
+            values[name] = Word(word["at"], bytes_of(word["node"]), bytes_of(word["value"]))
+    return Fate(**values)
 
 
 def _done(row: Mapping[str, Any]) -> Record:

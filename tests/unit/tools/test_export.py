@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from disqued.core.model.fate import NO_FATE, Failure, Fate, Word
 from disqued.core.model.job import ACTIVE, KIND_LOG, StoredJob
 from disqued.core.model.outbox import (
     FLUSHED,
@@ -25,6 +26,8 @@ from disqued.core.model.outbox import (
 )
 from disqued.core.model.policies import PauseSetting, Register
 from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT
+from disqued.core.model.terms import NO_TERMS, Terms
+from disqued.pipeline.connector.exports import record_of
 from disqued.tools.export import JsonLines, row, text
 from disqued.tools.exportcolumns import COLUMNS, Row
 from disqued.tools.parquet import BYTES_PER_GROUP, ROWS_PER_GROUP, Parquet
@@ -41,6 +44,33 @@ def stored(number: int = 1, body: bytes = b"\xff\x00body") -> StoredJob:
         ctime=1_700_000_000_123_000_000 + number, expires=1_700_000_060_123, requeue=1_700_000_010_000, ttl_ms=60_000,
         retry_ms=10_000, delay_ms=500, nacks=3, additional_deliveries=4, order_key=0,
     )  # fmt: skip
+
+
+TERMS = Terms(3, 1_000, 60_000, 86_400_000, 3_600_000, ((b"trace", b"ab\\\xff"),))
+FATE = Fate(
+    generation=1, is_dead=True, spent=2, failures=(Failure(1_700_000_000_500, b"a" * 40, b"ann", b"no host \xff"),),
+    progress=Word(1_700_000_000_400, b"a" * 40, b"half"),
+)  # fmt: skip
+
+
+def test_terms_and_fate_are_json_and_come_back_as_they_were() -> None:
+    told = dict(zip(NAMES, row((JOB_ADDED, stored()._replace(terms=TERMS, fate=FATE))), strict=True))
+    assert json.loads(str(told["terms"])) == {
+        "max_tries": 3, "backoff_ms": 1_000, "backoff_most_ms": 60_000, "keep_dead_ms": 86_400_000,
+        "keep_result_ms": 3_600_000, "headers": [["trace", "ab\\\\\\xff"]],
+    }  # fmt: skip
+    assert json.loads(str(told["fate"])) == {
+        "generation": 1, "is_dead": True, "spent": 2,
+        "progress": {"at": 1_700_000_000_400, "node": "a" * 40, "value": "half"},
+        "failures": [{"at": 1_700_000_000_500, "node": "a" * 40, "who": "ann", "reason": "no host \\xff"}],
+    }  # fmt: skip
+    _, back = record_of(told)
+    assert (back.terms, back.fate) == (TERMS, FATE)
+    plain = dict(zip(NAMES, row((JOB_ADDED, stored())), strict=True))
+    assert (plain["terms"], plain["fate"]) == (None, None)
+    _, back = record_of(plain)
+    assert back.terms is NO_TERMS
+    assert back.fate is NO_FATE
 
 
 RECORDS: list[tuple[Record, dict[str, object]]] = [
