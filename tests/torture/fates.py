@@ -240,9 +240,12 @@ class FateBank(Bank):
         if not some:
             self._over.wait(BREATH)
             return
-        for job_id, state, result, _, _ in client.execute_command("WAITJOB", WAIT_MS, "ANY", *some):
-            with self._guard:
+        rows = client.execute_command("WAITJOB", WAIT_MS, "ANY", *some)
+        with self._guard:
+            for job_id, state, result, _, _ in rows:
                 self._note_state(job_id, state.decode(), result)
+        if any(row[1] == b"unknown" for row in rows):
+            self._over.wait(10 * BREATH)  # while nodes are apart it is so for long
 
     def _note_state(self, job_id: bytes, state: str, result: bytes | None) -> None:
         self.tally.answers[state] += 1
