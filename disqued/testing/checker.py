@@ -16,6 +16,7 @@ What must be so, whatever fails:
                      its TTL ends, unless W of its holders have lost their memory (W: the copies asked for)
     at most once     a job with retry 0 is never heard of twice
     one for a key    of what was said under one key, while nobody was apart, one job was there when it was answered
+    purged           a job that a purge has ended on all of its holders is not delivered after the answer (`purges`)
 
 and, where the rules of a run say so:
 
@@ -272,6 +273,9 @@ class Checker(Ledger):
         self._held: dict[bytes, Hashable] = {}  #: by live workers, as far as they know
         self.given: dict[bytes, set[bytes]] = {}  #: results that consumers gave, by job
         self.cancelled: set[bytes] = set()  #: jobs of which a node said that they are, or will be
+        self.purged: dict[bytes, int] = {}  #: when a purge was answered that has ended a job everywhere
+        #: Of each queue that was purged: until when a job may have been added that a purge ends, for each purge.
+        self.purged_until: dict[bytes, list[int]] = {}
 
     # Facts.
 
@@ -295,6 +299,8 @@ class Checker(Ledger):
         if self.rules.crossing_ms is not None:
             self._check_one_at_a_time(request, at, self.rules.crossing_ms)
         request.last_delivery_at = at
+        if at > self.purged.get(job_id, at):
+            self.blame(f"purged: {shown(request)} is delivered at {at}, and was purged at {self.purged[job_id]}")
         if request.acked_at is not None:
             request.again_after_ack += 1
             self.returned.append((request, at, node))
@@ -378,13 +384,16 @@ class Checker(Ledger):
 
     def is_missing(self, request: Request) -> bool:
         """Return whether a job was promised, and is neither acknowledged nor excused."""
-        if not request.is_promised or request.ack_sent:
+        if not request.is_promised or request.ack_sent or request.asked_at <= self._purged_until(request.queue):
             return False
         if not request.retry_ms and (request.deliveries or not self.rules.once_arrives):
             return False
         return not self.may_be_lost(request)
 
     # Parts.
+
+    def _purged_until(self, queue: bytes) -> int:
+        return max(self.purged_until.get(queue, ()), default=-1)
 
     def _check_once(self, request: Request, at: int) -> None:
         if request.deliveries > 1:

@@ -79,6 +79,11 @@ class Path:
         self.mess: float = 0.0  #: part of the messages that is lost, doubled or delayed
         self.link: SimLink | None = None
 
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing is kept, lost, doubled or delayed on it."""
+        return not (self.blocks or self.mess) and self.delay_ms == 1 and self.jitter_ms == self.usual_jitter_ms
+
     def block(self) -> None:
         """Let nothing through, until `unblock` is called as often."""
         self.blocks += 1

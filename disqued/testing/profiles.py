@@ -24,6 +24,8 @@
                  links, processes and power fail and messages are lost; a dead job comes again after REDRIVE alone
     results      producers wait for results on any node and cancel some jobs, while processes, power and links fail and
                  messages are lost; one result for each job
+    purges       operators purge queues while links fail and messages are lost, processes and power fail; what a purge
+                 has ended everywhere comes back nowhere
     workers      calm, with live workers that die and leave; what one has that is alive nobody else gets, and what one
                  that is dead had, elements of lists among it, comes back by that alone
     deaths       the same while processes, links and power fail
@@ -95,6 +97,10 @@ RETURNING: Final = attrs.evolve(
 )  # fmt: skip
 #: Every job can come again until it has a result.
 RESULTS: Final = Load(retries_s=(2, 5, 10), cancels=0.0, fast_acks=0.0, works_on=0.15)
+#: Jobs with several copies, many of which wait, are delayed or are in the hands of consumers when they are purged.
+PURGED: Final = Load(
+    retries_s=(0, 2, 5, 10), replicate=(1, 2, 3, 3), delays_s=(0, 0, 3, 20), work_ms=3_000, dies=0.1, fast_acks=0.0,
+)  # fmt: skip
 #: Producers whose connections break while they wait.
 UNSURE: Final = attrs.evolve(DILIGENT, delays_s=(0, 0, 3), think_ms=1_000, breaks=0.7)
 #: Consumers who fail often.
@@ -112,6 +118,8 @@ _MEMORY: Final = ("crash", "partition", "cut", "queue")
 _POLICIES: Final = ("queue", "policy", *_NETWORK, "crash", "power", "restart", "compact")
 _RETRIES: Final = ("partition", "one_way", "cut", "mess", "crash", "power", "restart", "compact", "pause")
 _RESULTS: Final = (*_NETWORK, "crash", "power", "restart", "compact")
+#: `clog` would block paths later than it says that it does.
+_PURGES: Final = ("partition", "one_way", "cut", "mess", "slow", "pause", "crash", "power", "restart", "compact")
 _DEATHS: Final = ("crash", "power", "cut", "partition", "pause", "restart", "slow")
 _DISKS: Final = ("full_disk", "bad_sync", "power", "compact", "restart", "crash")
 
@@ -166,6 +174,7 @@ ALL: Final = (
     Profile("policies", nodes=4, kinds=_POLICIES, load=HASTY, every_ms=2_500),
     Profile("retries", nodes=3, kinds=_RETRIES, load=FAILING, every_ms=8_000),
     Profile("results", nodes=4, kinds=_RESULTS, load=RESULTS, every_ms=6_000, results=True),
+    Profile("purges", nodes=4, kinds=_PURGES, load=PURGED, consumers=3, every_ms=6_000, purgers=2),
     Profile("workers", load=WORKED, consumers=1, workers=8, pushes=1, rules=Rules(workers_keep=True)),
     Profile("deaths", load=WORKED, consumers=1, workers=8, pushes=1, kinds=_DEATHS, every_ms=12_000, rules=CAREFREE),
     Profile("lists", load=LISTED, producers=1, consumers=1, lists=4, jobs=15, rules=Rules()),

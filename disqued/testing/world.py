@@ -36,6 +36,7 @@ from disqued.testing.journal import ALWAYS
 from disqued.testing.keys import KeyedProducer
 from disqued.testing.lists import ListConsumer, ListProducer
 from disqued.testing.network import SimNetwork
+from disqued.testing.purges import Purger
 from disqued.testing.results import AGREE_MS as AGREE_ON_RESULTS_MS
 from disqued.testing.results import CancelWatch, ResultConsumer, ResultProducer, disagreements
 from disqued.testing.server import BUS_PORT, SimServer
@@ -74,6 +75,7 @@ class Profile:
     load: Load = Load()
     producers: int = 4  #: at a time
     results: bool = False  #: producers wait for results, which consumers give
+    purgers: int = 0  #: operators who purge queues while faults go on
     keyed: bool = False  #: producers use keys, and say again what was not answered
     consumers: int = 5
     workers: int = 0  #: live workers, beside the consumers
@@ -233,6 +235,7 @@ class World:
         for _ in range(profile.lists):
             self._engage_for_lists(self.load)
         self._logs.engage(profile.logs)
+        purgers = self._engage_purgers()
         for _ in range(profile.bursts):
             for _ in range(profile.producers):
                 name = self._name("producer")
@@ -246,11 +249,24 @@ class World:
             self._push_lists()
             self._logs.add((profile.logs + 1) // 2, profile.jobs)
             self._pass(rng.randint(profile.pause_ms // 2, profile.pause_ms * 3 // 2))
+        for purger in purgers:
+            purger.end()
 
     def _engage_consumers(self) -> None:
         for _ in range(self.profile.consumers):
             queues = self.rng.sample(self.load.queues, self.rng.randint(1, len(self.load.queues)))
             self._engage(queues, self.servers[0] if self.profile.one_node else None)
+
+    def _engage_purgers(self) -> list[Purger]:
+        purgers: list[Purger] = []
+        for _ in range(self.profile.purgers):
+            name = self._name("purger")
+            draws = generator(f"{self.seed} {name}")
+            purgers.append(
+                Purger(self.servers, self.checker, self.load, name, draws, count_faults=lambda: len(self.faults.log))
+            )
+            purgers[-1].plan(draws.randint(1, 5_000))
+        return purgers
 
     def _engage_workers(self) -> None:
         for _ in range(self.profile.workers):

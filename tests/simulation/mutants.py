@@ -53,6 +53,7 @@ from disqued.core.work.fates import Fates
 from disqued.core.work.inquiries import Inquiries
 from disqued.core.work.keys import Keys
 from disqued.core.work.outcomes import Outcomes
+from disqued.core.work.purges import Purges
 from disqued.core.work.queueing import Queueing
 from disqued.core.work.redrives import Redrives
 from disqued.core.work.replicas import Replicas
@@ -136,6 +137,8 @@ RESULTS = attrs.evolve(
 MESSY_RESULTS = attrs.evolve(
     RESULTS, name="mutant-messy-results", nodes=3, kinds=("mess",), load=attrs.evolve(RESULTS.load, replicate=(2, 3))
 )
+#: Operators purge queues, while nodes come and go.
+PURGES = attrs.evolve(BY_NAME["purges"], name="mutant-purges", every_ms=4_000, bursts=3, **_SHORT)
 #: Jobs move while processes end, and their consumers die with them in their hands.
 RETURNS = Profile(
     "mutant-returns", kinds=("crash",), every_ms=3_000, policies=(ALWAYS,), bursts=3, consumers=6, jobs=20,
@@ -842,6 +845,32 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a job with a key that moves is named by nobody", KEYS,
         Aliases, "note_departed", "self.departed.add(job.queue, job.alias, job.id, now)", "pass",
+    ),
+    # Purges.
+    _mutant(
+        "a purge ends the jobs of the node that is asked, and no others", PURGES,
+        Purges, "on_purge", "self._state.begin_work(self._do_share(sender, queue, number, states, first))",
+        "self._report(sender, number, 0, is_over=True)",
+    ),
+    _mutant(
+        "a purge ends no job that is with a consumer, or delayed", PURGES,
+        Purges, "_is_meant", "job.state == ACKED or", "job.state != QUEUED or",
+    ),
+    _mutant(
+        "a job that a purge leaves to a holder that does not have it stays", PURGES,
+        Purges, "_end_jobs", "elif is_mine or share.is_last:", "elif is_mine:",
+    ),
+    _mutant(
+        "a purge drops jobs, and nobody who is away learns that they are done", PURGES,
+        Purges, "_end_jobs", "self._acks.acknowledge(job.id)", "self._acks.delete(job.id)",
+    ),
+    _mutant(
+        "a purge ends what it should count", PURGES,
+        Purges, "_end_jobs", "is_dry = share.states & DRY != 0", "is_dry = False",
+    ),
+    _mutant(
+        "a purge has no second round", PURGES,
+        Purges, "_end_round", "if not (this.is_last or this.states & DRY):", "if False:",
     ),
     # Logs.
     _mutant(

@@ -69,6 +69,28 @@ def test_a_job_that_nobody_was_promised_may_be_missing_and_may_come() -> None:
     assert not history.wrong
 
 
+def test_a_purged_job_is_not_delivered_after_the_answer() -> None:
+    history = History()
+    number = history.add()
+    history.ack()
+    history.checker.purged[ALICE] = history.now + 1_000
+    history.deliver(number)  # as the purge is answered
+    assert not history.wrong
+    history.deliver(number)
+    assert history.wrong == "purged"
+
+
+def test_a_purge_ends_what_was_added_up_to_its_answer_and_nothing_else() -> None:
+    history = History()
+    history.add()
+    history.checker.purged_until[b"other"] = [history.now]
+    assert history.wrong == "at least once"
+    history.checker.purged_until[b"q"] = [0, history.now]
+    assert not history.wrong
+    history.add(BOB)
+    assert history.wrong == "at least once"
+
+
 def test_a_promised_job_is_delivered_until_it_is_acknowledged() -> None:
     history = History()
     number = history.add()

@@ -1,0 +1,132 @@
+"""Operators who purge queues while nodes and links fail, and what must be so of the jobs.
+
+    operator    QPURGE queue on any node, one after the other; now and then with STATE, or with DRYRUN
+
+    purged       a job all of whose holders could be reached from the question to the answer, by each other and by the
+                 node that was asked, is not delivered after the answer
+    acks last    a job that the node that was asked holds does not come back after the heal, wherever its copies were
+                 (of both: RETRY above 0, as others move and leave no trace)
+    jobs stay    what is added after the answer of a purge that reached all nodes is not ended by it; a dry run ends
+                 nothing, which the first queue shows, where there are dry runs alone
+
+A purge that does not reach all nodes may reach one later, and end what was added up to then.
+
+Times are integer milliseconds.
+"""
+
+from collections.abc import Callable
+from itertools import permutations
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from disqued.core.model.job import ACKED, WAIT_REPL
+from disqued.errors import CommandError
+from disqued.testing.checker import Checker
+from disqued.testing.clients import RECONNECT_MS, Actor, Connection, Load
+
+if TYPE_CHECKING:
+    from disqued.testing.server import SimServer
+
+PURGED_EVERY_MS: Final = 15_000  #: one operator waits so long at most
+DRY_RUNS: Final = 0.2
+OF_A_STATE: Final = 0.2
+NEVER: Final = 1 << 62
+
+
+class Purger(Actor):
+    """Purges one queue after the other, until it is told to end."""
+
+    checker: Checker
+
+    def __init__(
+        self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random,
+        *, count_faults: Callable[[], int],
+    ) -> None:  # fmt: skip
+        """Make an operator; `count_faults` returns how many faults have begun."""
+        super().__init__(servers, checker, load, name, rng)
+        self._count_faults = count_faults
+        self._words: list[bytes] = []  #: the purge that it has no answer to; empty = none
+        self._number = 0  #: of this purge among those of the queue
+        self._faults = 0  #: that had begun when it was sent
+        self._own: list[bytes] = []  #: jobs that the node had then
+        self._holders: dict[bytes, set[int]] = {}  #: numbers of the nodes that may hold each job, of all nodes
+
+    def go_on(self) -> None:
+        """Purge a queue."""
+        connection = self.connect()
+        if connection is None:
+            self.plan(RECONNECT_MS)
+            return
+        draw = self.rng.random()
+        queues = self.load.queues
+        if draw < DRY_RUNS:
+            self._words = [b"QPURGE", queues[0], b"DRYRUN"]
+        else:
+            self._words = [b"QPURGE", self.rng.choice(queues[1:])]
+            if draw < DRY_RUNS + OF_A_STATE:
+                self._words += [b"STATE", self.rng.choice((b"queued", b"active"))]
+            purged_until = self.checker.purged_until.setdefault(self._words[1], [])
+            self._number = len(purged_until)
+            purged_until.append(NEVER)
+        self._look(connection.server)
+        connection.server.command(connection, self._words)
+
+    def heard(self, connection: Connection, value: Any) -> None:
+        """Note which jobs must have ended, and wait."""
+        words, self._words = self._words, []
+        if not isinstance(value, CommandError):
+            self.events.note(b"%d" % value)
+            if b"DRYRUN" not in words:
+                self._answered(connection.server, words)
+        connection.close()
+        self.plan(self.rng.randint(1, PURGED_EVERY_MS))
+
+    def disconnected(self, connection: Connection) -> None:
+        """The nodes go on with the purge, or do not."""
+        self._words = []
+        super().disconnected(connection)
+
+    def _look(self, asked: "SimServer") -> None:
+        """Note the jobs of the queue, and who may hold them."""
+        self._faults = self._count_faults()
+        self._own, self._holders = [], {}
+        for server in self.servers:
+            for job in server.state.jobs if server.boot else ():
+                if job.queue != self._words[1] or job.state in (ACKED, WAIT_REPL) or not job.options.retry_ms:
+                    continue
+                self._holders.setdefault(job.id, {server.number}).update(self._holders_on(server, job.id))
+                if server is asked and not asked.is_paused:
+                    self._own.append(job.id)
+
+    def _holders_on(self, server: "SimServer", job_id: bytes) -> set[int]:
+        """Return the nodes that may hold a job, as far as a node knows."""
+        job = server.state.jobs.get(job_id)
+        if job is None:
+            return set()
+        return {server.number, *(server.numbers[node_id] for node_id in job.holders or ())}
+
+    def _answered(self, asked: "SimServer", words: list[bytes]) -> None:
+        checker, now = self.checker, self.events.now
+        is_quiet = self._count_faults() == self._faults
+        if is_quiet and self._is_mesh(set(range(len(self.servers)))):
+            checker.purged_until[words[1]][self._number] = now
+        if b"STATE" in words:
+            return
+        for job_id in self._own:
+            checker.ack_sent(job_id)
+            checker.acked(job_id, now, known=True, node=asked.number)
+        if not is_quiet:
+            return
+        for job_id, holders in self._holders.items():
+            # It may have moved since.
+            known = holders.union({asked.number}, *(self._holders_on(server, job_id) for server in self.servers))
+            if self._is_mesh(known):
+                checker.purged[job_id] = now
+
+    def _is_mesh(self, numbers: set[int]) -> bool:
+        """Return whether these nodes serve, and hear each other well."""
+        some = [self.servers[number] for number in numbers]
+        return all(server.is_up and not server.is_paused for server in some) and all(
+            other.id in server.state.peers.linked and server.network.path(server, other).is_well
+            for server, other in permutations(some, 2)
+        )
