@@ -290,7 +290,8 @@ class FateBank(Bank):
         self._over.wait(10 * BREATH)
 
     def _note_dead(self, job: Failing) -> None:
-        if not job.dead_at:
+        # What was said before REDRIVE may be heard behind it.
+        if not job.dead_at and now() > job.redriven_at + GRACE_MS:
             job.dead_at = now()
             job.note("dead")
             self.tally.dead += 1
