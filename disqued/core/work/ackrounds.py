@@ -31,7 +31,8 @@ def missing_holders(state: State, job: Job) -> list[bytes]:
     confirmed = job.confirmed or _NOBODY
     if not job.holders:
         return [node_id for node_id in sorted(state.peers.by_id) if node_id not in confirmed]
-    patient = state.custody.acked.get(job, 0) < STRANGERS_GIVEN_UP
+    acked = state.custody.acked
+    patient = job not in acked or acked[job] < STRANGERS_GIVEN_UP
     peers = state.peers
     return [
         node_id

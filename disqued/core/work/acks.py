@@ -535,7 +535,7 @@ class Acks(Machine):
         if job.state == WAIT_REPL:
             self._replication.refuse(job)
         elif job.state == ACKED:
-            if self._is_kept(job):
+            if job.requeue_at and self._is_kept(job):
                 self._settle(job)
             else:
                 self._state.finish(job)

@@ -141,7 +141,7 @@ def test_info_ends_sections_with_an_empty_line_between_them(client):
     assert client.says("INFO", "queues") == (
         b"# Queues\r\nregistered_queues:0\r\nbackground_pushes:0\r\nbackground_pushes_failed:0\r\n"
     )
-    assert b"registered_jobs:0\r\n\r\n# Queues\r\n" in client.says("INFO")
+    assert b"failing_jobs:0\r\n\r\n# Queues\r\n" in client.says("INFO")
 
 
 def test_the_facts_of_a_section_come_in_disques_order_whoever_knows_them(client):

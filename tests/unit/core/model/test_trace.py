@@ -268,7 +268,7 @@ def test_the_tries_of_a_job_are_told_with_their_reasons_its_death_and_its_redriv
         ("deliver", 3, None, None), ("ack", 3, None, None),
     ]  # fmt: skip
     assert (lines[0]["max_tries"], lines[0]["keep_dead_s"]) == (2, 86_400)
-    assert [line["age_us"] for line in lines[-4:]] == [10_000_000, 10_501_000, 11_000_000, 12_000_000]
+    assert [line["age_us"] for line in lines[-4:]] == [10_000_000, 10_500_000, 11_000_000, 12_000_000]
 
 
 def test_a_job_that_is_buried_dies_at_once_and_endings_alone_tell_of_it(server: Server) -> None:
