@@ -353,7 +353,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "who hears of an ack neither answers nor notes who knows", CALM,
         Acks, "on_setack", "state.send(sender, (GOTACK, job_id, scope, True, job.holders))", "pass",
-        ("self._confirm(job, sender)", "pass"),
+        ("job.confirmed = state.shared.holders((job.confirmed or _UNKNOWN) | confirmed)", "pass"),
     ),
     _mutant(
         "who does not know the job does not answer either", APART,
@@ -361,7 +361,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the first answer counts for all", APART,
-        Acks, "on_gotack", "if not missing_holders(self._state, job):", "if True:",
+        Acks, "on_gotack", "elif not missing:", "else:",
     ),
     _mutant("an answer is not noted", CALM, Acks, "_confirm", "if node_id not in confirmed:", "if False:"),
     _mutant(
@@ -378,9 +378,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a dummy ack answers as if it were the job", DUMMIES,
-        Acks, "on_setack",
-        "state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))\n        if holders:",
-        "state.send(sender, (GOTACK, job_id, scope, True, frozenset((state.node_id,))))\n        if holders:",
+        Acks, "_hear_of_dummy", "WORK_SCOPE, False, _UNKNOWN", "WORK_SCOPE, True, frozenset((self._state.node_id,))",
     ),
     _mutant(
         "an ack that comes from another node is ignored", CALM,
@@ -456,7 +454,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a copy lives longer than the job", SLOW,
-        Copies, "make", "min(stored.expires, stored.ttl_ms)", "stored.ttl_ms * 4",
+        Copies, "make", "min(stored.expires, longest_ms)", "longest_ms * 4",
     ),
     _mutant(
         "the youngest job comes first", ORDER,
@@ -653,7 +651,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a restart leaves out what is not queued", CRASHES,
-        server, "snapshot", "if job.state == ACTIVE or (", "if (",
+        server, "snapshot", "if job.state in (ACTIVE, DEAD) or (", "if (",
     ),
     # The commit rule.
     _mutant(

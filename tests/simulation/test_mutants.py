@@ -21,6 +21,12 @@ def test_there_are_at_least_forty_mutants_each_of_its_own() -> None:
     assert len({mutant.edits for mutant in MUTANTS}) == len(MUTANTS)
 
 
+def test_each_mutant_fits_the_code() -> None:
+    for mutant in MUTANTS:
+        with mutant.applied():
+            pass
+
+
 @pytest.mark.reference
 @pytest.mark.parametrize("mutant", TOGETHER, ids=[mutant.name.replace(" ", "-") for mutant in TOGETHER])
 def test_a_mistake_is_noticed_and_nothing_is_wrong_without_it(mutant: Mutant) -> None:
