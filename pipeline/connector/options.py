@@ -40,7 +40,7 @@ GROUP_MAX: Final = 65_000  #: bytes of the name of a group
 KINDS: Final = ("aof", "sqlite", "jsonl", "parquet")
 #: What of a store is read: jobs that are there, every job that it has the body of, who is done, what else ended jobs.
 RECORDS: Final = ("jobs", "added", "done", "evictions")
-STATES: Final = ("queued", "active", "expired", "unknown")
+STATES: Final = ("queued", "active", "dead", "expired", "unknown")
 
 
 class ConnectorUse(Enum):

@@ -66,9 +66,11 @@ Row = tuple[Any, ...]
 
 
 def state_of(job: StoredJob, now_ms: int, *, told: bool) -> str:
-    """Say where a job is: queued, active, expired, or unknown where the store does not tell."""
+    """Say where a job is: queued, active, dead, expired, or unknown where the store does not tell."""
     if job.expires <= now_ms:
         return "expired"
+    if job.fate.is_dead:
+        return "dead"
     if not told:
         return "unknown"
     return "queued" if job.state == QUEUED else "active"

@@ -36,10 +36,10 @@ NODES_PER_MASK: Final = 62
 #: Events of jobs, with their numbers.
 KINDS: Final = (
     "add", "replicate", "enqueue", "deliver", "working", "nack", "requeue", "ack", "expire", "delete", "evict", "leave",
-    "refuse",
+    "refuse", "dead", "redriven", "cancelled",
 )  # fmt: skip
 #: How a job may have ended: what counts most first.  `peer` is an ack that only other nodes tell of.
-ENDS: Final = ("ack", "peer", "delete", "refuse", "expire", "evict")
+ENDS: Final = ("ack", "cancelled", "peer", "delete", "refuse", "expire", "evict")
 
 
 def created_us() -> "Column":
@@ -140,7 +140,8 @@ def _numbered(events: "DataFrame", nodes: Sequence[str]) -> "DataFrame":
     unseen = f.coalesce((f.col("event") == "requeue") & (f.col("reason") == "unseen"), f.lit(False))
     own = (f.col("event") == "ack") & ~f.coalesce(f.col("reason").isin("peer", "unknown", "fast-unknown"), f.lit(False))
     return events.select("job_id", "scope", "queue", "ts_us", "age_us", "wait_us", "run_us", "ttl_s", "retry_s",
-                         "delay_s", "repl", "size", created_us().alias("_created"), kind, where, order.alias("_order"),
+                         "delay_s", "repl", "size", "max_tries", "result_size",
+                         created_us().alias("_created"), kind, where, order.alias("_order"),
                          unseen.alias("_unseen"), own.alias("_own"),
                          f.coalesce(f.col("attempt"), f.lit(1)).alias("_attempt"), *masks)  # fmt: skip
 
@@ -170,7 +171,7 @@ def _aggregated(events: "DataFrame") -> "DataFrame":
     deliver, order = is_("deliver"), f.col("_order")
     first, unseen_first = deliver & (f.col("_attempt") <= 1), f.col("_unseen") & (f.col("_attempt") <= 1)
     ends = f.when(f.col("_own"), 0).when(is_("ack"), ENDS.index("peer"))
-    for name in ENDS[2:]:
+    for name in set(ENDS) - {"ack", "peer"}:
         ends = ends.when(is_(name), ENDS.index(name))
     ending = f.shiftleft(ends.cast("long"), ORDER_BITS).bitwiseOR(order)
     return events.groupBy("job_id", "scope", "queue").agg(
@@ -189,7 +190,9 @@ def _aggregated(events: "DataFrame") -> "DataFrame":
         f.min(ending).alias("_ending"), f.min_by("ts_us", ending).alias("_ended"),
         f.min_by("age_us", ending).alias("_age"), f.min_by("run_us", f.when(f.col("_own"), order)).alias("run_us"),
         f.max(f.shiftleft(order, KIND_BITS).bitwiseOR(f.col("_kind").cast("long"))).alias("_last"),
-        f.max("ts_us").alias("last_us"),
+        f.max("ts_us").alias("last_us"), f.max("max_tries").alias("max_tries"),
+        f.max("result_size").alias("result_size"), f.max(f.when(is_("dead"), f.col("ts_us"))).alias("dead_us"),
+        f.max(f.when(is_("redriven"), f.col("ts_us"))).alias("redriven_us"),
         *(f.bit_or(name).alias(name) for name in events.columns if name.startswith("_mask")))  # fmt: skip
 
 
@@ -216,7 +219,7 @@ def _told(rows: "DataFrame", nodes: Sequence[str], flushes: Mapping[str, Iterabl
             "nacks": f.col("nacks").cast("int"),
             "requeues": (f.col("_requeues") - f.col("_unseen")).cast("int"),
             "acks": f.col("acks").cast("int"),
-            "end": _names(["ack", "ack", *ENDS[2:]], f.shiftright("_ending", ORDER_BITS)),
+            "end": _names([{"peer": "ack"}.get(name, name) for name in ENDS], f.shiftright("_ending", ORDER_BITS)),
             "ended_us": f.col("_ended"),
             "age_us": f.col("_age"),
             "nodes": sum(bits, f.lit(0)).cast("int"),

@@ -27,6 +27,7 @@ CHANCES = (
     ("replicate", (None,)), ("enqueue", (None, "asked")), ("deliver", (None, "once")), ("deliver", (None,)),
     ("working", (None,)), ("nack", (None,)), ("requeue", (None, "unseen")), ("ack", (None, "fast", "peer")),
     ("expire", (None,)), ("delete", (None,)), ("evict", (None,)), ("leave", (None,)), ("refuse", ("norepl",)),
+    ("dead", (None, "peer")), ("redriven", (None, "peer")), ("cancelled", (None, "peer")),
 )  # fmt: skip
 
 
@@ -56,6 +57,7 @@ class History:
             self.tell(
                 home, created, "add", job_id=name, queue=queue, ttl_s=random.choice([3600, 0.25]), repl=2,
                 retry_s=random.choice([None, 5]), delay_s=random.choice([None, 1.5]), size=random.randrange(99),
+                max_tries=random.choice([None, 3]),
             )  # fmt: skip
         for _ in range(random.randrange(1, 8)):
             event, reasons = random.choice(CHANCES)
@@ -67,6 +69,7 @@ class History:
                 members["wait_us"] = random.randrange(0, 9_000, MS)
             if event == "ack":
                 members["run_us"] = random.choice([None, random.randrange(0, 9_000, MS)])
+                members["result_size"] = random.choice([None, random.randrange(99)])
             if event == "replicate":
                 members["size"] = 5
             self.tell(random.choice(NODES), created + age, event, job_id=name, queue=queue, **members)
@@ -171,6 +174,10 @@ def _row(scope: str | None, lines: list[Line]) -> Row:
         "end": end.get("event"), "ended_us": end.get("ts_us"), "age_us": end.get("age_us"),
         "run_us": own[0].get("run_us") if own else None,
         "nodes": len({line["node"] for line in lines}), "last_event": last["event"], "last_us": last["ts_us"],
+        **{name: max((line[name] for line in lines if name in line), default=None)
+           for name in ("max_tries", "result_size")},
+        **{f"{name}_us": max((line["ts_us"] for line in lines if line["event"] == name), default=None)
+           for name in ("dead", "redriven")},
     }  # fmt: skip
 
 
@@ -181,7 +188,7 @@ def _last(line: Line) -> tuple[int, int, int]:
 #: What counts as later, if two nodes tell it of one moment and by one number.
 LAST = (
     "add", "replicate", "enqueue", "deliver", "working", "nack", "requeue", "ack", "expire", "delete", "evict", "leave",
-    "refuse",
+    "refuse", "dead", "redriven", "cancelled",
 )  # fmt: skip
 
 
@@ -199,7 +206,7 @@ def _end(own: list[Line], lines: list[Line]) -> Line:
     """What ended it: the first of the sort that counts most."""
     if own:
         return own[0]
-    for event in ("ack", "delete", "refuse", "expire", "evict"):
+    for event in ("cancelled", "ack", "delete", "refuse", "expire", "evict"):
         for line in lines:
             if line["event"] == event:
                 return line

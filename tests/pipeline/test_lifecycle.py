@@ -74,6 +74,15 @@ CASES: dict[str, list[Told]] = {
         (7, A, "deliver", {**FIRST, "wait_us": 5_000}),
     ],
     "left": [ADDED, (1, B, "replicate", {}), (9, A, "leave", {"peer": B}), (9, B, "enqueue", {})],
+    "dead": [
+        (0, A, "add", {**ADD, "max_tries": 1}), (1, A, "deliver", FIRST), (2, A, "nack", {"failure": "no such host"}),
+        (2, A, "dead", {"failure": "no such host"}), (3, B, "dead", {"reason": "peer"}),
+    ],
+    "redriven": [
+        ADDED, (2, A, "dead", {}), (5, A, "redriven", {}), (6, A, "deliver", {"attempt": 2}),
+        (7, A, "ack", {"result_size": 12}),
+    ],
+    "cancelled": [ADDED, (2, A, "cancelled", {}), (2, B, "ack", {"reason": "peer"})],
     "refused": [ADDED, (9, A, "refuse", {"reason": "norepl"})],
     "expired": [ADDED, (9, A, "expire", {}), (9, B, "expire", {})],
     "one moment": [
@@ -124,6 +133,18 @@ def test_a_job_is_open_until_something_ends_it(cases: dict[str, Row]) -> None:
     assert (row["end"], row["ended_us"], row["last_event"], row["nodes"]) == (None, None, "enqueue", 2)
     assert cases["refused"]["end"] == "refuse"
     assert cases["expired"]["end"] == "expire"
+
+
+def test_a_dead_job_is_open_and_a_cancelled_one_is_not(cases: dict[str, Row]) -> None:
+    row = cases["dead"]
+    assert (row["end"], row["last_event"], row["max_tries"]) == (None, "dead", 1)
+    assert (row["dead_us"], row["redriven_us"]) == (NOON + 3_000, None)
+    row = cases["redriven"]
+    assert (row["end"], row["result_size"], row["dead_us"], row["redriven_us"]) == (
+        "ack", 12, NOON + 2_000, NOON + 5_000,
+    )  # fmt: skip
+    row = cases["cancelled"]
+    assert (row["end"], row["ended_us"], row["acks"]) == ("cancelled", NOON + 2_000, 0)
 
 
 def test_what_happens_in_one_moment_is_in_the_order_of_the_numbers(cases: dict[str, Row]) -> None:
