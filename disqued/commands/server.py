@@ -169,8 +169,8 @@ def _node_facts(node: NodeView) -> dict[str, dict[str, Any]]:
         },
         "Jobs": {
             "registered_jobs": node.job_count,
-            "dead_jobs": node.dead_count,
-            "failing_jobs": node.failing_count,
+            "dead_jobs": node.failed_counts[0],
+            "failing_jobs": node.failed_counts[1],
         },
         "Queues": {
             "registered_queues": node.queue_count,

@@ -93,14 +93,9 @@ class NodeView:
         return len(self._state.jobs)
 
     @property
-    def dead_count(self) -> int:
-        """Number of dead jobs that it holds."""
-        return self._state.queues.dead
-
-    @property
-    def failing_count(self) -> int:
-        """Number of other jobs of which it knows a failure."""
-        return self._state.queues.failing
+    def failed_counts(self) -> tuple[int, int]:
+        """Numbers of dead jobs that it holds, and of other jobs of which it knows a failure."""
+        return self._state.queues.dead, self._state.queues.failing
 
     @property
     def acked_count(self) -> int:

@@ -123,11 +123,11 @@ def _of_queues(node: NodeView, sums: QueueTotals) -> Iterator[Metric]:
     yield _gauges(
         "disqued_jobs", "Jobs that this node holds, by state.", "state",
         {"queued": sums.queued, "acked": acked,
-         "active": max(0, jobs - acked - waiting - sums.queued - node.dead_count),
-         "wait-repl": waiting, "dead": node.dead_count},
+         "active": max(0, jobs - acked - waiting - sums.queued - node.failed_counts[0]),
+         "wait-repl": waiting, "dead": node.failed_counts[0]},
     )  # fmt: skip
     yield _gauge("disqued_jobs_failing", "Jobs that failed and are not dead, as far as this node knows.",
-                 node.failing_count)  # fmt: skip
+                 node.failed_counts[1])  # fmt: skip
 
 
 def _of_jobs(counters: Counters) -> Iterator[Metric]:

@@ -1,6 +1,6 @@
 """Verbs of a queue: what is in it, and what operators do with it; each is a command or two of the node.
 
-queues      a table of all queues of the cluster
+queue_list  a table of all queues of the cluster
 peek, dead  jobs that wait, and jobs that are dead
 pause       `pause` and `resume`
 requeue     ENQUEUE

@@ -7,7 +7,7 @@ import click
 
 from disqued.client.replies import read_jobs
 from disqued.tools.connecting import Target, node_options
-from disqued.tools.queue_verbs.printing import print_table
+from disqued.tools.queue_verbs.field_tables import print_table
 
 BODY_SHOWN: Final = 200  #: characters
 COUNT_MAX: Final = 2_000

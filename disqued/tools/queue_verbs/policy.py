@@ -6,7 +6,7 @@ import click
 
 from disqued.tools.connecting import Target, node_options
 from disqued.tools.console_text import short
-from disqued.tools.queue_verbs.printing import moment, print_table
+from disqued.tools.queue_verbs.field_tables import moment, print_table
 
 
 @click.command()
