@@ -108,11 +108,25 @@ class Job:
     key: bytes
     delay_s: int = 0  #: what is left
     has: Has = Has.MOVER
+    terms: Words = ()  #: options of ADDJOB, from MAXTRIES to HEADER; an older node refuses them
 
     @property
     def is_given_once(self) -> bool:
         """True for a job that is never delivered a second time."""
         return self.retry_s == 0
+
+
+def words_of(
+    max_tries: int, backoff: Sequence[int], keep_dead: int, keep_result: int, headers: Sequence[bytes]
+) -> Words:
+    """Return the options of ADDJOB for terms as SHOW tells them, in seconds; headers are names and values in turn."""
+    words: list[Any] = [b"MAXTRIES", max_tries] if max_tries else []
+    words += [b"BACKOFF", *backoff] if backoff[0] else []
+    words += [b"KEEPDEAD", keep_dead] if keep_dead or max_tries else []
+    words += [b"RESULT", keep_result] if keep_result else []
+    for name, value in zip(headers[::2], headers[1::2], strict=True):
+        words += [b"HEADER", name, value]
+    return tuple(words)
 
 
 def key_of(job_id: bytes) -> bytes:
@@ -150,7 +164,7 @@ class Terms:
         delay: Words = (b"DELAY", job.delay_s) if job.delay_s else ()
         return (
             b"ADDJOB", queue, job.body, int(self.add_s * 1_000), b"REPLICATE", job.replicate, b"TTL", job.ttl_s,
-            b"RETRY", job.retry_s, *delay, b"KEY", job.key,
+            b"RETRY", job.retry_s, *delay, *job.terms, b"KEY", job.key,
         )  # fmt: skip
 
 
@@ -229,7 +243,11 @@ def read_shown(job_id: bytes, body: bytes, reply: Any) -> Job | None:
     if facts[b"state"] == b"acked":
         return None
     key = facts.get(b"key", key_of(job_id))
-    return Job(job_id, body, facts[b"ttl"], facts[b"retry"], facts[b"repl"], key)
+    terms: Words = ()
+    if b"max-tries" in facts:
+        told = (facts[name] for name in (b"max-tries", b"backoff", b"keep-dead", b"keep-result", b"headers"))
+        terms = words_of(*told)
+    return Job(job_id, body, facts[b"ttl"], facts[b"retry"], facts[b"repl"], key, terms=terms)
 
 
 def move_chosen(terms: Terms, jobs: Sequence[Job]) -> Machine[Tally]:

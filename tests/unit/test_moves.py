@@ -14,6 +14,7 @@ import pytest
 
 from disqued import moves
 from disqued.core.model.job import QUEUED, NamedJob
+from disqued.core.model.terms import Terms as JobTerms
 from disqued.errors import CommandError, WrongType
 from disqued.moves import (
     PAUSE_S,
@@ -35,6 +36,7 @@ from disqued.moves import (
     move_known,
     read_shown,
     run,
+    words_of,
 )
 from disqued.testing.clock import Clock
 from tests.core_fixtures import Server
@@ -86,6 +88,7 @@ class World:
                 job.id, job.body, 100, job.options.retry_ms // 1_000, job.options.replicate,
                 job.alias[1:] if isinstance(job, NamedJob) else key_of(job.id),
                 has=Has.QUEUE if job.state == QUEUED else Has.OTHERS,
+                terms=words_of(job.options.terms.max_tries, (0, 0), 0, 0, ()),
             )
             for job in sorted(found, key=lambda job: job.body)
         ]  # fmt: skip
@@ -600,3 +603,41 @@ def test_spans_are_such_that_a_node_takes_them(job: Job, ttl: int, retry: int) -
     assert (options[b"TTL"], options[b"RETRY"]) == (ttl, retry)
     assert b"DELAY" not in options_of(TERMS.addition(attrs.evolve(job, ttl_s=1, delay_s=9)))
     assert options_of(TERMS.restoration(attrs.evolve(job, delay_s=9)))[b"TTL"] == ttl
+
+
+def test_a_job_that_was_delivered_keeps_its_terms() -> None:
+    world = World()
+    terms = (
+        "MAXTRIES",
+        5,
+        "BACKOFF",
+        2,
+        60,
+        "KEEPDEAD",
+        600,
+        "RESULT",
+        30,
+        "HEADER",
+        "kind",
+        b"\xff",
+        "HEADER",
+        "a",
+        "",
+    )
+    fill(world.here, 1, *terms)
+    run(move_delivered(TERMS, 100), world.perform)
+    (job,) = world.there.state.jobs
+    assert job.options.terms == JobTerms(5, 2_000, 60_000, 600_000, 30_000, ((b"kind", b"\xff"), (b"a", b"")))
+
+
+@both
+def test_a_job_keeps_its_retry_limit_however_it_is_moved(begin: Begin) -> None:
+    world = World()
+    fill(world.here, 1, "MAXTRIES", 5)
+    run(begin(world), world.perform)
+    (job,) = world.there.state.jobs
+    assert job.options.terms.max_tries == 5
+
+
+def test_terms_that_promise_nothing_are_no_words() -> None:
+    assert words_of(0, (0, 0), 0, 0, ()) == ()

@@ -43,6 +43,7 @@ from disqued.core.model.job import (
     NamedJob,
 )
 from disqued.core.model.registry import TABLES
+from disqued.core.model.terms import Terms
 from disqued.errors import CommandError
 from disqued.moves import Ask, Has, Refusal, Terms
 from disqued.web.api.fields import JOB_IDS, VALUE, read_bytes, read_object, whole
@@ -277,7 +278,14 @@ def _described(job: Job, now: int) -> moves.Job:
                      replicate=options.replicate,
                      key=job.alias[1:] if isinstance(job, NamedJob) else moves.key_of(job.id),
                      delay_s=max(0, -(-(job.requeue_at - now) // 1_000)) if is_delayed else 0,
-                     has=Has.QUEUE if job.state == QUEUED else Has.OTHERS)  # fmt: skip
+                     has=Has.QUEUE if job.state == QUEUED else Has.OTHERS, terms=_words_of(options.terms))  # fmt: skip
+
+
+def _words_of(terms: Terms) -> moves.Words:
+    """Return the options of ADDJOB for the terms of a job."""
+    backoff = (terms.backoff_ms // 1_000, terms.backoff_most_ms // 1_000)
+    headers = [word for header in terms.headers for word in header]
+    return moves.words_of(terms.max_tries, backoff, terms.keep_dead_ms // 1_000, terms.keep_result_ms // 1_000, headers)
 
 
 async def _perform(run: BulkRun, machine: moves.Machine[moves.Tally]) -> moves.Tally:
