@@ -43,7 +43,7 @@ from disqued.core.model.job import (
     NamedJob,
 )
 from disqued.core.model.registry import TABLES
-from disqued.core.model.terms import Terms
+from disqued.core.model.terms import Terms as JobTerms
 from disqued.errors import CommandError
 from disqued.moves import Ask, Has, Refusal, Terms
 from disqued.web.api.fields import JOB_IDS, VALUE, read_bytes, read_object, whole
@@ -281,7 +281,7 @@ def _described(job: Job, now: int) -> moves.Job:
                      has=Has.QUEUE if job.state == QUEUED else Has.OTHERS, terms=_words_of(options.terms))  # fmt: skip
 
 
-def _words_of(terms: Terms) -> moves.Words:
+def _words_of(terms: JobTerms) -> moves.Words:
     """Return the options of ADDJOB for the terms of a job."""
     backoff = (terms.backoff_ms // 1_000, terms.backoff_most_ms // 1_000)
     headers = [word for header in terms.headers for word in header]
