@@ -234,6 +234,7 @@ ROWS |= {
     "CLIENT KILL": said("CLIENT", "KILL", "ADDR", N),
     "CLIENT LIST": said("CLIENT", "LIST"),
     "CLIENT MAINT_NOTIFICATIONS": said("CLIENT", "MAINT_NOTIFICATIONS", "OFF", "MOVING-ENDPOINT-TYPE", N),
+    "CANCEL": said("CANCEL", JOB, ID),
     "CLIENT PAUSE": said("CLIENT", "PAUSE", 0),
     "CLIENT REPLY": said("CLIENT", "REPLY", "ON"),
     "CLIENT SETINFO": said("CLIENT", "SETINFO", "LIB-NAME", SHORT),
@@ -294,6 +295,8 @@ ROWS |= {
     "QLPEEK": said("QLPEEK", N),
     "QLPUSH": said("QLPUSH", N, N, N, kept=USED),
     "QNOTIFY": said("QNOTIFY", "group", 500, WIDE, kept=USED, each_its_own=True, times=15),
+    "QPOLICY": said("QPOLICY", N, "SET", "TTL", 60, kept=USED),
+    "QPURGE": said("QPURGE", N),
     "QPEEK": said("QPEEK", N, 10),
     "QREGISTER": said(
         "QREGISTER", *(Name(60_000, b"%d" % at) for at in range(30)), each_its_own=True, times=15, kept=16 << 20
@@ -317,6 +320,7 @@ ROWS |= {
     "SCAN JOB": said("SCAN", "JOB", 0, "QUEUE", N),
     "SCAN QUEUE": said("SCAN", "QUEUE", 0, "MINLEN", 5),
     "SELECT": said("SELECT", 0),
+    "REDRIVE": said("REDRIVE", N),
     "SHOW": said("SHOW", ID),
     "SHUTDOWN": said("SHUTDOWN", times=1),
     "SLOWLOG GET": said("SLOWLOG", "GET"),
@@ -331,6 +335,7 @@ ROWS |= {
     "WORKER LIST": said("WORKER", "LIST", "QUEUE", N),
     "WORKER START": said("WORKER", "START", "ID", WORKER, "NAME", WORKER, kept=USED),
     "WORKER STOP": said("WORKER", "STOP", WORKER, before=start_worker),
+    "WAITJOB": said("WAITJOB", 1, ID),
     "WORKING": said("WORKING", HELD, kept=USED),
     "WQ.CANCEL": said("WQ.CANCEL", N, N),
     "WQ.DELETE": said("WQ.DELETE", N, kept=USED, before=add_there),
@@ -350,6 +355,11 @@ ROWS |= {
 
 #: The same commands in other words, where these keep something else.
 MORE: dict[str, Row] = {
+    "WAITJOB that waits": said("WAITJOB", 0, JOB, kept=USED, each_its_own=True),
+    "ADDJOB with headers": said("ADDJOB", "q", "x", 0, "HEADER", "kind", N, "HEADER", "a", "b", kept=USED),
+    "ADDJOB with small headers": said("ADDJOB", "q", "x", 0, "HEADER", "kind", SHORT, kept=USED, times=1_000),
+    "NACK with a reason": said("NACK", HELD, "REASON", Name(1_000), kept=USED),
+    "WORKING with progress": said("WORKING", HELD, "PROGRESS", Name(1_000), kept=USED),
     "ADDJOB with a delay": said("ADDJOB", N, "body", 0, "DELAY", 500, "RETRY", 0, kept=USED),
     "ADDJOB to one long name": said("ADDJOB", b"q" * LONG, N, 0, kept=USED),
     "ADDJOB of small jobs": said("ADDJOB", "q", SHORT, 0, kept=USED, times=2_000),
