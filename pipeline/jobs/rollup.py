@@ -6,9 +6,9 @@ A sketch (KLL) holds how many spans are distributed in some kilobytes; of up to 
 merged as counts are added, so that hours and days are made without the events.  The rank of what is read off one is
 right to 0.7 % (a p99 lies between p98.3 and p99.7), 99 times of 100.
 
-An event that is no news of its own has a name of its own here: `ack-peer`, an ack that another node tells of;
-`requeue-unseen`, which takes back a delivery that nobody saw; `expire-copy` and the like, the end of a copy, which each
-node tells that has one: of a job that ended the node tells that added it.
+An event that is no news of its own has a name of its own here: `ack-peer`, `dead-peer` and the like, of which another
+node tells; `requeue-unseen`, which takes back a delivery that nobody saw; `expire-copy` and the like, the end of a
+copy, which each node tells that has one: of a job that ended the node tells that added it.
 """
 
 from collections.abc import Collection
@@ -27,7 +27,10 @@ SPANS: Final = ("wait", "run", "age")
 #: Events that end a job: their age is how old jobs become.
 ENDINGS: Final = ("ack", "expire", "delete", "evict")
 #: Of these reasons an event has a name of its own.
-APART: Final = {("ack", "peer"): "ack-peer", ("requeue", "unseen"): "requeue-unseen"}
+APART: Final = {
+    **{(event, "peer"): f"{event}-peer" for event in ("ack", "dead", "redriven", "cancelled")},
+    ("requeue", "unseen"): "requeue-unseen",
+}
 #: Of these each node tells that holds the job.
 OF_COPIES: Final = ("expire", "delete", "evict")
 
