@@ -26,7 +26,8 @@ ITEMS_MAX: Final = 20  #: elements that are shown of a list, and of the fields t
 
 #: Fields that hold bodies of jobs, or text to look for in them.
 BODIES: Final = frozenset({
-    "body", "bodies", "body_contains", "contains", "contents", "elements", "record", "result", "task", "tasks", "text",
+    "body", "bodies", "body_contains", "contains", "contents", "elements", "headers", "record", "result", "task",
+    "tasks", "text",
 })  # fmt: skip
 #: Fields that hold what proves who somebody is, or what was seen before.
 PROOFS: Final = frozenset({"token", "password", "password_or_user", "auth", "secret"})

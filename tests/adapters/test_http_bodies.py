@@ -95,7 +95,8 @@ async def test_no_command_shows_a_body_to_whoever_may_not_see_it(admin: Admin, f
 @ensureDeferred
 async def test_the_commands_that_show_bodies_are_those_that_say_so(admin: Admin, family: str) -> None:
     found = await answers(await served(admin, sees_bodies=True), entries(), family)
-    declared = {entry.name for entry in entries() if entry.shows_bodies or entry.bodies_field}
+    # WAITJOB shows results, of which there are none here.
+    declared = {entry.name for entry in entries() if entry.shows_bodies or entry.bodies_field} - {"WAITJOB"}
     assert {name for name, answer in found.items() if MARK in answer} == declared
 
 

@@ -217,7 +217,8 @@ def test_a_node_imports_nothing_of_the_verbs_but_their_names() -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_imports_no_other_one_and_no_event_loop_to_tell_its_help(verb: str) -> None:
     modules = imported_by([verb, "--help"])
-    assert {module for _, module in VERBS.values()} & modules == {VERBS[verb][1]}
+    shared = {"disqued.tools.top"} if verb in ("dead", "queues") else set()  # whose rows they show
+    assert {module for _, module in VERBS.values()} & modules - shared == {VERBS[verb][1]} - shared
     assert not modules & {"twisted.internet.reactor", "disqued.tap", "rich", "redis", "prompt_toolkit"}
 
 

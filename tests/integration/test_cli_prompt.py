@@ -72,7 +72,7 @@ def test_a_session_adds_looks_and_ends(daemon: Daemon, queue: str, prompt: Calla
     terminal = prompt(daemon.port)
     terminal.expect(f"{HOST}:{daemon.port}>")
     terminal.type(f'ADDJOB {queue} "two words" 0')
-    terminal.expect(r"\[REPLICATE replicate\].*\[KEY key\]")
+    terminal.expect(r"\[REPLICATE replicate\].*\[MAXLEN maxlen\]")
     terminal.type("\r")
     assert "REPLICATE" not in terminal.expect(r"\nDI\w+")  # the hint goes when the line is entered
     say(terminal, f"QLEN {queue}")

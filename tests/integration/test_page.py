@@ -474,7 +474,7 @@ def test_every_line_of_redis_cli_works_where_a_password_is_set(tmp_path: Path) -
         with guarded.redis(password="open sesame") as client:
             for number in range(150):
                 client.execute_command("ADDJOB", "kept", number, 0)
-            for key, left in (("requeue", 150), ("delete", 0)):
+            for key, left in (("requeue", 150), ("purge", 0)):
                 (action,) = [one for one in bulk(JobSearch(b"kept"), guarded.port) if one.key == f"bulk-{key}"]
                 assert b"ended: NOAUTH" in run(str(action.redis)).stderr
                 assert client.execute_command("QLEN", "kept") == 150

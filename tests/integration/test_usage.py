@@ -38,7 +38,9 @@ def spark(*words: str) -> Answer:
 #: Verbs that exit with the statuses of monitoring plugins: there 2 would be CRITICAL, and UNKNOWN is 3.
 PLUGINS = {"check": 3}
 #: Verbs that have a host.
-CONNECTING = {"cli", "top", "bench", "check", "cluster", "restart", "move", "purge"}
+CONNECTING = {"cli", "top", "bench", "check", "cluster", "restart", "move", "purge"} | {
+    "dead", "pause", "peek", "policy", "queues", "redrive", "requeue", "resume",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("verb", VERBS)

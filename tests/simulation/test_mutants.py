@@ -21,6 +21,7 @@ def test_there_are_at_least_forty_mutants_each_of_its_own() -> None:
     assert len({mutant.edits for mutant in MUTANTS}) == len(MUTANTS)
 
 
+@pytest.mark.reference
 def test_each_mutant_fits_the_code() -> None:
     for mutant in MUTANTS:
         with mutant.applied():

@@ -76,12 +76,13 @@ def is_spent(job: Job) -> bool:
 class DeadLetters(Machine):
     """The machine that buries jobs, follows what other nodes say of dead ones, and redrives them."""
 
-    __slots__ = ("_queueing", "_rounds", "_state", "fates")
+    __slots__ = ("_queueing", "_rounds", "_state", "fates", "told_at_once")
 
     def __init__(self, state: State, queueing: Queueing, fates: Fates) -> None:
         self._state = state
         self._queueing = queueing
         self._rounds: dict[bytes, DeathRound] = {}
+        self.told_at_once: int = TOLD_AT_ONCE
         self.fates = fates
 
     def due_table(self) -> Acts:
@@ -157,7 +158,7 @@ class DeadLetters(Machine):
         state = self._state
         if self._rounds.get(this.node_id) is not this:
             return
-        for _ in range(min(TOLD_AT_ONCE, len(this.jobs))):
+        for _ in range(min(self.told_at_once, len(this.jobs))):
             job = this.jobs.pop()
             if job.state == DEAD and state.jobs.get(job.id) is job:
                 state.send(this.node_id, state.word_of_fate(job))

@@ -12,7 +12,7 @@ def command(target: Target, jobs: tuple[str, ...]) -> None:
     """Queue each JOB of a node now that is delayed, put off, or with a consumer that has stopped.
 
     \b
-    Example:
+    Examples:
       disqued requeue DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ
 
     A job that a consumer still works on is delivered a second time.  For dead jobs there is `disqued redrive`.

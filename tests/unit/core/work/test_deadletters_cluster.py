@@ -1,7 +1,5 @@
 """Retry policy in a cluster: what holders of a job tell each other of tries, delays and dead jobs."""
 
-import pytest
-
 from disqued.commands.table import BLOCKED
 from disqued.core.model.job import ACKED, ACTIVE, DEAD, FLAG_PUT_OFF
 from disqued.core.model.job import QUEUED as QUEUED_STATE
@@ -363,9 +361,9 @@ def test_a_holder_that_was_away_hears_of_the_death_as_soon_as_it_is_back() -> No
     assert a.job(job_id).state == DEAD
 
 
-def test_a_holder_that_was_away_hears_of_deaths_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadletters, "TOLD_AT_ONCE", 2)
+def test_a_holder_that_was_away_hears_of_deaths_bit_by_bit() -> None:
     a, b = cluster = Cluster(2)
+    a.node.letters.told_at_once = 2
     for _ in range(5):
         a("ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 60)
     job_ids = [job.id for job in a.state.jobs]

@@ -47,6 +47,7 @@ def check_gone(cluster: Cluster, ids: list[bytes]) -> None:
 # One node.
 
 
+@pytest.mark.reference
 def test_a_lone_node_ends_everything_and_counts_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(purges, "ENDED_PER_PART", 2)
     server = Server()
