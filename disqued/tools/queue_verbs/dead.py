@@ -8,8 +8,7 @@ import click
 from disqued.client.errors import ServerError
 from disqued.client.replies import read_facts, read_jobs
 from disqued.tools.connecting import Target, node_options
-from disqued.tools.queue_verbs.field_tables import moment, print_table
-from disqued.tools.queue_verbs.peek import COUNT_MAX
+from disqued.tools.queue_verbs.field_tables import COUNT_MAX, moment, print_table
 
 
 @click.command()

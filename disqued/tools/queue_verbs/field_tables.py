@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from disqued.tools.console_text import console
 from disqued.wire.texts import shown
+
+COUNT_MAX: Final = 2_000  #: jobs that one call shows
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

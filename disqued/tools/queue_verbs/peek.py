@@ -7,10 +7,9 @@ import click
 
 from disqued.client.replies import read_jobs
 from disqued.tools.connecting import Target, node_options
-from disqued.tools.queue_verbs.field_tables import print_table
+from disqued.tools.queue_verbs.field_tables import COUNT_MAX, print_table
 
 BODY_SHOWN: Final = 200  #: characters
-COUNT_MAX: Final = 2_000
 
 
 @click.command()

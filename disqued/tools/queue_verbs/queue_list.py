@@ -6,7 +6,6 @@ import click
 
 from disqued.tools.connecting import Target, node_options
 from disqued.tools.console_text import console
-from disqued.tools.top import screen
 from disqued.tools.top.node_views import ClusterWatch
 from disqued.tools.top.table_rows import ORDERS, QueueRow, queue_rows
 
@@ -27,6 +26,8 @@ def command(target: Target, pattern: str | None, order: str) -> None:
     Waiting jobs are added up over the nodes.  Nodes that hold copies of a failing or dead job each count it, so that
     these figures are those of the node that has most of them.
     """
+    from disqued.tools.top import screen
+
     looks = ClusterWatch(target).look(target.timeout)
     for look in looks:
         if look.error:

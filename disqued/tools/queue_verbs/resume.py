@@ -15,7 +15,7 @@ def command(target: Target, queue: str) -> None:
     """End the pause of QUEUE in the whole cluster.
 
     \b
-    Example:
+    Examples:
       disqued resume mail
     """
     with target.node() as node:
