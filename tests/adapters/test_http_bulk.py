@@ -465,6 +465,19 @@ async def test_a_job_that_no_timer_queues_again_stays(admin: Admin) -> None:
     assert (await run(client, "ack", {"queue": "mail"}, dry_run=False))["done"] == 1
 
 
+@ensureDeferred
+async def test_a_job_that_is_cancelled_while_a_consumer_has_it_stays(admin: Admin) -> None:
+    client = admin()
+    job_id = await add_with(client)
+    node = client.running.daemon.node
+    node.delivery.fetch([node.state.queues.by_name[b"mail"]], 1)
+    job = node.state.jobs.get(job_id.encode())
+    node.fates.change(job, job.options.fate._replace(is_cancelled=True))
+    answer = await run(client, "move", {"queue": "mail", "state": ["active"]}, to="post", dry_run=False)
+    assert (answer["done"], [failed["id"] for failed in answer["failed"]]) == (0, [job_id])
+    assert "it is cancelled" in answer["failed"][0]["detail"]
+
+
 @pytest.mark.parametrize(("action", "more"), [("ack", {}), ("requeue", {}), ("move", {"to": "post"})])
 @ensureDeferred
 async def test_an_event_of_a_log_is_left_to_its_groups(admin: Admin, action: str, more: dict[str, Any]) -> None:

@@ -325,6 +325,8 @@ def _unmovable(job: Job) -> str:
         return "it has a name in its queue, which a copy in another queue would not have"
     if job.options.retry_ms >= RETRY_NEVER_MS:
         return "no timer queues it again, which ADDJOB has no word for; RQ.PUSHX adds such a job"
+    if job.options.fate.is_cancelled:
+        return "it is cancelled, and ends when its consumer is done with it"
     return "" if job.state in _USUAL else "only active and queued jobs can be moved"
 
 
