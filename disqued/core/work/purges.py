@@ -76,11 +76,12 @@ class Share:
 class Purges(Machine):
     """The machine behind QPURGE, and QFLUSH of jobs."""
 
-    __slots__ = ("_acks", "_open", "_shares", "_state")
+    __slots__ = ("_acks", "_open", "_shares", "_state", "ended_per_part")
 
     def __init__(self, state: State, acks: Acks) -> None:
         self._state = state
         self._acks = acks
+        self.ended_per_part: int = ENDED_PER_PART
         self._open: dict[int, Purge] = {}
         #: First rounds whose second one is to come, by the node that asked and the number.
         self._shares: dict[tuple[bytes, int], Share] = {}
@@ -233,7 +234,7 @@ class Purges(Machine):
                     done += 1
                 else:
                     share.leaves = True
-            if seen >= LOOKED_AT_PER_PART or done >= ENDED_PER_PART:
+            if seen >= LOOKED_AT_PER_PART or done >= self.ended_per_part:
                 seen = done = 0
                 yield
 

@@ -5,7 +5,6 @@ import pytest
 from disqued.commands.table import BLOCKED
 from disqued.core.model.messages import PURGE, PURGED, SETACK
 from disqued.core.model.outbox import Client
-from disqued.core.work import purges
 from disqued.core.work.purges import SILENCE_MS
 from tests.cluster_fixtures import Cluster, Flight, Member
 from tests.core_fixtures import Server, check
@@ -47,10 +46,9 @@ def check_gone(cluster: Cluster, ids: list[bytes]) -> None:
 # One node.
 
 
-@pytest.mark.reference
-def test_a_lone_node_ends_everything_and_counts_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(purges, "ENDED_PER_PART", 2)
+def test_a_lone_node_ends_everything_and_counts_it() -> None:
     server = Server()
+    server.node.purges.ended_per_part = 2
     for number in range(5):
         server.add("q", number)
     server.add("q", "once", "RETRY", 0)
@@ -199,11 +197,9 @@ def test_a_silent_node_is_not_waited_for_and_its_jobs_end_all_the_same(cluster: 
     check_gone(cluster, ids)
 
 
-def test_a_node_that_is_long_at_work_says_so_and_is_waited_for(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_is_long_at_work_says_so_and_is_waited_for(cluster: Cluster) -> None:
     a, b, _ = cluster
-    monkeypatch.setattr(purges, "ENDED_PER_PART", 1)
+    b.node.purges.ended_per_part = 1
     ids = add(b, 8, "REPLICATE", 1)
     assert a("QPURGE", "q", client="paul") is BLOCKED
     for _ in range(12):
