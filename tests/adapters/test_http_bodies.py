@@ -95,9 +95,21 @@ async def test_no_command_shows_a_body_to_whoever_may_not_see_it(admin: Admin, f
 @ensureDeferred
 async def test_the_commands_that_show_bodies_are_those_that_say_so(admin: Admin, family: str) -> None:
     found = await answers(await served(admin, sees_bodies=True), entries(), family)
-    # WAITJOB shows results, of which there are none here.
+    # WAITJOB shows results, of which there are none here; the next test has one.
     declared = {entry.name for entry in entries() if entry.shows_bodies or entry.bodies_field} - {"WAITJOB"}
     assert {name for name, answer in found.items() if MARK in answer} == declared
+
+
+@pytest.mark.parametrize("sees_bodies", [False, True])
+@ensureDeferred
+async def test_a_result_is_shown_to_whoever_may_see_bodies(admin: Admin, sees_bodies: bool) -> None:
+    client = await served(admin, sees_bodies=sees_bodies)
+    added = await client.post("/api/commands/ADDJOB", {"queue": "q", "body": "x", "timeout": 0, "result": 60})
+    job_id = str(added.body)[str(added.body).index("DI") :][:48]
+    await client.post("/api/commands/ACKJOB", {"ids": [job_id], "result": MARK})
+    for name, fields in (("WAITJOB", {"timeout": 1, "ids": [job_id]}), ("SHOW", {"id": job_id})):
+        answer = await client.post(f"/api/commands/{name}", fields)
+        assert (MARK in str(answer.body)) is sees_bodies, answer.body
 
 
 OPERATORS = [entry for entry in entries() if role_of(entry) is Role.OPERATOR]
