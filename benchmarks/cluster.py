@@ -99,7 +99,7 @@ def elsewhere(bench: Bench, name: str, title: str) -> Row:
 
 
 def outcome(bench: Bench, name: str, title: str) -> Row:
-    """From ADDJOB on one node to the answer of WAITJOB there, beside the time to the worker on another one.
+    """Time from ADDJOB to the reply of WAITJOB on one node, and to the delivery on another one.
 
     The worker acknowledges at once, so that what is left is what the clients and nodes take.
     """

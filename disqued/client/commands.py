@@ -248,7 +248,7 @@ def job_id(job: AnyJob) -> bytes:
 def ack(*jobs: AnyJob, result: bytes | str | None = None) -> Command[int]:
     """Acknowledge jobs, so that they are not delivered again; returns how many were known and not acknowledged yet.
 
-    With a `result` there is one job.  Whoever waits for it receives the result, and its nodes keep it if the job was
+    With a `result` there is one job.  Clients that wait for it receive the result, and its nodes keep it if the job was
     added with `result_ttl`.
     """
     if result is None:

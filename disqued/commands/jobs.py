@@ -437,7 +437,7 @@ class Nack(_OnEachJob):
 
     @classmethod
     def in_parts(cls, words: list[bytes]) -> _InParts:
-        """Make the command of very many words, of which the options are the last."""
+        """Make the command of very many words; options come last."""
         first = len(words)
         for at in range(len(words) - 1, max(0, len(words) - NACK_OPTION_WORDS) - 1, -1):
             if words[at][:32].upper() in (b"DELAY", b"REASON", b"DEAD"):
@@ -556,7 +556,7 @@ class WaitJob:
 
     With ANY the reply comes as soon as one job is over, and has those alone that are.  With PROGRESS it comes, too,
     when the progress of a job changes after it was first seen by this call, and the row of a job that is not over has
-    its last progress in the place of the result.
+    its last progress instead of a result.
 
     A job that was added without RESULT can be waited for as well: clients that wait receive its end, and its result if
     the consumer gave one.  For later calls it is unknown.  A job is unknown when no node that answers knows it; between
@@ -592,11 +592,11 @@ class Cancel:
     """Cancel jobs on the whole cluster: they are not delivered any more.
 
     A job that waits or is delayed ends at once: cancelled.  One that a consumer has is cancelling: WORKING is answered
-    CANCELLED, its live worker is told, and when it would be queued again it ends instead.  If its consumer acknowledges
-    it all the same the work was done, and the job counts as acknowledged.
+    CANCELLED, its live worker receives a push, and the job ends instead of being queued again.  A consumer that
+    acknowledges it all the same has done the work, and the job counts as acknowledged.
 
-    Done is one that was acknowledged before, or has ended; unknown one that no node knows that answers.  Nodes that are
-    away learn it when they are back.
+    A job that has ended is done; one that no answering node knows is unknown.  Nodes that are away learn of it when
+    they are back.
     """
 
     ids: list[bytes] = rest("Jobs to cancel.", JOB_ID)
@@ -744,7 +744,7 @@ class Show:
     milliseconds, node, client, reason.
 
     Of a job that was cancelled, or has a progress or a result, these follow; rival-results is 1 when nodes that could
-    not hear each other accepted different results, of which the first counts.
+    not hear each other accepted different results; the first one counts.
     """
 
     id: bytes = positional("Job to describe.", JOB_ID)

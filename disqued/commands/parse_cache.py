@@ -73,7 +73,7 @@ class WishedTerms(NamedTuple):
     headers: Headers = ()
 
     def filled(self, defaults: Defaults) -> "WishedTerms":
-        """Return the terms with the defaults of a queue in the place of those that were not said."""
+        """Return the terms, completed by the defaults of a queue."""
         return WishedTerms(
             _or(self.max_tries, defaults.max_tries),
             defaults.backoff if self.backoff is None else self.backoff,
@@ -135,7 +135,7 @@ class CachedOptions:
         self._filled: dict[Defaults, CachedOptions] = {}
 
     def of_queue(self, policies: PolicyTable, queue: bytes) -> "CachedOptions":
-        """Return the options with the defaults of a queue in the place of those that were not said."""
+        """Return the options, completed by the defaults of a queue."""
         defaults = policies.defaults.get(queue)
         if defaults is None:
             return self
