@@ -124,10 +124,12 @@ def test_no_commit_of_a_large_record_is_over_before_its_sync(tmp_path: Path) -> 
 def test_what_comes_meanwhile_is_written_beside_when_it_is_much(tmp_path: Path) -> None:
     disk, reactor = LookedAtDisk(), Reactor()
     store, _ = opened(tmp_path, fsync="no", disk=disk, reactor=reactor)
+    disk.gate = threading.Event()  # or a quick thread is done before anything comes
     store.append([added(1, BODY)])
     answer = store.commit()
     few = [bytes([number]) * (LARGE // 2) for number in range(2 * AT_ONCE_BYTES // LARGE + 1)]
     store.append([added(2 + number, body) for number, body in enumerate(few)])
+    disk.gate.set()
     assert over(answer, reactor) is None
     later = store.commit()  # done when it returns, where the thread was quick
     assert later is None or over(later, reactor) is None
