@@ -561,9 +561,10 @@ def _is_keyed(job: Job) -> bool:
 
 
 def ttl_of(job_id: bytes) -> int:
-    """How long a job may live, as its id tells, in milliseconds; 0 for one that is delivered at most once.
+    """How long a job may live at most, as its id tells, in milliseconds; 0 for one that is delivered at most once.
 
-    Only ids of Disque 1.0 tell the latter: the number of minutes is even.
+    An id has whole minutes, rounded down, so that the job may live for almost one more.  Only ids of Disque 1.0 tell
+    that it is delivered at most once: the number of minutes is even.
     """
     field = job_id[42:46] if job_id.startswith(b"DI") else job_id[36:40]
     try:
@@ -572,4 +573,4 @@ def ttl_of(job_id: bytes) -> int:
         return 0
     if not job_id.startswith(b"DI") and minutes % 2 == 0:
         return 0
-    return max(1, minutes) * 60_000
+    return (minutes + 1) * 60_000

@@ -5,7 +5,7 @@ from itertools import pairwise, permutations
 import pytest
 
 from disqued.core.model.ids import JobIds, comes_first
-from disqued.core.model.job import ACKED, FLAG_CAME_BACK, JobState
+from disqued.core.model.job import ACKED, FLAG_CAME_BACK, JobOptions, JobState
 from disqued.core.model.messages import DELJOB, GOTACK, QUEUED, REPLJOB, SETACK, YOURJOBS
 from disqued.core.model.outbox import GONE_DELETED, JOB_ADDED, JOB_GONE, UNIT_DONE
 from disqued.core.model.tombstones import Tombstones
@@ -357,10 +357,11 @@ def test_a_dummy_ack_lives_as_long_as_the_job_may() -> None:
     cluster = Cluster(2)
     a, b = cluster
     cluster.cut(a, b)
-    ids = JobIds(b.id, b"seed")
-    job_id = ids.next(b"0002SQ")
+    life_ms = 179_999  # an id tells whole minutes
+    options = JobOptions(ttl_ms=life_ms, retry_ms=1_000, delay_ms=0, replicate=1)
+    job_id = JobIds(b.id, b"seed").next(options.ttl_suffix)
     a("ACKJOB", job_id)
-    cluster.advance(119_999)
+    cluster.advance(life_ms)
     assert a.show(job_id) is not None
     cluster.advance(1)
     assert is_clean(a)
@@ -482,7 +483,7 @@ def test_a_lone_node_keeps_no_dummy_ack() -> None:
 
 
 @pytest.mark.parametrize(
-    ("job_id", "minutes"), [(UNKNOWN_ID, 0x5A0), (OLD_ID, 0x3D), (b"DI" + b"0" * 40 + b"0000SQ", 1)]
+    ("job_id", "minutes"), [(UNKNOWN_ID, 0x5A1), (OLD_ID, 0x3E), (b"DI" + b"0" * 40 + b"0000SQ", 1)]
 )
 def test_the_id_tells_how_long_a_job_may_live(job_id: bytes, minutes: int) -> None:
     assert ttl_of(job_id) == minutes * 60_000
