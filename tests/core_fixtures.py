@@ -35,6 +35,7 @@ from disqued.core.model.groups import (
     units_of,
 )
 from disqued.core.model.job import (
+    ACKED,
     ACTIVE,
     FLAG_ASKING,
     FLAG_ELSEWHERE,
@@ -369,6 +370,8 @@ def check(server: Server) -> None:
             assert not is_event or (unit.state == ACTIVE and unit.group.units.get(unit.entry) is unit)
         assert list(worker.leases.values()) == sorted(worker.leases.values())
         assert not worker.ttl_ms or 0 < worker.awake_at <= worker.alive_at + worker.ttl_ms
+    assert {*state.custody.acked, *state.custody.settled} == {job for job in jobs if job.state == ACKED}
+    assert not state.custody.acked.keys() & state.custody.settled
     assert in_journal(server.journal) == {job.id for job in jobs if job not in state.custody.evictable}
     deadline = server.node.deadline()
     due = [next_deadline(job) for job in jobs]

@@ -99,8 +99,8 @@ class NodeView:
 
     @property
     def acked_count(self) -> int:
-        """Number of acknowledged jobs, kept until every holder knows."""
-        return len(self._state.custody.acked)
+        """Number of acknowledged jobs, kept until every holder knows, and for as long as their results are."""
+        return self._state.custody.acked_count
 
     @property
     def pending_count(self) -> int:

@@ -480,7 +480,8 @@ class World:
             node = server.node
             for what, table in (
                 ("keys to be added", node.keys.adding), ("jobs", state.jobs), ("acked jobs", state.custody.acked),
-                ("evictable jobs", state.custody.evictable), ("blocked consumers", state.waiting.blocked),
+                ("results", state.custody.settled), ("evictable jobs", state.custody.evictable),
+                ("blocked consumers", state.waiting.blocked),
                 ("queues", state.queues), ("pieces of work", state.unfinished), ("queues to give", state.demand.giving),
                 ("ready queues", state.ready),
                 ("bound units", state.custody.bound), ("units elsewhere", state.custody.elsewhere),

@@ -151,7 +151,7 @@ class Leaving(Timed, Machine):
         state = self._state
         left, acks = 0, 0
         if state.leaving:
-            left = self._jobs_left if self._walks else len(state.jobs) - len(state.custody.acked)
+            left = self._jobs_left if self._walks else len(state.jobs) - state.custody.acked_count
             acks = len(state.custody.acked)
         return {
             "cluster_leaving": _yes(state.leaving),
@@ -316,6 +316,7 @@ class Leaving(Timed, Machine):
     def _see_to_outcome(self, job: Job) -> bool:
         """Let other nodes hold the outcome of a job, too; say whether as many do as are wanted."""
         state = self._state
+        self._look_into(job)
         holders, confirmed = job.holders or frozenset(), job.confirmed or frozenset()
         held = [node_id for node_id in state.peers.reachable if node_id in holders and node_id in confirmed]
         others = [node_id for node_id in state.peers.reachable if node_id not in held]
@@ -323,7 +324,8 @@ class Leaving(Timed, Machine):
             return bool(held)
         if job.id not in self._on_their_way and not self._is_full:
             self._turn += 1
-            node_id = others[self._turn % len(others)]
+            may_have_it = [node_id for node_id in others if node_id in holders] if not self._walks else []
+            node_id = (may_have_it or others)[self._turn % len(may_have_it or others)]
             state.send(node_id, (REPLJOB, job, False))
             state.say_done(node_id, job)
             self._sent(job)

@@ -3,7 +3,9 @@
     with a consumer of this node     Queue.leased; `spans`: for a lease time of its own; `bound`: as a worker's
     with a consumer of another node  Queue.elsewhere; `elsewhere`: as a worker's
     its timer has ended              `asking`: holders that have yet to answer; `owed`: answers to an older question
-    done                             `acked`; `evictable`; `ended`: forgotten, and not to be revived
+    done, and other nodes may not    `acked`; `evictable`: acknowledgements may be dropped, results may not
+        know
+    done, and everybody knows        `settled`: its result is kept; else `ended`: forgotten, and not to be revived
     somebody waits for its end       `watched`; `changed`
 
 These stay separate tables: nearly all jobs are in none of them, so that each costs nothing where it is not used.
@@ -20,7 +22,8 @@ class Custody:
     """The tables of one node, from one flush to the next."""
 
     __slots__ = (
-        "_memory", "acked", "asking", "bound", "changed", "elsewhere", "ended", "evictable", "owed", "spans", "watched",
+        "_memory", "acked", "asking", "bound", "changed", "elsewhere", "ended", "evictable", "owed", "settled", "spans",
+        "watched",
     )  # fmt: skip
 
     def __init__(self, memory: Memory) -> None:
@@ -37,6 +40,8 @@ class Custody:
         self.owed: dict[Job, frozenset[bytes]] = {}
         #: Acknowledged jobs that other nodes may hold, with the attempts that were made to collect them.
         self.acked: dict[Job, int] = {}
+        #: Acknowledged jobs that all holders know to be done, and that stay for their results: nobody is asked.
+        self.settled: dict[Job, None] = {}
         #: Jobs that may be dropped when memory is short, oldest claim first: acked, or delivered at most once.
         self.evictable: dict[Job, None] = {}
         #: Jobs that others held and that are done: a late message must not bring them back.
@@ -44,6 +49,21 @@ class Custody:
         #: Who is told when a job is over, by job id.
         self.watched: dict[bytes, Watchers] = {}
         self.changed: ChangedJobs = ChangedJobs()
+
+    @property
+    def acked_count(self) -> int:
+        """Number of jobs that are acknowledged and kept, as an acknowledgement or for their result."""
+        return len(self.acked) + len(self.settled)
+
+    def settle(self, job: Job) -> None:
+        """Note that all holders know that a job is done, which stays for its result."""
+        self.acked.pop(job, None)
+        self.settled[job] = None
+
+    def unsettle(self, job: Job) -> None:
+        """Note that holders are to be asked about a job that is done, from the first attempt on."""
+        self.settled.pop(job, None)
+        self.acked[job] = 0
 
     def end_lease(self, unit: Unit) -> None:
         """Undo what few leases have: a time of their own, or a worker."""

@@ -366,6 +366,7 @@ class State:
     def _let_go_of_rare(self, job: Job) -> None:
         """Undo what most jobs do not have."""
         self.memory.used -= job.options.cost
+        self.custody.settled.pop(job, None)
         if job.options.fate is not NO_FATE:
             _unlist_failed(self.queues, job)
         if job.options.kind:

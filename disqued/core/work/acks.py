@@ -383,7 +383,7 @@ class Acks(Machine):
 
     def _settle(self, job: Job) -> None:
         """Keep an outcome until its time is over, and ask nobody any more: everybody knows."""
-        self._state.custody.acked.pop(job, None)
+        self._state.custody.settle(job)
         job.expires_at = job.requeue_at
         self._state.schedule.move(job, job.expires_at)
 
@@ -462,7 +462,7 @@ class Acks(Machine):
         """Tell all holders of the result of a job that is done, when that is another one than they have confirmed."""
         if job.state == ACKED and self._is_kept(job) and mark_of(job.options.fate) != mark_of(before):
             job.confirmed = self._state.shared.holders(frozenset((self._state.node_id,)))
-            self._state.custody.acked[job] = 0
+            self._state.custody.unsettle(job)
             self._ask(job)
 
     def _note_heard(self, job: Job, sender: bytes) -> None:
@@ -514,10 +514,10 @@ class Acks(Machine):
             job.holders = state.shared.holders(job.holders - {sender})
         self._confirm(job, sender)
         missing = missing_holders(self._state, job)
-        if job not in state.custody.acked:
-            # An outcome that everybody knew: it has one more holder.
+        if job in state.custody.settled:
+            # It has one more holder, or one that is to say again that it knows.
             if missing:
-                state.custody.acked[job] = 0
+                state.custody.unsettle(job)
                 self._ask(job)
         elif not missing:
             self._collect(job, b"" if known else sender)

@@ -61,12 +61,16 @@ class Copies:
     def make(self, stored: StoredJob) -> Job | None:
         """Make a job that is not known here: active, not registered, to be queued by nobody but its timer.
 
-        None when its time is over, when it has ended here, or when it is an at-most-once job that was here before.
+        None when its time is over, when it has ended here, or when it is an at-most-once job that was here before.  A
+        result is taken all the same: no consumer can get it.
         """
         state = self._state
         longest_ms = stored.ttl_ms if stored.terms is NO_TERMS else stored.ttl_ms + stored.terms.stay_ms
         left_ms = min(stored.expires, longest_ms)
-        if left_ms <= 0 or (stored.id in state.custody.ended if stored.retry_ms else self.came_before(stored)):
+        if left_ms <= 0:
+            return None
+        was_here = stored.id in state.custody.ended if stored.retry_ms else self.came_before(stored)
+        if was_here and stored.fate.result is None:
             return None
         state.numbers.stamp_behind(stored.ctime, state.wall)
         options = self._options_of(stored)

@@ -99,6 +99,9 @@ class Replicas(Machine):
                 job.holders = state.shared.holders(holders | {state.node_id})
                 state.schedule.move(job, state.now + 1)
             state.say_done(sender, job)
+            if job.requeue_at and not quiet:
+                # Its result is here.
+                state.send(sender, (GOTJOB, job.id))
             return
         if job.state != WAIT_REPL and state.unite_holders(job, holders) and state.journaling:
             state.outbox.journal.append((JOB_ADDED, job))

@@ -10,7 +10,7 @@ from disqued.core.model.worker import RemoteWorker, Worker
 from disqued.core.node import Node
 from disqued.core.view import NodeView
 from tests.cluster_fixtures import Cluster
-from tests.core_fixtures import UNKNOWN_ID, Server
+from tests.core_fixtures import UNKNOWN_ID, Server, check
 from tests.counting import lines_of
 
 
@@ -104,6 +104,27 @@ def test_jobs_are_counted_by_state() -> None:
     assert (job.state, job.is_dummy) == (ACKED, False)
     a("GETJOB", "FROM", "empty", client="consumer")
     assert view.blocked_count == 1
+
+
+def test_a_job_whose_result_is_kept_counts_as_acknowledged() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    job_id = a.add("q", "x", "REPLICATE", 2, "RETRY", 60, "RESULT", 10)
+    a.get("q")
+    a("ACKJOB", job_id, "RESULT", "done")
+    cluster.advance(2_000)
+    for member in cluster:
+        view = NodeView(member.node)
+        assert not member.state.custody.acked
+        assert (view.job_count, view.acked_count) == (1, 1)
+        assert member("JSCAN", 0, "STATE", "active", "BUSYLOOP") == [b"0", []]
+        assert member("JSCAN", 0, "STATE", "acked", "BUSYLOOP") == [b"0", [job_id]]
+        check(member)
+    facts = a.stat("q")
+    assert facts is not None
+    assert (facts["len"], facts["consumed"], facts["dead"], facts["failing"]) == (0, 1, 0, 0)
+    cluster.advance(10_000)
+    assert [NodeView(member.node).acked_count for member in (a, b)] == [0, 0]
 
 
 def test_a_dummy_ack_is_no_job_to_show(server: Server, view: NodeView) -> None:

@@ -310,6 +310,55 @@ def test_an_ack_that_others_have_yet_to_hear_keeps_the_node(cluster: Cluster) ->
     assert not b.holds(job)
 
 
+def outcome_of(member: Member) -> bytes:
+    """A job whose result this node and another one keep, and both know that."""
+    member("ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 60, "RESULT", 1_000, client="anna")
+    [job_id] = member.answers.pop("anna")
+    member("ACKJOB", job_id, "RESULT", "42")
+    member.cluster.advance(2 * SECOND)
+    assert job_id in [job.id for job in member.state.custody.settled]
+    return bytes(job_id)
+
+
+def test_a_result_that_is_kept_is_no_job_and_no_ack_that_is_left(cluster: Cluster) -> None:
+    a = cluster.members[0]
+    outcome_of(a)
+    leave(a)
+    facts = a.node.leaving.facts()
+    assert (facts["cluster_leaving_jobs_left"], facts["cluster_leaving_acks_left"]) == ("0", "0")
+    until_safe(a)
+    assert sum(len(member.state.jobs) for member in cluster) == 2
+
+
+def test_a_result_that_a_node_may_have_lost_since_it_said_so_is_asked_for_again(cluster: Cluster) -> None:
+    a, b, c = cluster
+    job_id = outcome_of(a)
+    for member in (b, c):
+        # It comes back, and has lost everything.
+        cluster.cut(a, member)
+        member("DELJOB", job_id)
+        cluster.heal(a, member)
+    leave(a)
+    assert not is_safe(a)
+    until_safe(a)
+    kept = [member.show(job_id) for member in (b, c) if member.holds(job_id)]
+    assert kept
+    assert all(shown is not None and shown["result"] == b"42" for shown in kept)
+
+
+def test_a_node_that_has_heard_of_the_end_of_a_job_takes_its_result(cluster: Cluster) -> None:
+    a, b, c = cluster
+    job_id = outcome_of(a)
+    stop(c)
+    b("DELJOB", job_id)
+    b.state.custody.ended.add(job_id)
+    leave(a)
+    until_safe(a)
+    shown = b.show(job_id)
+    assert shown is not None
+    assert (shown["state"], shown["result"]) == (b"acked", b"42")
+
+
 def test_an_ack_that_only_a_node_waits_for_that_cannot_be_reached_does_not_keep_the_node(cluster: Cluster) -> None:
     a, b, c = cluster
     a("ADDJOB", "q", "body", 0, "REPLICATE", 3, client="anna")
