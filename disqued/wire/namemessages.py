@@ -4,14 +4,15 @@ from struct import Struct
 from typing import Final
 
 from disqued.core.model.job import ALIAS_MAX
-from disqued.core.model.messages import A_COPY, A_JOB, FOUND, INQUIRE, KEEP, OVER, Message
+from disqued.core.model.messages import A_COPY, ENDED, FOUND, INQUIRE, KEEP, NOT_KNOWN, PENDING, SOON, Message
 from disqued.wire.fields import BadMessage, Codec, Fields, cut, cut_id, ends_at, need
 
 _INQUIRE = Struct("<BBIII")
 _LENGTH = Struct("<H")
 _FOUND = Struct("<BII")
 _ENTRY: Final = 2  #: bytes in front of an id
-_WITH_ID: Final = (A_JOB, A_COPY)
+_STANDINGS: Final = (NOT_KNOWN, PENDING, SOON, A_COPY, ENDED)  #: that FOUND says, by their numbers on the link
+_WITH_ID: Final = (1, 3)
 
 
 def encode_inquire(message: Fields, now: int) -> bytes:
@@ -42,7 +43,7 @@ def decode_inquire(data: bytes) -> Message:
 def encode_found(message: Fields, now: int) -> bytes:
     """Write FOUND."""
     kind, number, what = message
-    parts = [bytes((how, len(job_id))) + job_id for how, job_id in what]
+    parts = [bytes((_STANDINGS.index(how), len(job_id))) + job_id for how, job_id in what]
     return _FOUND.pack(kind, number, len(what)) + b"".join(parts)
 
 
@@ -56,12 +57,12 @@ def decode_found(data: bytes) -> Message:
         need(data, at + _ENTRY)
         how, length = data[at], data[at + 1]
         at += _ENTRY
-        if how > OVER or (how in _WITH_ID) != (length > 0):
+        if how >= len(_STANDINGS) or (how in _WITH_ID) != (length > 0):
             raise BadMessage(f"FOUND: {how} and an id of {length} bytes; one goes with 1 and 3, none with 0, 2 and 4")
         job_id = b""
         if length:
             job_id, at = cut_id(data, at, length)
-        what.append((how, job_id))
+        what.append((_STANDINGS[how], job_id))
     ends_at(data, at)
     return (kind, number, tuple(what))
 

@@ -5,7 +5,6 @@ from typing import Final
 
 from disqued.core.model.messages import (
     CANCEL,
-    CANCEL_TOO_LATE,
     CANCELLED,
     IDS_PER_MESSAGE,
     NAMES,
@@ -20,7 +19,7 @@ from disqued.wire.fields import BadMessage, Codec, Fields, cut, cut_id, ends_at,
 
 _HEAD = Struct("<BIH")
 _OUTCOME = Struct("<BBII")
-_VERDICT = Struct("<BB")
+_STATE = Struct("<BB")
 _TRIES_MAX: Final = 0xFFFF_FFFF
 
 
@@ -76,25 +75,25 @@ def _decode_outcomes(data: bytes) -> Message:
     return (kind, number, tuple(outcomes))
 
 
-def _encode_verdicts(message: Fields, now: int) -> bytes:
-    kind, number, verdicts = message
-    parts = [_VERDICT.pack(len(job_id), verdict) + job_id for job_id, verdict in verdicts]
-    return _HEAD.pack(kind, number, len(verdicts)) + b"".join(parts)
+def _encode_states(message: Fields, now: int) -> bytes:
+    kind, number, states = message
+    parts = [_STATE.pack(len(job_id), state) + job_id for job_id, state in states]
+    return _HEAD.pack(kind, number, len(states)) + b"".join(parts)
 
 
-def _decode_verdicts(data: bytes) -> Message:
+def _decode_states(data: bytes) -> Message:
     kind, number, count = _head_of(data)
     at = _HEAD.size
-    verdicts = []
+    states = []
     for _ in range(count):
-        need(data, at + _VERDICT.size)
-        length, verdict = _VERDICT.unpack_from(data, at)
-        if verdict > CANCEL_TOO_LATE:
-            raise BadMessage(f"{NAMES[kind]}: verdict {verdict}; allowed are 0 to {CANCEL_TOO_LATE}")
-        job_id, at = cut_id(data, at + _VERDICT.size, length)
-        verdicts.append((job_id, verdict))
+        need(data, at + _STATE.size)
+        length, state = _STATE.unpack_from(data, at)
+        if state > WAS_ACKED:
+            raise BadMessage(f"{NAMES[kind]}: a job in state {state}; allowed are 0 to {WAS_ACKED}")
+        job_id, at = cut_id(data, at + _STATE.size, length)
+        states.append((job_id, state))
     ends_at(data, at)
-    return (kind, number, tuple(verdicts))
+    return (kind, number, tuple(states))
 
 
 _IDS: Final = Codec("number 4, jobs 2; for each: length of id 1, id", _encode_ids, _decode_ids)
@@ -106,5 +105,5 @@ CODECS: Final[dict[int, Codec]] = {
         "number 4, jobs 2; for each: length of id 1, state 1, tries 4, length of fate 4, id, a fate as in `fates`",
         _encode_outcomes, _decode_outcomes,
     ),
-    CANCELLED: Codec("number 4, jobs 2; for each: length of id 1, verdict 1, id", _encode_verdicts, _decode_verdicts),
+    CANCELLED: Codec("number 4, jobs 2; for each: length of id 1, state 1, id", _encode_states, _decode_states),
 }  # fmt: skip

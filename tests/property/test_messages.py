@@ -57,7 +57,7 @@ held = st.lists(st.builds(Held, job_ids, names, st.integers(0, 2**32 - 1), spans
 numbers = st.integers(0, 2**32 - 1)
 ids = st.lists(job_ids, max_size=4).map(tuple)
 outcomes = st.builds(m.Outcome, job_ids, st.integers(0, m.WAS_ACKED), numbers, fates)
-verdicts = st.tuples(job_ids, st.integers(0, m.CANCEL_TOO_LATE))
+verdicts = st.tuples(job_ids, st.integers(0, m.WAS_ACKED))
 log_leases = st.builds(m.EntryLease, names, spans, spans, numbers)
 facts = st.builds(
     m.EntryStatus, job_ids, st.lists(names, max_size=3).map(tuple), st.lists(log_leases, max_size=3).map(tuple)
@@ -188,12 +188,12 @@ without_jobs: st.SearchStrategy[Message] = st.one_of(
         st.lists(
             st.sampled_from(
                 [
-                    (m.NOTHING, b""),
+                    (m.NOT_KNOWN, b""),
                     (m.SOON, b""),
-                    (m.A_JOB, ID),
-                    (m.A_JOB, OLD_ID),
+                    (m.PENDING, ID),
+                    (m.PENDING, OLD_ID),
                     (m.A_COPY, ID),
-                    (m.OVER, b""),
+                    (m.ENDED, b""),
                 ]
             ),
             max_size=4,

@@ -23,7 +23,7 @@ from disqued.core.cluster.membership import Membership
 from disqued.core.cluster.policy_sync import Policies
 from disqued.core.cluster.transfer import Transfer
 from disqued.core.lists import Lists
-from disqued.core.model.aliases import Aliases
+from disqued.core.model.endings import Endings
 from disqued.core.model.groups import Group, PassedEntries
 from disqued.core.model.ids import JobIds
 from disqued.core.model.peers import Peers
@@ -42,6 +42,7 @@ from disqued.core.streams.pending import PendingEntries
 from disqued.core.streams.reconciliation import Reconciliation
 from disqued.core.streams.starts import GroupStarts
 from disqued.core.turn import Turn
+from disqued.core.work import inquiries, outcomes
 from disqued.core.work.ackrounds import AckRounds
 from disqued.core.work.acks import Acks
 from disqued.core.work.additions import Additions
@@ -52,7 +53,6 @@ from disqued.core.work.delivery import Delivery
 from disqued.core.work.fates import Fates
 from disqued.core.work.inquiries import Inquiries
 from disqued.core.work.keys import Keys
-from disqued.core.work.outcomes import Outcomes
 from disqued.core.work.purges import Purges
 from disqued.core.work.queueing import Queueing
 from disqued.core.work.redrives import Redrives
@@ -611,7 +611,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a node that is asked for a result does not remember it", MESSY_RESULTS,
-        Outcomes, "_look", "return _outcome_of(job)", "return Outcome(job_id, NOT_KNOWN, 0, NO_FATE)",
+        outcomes, "standing_of", "standing = end_of(fate)", "return Outcome(job_id, NOT_KNOWN, 0, NO_FATE)",
+    ),
+    _mutant(
+        "of what two nodes say of a job the lower counts", RESULTS,
+        outcomes, "merge_standings", "max(one.state, other.state)", "min(one.state, other.state)",
     ),
     _mutant(
         "what was not answered of pauses is not said again", MESSY_PAUSES,
@@ -834,7 +838,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a copy is named as if its maker had said so", KEYS,
-        Inquiries, "_known_of", "is_own = job.id[2:10] == self._state.node_id[:8]", "is_own = True",
+        inquiries, "promise_of", "PENDING if job.id[2:10] == state.node_id[:8] else A_COPY", "PENDING",
     ),
     _mutant(
         "who waits for another node's addition never hears of it", KEYS,
@@ -842,7 +846,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a job with a key that moves is named by nobody", KEYS,
-        Aliases, "note_departed", "self.departed.add(job.queue, job.alias, job.id, now)", "pass",
+        Endings, "leave", "self._names[place] = job.id", "pass",
     ),
     # Purges.
     _mutant(

@@ -90,7 +90,7 @@ class Transfer:
     def part_with(self, job: Job) -> None:
         """Forget an at-most-once job that another node is to have: it moves as a whole."""
         job.additional_deliveries += 1
-        self._state.aliases.note_departed(job, self._state.now)
+        self._state.custody.ended.leave(job, self._state.now)
         self._state.finish(job)
         self._state.custody.changed.jobs.pop(job.id, None)
 

@@ -1,21 +1,19 @@
 """Aliases: jobs by the names that producers chose, such as idempotency keys and unique tasks."""
 
-from disqued.core.model.departed import Departed
-from disqued.core.model.job import KEYED, UNIQUE, Job, NamedJob
+from disqued.core.model.job import UNIQUE, Job, NamedJob
 from disqued.core.model.memory import NAME_COST, Memory
 
 
 class Aliases:
     """The named jobs of one node, from one flush to the next."""
 
-    __slots__ = ("_memory", "departed", "named", "unique")
+    __slots__ = ("_memory", "named", "unique")
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self.named: dict[tuple[bytes, bytes], tuple[NamedJob, ...]] = {}  #: {(queue, alias): jobs}
         #: Of these: the unique tasks of all queues, {alias: jobs}.
         self.unique: dict[bytes, tuple[NamedJob, ...]] = {}
-        self.departed: Departed = Departed()  #: jobs with keys that have just left for another node
 
     def add(self, job: NamedJob) -> None:
         """Enter a job under its alias."""
@@ -40,11 +38,6 @@ class Aliases:
                 self.unique[job.alias] = others
             else:
                 del self.unique[job.alias]
-
-    def note_departed(self, job: Job, now: int) -> None:
-        """Remember for a moment that another node has a job from now on, if it has a key."""
-        if isinstance(job, NamedJob) and job.alias[:1] == KEYED:
-            self.departed.add(job.queue, job.alias, job.id, now)
 
     def by_name(self, queue_name: bytes, alias: bytes) -> tuple[NamedJob, ...]:
         """Jobs of a queue with this alias, oldest first; more than one only after nodes could not hear each other."""

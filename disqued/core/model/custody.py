@@ -5,15 +5,16 @@
     its timer has ended              `asking`: holders that have yet to answer; `owed`: answers to an older question
     done, and other nodes may not    `acked`; `evictable`: acknowledgements may be dropped, results may not
         know
-    done, and everybody knows        `settled`: its result is kept; else `ended`: forgotten, and not to be revived
+    done, and everybody knows        `settled`: its result is kept
+    not here any more                `ended`: how it ended, and whether a copy of it is refused; or it has just left
     somebody waits for its end       `watched`; `changed`
 
 These stay separate tables: nearly all jobs are in none of them, so that each costs nothing where it is not used.
 """
 
+from disqued.core.model.endings import Endings
 from disqued.core.model.job import Job, Unit
 from disqued.core.model.memory import BOUND_COST, Memory
-from disqued.core.model.tombstones import Tombstones
 from disqued.core.model.watched import ChangedJobs, Watchers
 from disqued.core.model.worker import RemoteWorker, Worker
 
@@ -44,8 +45,8 @@ class Custody:
         self.settled: dict[Job, None] = {}
         #: Jobs that may be dropped when memory is short, oldest claim first: acked, or delivered at most once.
         self.evictable: dict[Job, None] = {}
-        #: Jobs that others held and that are done: a late message must not bring them back.
-        self.ended: Tombstones = Tombstones()
+        #: How jobs ended that are not here any more; a late message must not bring back those that others held.
+        self.ended: Endings = Endings()
         #: Who is told when a job is over, by job id.
         self.watched: dict[bytes, Watchers] = {}
         self.changed: ChangedJobs = ChangedJobs()

@@ -6,7 +6,7 @@ when none does.  What the interpreter and the connections take comes on top.
 
 A job may be the only holder of the name of its queue: while it is delayed, as a copy, or when the queue is forgotten.
 So the bytes of a long name count with each job, beyond `NAME_FREE`.  What has a fixed limit of its own is not counted:
-names of registrations (`consumers`, `members`), wants of other nodes (`demand`), and ids of ended jobs (`tombstones`).
+names of registrations (`consumers`, `members`), wants of other nodes (`demand`), and ids of ended jobs (`endings`).
 
     used > 75 % of maxmemory   level 1   new jobs get no copy on this node
     used > 95 %                level 2   acked jobs, delivered at-most-once jobs and idle queues are evicted

@@ -132,8 +132,8 @@ OUTCOME: Final[int] = _kind(
 )  # fmt: skip
 CANCEL: Final[int] = _kind("results", 46, "CANCEL", "number, job ids", "Cancel these, and say what became of that.")
 CANCELLED: Final[int] = _kind(
-    "results", 47, "CANCELLED", "number, verdicts",
-    "The answer to CANCEL: (job id, CANCEL_...) for each, in order.", durable=True,
+    "results", 47, "CANCELLED", "number, states",
+    "The answer to CANCEL: (job id, how it stands now) for each, in order.", durable=True,
 )  # fmt: skip
 
 NEEDJOBS: Final[int] = _kind(
@@ -210,7 +210,7 @@ INQUIRE: Final[int] = _kind(
 )  # fmt: skip
 FOUND: Final[int] = _kind(
     "names", 37, "FOUND", "number, what",
-    "The answer to INQUIRE: (how, job id) for each name, in order.", durable=True,
+    "The answer to INQUIRE: (how its job stands, job id) for each name, in order.", durable=True,
 )  # fmt: skip
 
 LIVES: Final[int] = _kind(
@@ -269,28 +269,24 @@ ACK_ONE: Final = 3  #: acknowledge one job that has it and that a consumer has
 HAS_KEY: Final = 4  #: as HAS, of the key of a job; who holds a copy says that it is one
 KEEP: Final = 5  #: the names are job ids that a producer hears: keep your copies, whoever gives them up
 
-# What there is of a name: FOUND.
-NOTHING: Final = 0
-A_JOB: Final = 1  #: its id follows
-SOON: Final = 2  #: this node is about to add one
-A_COPY: Final = 3  #: its id follows; it came from another node, which knows whether it was given up
-OVER: Final = 4  #: it is done, or was given up
-
-# How a job stands: OUTCOME. A higher number counts more, where nodes say different things.
+# How a job stands, as far as a node knows: OUTCOME, CANCELLED, and FOUND of the job of a name. Where nodes say
+# different things, the higher number counts.
 NOT_KNOWN: Final = 0
-ENDED: Final = 1  #: it was known here, and has ended; nothing else of it was kept
-PENDING: Final = 2  #: not over
-EXPIRED: Final = 3
-WAS_CANCELLED: Final = 4
-IS_DEAD: Final = 5
-WAS_ACKED: Final = 6
-
-# What became of a wish to cancel a job: CANCELLED. A higher number counts more, where nodes say different things.
-CANCEL_UNKNOWN: Final = 0
-CANCEL_ENDED: Final = 1  #: it was known here, and has ended
-CANCEL_NOTED: Final = 2  #: not to be delivered again; a consumer may have it
-CANCEL_DONE: Final = 3  #: it has ended
-CANCEL_TOO_LATE: Final = 4  #: it was acknowledged
+GONE: Final = 1  #: it was here: deleted from this node alone, or refused; another node may have it
+UNDER_WAY: Final = 2  #: it has just left for another node
+A_COPY: Final = 3  #: it is here, and came from another node, which knows whether it was given up
+SOON: Final = 4  #: this node is about to add it
+PENDING: Final = 5  #: it is here, and not over
+IS_DEAD: Final = 6
+# It has ended, and more is not remembered:
+ENDED_DEAD: Final = 7  #: it was dead until its time was over
+ENDED_EXPIRED: Final = 8
+ENDED: Final = 9  #: it was acknowledged, or was given up
+ENDED_CANCELLED: Final = 10
+# It has ended, as this node saw or as it keeps:
+EXPIRED: Final = 11
+WAS_CANCELLED: Final = 12
+WAS_ACKED: Final = 13
 
 #: Job ids that one WATCH or CANCEL names; outcomes that one OUTCOME tells of.
 IDS_PER_MESSAGE: Final = 200

@@ -14,6 +14,7 @@ from disqued.core.model.counters import Counters
 from disqued.core.model.custody import Custody
 from disqued.core.model.demand import RemoteDemand
 from disqued.core.model.durability import Durability
+from disqued.core.model.endings import ending_of
 from disqued.core.model.fate import NO_FATE, Fate, mark_of
 from disqued.core.model.groups import Entry, Stream, forget_early
 from disqued.core.model.ids import JobIds, Numbers
@@ -31,7 +32,7 @@ from disqued.core.model.job import (
     Unit,
 )
 from disqued.core.model.memory import EVENT_COST, JOB_COST, NAME_FREE, QUEUE_COST, Memory
-from disqued.core.model.messages import FATE, SETACK, Message
+from disqued.core.model.messages import ENDED_CANCELLED, FATE, SETACK, Message
 from disqued.core.model.outbox import (
     FLUSHED,
     GONE_DELETED,
@@ -291,6 +292,7 @@ class State:
         who = self.trace.actor if reason == GONE_DELETED else None
         self.note_end(OF_REASON[reason], job, who=who, word=MISCONF if reason == GONE_REFUSED else b"")
         self.drop(job)
+        self.custody.ended.note(job.id, ending_of(job, reason))
         if self.custody.watched:
             self.note_watched(job, reason)
         if reason in self.counters.gone:
@@ -367,8 +369,11 @@ class State:
         """Undo what most jobs do not have."""
         self.memory.used -= job.options.cost
         self.custody.settled.pop(job, None)
-        if job.options.fate is not NO_FATE:
+        fate = job.options.fate
+        if fate is not NO_FATE:
             _unlist_failed(self.queues, job)
+            if fate.is_cancelled and fate.result is None:
+                self.custody.ended.note(job.id, ENDED_CANCELLED)
         if job.options.kind:
             self.memory.used -= EVENT_COST
         if isinstance(job, NamedJob):

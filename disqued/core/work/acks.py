@@ -25,7 +25,7 @@ A node whose journal cannot be written neither confirms nor collects: it would c
 to nodes that have forgotten it.
 
 A copy that was under way when everybody forgot the job is not taken: the ids of jobs that ended are remembered for a
-while (`tombstones`).
+while (`endings`).
 
 Sets are compared, not their sizes: a node that is not in the list of the others cannot pass for one that confirmed.
 

@@ -9,7 +9,7 @@ That a job is cancelled is a part of its fate, which merges by OR.  Each holder 
 A job that its consumer does not acknowledge ends when it would be queued again (FLAG_DROPPED).
 
     us    --CANCEL(number, ids)-->          every node with a link, for jobs that are unknown or not over here
-    them  --CANCELLED(number, verdicts)-->  us: the highest verdict counts
+    them  --CANCELLED(number, states)-->    us: how each stands now; the highest counts (`standings`)
 
 Nodes that say nothing are waited for `SILENCE_MS`.  What a link lost is told again while the job is not over.
 
@@ -19,16 +19,17 @@ Times are integer milliseconds.
 from typing import Final
 
 from disqued.core.model import messages
-from disqued.core.model.fate import Fate, accepted
+from disqued.core.model.fate import Fate
 from disqued.core.model.job import ACKED, ACTIVE, FLAG_DROPPED, FLAG_QUEUED_BEFORE, FLAG_WITH_CONSUMER, Job, process_of
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import (
-    CANCEL_DONE,
-    CANCEL_ENDED,
-    CANCEL_NOTED,
-    CANCEL_TOO_LATE,
-    CANCEL_UNKNOWN,
+    ENDED_CANCELLED,
     IDS_PER_MESSAGE,
+    IS_DEAD,
+    NOT_KNOWN,
+    PENDING,
+    UNDER_WAY,
+    WAS_CANCELLED,
 )
 from disqued.core.model.outbox import CANCEL, HERE_ALONE, Client, Notification
 from disqued.core.model.schedule import Timed
@@ -36,21 +37,12 @@ from disqued.core.model.state import State
 from disqued.core.work.acks import Acks
 from disqued.core.work.fates import Fates
 from disqued.core.work.queueing import Queueing
+from disqued.core.work.standings import is_final, standing_of
 from disqued.errors import WrongType
 
 SILENCE_MS: Final = 2_000  #: how long nodes that say nothing are waited for
 TOLD_EVERY_MS: Final = 5_000  #: how often holders are told again of a cancelled job that is not over
 TOLD_MAX: Final = 10_000  #: such jobs; of more the holders are told once
-
-#: What a client is answered, by verdict.
-VERDICTS: Final = {
-    CANCEL_UNKNOWN: b"unknown",
-    CANCEL_ENDED: b"done",
-    CANCEL_NOTED: b"cancelling",
-    CANCEL_DONE: b"cancelled",
-    CANCEL_TOO_LATE: b"done",
-}
-
 
 _NONE: Final[frozenset[bytes]] = frozenset()
 
@@ -58,20 +50,20 @@ _NONE: Final[frozenset[bytes]] = frozenset()
 class CancelRequest(Timed):
     """A client that waits for what other nodes say."""
 
-    __slots__ = ("client", "job_ids", "number", "verdicts", "waits_for")
+    __slots__ = ("client", "job_ids", "number", "standings", "waits_for")
 
-    def __init__(self, client: Client, number: int, job_ids: list[bytes], verdicts: dict[bytes, int]) -> None:
+    def __init__(self, client: Client, number: int, job_ids: list[bytes], standings: dict[bytes, int]) -> None:
         self.awake_at = 0
         self.client: Client = client
         self.number: int = number
         self.job_ids: list[bytes] = job_ids  #: as the client named them
-        self.verdicts: dict[bytes, int] = verdicts
+        self.standings: dict[bytes, int] = standings
         self.waits_for: dict[bytes, set[bytes]] = {}  #: by nodes the jobs of which they have yet to say something
 
     @property
     def reply(self) -> list[bytes]:
         """What the client is answered now."""
-        return [VERDICTS[self.verdicts.get(job_id, CANCEL_UNKNOWN)] for job_id in self.job_ids]
+        return [_word_of(self.standings.get(job_id, NOT_KNOWN)) for job_id in self.job_ids]
 
 
 class _Reminder(Timed):
@@ -122,9 +114,9 @@ class Cancels(Machine):
             job = state.jobs.get(job_id)
             if job is not None and job.options.kind:
                 raise WrongType
-        verdicts = {job_id: self._cancel(job_id) for job_id in seen}
-        this = CancelRequest(client, state.numbers.next_number(), job_ids, verdicts)
-        asked = [job_id for job_id, verdict in verdicts.items() if self._depends_on_others(job_id, verdict)]
+        standings = {job_id: self._cancel(job_id) for job_id in seen}
+        this = CancelRequest(client, state.numbers.next_number(), job_ids, standings)
+        asked = [job_id for job_id, standing in standings.items() if self._depends_on_others(job_id, standing)]
         for node_id in list(state.peers.linked) if asked else ():
             for at in range(0, len(asked), IDS_PER_MESSAGE):
                 some = asked[at : at + IDS_PER_MESSAGE]
@@ -137,21 +129,22 @@ class Cancels(Machine):
         state.schedule.add(this, state.now + SILENCE_MS)
         return None
 
-    def _depends_on_others(self, job_id: bytes, verdict: int) -> bool:
+    def _depends_on_others(self, job_id: bytes, standing: int) -> bool:
         """Return whether another node may have more to say of a job."""
-        if verdict != CANCEL_NOTED:
-            return verdict in (CANCEL_UNKNOWN, CANCEL_ENDED)
+        if standing != PENDING:
+            # A job that is acknowledged here is too late to cancel anywhere.
+            return not is_final(standing) and self._state.jobs.get(job_id) is None
         job = self._state.jobs.get(job_id)
         return job is not None and not self._queueing.is_leased(job)
 
-    def on_cancelled(self, sender: bytes, number: int, verdicts: tuple[tuple[bytes, int], ...]) -> None:
+    def on_cancelled(self, sender: bytes, number: int, states: tuple[tuple[bytes, int], ...]) -> None:
         """Hear what became of jobs on another node."""
         this = self._open.get(number)
         if this is None or sender not in this.waits_for:
             return
-        for job_id, verdict in verdicts:
-            if job_id in this.verdicts:
-                this.verdicts[job_id] = max(this.verdicts[job_id], verdict)
+        for job_id, standing in states:
+            if job_id in this.standings:
+                this.standings[job_id] = max(this.standings[job_id], standing)
                 this.waits_for[sender].discard(job_id)
         self._go_on(this, sender)
 
@@ -197,27 +190,23 @@ class Cancels(Machine):
 
     def on_cancel(self, sender: bytes, number: int, job_ids: tuple[bytes, ...]) -> None:
         """Cancel jobs because another node says so, and answer what became of that."""
-        verdicts = tuple([(job_id, self._cancel(job_id)) for job_id in job_ids])
-        self._state.send(sender, (messages.CANCELLED, number, verdicts))
+        states = tuple([(job_id, self._cancel(job_id)) for job_id in job_ids])
+        self._state.send(sender, (messages.CANCELLED, number, states))
 
     def _cancel(self, job_id: bytes) -> int:
-        """Cancel a job here; returns the verdict."""
+        """Cancel a job here; returns how it stands now."""
         state = self._state
         job = state.jobs.get(job_id)
-        if job is None:
-            return CANCEL_ENDED if job_id in state.custody.ended else CANCEL_UNKNOWN
-        if job.options.kind:
-            return CANCEL_UNKNOWN
+        if job is None or job.options.kind or job.state == ACKED:
+            return standing_of(state, job_id).state
         fate = job.options.fate
-        if job.state == ACKED:
-            return CANCEL_DONE if fate.is_cancelled and accepted(fate) is None else CANCEL_TOO_LATE
         if not fate.is_cancelled:
             self._fates.change(job, fate._replace(is_cancelled=True))
         now = state.jobs.get(job_id)
         if now is None or now.state == ACKED:
-            return CANCEL_DONE
+            return WAS_CANCELLED
         self._remind_of(job_id)
-        return CANCEL_NOTED
+        return PENDING
 
     def fate_changed(self, job: Job, before: Fate) -> None:
         """End a job that is cancelled, or see to it that it ends when it would be queued again."""
@@ -266,3 +255,12 @@ class Cancels(Machine):
     def link_opened(self, node_id: bytes) -> None:
         """Tell a node what it could not hear."""
         self._plan(1)
+
+
+def _word_of(standing: int) -> bytes:
+    """Return what a client is answered."""
+    if standing in (ENDED_CANCELLED, WAS_CANCELLED):
+        return b"cancelled"
+    if standing <= UNDER_WAY:
+        return b"unknown"
+    return b"cancelling" if standing <= IS_DEAD else b"done"

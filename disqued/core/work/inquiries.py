@@ -49,18 +49,17 @@ from disqued.core.model.job import (
 )
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import (
-    A_COPY,
-    A_JOB,
     ACK_EVERY,
     ACK_ONE,
+    ENDED,
     FOUND,
     HAS,
     HAS_ANYWHERE,
     HAS_KEY,
     INQUIRE,
     KEEP,
-    NOTHING,
-    OVER,
+    NOT_KNOWN,
+    PENDING,
     SOON,
     Message,
 )
@@ -68,6 +67,7 @@ from disqued.core.model.outbox import Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.work.acks import Acks
+from disqued.core.work.standings import has_ended, promise_of, standing_of
 from disqued.errors import CommandError
 
 INQUIRY_MS: Final = 2_000
@@ -76,23 +76,18 @@ INQUIRY_MS: Final = 2_000
 class AliasFindings(NamedTuple):
     """What a node has found of an alias."""
 
-    how: int  #: NOTHING, A_JOB, SOON, A_COPY or OVER
-    job_id: bytes
+    how: int  #: the standing of a job: NOT_KNOWN, A_COPY, SOON, PENDING or ENDED
+    job_id: bytes  #: empty unless how is A_COPY or PENDING
 
 
-UNKNOWN: Final = AliasFindings(NOTHING, b"")
+UNKNOWN: Final = AliasFindings(NOT_KNOWN, b"")
 _SOON: Final = AliasFindings(SOON, b"")
-_OVER: Final = AliasFindings(OVER, b"")
-_RANKS: Final = (OVER, A_JOB, SOON, A_COPY, NOTHING)
+_OVER: Final = AliasFindings(ENDED, b"")
 
 
 def better(one: AliasFindings, other: AliasFindings) -> AliasFindings:
     """What counts of what two nodes say; the first where they say the same."""
-    return min(one, other, key=_rank)
-
-
-def _rank(known: AliasFindings) -> int:
-    return _RANKS.index(known.how)
+    return other if other.how > one.how else one
 
 
 class Inquiry(Timed):
@@ -258,7 +253,7 @@ class Inquiries(Machine):
                 return _SOON
         if verb == HAS_KEY:
             return self._standing(queue, alias, jobs)
-        return AliasFindings(A_JOB, jobs[0].id) if jobs else UNKNOWN
+        return AliasFindings(PENDING, jobs[0].id) if jobs else UNKNOWN
 
     def _goes_first(self, claim: Inquiry, sender: bytes, alias: bytes) -> bool:
         """Tell whether who asks here for a name, to add a job, goes first, and not the node that asks for the same."""
@@ -271,19 +266,14 @@ class Inquiries(Machine):
         return self._standing(queue, alias, self._state.aliases.by_name(queue, alias))
 
     def _standing(self, queue: bytes, alias: bytes, jobs: tuple[NamedJob, ...]) -> AliasFindings:
-        departed = self._state.aliases.departed.named(queue, alias, self._state.now)
-        known = AliasFindings(A_JOB, departed) if departed else UNKNOWN
+        state = self._state
+        departed = state.custody.ended.under_way(queue, alias, state.now)
+        known = AliasFindings(PENDING, departed) if departed else UNKNOWN
         for job in jobs:
-            if job.expires_at > self._state.now:
-                known = better(known, self._known_of(job))
+            if job.expires_at > state.now:
+                how = promise_of(state, job)
+                known = better(known, _SOON if how == SOON else AliasFindings(how, job.id))
         return known
-
-    def _known_of(self, job: NamedJob) -> AliasFindings:
-        """Tell how far a job can be counted on: who made it knows, others cannot tell whether it was given up."""
-        if job.state == WAIT_REPL:
-            return _SOON
-        is_own = job.id[2:10] == self._state.node_id[:8]
-        return AliasFindings(A_JOB if is_own else A_COPY, job.id)
 
     def keep(self, job_id: bytes) -> AliasFindings:
         """Keep a copy though its maker may give it up, for a producer is about to hear its id; say whether it is here.
@@ -292,16 +282,14 @@ class Inquiries(Machine):
         """
         state = self._state
         job = state.jobs.get(job_id)
-        if job is None:
-            return _OVER if job_id in state.custody.ended else UNKNOWN
-        if job.state == ACKED:
-            return _OVER
+        if job is None or job.state == ACKED:
+            return _OVER if has_ended(standing_of(state, job_id).state) else UNKNOWN
         if job.state == WAIT_REPL:
             return _SOON
         if _lies_idle(job):
             return UNKNOWN
         job.flags |= FLAG_PROMISED
-        return AliasFindings(A_JOB, job_id)
+        return AliasFindings(PENDING, job_id)
 
     def greeted(self, node_id: bytes) -> None:
         """The link of a node to us is new."""

@@ -26,7 +26,7 @@ from functools import partial
 from typing import Final
 
 from disqued.core.model.machine import Acts, Hear, Machine, on
-from disqued.core.model.messages import A_COPY, A_JOB, FOUND, HAS_KEY, INQUIRE, KEEP, SOON
+from disqued.core.model.messages import A_COPY, FOUND, HAS_KEY, INQUIRE, KEEP, PENDING, SOON
 from disqued.core.model.outbox import Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
@@ -127,7 +127,7 @@ class Keys(Machine):
             self._join(addition, client, timeout_ms)
             return None
         known = self._inquiries.standing(queue, alias)
-        if known.how == A_JOB:
+        if known.how == PENDING:
             self._state.counters.repeated += 1
             return known.job_id
         addition = PendingKey(place, add, self._end)
@@ -183,7 +183,7 @@ class Keys(Machine):
 
     def _end(self, addition: PendingKey, value: object) -> None:
         """Answer all who wait: an id, or an error."""
-        outcome = AliasFindings(A_JOB, value) if isinstance(value, bytes) else UNKNOWN
+        outcome = AliasFindings(PENDING, value) if isinstance(value, bytes) else UNKNOWN
         self._close(addition, outcome)
         for producer in addition.producers.values():
             self._state.schedule.cancel(producer)
@@ -248,7 +248,7 @@ class Keys(Machine):
                 self._begin_to_wait(producer)
         queue, alias = addition.place
         known = better(found.get(alias, UNKNOWN), self._inquiries.standing(queue, alias))
-        if known.how == A_JOB:
+        if known.how == PENDING:
             self._name(addition, known.job_id)
         elif known.how == SOON:
             self._ask_later(addition)
@@ -271,7 +271,7 @@ class Keys(Machine):
 
     def _told(self, addition: PendingKey, known: AliasFindings) -> None:
         """Hear what became of the job that another node was about to add."""
-        if known.how == A_JOB:
+        if known.how == PENDING:
             self._name(addition, known.job_id)
         else:
             self._state.schedule.cancel(addition)
@@ -288,7 +288,7 @@ class Keys(Machine):
     def _kept(self, addition: PendingKey, job_id: bytes, found: dict[bytes, AliasFindings]) -> object:
         """Go on with what became of the copies of a job."""
         known = better(found.get(job_id, UNKNOWN), self._inquiries.keep(job_id))
-        if known.how == A_JOB:
+        if known.how == PENDING:
             self._name(addition, job_id)
         elif known.how == SOON:
             self._ask_later(addition)

@@ -8,8 +8,10 @@ A holder remembers which nodes watch a job, for `WATCHED_MS`; we ask again every
 opens, so that a message that is lost costs time alone.  What a node does not know any more it cannot tell: a job whose
 result nobody keeps can be waited for by those who began before it was over.
 
-Nodes may say different things of a job.  The highest state counts (`messages`), and of two fates the merged one.  A job
-is unknown when no node that answers within `SILENCE_MS` knows it, and none that knew it has fallen silent since.
+Nodes may say different things of a job; `standings` says what counts.  An end that a node only remembers does not end
+a wait while another node has the job: that one has yet to hear of it, and knows the result then.  A job is unknown when
+no node that answers within `SILENCE_MS` has it, and none that had it has fallen silent since; the reason says what is
+remembered of its end.
 
 Watching costs the path of a job one look at an empty table, where it is dropped (`State.let_go`).
 
@@ -19,26 +21,34 @@ Times are integer milliseconds.
 from collections.abc import Iterable
 from typing import Final
 
-from disqued.core.model.fate import NO_FATE, Fate, Word, accepted, merge
-from disqued.core.model.job import ACKED, DEAD, FLAG_DELIVERED, FLAG_WITH_CONSUMER, Job
+from disqued.core.model.fate import NO_FATE, Fate, Word, accepted
+from disqued.core.model.job import ACKED, Job
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import (
+    A_COPY,
     ENDED,
+    ENDED_CANCELLED,
+    ENDED_DEAD,
+    ENDED_EXPIRED,
     EXPIRED,
+    GONE,
     IDS_PER_MESSAGE,
     IS_DEAD,
     NOT_KNOWN,
     OUTCOME,
     PENDING,
+    SOON,
+    UNDER_WAY,
     WAS_ACKED,
     WAS_CANCELLED,
     WATCH,
     Outcome,
 )
-from disqued.core.model.outbox import GONE_DELETED, GONE_EVICTED, GONE_EXPIRED, Client
+from disqued.core.model.outbox import GONE_DELETED, GONE_EXPIRED, Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.watched import WATCHED_MAX, ChangedJobs
+from disqued.core.work.standings import end_of, is_final, merge_standings, standing_of, tries_of
 from disqued.errors import WrongType
 
 SILENCE_MS: Final = 2_000  #: how long nodes that say nothing are waited for before a job is unknown
@@ -47,14 +57,26 @@ WATCHED_MS: Final = 20_000  #: how long a node is told of jobs that it asked for
 FOR_EVER: Final = 1 << 62
 BYTES_PER_MESSAGE: Final = 256 << 10  #: results, after which the next message begins
 
-_STATES: Final = {
-    NOT_KNOWN: b"unknown", ENDED: b"unknown", PENDING: b"pending", EXPIRED: b"expired", WAS_CANCELLED: b"cancelled",
-    IS_DEAD: b"dead", WAS_ACKED: b"acked",
-}  # fmt: skip
-_REASONS: Final = {
-    NOT_KNOWN: b"no node that answered knows it", ENDED: b"it has ended, and its result was not kept", PENDING: b"",
-    EXPIRED: b"its time to live is over", WAS_CANCELLED: b"cancelled", IS_DEAD: b"buried", WAS_ACKED: b"acknowledged",
-}  # fmt: skip
+_UNKNOWN: Final = b"unknown"
+_PENDING: Final = b"pending"
+#: What a client is answered, by standing: the state, and the reason unless the job has a better one.
+_WORDS: Final = {
+    NOT_KNOWN: (_UNKNOWN, b"no node that answered knows it"),
+    GONE: (_UNKNOWN, b"no node that answered has it any more"),
+    UNDER_WAY: (_PENDING, b""),
+    A_COPY: (_PENDING, b""),
+    SOON: (_PENDING, b""),
+    PENDING: (_PENDING, b""),
+    IS_DEAD: (b"dead", b"buried"),
+    ENDED_DEAD: (_UNKNOWN, b"it has ended: it was dead until its time was over"),
+    ENDED_EXPIRED: (_UNKNOWN, b"it has ended: its time to live was over"),
+    ENDED: (_UNKNOWN, b"it has ended, and its result was not kept"),
+    ENDED_CANCELLED: (_UNKNOWN, b"it has ended: it was cancelled"),
+    EXPIRED: (b"expired", b"its time to live is over"),
+    WAS_CANCELLED: (b"cancelled", b"cancelled"),
+    WAS_ACKED: (b"acked", b"acknowledged"),
+}
+_KNOWING: Final = (UNDER_WAY, A_COPY, SOON, PENDING)  #: what a node says that has, or had, a job that is not over
 _RIVALS: Final = b"acknowledged on both sides of a partition, with different results"
 
 _NONE: Final[frozenset[bytes]] = frozenset()
@@ -93,16 +115,14 @@ class Wait(Timed):
     def note(self, node_id: bytes, outcome: Outcome) -> None:
         """Hear how a job stands on a node."""
         job_id = outcome.job_id
-        if outcome.state == PENDING:
+        if job_id in self.hidden:
+            return
+        if outcome.state in _KNOWING:
             self.knowing.setdefault(job_id, set()).add(node_id)
         elif job_id in self.knowing:
             self.knowing[job_id].discard(node_id)
-        known = self.seen[job_id]
-        state = max(known.state, outcome.state)
-        self.seen[job_id] = Outcome(
-            job_id, state, max(known.tries, outcome.tries), merge(known.fate, outcome.fate)
-        )  # fmt: skip
-        if state == PENDING:
+        self.seen[job_id] = merge_standings(self.seen[job_id], outcome)
+        if outcome.state == PENDING:
             progress = self.seen[job_id].fate.progress
             if job_id not in self.progress:
                 self.progress[job_id] = progress
@@ -115,7 +135,7 @@ class Wait(Timed):
 
     def is_over(self, job_id: bytes) -> bool:
         """Return whether there is nothing to wait for any more."""
-        if job_id in self.hidden or self.seen[job_id].state > PENDING:
+        if job_id in self.hidden or is_final(self.seen[job_id].state):
             return True
         return not (self.is_asking or self.is_known(job_id))
 
@@ -127,10 +147,12 @@ class Wait(Timed):
     def row(self, job_id: bytes) -> Row:
         """What the client is answered of a job."""
         _, state, tries, fate = self.seen[job_id]
-        if state <= PENDING:
+        if not self.is_over(job_id):
+            state = PENDING
+        elif state in _KNOWING:
             # What knew it before may have heard of its end since.
-            state = PENDING if not self.is_over(job_id) else min(state, ENDED)
-        reason = _REASONS[state]
+            state = ENDED
+        word_of_state, reason = _WORDS[state]
         if state == WAS_ACKED and fate.has_rivals:
             reason = _RIVALS
         elif state in (PENDING, EXPIRED, IS_DEAD) and fate.failures:
@@ -138,7 +160,7 @@ class Wait(Timed):
         word = accepted(fate) if state == WAS_ACKED else None
         if state == PENDING and self.with_progress:
             word = fate.progress
-        return [job_id, _STATES[state], None if word is None else word.value, tries, reason]
+        return [job_id, word_of_state, None if word is None else word.value, tries, reason]
 
     def reply(self) -> list[Row] | None:
         """What the client is answered now; None = it goes on waiting."""
@@ -201,7 +223,7 @@ class Outcomes(Machine):
             job = state.jobs.get(job_id)
             if job is not None and job.options.kind:
                 raise WrongType
-            this.note(state.node_id, self._look(job_id))
+            this.note(state.node_id, standing_of(state, job_id))
         rows = this.reply()
         if rows is not None:
             return rows
@@ -224,7 +246,7 @@ class Outcomes(Machine):
     def _ask(self, this: Wait, node_id: bytes) -> None:
         """Ask a node for the jobs that are not over, but for those that are here."""
         state = self._state
-        asked = [job_id for job_id in this.left if state.node_id not in this.knowing.get(job_id, ())]
+        asked = [job_id for job_id in this.left if standing_of(state, job_id).state != PENDING]
         for at in range(0, len(asked), IDS_PER_MESSAGE):
             some = asked[at : at + IDS_PER_MESSAGE]
             if state.send(node_id, (WATCH, this.number, tuple(some))):
@@ -253,7 +275,7 @@ class Outcomes(Machine):
         this.is_asking = True
         for job_id in this.left:
             # It may have left this node, or come to it.
-            this.note(state.node_id, self._look(job_id))
+            this.note(state.node_id, standing_of(state, job_id))
         for node_id in list(state.peers.linked):
             self._ask(this, node_id)
         self._plan(this, SILENCE_MS)
@@ -284,7 +306,7 @@ class Outcomes(Machine):
         for outcome in outcomes:
             for this in list(self._by_job.get(outcome.job_id, ())):
                 this.note(node_id, outcome)
-                if outcome.state < PENDING and not this.is_asking and this.is_over(outcome.job_id):
+                if _says_little(outcome) and not this.is_asking and this.is_over(outcome.job_id):
                     # It may have moved to another node.
                     self._begin_round(this)
                 else:
@@ -341,24 +363,13 @@ class Outcomes(Machine):
 
     # Telling.
 
-    def _look(self, job_id: bytes) -> Outcome:
-        """Return how a job stands here."""
-        state = self._state
-        job = state.jobs.get(job_id)
-        if job is None:
-            return Outcome(job_id, ENDED if job_id in state.custody.ended else NOT_KNOWN, 0, NO_FATE)
-        if job.options.kind or (job.is_dummy and job.options.fate.result is None):
-            # Of one that is done and not here the holders know more.
-            return Outcome(job_id, NOT_KNOWN, 0, NO_FATE)
-        return _outcome_of(job)
-
     def on_watch(self, sender: bytes, number: int, job_ids: tuple[bytes, ...]) -> None:
         """Tell a node how jobs stand, and again when that changes."""
         state = self._state
         watched = state.custody.watched
         outcomes = []
         for job_id in job_ids:
-            outcome = self._look(job_id)
+            outcome = standing_of(state, job_id)
             outcomes.append(outcome)
             if outcome.state == PENDING and (job_id in watched or len(watched) < WATCHED_MAX):
                 watched.setdefault(job_id, {})[sender] = state.now + WATCHED_MS
@@ -392,27 +403,27 @@ class Outcomes(Machine):
             watchers = state.custody.watched.get(job_id)
             if watchers is None:
                 continue
-            outcome = self._look(job_id)
-            if outcome.state in (NOT_KNOWN, ENDED):
+            outcome = standing_of(state, job_id)
+            if _says_little(outcome):
                 outcome = self._ending_of(job, reason)
             for node_id in list(watchers):
                 if node_id == state.node_id:
                     self._note(node_id, [outcome])
                 else:
                     self._send(node_id, 0, [outcome])
-                    if outcome.state > PENDING:
+                    if is_final(outcome.state):
                         self._stop_telling(job_id, node_id)
 
     def _ending_of(self, job: Job, reason: bytes) -> Outcome:
         """Return how a job ended that is not here any more."""
         is_acked = job.state == ACKED or not reason or (reason == GONE_DELETED and job.id in self._state.custody.ended)
         if reason == GONE_EXPIRED and job.state != ACKED:
-            return Outcome(job.id, EXPIRED, _tries_of(job), job.options.fate)
+            return Outcome(job.id, EXPIRED, tries_of(job), job.options.fate)
         if is_acked:
             fate = job.options.fate
-            state = _end_of(fate)
-            return Outcome(job.id, state, max(1, _tries_of(job)) if state == WAS_ACKED else _tries_of(job), fate)
-        return Outcome(job.id, ENDED if reason == GONE_EVICTED else NOT_KNOWN, 0, NO_FATE)
+            state = end_of(fate)
+            return Outcome(job.id, state, max(1, tries_of(job)) if state == WAS_ACKED else tries_of(job), fate)
+        return standing_of(self._state, job.id)
 
     def sweep(self, sweep: _Sweep) -> None:
         """Forget nodes that have not asked again."""
@@ -436,32 +447,6 @@ class Outcomes(Machine):
         self._sweep.awake_at = 0
 
 
-def _end_of(fate: Fate) -> int:
-    """Return how a job ended that is acknowledged; ENDED = this node does not know more."""
-    if accepted(fate) is not None:
-        return WAS_ACKED
-    if fate.is_cancelled:
-        return WAS_CANCELLED
-    return WAS_ACKED if fate.result is None else ENDED
-
-
-def _outcome_of(job: Job) -> Outcome:
-    """Return how a job stands that a node holds."""
-    fate = job.options.fate
-    state = PENDING
-    if job.state == DEAD:
-        state = IS_DEAD
-    elif job.state == ACKED:
-        state = _end_of(fate)
-    tries = _tries_of(job)
-    return Outcome(job.id, state, max(1, tries) if state in (IS_DEAD, WAS_ACKED) else tries, fate)
-
-
-def _tries_of(job: Job) -> int:
-    """Return how often a job was delivered, as far as this node knows."""
-    was_delivered = job.state == ACKED or job.flags & (FLAG_WITH_CONSUMER | FLAG_DELIVERED)
-    if job.state == ACKED and _end_of(job.options.fate) == WAS_CANCELLED:
-        was_delivered = job.flags & FLAG_DELIVERED
-    elif job.state == DEAD:
-        was_delivered = 0  # that its last try failed is counted
-    return job.redeliveries + job.nacks + job.options.fate.spent + (1 if was_delivered else 0)
+def _says_little(outcome: Outcome) -> bool:
+    """Return whether a node neither has a job nor saw how it ended."""
+    return outcome.state != PENDING and not is_final(outcome.state)

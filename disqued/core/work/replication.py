@@ -197,7 +197,7 @@ class Replication(Machine):
     def _hand_over(self, job: Job, node_id: bytes) -> None:
         """Let another node queue a job that this one does not keep."""
         delay_ms = max(1, job.requeue_at - self._state.now) if job.options.delay_ms else 0
-        self._state.aliases.note_departed(job, self._state.now)
+        self._state.custody.ended.leave(job, self._state.now)
         self._state.send(node_id, (ENQUEUE, job.id, WORK_SCOPE, delay_ms))
 
     def begin(self, job: Job) -> None:

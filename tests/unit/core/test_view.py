@@ -109,7 +109,8 @@ def test_jobs_are_counted_by_state() -> None:
 def test_a_job_whose_result_is_kept_counts_as_acknowledged() -> None:
     cluster = Cluster(2)
     a, b = cluster
-    job_id = a.add("q", "x", "REPLICATE", 2, "RETRY", 60, "RESULT", 10)
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2, "RETRY", 60, "RESULT", 10, client="producer")
+    [job_id] = a.answers["producer"]
     a.get("q")
     a("ACKJOB", job_id, "RESULT", "done")
     cluster.advance(2_000)

@@ -110,7 +110,7 @@ LARGEST: list[Message] = [
     *((m.SETTLE, b"q" * 70_000, SCOPE, U32, verb, (ID,) * 1_000) for verb in range(m.UNSEEN + 1)),
     (m.SETTLED, U32, tuple((ID, number % (m.OUTCOME_LATER + 1)) for number in range(1_000))),
     *((m.INQUIRE, b"q" * 70_000, U32, verb, (b"a" * ALIAS_MAX, b"")) for verb in range(m.KEEP + 1)),
-    (m.FOUND, U32, ((m.NOTHING, b""), (m.A_JOB, ID), (m.SOON, b""), (m.A_COPY, ID), (m.OVER, b""))),
+    (m.FOUND, U32, ((m.NOT_KNOWN, b""), (m.PENDING, ID), (m.SOON, b""), (m.A_COPY, ID), (m.ENDED, b""))),
     (m.POLICY, U32, (policy(PauseSetting(3, b"r" * REASON_MAX, b"o" * OWNER_MAX), queue=b"q" * 70_000), *POLICIES[1:])),
     (m.POLICY, 0, ()),
     (m.FATE, ID, SPAN, U32, U32, FATE),
@@ -123,7 +123,7 @@ LARGEST: list[Message] = [
     (m.WATCH, U32, (ID,) * m.IDS_PER_MESSAGE),
     (m.OUTCOME, U32, (m.Outcome(ID, m.WAS_ACKED, U32, FATE),) * m.IDS_PER_MESSAGE),
     (m.CANCEL, U32, (ID,) * m.IDS_PER_MESSAGE),
-    (m.CANCELLED, U32, ((ID, m.CANCEL_TOO_LATE),) * m.IDS_PER_MESSAGE),
+    (m.CANCELLED, U32, ((ID, m.WAS_ACKED),) * m.IDS_PER_MESSAGE),
 ]
 
 
@@ -211,8 +211,8 @@ NUMBERS: list[tuple[Message, int, int]] = [
     ((m.CANCEL, 7, (ID,) * m.IDS_PER_MESSAGE), m.IDS_PER_MESSAGE, 2),
     ((m.OUTCOME, 7, (m.Outcome(ID, 1, 2, NO_FATE),) * m.IDS_PER_MESSAGE), m.IDS_PER_MESSAGE, 2),
     ((m.OUTCOME, 7, (m.Outcome(ID, m.WAS_ACKED, 2, NO_FATE),)), m.WAS_ACKED, 1),
-    ((m.CANCELLED, 7, ((ID, m.CANCEL_DONE),) * m.IDS_PER_MESSAGE), m.IDS_PER_MESSAGE, 2),
-    ((m.CANCELLED, 7, ((ID, m.CANCEL_TOO_LATE),)), m.CANCEL_TOO_LATE, 1),
+    ((m.CANCELLED, 7, ((ID, m.WAS_CANCELLED),) * m.IDS_PER_MESSAGE), m.IDS_PER_MESSAGE, 2),
+    ((m.CANCELLED, 7, ((ID, m.WAS_ACKED),)), m.WAS_ACKED, 1),
     ((m.POLICY, 7, POLICIES), m.POLICIES_PER_MESSAGE, 2),
     ((m.POLICY, 7, POLICIES[:1]), COUNTER_MAX, 8),
     ((m.POLICY, 7, POLICIES[:1]), STAMP_MAX, 8),
@@ -253,9 +253,8 @@ def test_a_willqueue_has_no_number() -> None:
         (m.VITALS, m.Vitals(b"1" * 33, 0, 0, 0, 0, 0)),
         (m.SETTLE, b"q", b"g", 7, m.UNSEEN + 1, ()),
         (m.INQUIRE, b"q", 7, m.KEEP + 1, ()),
-        (m.FOUND, 7, ((m.OVER + 1, b""),)),
-        *((m.FOUND, 7, ((how, ID),)) for how in (m.NOTHING, m.SOON, m.OVER)),
-        *((m.FOUND, 7, ((how, b""),)) for how in (m.A_JOB, m.A_COPY)),
+        *((m.FOUND, 7, ((how, ID),)) for how in (m.NOT_KNOWN, m.SOON, m.ENDED)),
+        *((m.FOUND, 7, ((how, b""),)) for how in (m.PENDING, m.A_COPY)),
         (m.SETTLED, 7, ((ID, m.OUTCOME_LATER + 1),)),
         (m.POLICY, 7, (policy(PauseSetting(1, b"", b""), counter=0),)),
         (m.POLICY, 7, (policy(PauseSetting(1, b"r" * (REASON_MAX + 1), b"")),)),
@@ -275,6 +274,12 @@ def test_a_willqueue_has_no_number() -> None:
 def test_a_number_that_no_version_1_writes_is_refused(message: Message) -> None:
     with pytest.raises(BadMessage, match=f"^{named(message)}: "):
         decode(encode(message, NOW))
+
+
+def test_a_standing_that_found_does_not_have_is_refused() -> None:
+    data = encode((m.FOUND, 7, ((m.ENDED, b""),)), NOW)
+    with pytest.raises(BadMessage, match=r"^FOUND: 5 and an id of 0 bytes; "):
+        decode(data.replace(b"\x04", b"\x05"))
 
 
 @pytest.mark.parametrize(
@@ -341,7 +346,7 @@ SMALL: list[Message] = [
     (m.SETTLE, b"queue", b"group", 8, m.RETURN, (ID,)),
     (m.SETTLED, 7, ((ID, m.OUTCOME_LATER), (ID, m.OUTCOME_DONE))),
     (m.INQUIRE, b"queue", 7, m.ACK_ONE, (b"eone", b"")),
-    (m.FOUND, 7, ((m.NOTHING, b""), (m.A_JOB, ID))),
+    (m.FOUND, 7, ((m.NOT_KNOWN, b""), (m.PENDING, ID))),
     (m.POLICY, 7, (policy(PauseSetting(1, b"deploy", b"ops"), counter=3, set_at=1_700_000_000_000),)),
     (m.FATE, ID, 1_500, 2, 3, FATE),
     (m.REDRIVE, b"queue", 8, 7, 200, True, (ID,)),
@@ -351,7 +356,7 @@ SMALL: list[Message] = [
     (m.WATCH, 7, (ID,)),
     (m.OUTCOME, 7, (m.Outcome(ID, m.WAS_ACKED, 3, FATE), m.Outcome(ID, m.NOT_KNOWN, 0, NO_FATE))),
     (m.CANCEL, 7, (ID,)),
-    (m.CANCELLED, 7, ((ID, m.CANCEL_DONE),)),
+    (m.CANCELLED, 7, ((ID, m.WAS_CANCELLED),)),
 ]
 
 

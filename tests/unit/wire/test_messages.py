@@ -80,7 +80,7 @@ EXAMPLES: list[Message] = [
     (m.SETTLE, b"queue", b"group", 7, m.RETURN, (ID, ID)),
     (m.SETTLED, 7, ((ID, m.OUTCOME_LATER), (ID, m.OUTCOME_DONE))),
     (m.INQUIRE, b"queue", 7, m.ACK_ONE, (b"eone", b"")),
-    (m.FOUND, 7, ((m.NOTHING, b""), (m.A_JOB, ID), (m.SOON, b""), (m.A_COPY, ID), (m.OVER, b""))),
+    (m.FOUND, 7, ((m.NOT_KNOWN, b""), (m.PENDING, ID), (m.SOON, b""), (m.A_COPY, ID), (m.ENDED, b""))),
     (
         m.POLICY,
         7,
@@ -97,7 +97,7 @@ EXAMPLES: list[Message] = [
     (m.WATCH, 7, (ID, OLD_ID)),
     (m.OUTCOME, 7, (m.Outcome(ID, m.WAS_ACKED, 3, FATE), m.Outcome(OLD_ID, m.NOT_KNOWN, 0, NO_FATE))),
     (m.CANCEL, 7, (ID,)),
-    (m.CANCELLED, 7, ((ID, m.CANCEL_DONE), (OLD_ID, m.CANCEL_UNKNOWN))),
+    (m.CANCELLED, 7, ((ID, m.WAS_CANCELLED), (OLD_ID, m.NOT_KNOWN))),
 ]
 
 
@@ -209,8 +209,11 @@ def test_more_holders_than_a_message_takes_are_left_out() -> None:
         (bytes((max(m.NAMES) + 1,)), f"kind {max(m.NAMES) + 1} is not known to this version"),
         (encode((m.REDRIVEN, 8, 150, 3), 0), "REDRIVEN: rest 3; allowed are 0 to 2"),
         (encode((m.WATCH, 7, (ID,) * 201), 0), "WATCH: 201 jobs; allowed are 200"),
-        (encode((m.OUTCOME, 7, (m.Outcome(ID, 7, 1, NO_FATE),)), 0), "OUTCOME: a job in state 7; allowed are 0 to 6"),
-        (encode((m.CANCELLED, 7, ((ID, 5),)), 0), "CANCELLED: verdict 5; allowed are 0 to 4"),
+        (
+            encode((m.OUTCOME, 7, (m.Outcome(ID, 14, 1, NO_FATE),)), 0),
+            "OUTCOME: a job in state 14; allowed are 0 to 13",
+        ),
+        (encode((m.CANCELLED, 7, ((ID, 14),)), 0), "CANCELLED: a job in state 14; allowed are 0 to 13"),
         (b"\x12\xff\xff", "LIVES: 65535 workers; allowed are 200"),
         (b"\x12\x01\x00\x02\x01\x00" + bytes(16) + b"w", "LIVES: alive 2, an id of 1 bytes and 0 ms to live"),
         (b"\x12\x01\x00\x01\x00\x00" + bytes(16), "LIVES: alive 1, an id of 0 bytes"),

@@ -7,7 +7,6 @@ import pytest
 
 from disqued.acl.user import DEFAULT, TEXT_COST, Pattern, User
 from disqued.acl.users import Users
-from disqued.core.model.departed import KEPT_BYTES, Departed
 from disqued.core.model.job import Job
 from disqued.core.model.memory import JOB_COST, NAME_FREE, OVERDRAFT_PART, WORK_COST, WORKER_COST
 from disqued.core.model.queues import NAME_MAX
@@ -166,14 +165,3 @@ def entries(server: Server) -> list[Timed]:
     return [item for bucket in schedule._buckets.values() for item in bucket.items] + [
         item for _, _, item in schedule._front
     ]
-
-
-def test_jobs_with_keys_that_left_are_remembered_within_so_many_bytes() -> None:
-    departed = Departed()
-    for number in range(200):
-        departed.add(b"%03d" % number + LONG.encode(), b"kkey", b"id %d" % number, 5)
-    assert departed.named(b"199" + LONG.encode(), b"kkey", 6) == b"id 199"
-    assert departed.named(b"000" + LONG.encode(), b"kkey", 6) == b""
-    assert sum(len(queue) for queue, _ in departed._jobs) <= KEPT_BYTES
-    departed.add(b"199" + LONG.encode(), b"kkey", b"again", 7)
-    assert departed.named(b"199" + LONG.encode(), b"kkey", 8) == b"again"

@@ -4,11 +4,11 @@ from itertools import pairwise, permutations
 
 import pytest
 
+from disqued.core.model.endings import Endings
 from disqued.core.model.ids import JobIds, comes_first
 from disqued.core.model.job import ACKED, FLAG_CAME_BACK, JobOptions, JobState
 from disqued.core.model.messages import DELJOB, GOTACK, QUEUED, REPLJOB, SETACK, YOURJOBS
 from disqued.core.model.outbox import GONE_DELETED, JOB_ADDED, JOB_GONE, UNIT_DONE
-from disqued.core.model.tombstones import Tombstones
 from disqued.core.recovery import Recovery, walk
 from disqued.core.work.ackrounds import ANSWER_MS, ASKED_AT_ONCE, RETRY_MAX_MS, STRANGERS_GIVEN_UP
 from disqued.core.work.acks import ttl_of
@@ -417,7 +417,7 @@ def test_who_still_has_a_job_that_has_ended_elsewhere_hears_so_when_it_speaks_of
     job_id = replicated(cluster, "RETRY", 5)
     copy = cluster.sent(REPLJOB, a, c)[0]
     b("ACKJOB", job_id)
-    c.state.custody.ended = Tombstones()
+    c.state.custody.ended = Endings()
     cluster.repeat(copy)
     assert known(cluster, job_id) == "c"
     cluster.advance(20_000)
@@ -441,7 +441,7 @@ def test_a_job_that_was_only_deleted_here_may_come_again() -> None:
 
 
 def test_ids_of_jobs_that_have_ended_are_kept_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("disqued.core.model.tombstones.KEPT", 10)
+    monkeypatch.setattr("disqued.core.model.endings.KEPT", 10)
     cluster = Cluster(3)
     a, _, c = cluster
     ids = [replicated(cluster) for _ in range(35)]

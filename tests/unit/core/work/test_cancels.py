@@ -47,6 +47,15 @@ def test_a_job_that_no_consumer_has_ends_at_once(server: Server, options: tuple[
     check(server)
 
 
+def test_said_again_it_is_answered_the_same_and_a_job_whose_time_is_over_is_done(server: Server) -> None:
+    job_id, other = server.add(), server.add("q", "body", "TTL", 5, "RETRY", 1)
+    assert [server("CANCEL", job_id) for _ in range(2)] == [[b"cancelled"]] * 2
+    server.advance(6_000)
+    assert server("CANCEL", job_id, other) == [b"cancelled", b"done"]
+    server.node.flush()
+    assert server("CANCEL", job_id, other) == [b"unknown", b"unknown"]
+
+
 def test_those_who_wait_hear_that_a_job_is_cancelled(server: Server) -> None:
     job_id = server.add()
     server("WAITJOB", 0, job_id, client="anna")
@@ -165,6 +174,7 @@ def test_it_ends_on_all_nodes_whichever_is_asked(place: int) -> None:
     cluster.advance(20_000)
     assert not any(member.holds(job_id) for member in cluster)
     assert deliveries(cluster) == []
+    assert [cancelled(member, job_id) for member in cluster] == [[b"cancelled"]] * 4
 
 
 @pytest.mark.parametrize("place", [0, 1, 3])

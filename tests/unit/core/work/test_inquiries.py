@@ -7,7 +7,7 @@ import pytest
 from disqued.acl.user import Pattern, User
 from disqued.commands.table import BLOCKED
 from disqued.core.model.job import NamedJob
-from disqued.core.model.messages import A_JOB, ACK_ONE, FOUND, INQUIRE, NOTHING, PING, REPLJOB, SOON
+from disqued.core.model.messages import ACK_ONE, FOUND, INQUIRE, NOT_KNOWN, PENDING, PING, REPLJOB, SOON
 from disqued.core.work.inquiries import INQUIRY_MS, Inquiries
 from disqued.errors import CommandError
 from tests.cluster_fixtures import Cluster, Member
@@ -115,11 +115,11 @@ def test_an_answer_that_nobody_waits_for_changes_nothing(cluster: Cluster) -> No
     cluster.hold(c, a)
     assert a("QLPUSH", "q", "one", "x", "REPLICATE", 1) is BLOCKED
     (answered,) = cluster.sent(FOUND, sender=b, receiver=a)
-    assert answered.message[2] == ((NOTHING, b""),)
+    assert answered.message[2] == ((NOT_KNOWN, b""),)
     # It has answered: what it says now is about nothing that is asked.
     number = a.state.numbers.questions
     for said in (number, number + 1):
-        b.say(a, (FOUND, said, ((A_JOB, UNKNOWN_ID),)))
+        b.say(a, (FOUND, said, ((PENDING, UNKNOWN_ID),)))
     cluster.release(c, a)
     assert a.answers.pop("client") == [b"OK"]
 
@@ -129,7 +129,7 @@ def test_an_answer_that_says_less_or_more_than_was_asked_is_heard_as_far_as_it_g
     for member in others:
         cluster.hold(member, a)
     assert a("QLPUSH", "q", "one", "x", "REPLICATE", 1) is BLOCKED
-    for member, what in zip(others, [(), ((NOTHING, b""), (A_JOB, UNKNOWN_ID))], strict=True):
+    for member, what in zip(others, [(), ((NOT_KNOWN, b""), (PENDING, UNKNOWN_ID))], strict=True):
         cluster.release(member, a, order=lambda flights: [])
         member.say(a, (FOUND, a.state.numbers.questions, what))
     assert a.answers.pop("client") == [b"OK"]
@@ -401,7 +401,7 @@ def test_of_two_nodes_that_ask_for_one_id_one_adds_it_though_one_of_them_asks_tw
     cluster.lose = lambda flight: flight.kind == FOUND and flight.sender is a
     cluster.release(b, a)
     (lost,) = cluster.lost
-    assert lost.message[2] == ((NOTHING, b""),)
+    assert lost.message[2] == ((NOT_KNOWN, b""),)
     cluster.lose = lambda flight: False
     cluster.cut_one_way(a, b)
     cluster.heal_one_way(a, b)

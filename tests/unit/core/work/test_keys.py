@@ -7,7 +7,7 @@ import pytest
 
 from disqued.commands.jobs import KEY_MAX
 from disqued.commands.table import BLOCKED
-from disqued.core.model.departed import KEPT, UNDER_WAY_MS, Departed
+from disqued.core.model.endings import UNDER_WAY_MS
 from disqued.core.model.ids import is_job_id
 from disqued.core.model.messages import DELJOB, ENQUEUE, FOUND, GOTJOB, INQUIRE, KEEP, REPLJOB, SETACK, YOURJOBS
 from disqued.core.model.outbox import JOB_ADDED
@@ -459,15 +459,6 @@ def test_a_job_that_is_under_way_to_another_node_is_named_by_the_one_that_it_lef
     assert add(c, "k", "REPLICATE", 1, "RETRY", 0) == add(a, "k", "REPLICATE", 1, "RETRY", 0) == first
     cluster.advance(UNDER_WAY_MS)
     assert add(c, "k", "REPLICATE", 1, "RETRY", 0) != first
-
-
-def test_few_jobs_that_left_are_remembered() -> None:
-    departed = Departed()
-    for number in range(KEPT + 1):
-        departed.add(b"q", b"k%d" % number, b"id %d" % number, 10)
-    departed.add(b"q", b"k5", b"another", 20)
-    assert [departed.named(b"q", alias, 20) for alias in (b"k0", b"k1", b"k5", b"l")] == [b"", b"id 1", b"another", b""]
-    assert departed.named(b"q", b"k1", 10 + UNDER_WAY_MS) == b""
 
 
 def test_on_another_node_it_is_added_when_the_first_one_is_given_up(cluster: Cluster) -> None:

@@ -3,9 +3,10 @@
 import pytest
 
 from disqued.commands.table import BLOCKED
+from disqued.core.model.endings import UNDER_WAY_MS
 from disqued.core.model.fate import PROGRESS_MAX
 from disqued.core.model.job import ACKED
-from disqued.core.model.messages import DELJOB, FATE, GOTACK, OUTCOME, SETACK, WATCH
+from disqued.core.model.messages import DELJOB, FATE, GOTACK, OUTCOME, SETACK, WATCH, YOURJOBS
 from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.recovery import Recovery, walk
 from disqued.core.work.acks import RESULT_BYTES
@@ -138,6 +139,30 @@ def test_who_waits_hears_of_the_end_of_the_time_to_live(server: Server) -> None:
     assert server.answers["anna"] == [[[job_id, b"expired", None, 0, b"its time to live is over"]]]
 
 
+@pytest.mark.parametrize(
+    ("options", "words", "reason"),
+    [
+        (("TTL", 5, "RETRY", 1), (), b"it has ended: its time to live was over"),
+        (("TTL", 5, "RETRY", 1, "KEEPDEAD", 1), ("NACK", "DEAD"), b"it has ended: it was dead until its time was over"),
+        ((), ("CANCEL",), b"it has ended: it was cancelled"),
+        ((), ("DELJOB",), b"no node that answered has it any more"),
+    ],
+)  # fmt: skip
+def test_later_calls_learn_how_a_job_ended_while_that_is_remembered(
+    server: Server, options: tuple[str | int, ...], words: tuple[str, ...], reason: bytes
+) -> None:
+    job_id = server.add("q", "body", *options)
+    if "NACK" in words:
+        server.get("q")
+    if words:
+        server(words[0], job_id, *words[1:])
+    server.advance(7_000)
+    assert server.show(job_id) is None
+    assert row(server, job_id) == [b"unknown", None, 0, reason]
+    server.node.flush()
+    assert row(server, job_id)[2:] == [0, b"no node that answered knows it"]
+
+
 def test_waiting_ends_in_time_and_says_what_is_pending(server: Server) -> None:
     one, other = server.add("q", "1", "RESULT", 10), server.add("q", "2")
     server("ACKJOB", one, "RESULT", "done")
@@ -156,6 +181,23 @@ def test_any_waits_for_the_first(server: Server) -> None:
     server.advance(1)
     assert server.answers["anna"] == [[[other, b"acked", b"x", 1, b"acknowledged"]]]
     assert server("WAITJOB", 0, "ANY", one, UNKNOWN_ID)[0][0] == UNKNOWN_ID
+
+
+def test_a_job_that_is_hidden_from_a_client_stays_unknown_to_it_whoever_else_waits(server: Server) -> None:
+    own, secret = server.add("q", "1"), server.add("q", "2")
+    server.node.begin("anna")
+    waited = server.node.outcomes.wait(
+        "anna", 0, [own, secret], answers_any=False, with_progress=False, hidden=frozenset([secret])
+    )  # fmt: skip
+    assert waited is None
+    server("WAITJOB", 0, secret, client="bob")
+    server("ACKJOB", secret, "RESULT", "password")
+    server("ACKJOB", own, "RESULT", "x")
+    server.advance(1)
+    assert server.answers["bob"][0][0][1:3] == [b"acked", b"password"]
+    assert server.answers["anna"] == [
+        [[own, b"acked", b"x", 1, b"acknowledged"], [secret, b"unknown", None, 0, b"no node that answered knows it"]]
+    ]
 
 
 def test_each_id_has_a_row_though_it_is_named_twice(server: Server) -> None:
@@ -394,6 +436,52 @@ def test_a_wait_outlives_lost_words_and_lost_links() -> None:
     cluster.lose = lambda flight: False
     cluster.advance(ASKED_EVERY_MS + 2_000)
     assert d.answers["bob"] == [[[other, b"acked", b"43", 1, b"acknowledged"]]]
+
+
+def test_an_end_that_a_node_remembers_does_not_end_a_wait_while_another_node_has_the_job() -> None:
+    cluster = Cluster(4)
+    a = cluster.members[0]
+    job_id = held(cluster, "RESULT", 1_000)
+    d = stranger_to(cluster, job_id)
+    d.state.custody.ended.add(job_id)
+    d("WAITJOB", 100, job_id, client="anna")
+    d("WAITJOB", 0, job_id, client="bob")
+    cluster.advance(3_000)
+    assert d.answers["anna"] == [[[job_id, b"pending", None, 0, b""]]]
+    assert d.answers["bob"] == []
+    a("ACKJOB", job_id, "RESULT", "42")
+    cluster.advance(10)
+    assert d.answers["bob"] == [[[job_id, b"acked", b"42", 1, b"acknowledged"]]]
+
+
+def test_a_job_that_is_under_way_to_another_node_is_not_unknown() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    b.wait("consumer")
+    cluster.hold(a, b)
+    job_id = a.add("q", "x", "RETRY", 0, "REPLICATE", 1)
+    assert not any(member.holds(job_id) for member in cluster)
+    c("WAITJOB", 0, job_id, client="anna")
+    cluster.advance(UNDER_WAY_MS // 2)
+    assert c.answers["anna"] == []
+    cluster.release(a, b)
+    assert b.holds(job_id)
+    cluster.advance(ASKED_EVERY_MS)
+    assert c.answers["anna"] == []
+    b("ACKJOB", job_id, "RESULT", "42")
+    cluster.advance(10)
+    assert c.answers["anna"] == [[[job_id, b"acked", b"42", 1, b"acknowledged"]]]
+
+
+def test_a_job_that_was_lost_under_way_is_unknown_in_the_end() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    b.wait("consumer")
+    cluster.lose = lambda flight: flight.kind == YOURJOBS
+    job_id = a.add("q", "x", "RETRY", 0, "REPLICATE", 1)
+    c("WAITJOB", 0, job_id, client="anna")
+    cluster.advance(ASKED_EVERY_MS + 100)
+    assert [found[:2] for found in c.answers["anna"][0]] == [[job_id, b"unknown"]]
 
 
 def test_silent_nodes_do_not_make_a_job_unknown_that_another_one_holds() -> None:

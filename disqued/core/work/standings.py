@@ -1,0 +1,94 @@
+"""Standings: what became of a job, as far as this node knows.
+
+    WAITJOB, CANCEL, ADDJOB KEY  --> the registry, else `custody.ended` --> NOT_KNOWN ... WAS_ACKED
+    of this node or another one
+
+All answers are on one scale (`messages`), so that one rule says which of two nodes counts: the higher number, and of
+what they know of the fate of the job the merged one (`fate.merge`).  A job that has ended counts before one that has
+not, since done beats every other state; an end that a node saw, or whose result it keeps, before one that it remembers.
+"""
+
+from disqued.core.model.fate import NO_FATE, Fate, accepted, merge
+from disqued.core.model.job import ACKED, DEAD, FLAG_DELIVERED, FLAG_WITH_CONSUMER, WAIT_REPL, Job
+from disqued.core.model.messages import (
+    A_COPY,
+    ENDED,
+    ENDED_DEAD,
+    EXPIRED,
+    IS_DEAD,
+    NOT_KNOWN,
+    PENDING,
+    SOON,
+    WAS_ACKED,
+    WAS_CANCELLED,
+    Outcome,
+)
+from disqued.core.model.state import State
+
+
+def standing_of(state: State, job_id: bytes) -> Outcome:
+    """Return how a job stands here."""
+    job = state.jobs.get(job_id)
+    if job is None:
+        return Outcome(job_id, state.custody.ended.of(job_id, state.now), 0, NO_FATE)
+    if job.options.kind:
+        return Outcome(job_id, NOT_KNOWN, 0, NO_FATE)
+    if job.is_dummy and job.options.fate.result is None:
+        # The holders know more.
+        return Outcome(job_id, ENDED, 0, NO_FATE)
+    fate = job.options.fate
+    standing = PENDING
+    if job.state == DEAD:
+        standing = IS_DEAD
+    elif job.state == ACKED:
+        standing = end_of(fate)
+    tries = tries_of(job)
+    return Outcome(job.id, standing, max(1, tries) if standing in (IS_DEAD, WAS_ACKED) else tries, fate)
+
+
+def promise_of(state: State, job: Job) -> int:
+    """Return how far a producer can count on a job that is here and not over: A_COPY, SOON or PENDING.
+
+    The node that made it knows; another one cannot tell whether it was given up.
+    """
+    if job.state == WAIT_REPL:
+        return SOON
+    return PENDING if job.id[2:10] == state.node_id[:8] else A_COPY
+
+
+def end_of(fate: Fate) -> int:
+    """Return how a job ended that is acknowledged; ENDED = this node does not know more."""
+    if accepted(fate) is not None:
+        return WAS_ACKED
+    if fate.is_cancelled:
+        return WAS_CANCELLED
+    return WAS_ACKED if fate.result is None else ENDED
+
+
+def tries_of(job: Job) -> int:
+    """Return how often a job was delivered, as far as this node knows."""
+    was_delivered = job.state == ACKED or job.flags & (FLAG_WITH_CONSUMER | FLAG_DELIVERED)
+    if job.state == ACKED and end_of(job.options.fate) == WAS_CANCELLED:
+        was_delivered = job.flags & FLAG_DELIVERED
+    elif job.state == DEAD:
+        was_delivered = 0  # that its last try failed is counted
+    return job.redeliveries + job.nacks + job.options.fate.spent + (1 if was_delivered else 0)
+
+
+def has_ended(standing: int) -> bool:
+    """Return whether a job is over that stands so; a dead one may be redriven."""
+    return standing >= ENDED_DEAD
+
+
+def is_final(standing: int) -> bool:
+    """Return whether nothing more is to be heard of a job that stands so; of an end that is remembered there is."""
+    return standing == IS_DEAD or standing >= EXPIRED
+
+
+def merge_standings(one: Outcome, other: Outcome) -> Outcome:
+    """Return what counts of what two nodes say of a job."""
+    standing, fate = max(one.state, other.state), merge(one.fate, other.fate)
+    if standing in (PENDING, IS_DEAD):
+        # One of them may not have heard that it was buried, or redriven.
+        standing = IS_DEAD if fate.is_dead else PENDING
+    return Outcome(one.job_id, standing, max(one.tries, other.tries), fate)
