@@ -834,7 +834,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a job is named whose producer still waits for copies", KEYS,
-        Inquiries, "_known_of", "if job.state == WAIT_REPL:", "if False:",
+        inquiries, "promise_of", "if job.state == WAIT_REPL:", "if False:",
     ),
     _mutant(
         "a copy is named as if its maker had said so", KEYS,

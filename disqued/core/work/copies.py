@@ -67,10 +67,9 @@ class Copies:
         state = self._state
         longest_ms = stored.ttl_ms if stored.terms is NO_TERMS else stored.ttl_ms + stored.terms.stay_ms
         left_ms = min(stored.expires, longest_ms)
-        if left_ms <= 0:
-            return None
-        was_here = stored.id in state.custody.ended if stored.retry_ms else self.came_before(stored)
-        if was_here and stored.fate.result is None:
+        if (left_ms <= 0 or (stored.id in state.custody.ended if stored.retry_ms else self.came_before(stored))) and (
+            left_ms <= 0 or stored.fate.result is None
+        ):
             return None
         state.numbers.stamp_behind(stored.ctime, state.wall)
         options = self._options_of(stored)
