@@ -115,6 +115,11 @@ class Transfer:
             grew = state.unite_holders(job, (stored.holders or frozenset()) | {sender, state.node_id})
             if known and grew and state.journaling:
                 state.outbox.journal.append((JOB_ADDED, job))
+        elif stored.requeue:
+            # It is here alone from now on, and waits here for the end of its delay.
+            job.requeue_at = state.now + min(stored.requeue, stored.delay_ms)
+            if known and state.journaling:
+                state.outbox.journal.append((JOB_ADDED, job))
         if not known:
             state.note(REPLICATE, job, who=sender)
             state.register(job)

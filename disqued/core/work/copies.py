@@ -103,7 +103,10 @@ class Copies:
         return last
 
     def _requeue_at(self, stored: StoredJob, job: Job) -> int:
-        """When a copy is queued that nobody queues before: a retry period after the first queueing, at the earliest."""
+        """When a copy is queued that nobody queues before: a retry period after the first queueing, at the earliest.
+
+        0 for one that is delivered at most once: other nodes may have a copy, too, and one is told to queue it.
+        """
         state = self._state
         delay_ms = delay_left(max(stored.requeue, 1), stored.flags, stored.delay_ms, stored.retry_ms)
         if job.options.is_rare:
@@ -119,7 +122,7 @@ class Copies:
         if stored.retry_ms:
             probe_ms = ORPHAN_MS if stored.retry_ms == RETRY_NEVER_MS else stored.retry_ms
             return state.now + delay_ms + probe_ms + state.numbers.spread(SPREAD_MS)
-        return state.now + delay_ms if delay_ms else 0
+        return 0
 
     def came_before(self, stored: StoredJob) -> bool:
         """Tell whether an at-most-once job came with this move, or a later one, before; it has come now."""

@@ -93,8 +93,8 @@ class Requeueing(Machine):
         `front`: before all that wait, and not at its age.  `late`: its consumer has had it for too long.
 
         Not possible for a job that is queued, acked, dead or still waiting for copies, nor for an at-most-once job that
-        was queued before.  One without a try left becomes dead instead.  A NACK of a job with terms or a fate comes by
-        `give_back`, which has counted it.
+        was queued before, or of which this node has a copy that its origin has not told it to queue.  One without a try
+        left becomes dead instead.  A NACK of a job with terms or a fate comes by `give_back`, which has counted it.
         """
         if job.state != ACTIVE or (job.flags & FLAG_DROPPED and self._acks.end(job)):
             return False
@@ -105,7 +105,7 @@ class Requeueing(Machine):
             return True
         retry_ms = options.retry_ms
         again = job.flags & FLAG_QUEUED_BEFORE
-        if again and not retry_ms:
+        if not retry_ms and (again or (not job.requeue_at and (nack or asked))):
             return False
         if options.delay_ms and not again and self._waits_for_journal(job, nack=nack):
             return True

@@ -576,15 +576,107 @@ def test_an_at_most_once_job_that_is_handed_over_to_a_paused_queue_is_queued() -
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_a_copy_whose_delay_is_over_when_it_comes_is_queued_at_once(left: int) -> None:
+def test_a_job_whose_delay_is_over_when_it_comes_is_queued_at_once(left: int) -> None:
     cluster = Cluster(2)
     a, b = cluster
     a.add("q", "x", "RETRY", 0, "DELAY", 5, "REPLICATE", 1)
     (job,) = a.state.jobs
     job.requeue_at = a.state.now + left
-    job.holders = frozenset((a.id, b.id))
-    a.say(b, (REPLJOB, job, False))
+    a.say(b, (YOURJOBS, (job,), False))
     assert b.job(job.id).requeue_at == b.state.now + 1
+
+
+def delayed_once(cluster: Cluster) -> Member:
+    """Add a delayed at-most-once job at a node that keeps no copy and hears of none, so that it asks several."""
+    a = leaving(cluster)
+    cluster.lose = lambda flight: flight.kind in (GOTJOB, DELJOB)
+    a("ADDJOB", "q", "x", 1_000, "REPLICATE", 1, "RETRY", 0, "DELAY", 4)
+    cluster.advance(500)
+    assert all(len(member.state.jobs) == 1 for member in cluster)
+    return a
+
+
+def all_bodies(*members: Member) -> list[bytes]:
+    """What these nodes have in the queue; who asks may be given what is next elsewhere."""
+    return [body for _ in range(3) for member in members for body in member.bodies()]
+
+
+def test_an_at_most_once_job_that_was_given_up_is_delivered_by_none_of_those_that_have_copies() -> None:
+    cluster = Cluster(3)
+    a = delayed_once(cluster)
+    cluster.advance(1_000)
+    assert answered(a) == TIMEOUT
+    _, b, c = cluster
+    assert len(b.state.jobs) == len(c.state.jobs) == 1
+    cluster.advance(10_000)
+    assert all_bodies(b, c) == []
+
+
+def test_an_at_most_once_job_whose_producer_has_gone_with_its_node_is_delivered_by_nobody() -> None:
+    cluster = Cluster(3)
+    a = delayed_once(cluster)
+    _, b, c = cluster
+    cluster.isolate(a)
+    cluster.advance(10_000)
+    assert all_bodies(b, c) == []
+
+
+def test_an_at_most_once_job_is_delivered_by_the_node_that_was_chosen_alone() -> None:
+    cluster = Cluster(3)
+    delayed_once(cluster)
+    _, b, c = cluster
+    cluster.lose = lambda flight: flight.kind == DELJOB
+    cluster.advance(1_000)
+    assert len(cluster.sent(ENQUEUE)) == 1
+    assert len(b.state.jobs) == len(c.state.jobs) == 1
+    cluster.advance(2_000)
+    assert b("QLEN", "q") == c("QLEN", "q") == 0
+    cluster.advance(10_000)
+    assert all_bodies(b, c) == [b"x"]
+
+
+@pytest.mark.parametrize("delay", [0, 4])
+def test_no_client_queues_the_copy_of_an_at_most_once_job_that_another_node_has(delay: int) -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    job = a.job(a.add("q", "x", "REPLICATE", 1, "RETRY", 0, "DELAY", delay))
+    a.say(b, (REPLJOB, job, False))
+    assert b("ENQUEUE", job.id) == 0
+    assert b("NACK", job.id) == 0
+    b("WORKING", job.id)
+    b("ENQUEUE", job.id)
+    cluster.advance(5_000)
+    assert (a.bodies(), b.bodies()) == ([b"x"], [])
+
+
+@pytest.mark.parametrize("leaves", ["the chosen one", "the other one"])
+def test_a_copy_that_nobody_was_told_to_queue_harms_no_at_most_once_job_that_moves(leaves: str) -> None:
+    cluster = Cluster(3)
+    delayed_once(cluster)
+    cluster.lose = lambda flight: flight.kind == DELJOB
+    cluster.advance(1_000)
+    chosen = cluster.sent(ENQUEUE)[0].receiver
+    other = next(member for member in cluster.members[1:] if member is not chosen)
+    leaver, stayer = (chosen, other) if leaves == "the chosen one" else (other, chosen)
+    cluster.cut(cluster.members[0], leaver)
+    leaver("CLUSTER", "LEAVING", "yes")
+    cluster.advance(1_000)
+    assert leaver("QLEN", "q") == 0
+    cluster.cut(leaver, stayer)
+    cluster.advance(10_000)
+    assert all_bodies(leaver, stayer) == [b"x"]
+    assert not len(leaver.state.jobs)
+
+
+def test_the_journal_of_the_chosen_node_knows_when_an_at_most_once_job_is_due() -> None:
+    cluster = Cluster(2)
+    a = leaving(cluster)
+    b = cluster.members[1]
+    a("ADDJOB", "q", "x", 1_000, "REPLICATE", 1, "RETRY", 0, "DELAY", 4)
+    (job,) = b.state.jobs
+    assert job.requeue_at == b.state.now + 4_000
+    assert b.journal.count((JOB_ADDED, job)) == 2
+    assert [flight.kind for flight in cluster.flights] == [REPLJOB, GOTJOB, ENQUEUE]
 
 
 def test_messages_about_copies_do_not_move_a_job_that_waits_for_copies() -> None:
