@@ -149,6 +149,7 @@ class Node:
         self.replicas = Replicas(
             self.state, self.queueing, self.streams, self.placement, fates=self.fates, acks=self.acks
         )
+        self.purges = Purges(self.state, self.acks)
         self.outcomes = Outcomes(self.state)
         self.progress = Progress(self.state, self.fates)
         self.letters = DeadLetters(self.state, self.queueing, self.fates)
@@ -156,7 +157,7 @@ class Node:
         self.cancels = Cancels(self.state, self.queueing, self.acks, self.fates)
         self.sharing = Sharing(self.state, self.requeueing, self.replication)
         self.delivery = Delivery(self.state, self.queueing, self.blocking, self.entry_delivery)
-        self.federation = Federation(self.state, self.delivery, self.fates)
+        self.federation = Federation(self.state, self.delivery, self.fates, self.purges)
         self.policies = Policies(self.state, self.queueing, self.federation, self.machines)
         self.consumers = Consumers()
         self.membership = Membership(self.state, self.machines)
@@ -172,7 +173,6 @@ class Node:
         self.lists = Lists(self.state, self.queueing, self.workers, self.homes, self.letters)
         self.tasks = Tasks(self.state, self.requeueing, self.acks, self.workers, self.notifications)
         self.inquiries = Inquiries(self.state, self.acks)
-        self.purges = Purges(self.state, self.acks)
         self.keys = Keys(self.state, self.inquiries)
         self.redrives = Redrives(self.state, self.letters)
         self._of_client = self.sessions.by_client

@@ -44,6 +44,7 @@ from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.work.delivery import Delivery
 from disqued.core.work.fates import Fates
+from disqued.core.work.purges import Purges
 
 KEPT_MS = LINGER_MS  #: how long what was asked for ahead stays
 
@@ -66,10 +67,10 @@ class Federation(Machine):
 
     __slots__ = ("_arrivals", "_state", "imports", "local_demand", "moves", "wants")
 
-    def __init__(self, state: State, delivery: Delivery, fates: Fates) -> None:
+    def __init__(self, state: State, delivery: Delivery, fates: Fates, purges: Purges) -> None:
         self._state = state
         self.local_demand = LocalDemand(state)
-        self.moves = Transfer(state, delivery, fates)
+        self.moves = Transfer(state, delivery, fates, purges)
         self._arrivals: dict[bytes, PrefetchedQueue] = {}
         self.wants = DemandTable(state.demand.jobs)
         self.imports: int = 0  #: jobs that other nodes brought, some of them perhaps in vain

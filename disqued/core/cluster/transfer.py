@@ -34,17 +34,19 @@ from disqued.core.model.trace import ENQUEUE, LEAVE, REPLICATE
 from disqued.core.work.copies import SPREAD_MS
 from disqued.core.work.delivery import FETCHED_BYTES, Delivery
 from disqued.core.work.fates import Fates
+from disqued.core.work.purges import Purges
 
 
 class Transfer:
     """The machine that takes jobs out of queues for other nodes, and puts those of others into ours."""
 
-    __slots__ = ("_delivery", "_fates", "_queueing", "_state")
+    __slots__ = ("_delivery", "_fates", "_purges", "_queueing", "_state")
 
-    def __init__(self, state: State, delivery: Delivery, fates: Fates) -> None:
+    def __init__(self, state: State, delivery: Delivery, fates: Fates, purges: Purges) -> None:
         self._state = state
         self._delivery = delivery
         self._fates = fates
+        self._purges = purges
         self._queueing = delivery.queueing
 
     # Giving.
@@ -132,6 +134,8 @@ class Transfer:
         if queued:
             self._enqueue(job, sender)
         queueing.reschedule(job)
+        if self._purges.shares and self._purges.end(job):
+            return False
         return queued
 
     def _enqueue(self, job: Job, giver: bytes) -> None:

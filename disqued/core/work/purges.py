@@ -11,6 +11,10 @@ left to the node that has it queued, unless both states are meant.  In the secon
 left of that: a holder that fell silent, or of which two nodes do not know the same, keeps no job alive.  A node that
 left nothing to others has nothing to do then.
 
+A job that another node brings (YOURJOBS) may have left before that node heard of the purge, and come when this one is
+done with its round.  So it is held against the rounds of which the end is not known here, and ended or left like any
+other.  One that is delivered at most once and is longer on its way than both rounds take stays.
+
 A dry run is the first round, in which jobs are counted and none is acknowledged.
 
 What was added after a node heard of the purge stays.  A node that is away learns of each acknowledged job by SETACK;
@@ -62,13 +66,14 @@ class Purge(Timed):
 class Share:
     """What one node does in a round of a purge."""
 
-    __slots__ = ("count", "is_last", "latest", "leaves", "queue", "states")
+    __slots__ = ("count", "is_last", "is_over", "latest", "leaves", "queue", "states")
 
     def __init__(self, queue: bytes, states: int, latest: int, *, is_last: bool) -> None:
         self.queue: bytes = queue
         self.states: int = states
         self.latest: int = latest  #: stamp of the last job that is meant
         self.is_last: bool = is_last
+        self.is_over: bool = False  #: the asking node knows the count: what ends later counts in the next round
         self.count: int = 0  #: jobs that ended
         self.leaves: bool = False  #: jobs were left to other holders
 
@@ -76,15 +81,15 @@ class Share:
 class Purges(Machine):
     """The machine behind QPURGE, and QFLUSH of jobs."""
 
-    __slots__ = ("_acks", "_open", "_shares", "_state", "ended_per_part")
+    __slots__ = ("_acks", "_open", "_state", "ended_per_part", "shares")
 
     def __init__(self, state: State, acks: Acks) -> None:
         self._state = state
         self._acks = acks
         self.ended_per_part: int = ENDED_PER_PART
         self._open: dict[int, Purge] = {}
-        #: First rounds whose second one is to come, by the node that asked and the number.
-        self._shares: dict[tuple[bytes, int], Share] = {}
+        #: Purges of which the second round is not over here, by the node that asked and the number of the first one.
+        self.shares: dict[tuple[bytes, int], Share] = {}
 
     def hears(self) -> dict[int, Hear]:
         return {PURGE: self.on_purge, PURGED: self.on_purged, FLUSH: self.on_flush}
@@ -165,12 +170,12 @@ class Purges(Machine):
                 this.waits_for.discard(node_id)
                 if not this.waits_for:
                     self._end_round(this)
-        for place in [place for place in self._shares if place[0] == node_id]:
-            del self._shares[place]
+        for place in [place for place in self.shares if place[0] == node_id]:
+            del self.shares[place]
 
     def flushing(self) -> None:
         """Everything is gone: the clients that wait hear what is known."""
-        self._shares.clear()
+        self.shares.clear()
         for this in list(self._open.values()):
             this.is_last = True
             self._end_round(this)
@@ -185,11 +190,13 @@ class Purges(Machine):
         """Do what one round asks of this node, in parts, and tell the asking node how far it is."""
         state = self._state
         share = Share(queue, states, state.numbers.next_ctime(state.wall), is_last=first != 0)
-        before = self._shares.pop((asker, first), None) if first else None
+        place = (asker, first or number)
+        before = self.shares.get(place)
         if before is not None:
             share.latest = before.latest
-        elif not states & DRY:
-            self._shares[asker, number] = share
+            share.count = before.count if before.is_over else 0
+        if not states & DRY:
+            self.shares[place] = share
         if before is None or before.leaves:
             told_at = state.now
             for _ in self._end_jobs(share):
@@ -198,8 +205,10 @@ class Purges(Machine):
                     self._report(asker, number, share.count, is_over=False)
                 yield
         if first:
-            self._shares.pop((asker, number), None)
-        self._report(asker, number, share.count, is_over=True)
+            self.shares.pop(place, None)
+        # The next round may begin at once.
+        count, share.count, share.is_over = share.count, 0, True
+        self._report(asker, number, count, is_over=True)
 
     def _report(self, asker: bytes, number: int, count: int, *, is_over: bool) -> None:
         state = self._state
@@ -224,19 +233,32 @@ class Purges(Machine):
         is_dry = share.states & DRY != 0
         for job in self._every_job() if is_dry else self._jobs_of(share.queue):
             seen += 1
-            if self._is_meant(job, share) and job.ctime <= share.latest and state.jobs.get(job.id) is job:
-                is_mine = (share.states & _ALIKE != _ALIKE and not self._is_delayed(job)) or self._is_first(job)
+            if self._is_meant(job, share) and state.jobs.get(job.id) is job:
                 if is_dry:
-                    share.count += is_mine
-                elif is_mine or share.is_last:
-                    share.count += is_mine
-                    self._acks.acknowledge(job.id)
-                    done += 1
+                    share.count += self._is_mine(job, share)
                 else:
-                    share.leaves = True
+                    done += self._end_one(job, share)
             if seen >= LOOKED_AT_PER_PART or done >= self.ended_per_part:
                 seen = done = 0
                 yield
+
+    def end(self, job: Job) -> bool:
+        """End a job that another node has brought, if a purge means it that is not over here; say whether it ended."""
+        return any(self._is_meant(job, share) and self._end_one(job, share) for share in self.shares.values())
+
+    def _end_one(self, job: Job, share: Share) -> bool:
+        """Acknowledge and count a job, or leave it to another holder; say whether it is acknowledged."""
+        is_mine = self._is_mine(job, share)
+        if not (is_mine or share.is_last):
+            share.leaves = True
+            return False
+        share.count += is_mine
+        self._acks.acknowledge(job.id)
+        return True
+
+    def _is_mine(self, job: Job, share: Share) -> bool:
+        """Return whether this node ends a job in the first round, and counts it."""
+        return (share.states & _ALIKE != _ALIKE and not self._is_delayed(job)) or self._is_first(job)
 
     def _is_meant(self, job: Job, share: Share) -> bool:
         """Return whether a job is to end.
@@ -245,6 +267,8 @@ class Purges(Machine):
         has to be with a consumer of this node, or delayed.
         """
         if job.queue != share.queue or job.options.kind or job.state == ACKED or not share.states >> job.state & 1:
+            return False
+        if job.ctime > share.latest:
             return False
         if job.state != ACTIVE or share.states & 1 << QUEUED or job.holders is None:
             return True

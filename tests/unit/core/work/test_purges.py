@@ -3,7 +3,7 @@
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.model.messages import PURGE, PURGED, SETACK
+from disqued.core.model.messages import PURGE, PURGED, SETACK, YOURJOBS
 from disqued.core.model.outbox import Client
 from disqued.core.work.purges import SILENCE_MS
 from tests.cluster_fixtures import Cluster, Flight, Member
@@ -39,7 +39,7 @@ def check_gone(cluster: Cluster, ids: list[bytes]) -> None:
         assert not [job_id for job_id in ids if member.holds(job_id)]
         assert member.get("q") == []
         assert not member.node.purges._open
-        assert not member.node.purges._shares
+        assert not member.node.purges.shares
         check(member)
 
 
@@ -128,7 +128,7 @@ def test_a_dry_run_counts_each_job_of_the_cluster_once(cluster: Cluster) -> None
     assert purge(c, "STATE", "queued", "DRYRUN") == 24
     assert purge(c, "STATE", "active", "DRYRUN") == 6
     assert not cluster.sent(SETACK)
-    assert not any(member.node.purges._shares for member in cluster)
+    assert not any(member.node.purges.shares for member in cluster)
     assert purge(c) == 30
 
 
@@ -193,7 +193,7 @@ def test_a_silent_node_is_not_waited_for_and_its_jobs_end_all_the_same(cluster: 
     assert 0 < a.answers["paul"][0] < 20
     cluster.lose = lambda flight: False
     cluster.advance(100)
-    c.node.purges._shares.clear()
+    c.node.purges.shares.clear()
     check_gone(cluster, ids)
 
 
@@ -234,6 +234,64 @@ def test_a_node_that_was_away_learns_what_ended_and_keeps_what_it_alone_holds(cl
     cluster.advance(30_000)
     assert [member.holds(job_id) for member in cluster for job_id in ids] == [False] * 30
     assert [c.holds(job_id) for job_id in own] == [True] * 2
+
+
+def test_a_job_that_is_given_to_a_node_that_is_done_ends_there_and_is_counted(cluster: Cluster) -> None:
+    a, b, c = cluster
+    ids = add(c, 6, "REPLICATE", 1, "RETRY", 0) + add(c, 4, "REPLICATE", 1)
+    cluster.hold(a, c)
+    assert a("QPURGE", "q", client="paul") is BLOCKED
+    assert b.get("q") == []
+    assert cluster.sent(YOURJOBS, c, b)
+    cluster.release(a, c)
+    cluster.advance(1)
+    assert a.answers["paul"] == [10]
+    check_gone(cluster, ids)
+
+
+@pytest.mark.parametrize("states", [(), ("STATE", "queued"), ("STATE", "active")])
+def test_a_delayed_job_that_a_node_takes_over_from_one_that_leaves_ends(
+    cluster: Cluster, states: tuple[str, ...]
+) -> None:
+    a, b, c = cluster
+    ids = add(c, 5, "REPLICATE", 1, "RETRY", 0, "DELAY", 60)
+    cluster.hold(a, c)
+    assert a("QPURGE", "q", *states, client="paul") is BLOCKED
+    cluster.cut_one_way(c, a)
+    c("CLUSTER", "LEAVING", "yes")
+    cluster.advance(100)
+    assert cluster.sent(YOURJOBS, c, b)
+    cluster.release(a, c)
+    cluster.heal_one_way(c, a)
+    cluster.advance(SILENCE_MS + 100)
+    is_meant = states != ("STATE", "queued")
+    assert a.answers["paul"] == [5 * is_meant]
+    assert sum(member.holds(job_id) for member in cluster for job_id in ids) == 5 * (not is_meant)
+
+
+def test_what_is_added_meanwhile_and_moves_stays(cluster: Cluster) -> None:
+    a, b, c = cluster
+    cluster.hold(c, a)
+    assert c("QPURGE", "q", client="paul") is BLOCKED
+    ids = add(a, 3, "REPLICATE", 1, "RETRY", 0)
+    assert b.get("q") == []
+    moved = [job_id for job_id in ids if b.holds(job_id)]
+    assert 0 < len(moved) < 3
+    cluster.release(c, a)
+    cluster.advance(1)
+    assert c.answers["paul"] == [3 - len(moved)]
+    assert [job_id for job_id in ids if b.holds(job_id)] == moved
+    assert not any(member.node.purges.shares for member in cluster)
+
+
+def test_a_job_that_moves_when_the_purge_is_over_stays(cluster: Cluster) -> None:
+    a, b, c = cluster
+    assert purge(a) == 0
+    ids = add(c, 3, "REPLICATE", 1, "RETRY", 0)
+    assert b.get("q") == []
+    cluster.advance(100)
+    assert cluster.sent(YOURJOBS, c, b)
+    assert all(any(member.holds(job_id) for member in cluster) for job_id in ids)
 
 
 def test_a_client_that_leaves_is_not_answered_and_all_ends_all_the_same(cluster: Cluster) -> None:
