@@ -226,7 +226,8 @@ class Redrive:
     """Queue the dead jobs of a queue again, in the whole cluster.
 
     Each begins again: it may be tried as often as at first, and keeps its id, its failures and the end of its time.
-    Those that died first come first.  The reply comes when all are queued; to call it once more does no harm.
+    Those that died first come first.  The reply comes when all have begun again; a job that other nodes hold, too, is
+    queued when they have confirmed that they have not queued it.  To call it once more does no harm.
 
     A client that goes stops it.  Nodes that cannot be reached keep their dead jobs.
     """
@@ -345,7 +346,8 @@ class QPurge:
     consumers have as well.  Jobs that are added meanwhile stay.  The reply comes when all nodes are done.  A node that
     says nothing for two seconds is not waited for any longer, and what it ended is not counted.
 
-    A node that is away learns of each acknowledged job when it is back.  Jobs of which it has the only copy stay.
+    A node that is away learns of each acknowledged job when it is back.  Jobs of which it has the only copy stay.  A
+    job with RETRY 0 that moves to another node meanwhile ends there.
 
     A job that waits on one node is active on the other nodes that hold a copy.  So with STATE active, and without
     queued, a node ends the jobs that are delayed, that its own consumers have, or that no other node holds.

@@ -107,7 +107,11 @@ class DeadLetters(Machine):
         return True
 
     def redrive(self, job: Job) -> None:
-        """Queue a dead job in its next generation; its end stays as it is."""
+        """Let a dead job begin its next generation; its end stays as it is.
+
+        It is queued when the other holders have said that they have not queued it: one of them may have redriven it,
+        too, and the word of that may be on its way.  A queue that is paused takes it at once.
+        """
         state, fate = self._state, job.options.fate
         spent, retry_ms = fate.spent, job.options.retry_ms
         if retry_ms:
@@ -116,6 +120,12 @@ class DeadLetters(Machine):
         state.counters.redriven += 1
         generation = min(fate.generation + 1, GENERATION_MAX)
         self.fates.change(job, fate._replace(generation=generation, is_dead=False, spent=spent))
+        if retry_ms and job.holders and not self._queueing.is_paused_in(job.queue):
+            # No try has ended.
+            job.flags |= FLAG_PUT_OFF
+            job.requeue_at = state.now
+            self._queueing.reschedule(job)
+            return
         job.requeue_at = state.now + retry_ms if retry_ms else 0
         self._queueing.enqueue_new(job, state.queue(job.queue))
         self._queueing.reschedule(job)

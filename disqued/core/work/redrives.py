@@ -9,6 +9,9 @@ a count holds for the whole cluster.  The nodes are asked in turn, some jobs at 
 rate.  A redriven job is not dead any more, and the others hear so (FATE), so that to ask once more
 changes nothing.
 
+Two nodes may redrive a job all the same: they do not agree on its holders, or FATE is late.  So it is queued as any job
+whose timer ends, when the other holders have said that they do not have it (WILLQUEUE, `sharing`).
+
 Times are integer milliseconds.
 """
 

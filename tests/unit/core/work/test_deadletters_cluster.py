@@ -107,6 +107,17 @@ def write(cluster: Cluster, job_id: bytes, written: dict[str, bytes]) -> None:
         member.journal.clear()
 
 
+def restart(member: Member, written: dict[str, bytes]) -> None:
+    """Let a node have nothing but what its journal has."""
+    member.node.flush()
+    member.state.journaling = False
+    recovery = Recovery(member.state, restores_queues=False)
+    assert recovery.apply_some(iter([decode_record(written[member.name])]), 2) is AT_END
+    member.node.begin()
+    recovery.finish()
+    member.state.journaling = True
+
+
 def test_a_crash_of_all_holders_gives_a_job_that_was_put_off_no_more_tries() -> None:
     cluster = Cluster(2)
     a, _ = cluster
@@ -120,13 +131,7 @@ def test_a_crash_of_all_holders_gives_a_job_that_was_put_off_no_more_tries() -> 
     write(cluster, job_id, written)
     assert len(a.get()) == 1  # the last try
     for member in cluster:
-        member.node.flush()
-        member.state.journaling = False
-        recovery = Recovery(member.state, restores_queues=False)
-        assert recovery.apply_some(iter([decode_record(written[member.name])]), 2) is AT_END
-        member.node.begin()
-        recovery.finish()
-        member.state.journaling = True
+        restart(member, written)
     for _ in range(20):
         cluster.advance(1_000)
         assert not [member for member in cluster if member.get()]
@@ -320,16 +325,100 @@ def test_a_node_that_is_away_hears_of_the_redrive_later_and_one_that_is_silent_i
     cluster.isolate(c)
     assert redrive(cluster, a) == 1
     assert c.job(job_id).state == DEAD
-    queued = a if a.job(job_id).state == QUEUED_STATE else b
     for other in (a, b):
         cluster.heal(other, c)
-    queued.get()
+    cluster.advance(2_000)
+    queued = a if a.job(job_id).state == QUEUED_STATE else b
+    assert queued.get()
     cluster.advance(60_000)
     assert c.job(job_id).options.fate.generation == 1
     cluster.lose = lambda flight: flight.kind == REDRIVE
     assert a("REDRIVE", "q", client="ops") is BLOCKED
     cluster.advance(10_000)
     assert len(a.answers["ops"]) == 1
+
+
+def delivered(cluster: Cluster, count: int) -> list[bytes]:
+    """Ids of the jobs that clients got which wait on each node, so many of them."""
+    return sorted(
+        row[1]
+        for member in cluster
+        for number in range(count)
+        for rows in member.answers[f"waiter {number}"]
+        for row in rows
+    )
+
+
+def wait_everywhere(cluster: Cluster, count: int) -> None:
+    for member in cluster:
+        for number in range(count):
+            member.wait(f"waiter {number}")
+
+
+def test_a_redriven_job_is_delivered_once_though_its_holders_do_not_agree_who_they_are() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    ids = dead_jobs(cluster, 9)
+    for job_id in ids:
+        for member, other in ((a, c), (b, a), (c, b)):
+            member.job(job_id).holders = frozenset((member.id, other.id))
+    wait_everywhere(cluster, len(ids))
+    assert redrive(cluster, a) >= len(ids)
+    cluster.advance(10_000)
+    assert delivered(cluster, len(ids)) == sorted(ids)
+
+
+def test_a_redriven_job_is_delivered_once_though_the_word_of_it_comes_late() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    ids = dead_jobs(cluster, 9)
+    cluster.hold(a, b)
+    cluster.hold(b, a)
+    wait_everywhere(cluster, len(ids))
+    redrive(cluster, c)
+    cluster.release(a, b)
+    cluster.release(b, a)
+    cluster.advance(10_000)
+    assert delivered(cluster, len(ids)) == sorted(ids)
+    for job_id in ids:
+        assert {member.job(job_id).options.fate.generation for member in cluster} == {1}
+
+
+def test_a_redriven_job_waits_for_a_silent_holder_no_longer_than_any_other_job() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    (job_id,) = dead_jobs(cluster, 1)
+    cluster.isolate(c)
+    assert redrive(cluster, a) == 1
+    assert b"queued" not in states(cluster, job_id)
+    cluster.advance(30_000)
+    assert b"queued" in states(cluster, job_id)[:2]
+    assert [tries(member, job_id) for member in (a, b)] == [(0, 0)] * 2
+
+
+def test_a_queue_that_is_paused_takes_what_is_redriven_at_once() -> None:
+    cluster = Cluster(3)
+    (job_id,) = dead_jobs(cluster, 1)
+    cluster.members[0]("PAUSE", "q", "in")
+    assert redrive(cluster, cluster.members[0]) == 1
+    assert b"queued" in states(cluster, job_id)
+
+
+def test_a_crash_before_the_other_holders_have_answered_takes_no_try_of_a_redriven_job() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    (job_id,) = dead_jobs(cluster, 1)
+    cluster.cut(a, b)
+    written: dict[str, bytes] = {}
+    write(cluster, job_id, written)
+    assert redrive(cluster, a) == 1
+    assert a.job(job_id).state == ACTIVE
+    write(cluster, job_id, written)
+    restart(a, written)
+    cluster.heal(a, b)
+    cluster.advance(10_000)
+    assert sum(len(member.get()) for member in cluster) == 1
+    assert [tries(member, job_id) for member in cluster] == [(0, 0)] * 2
 
 
 def test_two_sides_that_both_redrive_have_one_job_afterwards() -> None:
