@@ -235,9 +235,15 @@ class DeadLetters(Machine):
         if job.state != ACTIVE or not options.retry_ms or options.fate is NO_FATE or self._queueing.is_leased(job):
             return
         at = state.now + left_ms
-        if job.flags & FLAG_PUT_OFF and abs(job.requeue_at - at) <= SPREAD_MS:
+        if left_ms <= SPREAD_MS:
+            # The other one asks, too, or is about to.  That moves no timer: the word may be older than what is known
+            # here.  But where both ask, neither counts a try.
+            if not job.flags & FLAG_ASKING or job.flags & FLAG_PUT_OFF:
+                return
+        elif job.flags & FLAG_PUT_OFF and abs(job.requeue_at - at) <= SPREAD_MS:
             return  # known already
-        self._queueing.put_off(job, min(at + state.numbers.spread(SPREAD_MS), job.expires_at))
+        else:
+            self._queueing.put_off(job, min(at + state.numbers.spread(SPREAD_MS), job.expires_at))
         job.flags |= FLAG_PUT_OFF | FLAG_QUEUED_BEFORE
         if state.journaling:
             state.outbox.journal.append((JOB_ADDED, job))

@@ -1,5 +1,7 @@
 """Retry policy in a cluster: what holders of a job tell each other of tries, delays and dead jobs."""
 
+import pytest
+
 from disqued.commands.table import BLOCKED
 from disqued.core.model.job import ACKED, ACTIVE, DEAD, FLAG_PUT_OFF
 from disqued.core.model.job import QUEUED as QUEUED_STATE
@@ -69,6 +71,39 @@ def test_a_count_reaches_the_journal_of_each_holder() -> None:
     a("ENQUEUE", job_id)
     assert [record[1].id for record in b.journal if record[0] == JOB_ADDED] == [job_id]
     assert tries(b, job_id) == (0, 1)
+
+
+@pytest.mark.parametrize("latency", [100, 1_100])
+def test_holders_whose_put_off_has_ended_do_not_put_each_other_off_for_ever(latency: int) -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 5, "MAXTRIES", 2)
+    (job_id,) = a.answers.pop("client")
+    a.get()
+    a("NACK", job_id, "DELAY", 60)
+    for _ in range(100_000 // latency):
+        cluster.hold(a, b)
+        cluster.hold(b, a)
+        cluster.advance(latency)
+        cluster.release(a, b)
+        cluster.release(b, a)
+    assert sorted(states(cluster, job_id)) == [b"active", b"queued"]
+    assert [tries(member, job_id) for member in cluster] == [(1, 0)] * 2
+
+
+def test_a_late_word_of_a_put_off_that_has_ended_moves_no_timer() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 50)
+    (job_id,) = a.answers.pop("client")
+    a.get()
+    a("NACK", job_id, "DELAY", 60)
+    cluster.advance(60_000)
+    assert len(a.get()) == 1
+    before = b.job(job_id).requeue_at
+    a.say(b, (FATE, job_id, 1, 1, 0, a.job(job_id).options.fate))
+    assert b.job(job_id).requeue_at == before
+    assert not b.job(job_id).flags & FLAG_PUT_OFF
 
 
 def test_a_put_off_holds_on_all_nodes_and_ends_on_the_one_that_was_told() -> None:
