@@ -17,6 +17,7 @@ What must be so, whatever fails:
     at most once     a job with retry 0 is never heard of twice
     one for a key    of what was said under one key, while nobody was apart, one job was there when it was answered
     purged           a job that a purge has ended on all of its holders is not delivered after the answer (`purges`)
+    redriven once    a job that is redriven after the heal is not delivered by two nodes within its retry period
 
 and, where the rules of a run say so:
 
@@ -128,6 +129,8 @@ class Ledger:
         self.requests: dict[int, Request] = {}
         self.violations: list[str] = []
         self._tries: dict[tuple[bytes, NodeName, int], int] = {}  #: deliveries by job, node and generation
+        #: Of jobs that were redriven: the generation, the node and the time of the last delivery.
+        self._redriven: dict[bytes, tuple[int, NodeName, int]] = {}
         self._made_at = made_at
         self._by_id: dict[bytes, Request] = {}
         self._losses: dict[NodeName, int] = {}  #: when a node lost its memory last
@@ -279,12 +282,14 @@ class Checker(Ledger):
 
     # Facts.
 
-    def tried(self, job_id: bytes, node: NodeName, generation: int, max_tries: int) -> None:
+    def tried(self, job_id: bytes, node: NodeName, generation: int, max_tries: int, at: int) -> None:
         """Note that a node handed out a job that may be tried so often."""
         place = (job_id, node, generation)
         self._tries[place] = tries = self._tries.get(place, 0) + 1
         if tries > max_tries:
             self.violations.append(f"node {node} delivered {job_id!r} {tries} times; it has {max_tries} tries")
+        if generation:
+            self._check_redriven(self._by_id[job_id], generation, node, at)
 
     def delivered(self, job_id: bytes, queue: bytes, body: bytes, at: int, node: NodeName) -> Request | None:
         """A consumer has heard of a job, from this node; returns whose it is."""
@@ -329,6 +334,11 @@ class Checker(Ledger):
         """A worker may not have these any more: it is done with them, or may be dead."""
         for job_id in job_ids:
             self._held.pop(job_id, None)
+
+    def given_back(self, job_ids: Iterable[bytes]) -> None:
+        """Note that a consumer gives jobs back: they may be delivered again at once."""
+        for job_id in job_ids:
+            self._redriven.pop(job_id, None)
 
     def known(self, job_id: bytes) -> Request | None:
         """The request of a job."""
@@ -428,6 +438,15 @@ class Checker(Ledger):
             for request in self.requests.values()
             if request.acked_at is not None and request.acked_at <= at and not request.fast_acked
         ]
+
+    def _check_redriven(self, request: Request, generation: int, node: NodeName, at: int) -> None:
+        """Blame a second delivery of a redriven job where all nodes hear each other and nobody gave it back."""
+        assert request.job_id is not None
+        before, other, last_at = self._redriven.get(request.job_id, (generation, node, at))
+        self._redriven[request.job_id] = generation, node, at
+        is_healed = self._healed_at is not None and last_at >= self._healed_at
+        if is_healed and before == generation and other != node and at < last_at + request.retry_ms:
+            self.blame(f"redriven once: {shown(request)} is delivered at {at} by {node}, and at {last_at} by {other}")
 
     def _check_order(self, request: Request, node: NodeName) -> None:
         if request.delay_ms or node != request.node:

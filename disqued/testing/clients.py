@@ -379,7 +379,7 @@ class Consumer(Taker[bytes]):
             job = connection.server.state.jobs.get(row[1])
             if job is not None and job.options.terms.max_tries:
                 generation, max_tries = job.options.fate.generation, job.options.terms.max_tries
-                self.checker.tried(row[1], connection.server.number, generation, max_tries)
+                self.checker.tried(row[1], connection.server.number, generation, max_tries, self.events.now)
 
     def _said(self) -> tuple[bytes, ...]:
         """What a consumer says of jobs that it gives back."""
@@ -393,6 +393,7 @@ class Consumer(Taker[bytes]):
         held, self._held = self._held, []
         draw -= load.dies
         if draw < load.nacks:
+            self.checker.given_back(held)
             connection.server.command(connection, [b"NACK", *held, *self._said()])
             return
         draw -= load.nacks

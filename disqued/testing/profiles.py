@@ -172,7 +172,7 @@ ALL: Final = (
     Profile("leaving", nodes=4, kinds=_LEAVING, every_ms=10_000, rules=CAREFREE),
     Profile("memory", nodes=4, kinds=_MEMORY, load=HASTY, maxmemory=60_000, rules=CAREFREE),
     Profile("policies", nodes=4, kinds=_POLICIES, load=HASTY, every_ms=2_500),
-    Profile("retries", nodes=3, kinds=_RETRIES, load=FAILING, every_ms=8_000),
+    Profile("retries", nodes=3, kinds=_RETRIES, load=FAILING, every_ms=8_000, redrivers=2),
     Profile("results", nodes=4, kinds=_RESULTS, load=RESULTS, every_ms=6_000, results=True),
     Profile("purges", nodes=4, kinds=_PURGES, load=PURGED, consumers=3, every_ms=6_000, purgers=2),
     Profile("workers", load=WORKED, consumers=1, workers=8, pushes=1, rules=Rules(workers_keep=True)),

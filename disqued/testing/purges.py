@@ -3,9 +3,9 @@
     operator    QPURGE queue on any node, one after the other; now and then with STATE, or with DRYRUN
 
     purged       a job all of whose holders could be reached from the question to the answer, by each other and by the
-                 node that was asked, is not delivered after the answer
+                 node that was asked, is not delivered after the answer; with RETRY 0, where that is so of all nodes
     acks last    a job that the node that was asked holds does not come back after the heal, wherever its copies were
-                 (of both: RETRY above 0, as others move and leave no trace)
+                 (RETRY above 0, as others move and leave no trace)
     jobs stay    what is added after the answer of a purge that reached all nodes is not ended by it; a dry run ends
                  nothing, which the first queue shows, where there are dry runs alone
 
@@ -50,6 +50,7 @@ class Purger(Actor):
         self._faults = 0  #: that had begun when it was sent
         self._own: list[bytes] = []  #: jobs that the node had then
         self._holders: dict[bytes, set[int]] = {}  #: numbers of the nodes that may hold each job, of all nodes
+        self._once: list[bytes] = []  #: jobs with RETRY 0, on whatever node
 
     def go_on(self) -> None:
         """Purge a queue."""
@@ -89,10 +90,13 @@ class Purger(Actor):
     def _look(self, asked: "SimServer") -> None:
         """Note the jobs of the queue, and who may hold them."""
         self._faults = self._count_faults()
-        self._own, self._holders = [], {}
+        self._own, self._holders, self._once = [], {}, []
         for server in self.servers:
             for job in server.state.jobs if server.boot else ():
-                if job.queue != self._words[1] or job.state in (ACKED, WAIT_REPL) or not job.options.retry_ms:
+                if job.queue != self._words[1] or job.state in (ACKED, WAIT_REPL):
+                    continue
+                if not job.options.retry_ms:
+                    self._once.append(job.id)
                     continue
                 self._holders.setdefault(job.id, {server.number}).update(self._holders_on(server, job.id))
                 if server is asked and not asked.is_paused:
@@ -108,10 +112,13 @@ class Purger(Actor):
     def _answered(self, asked: "SimServer", words: list[bytes]) -> None:
         checker, now = self.checker, self.events.now
         is_quiet = self._count_faults() == self._faults
-        if is_quiet and self._is_mesh(set(range(len(self.servers)))):
+        is_whole = is_quiet and self._is_mesh(set(range(len(self.servers))))
+        if is_whole:
             checker.purged_until[words[1]][self._number] = now
         if b"STATE" in words:
             return
+        if is_whole:
+            checker.purged.update(dict.fromkeys(self._once, now))
         for job_id in self._own:
             checker.ack_sent(job_id)
             checker.acked(job_id, now, known=True, node=asked.number)

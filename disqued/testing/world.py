@@ -37,6 +37,7 @@ from disqued.testing.keys import KeyedProducer
 from disqued.testing.lists import ListConsumer, ListProducer
 from disqued.testing.network import SimNetwork
 from disqued.testing.purges import Purger
+from disqued.testing.redrives import Redriver
 from disqued.testing.results import AGREE_MS as AGREE_ON_RESULTS_MS
 from disqued.testing.results import CancelWatch, ResultConsumer, ResultProducer, disagreements
 from disqued.testing.server import BUS_PORT, SimServer
@@ -76,6 +77,7 @@ class Profile:
     producers: int = 4  #: at a time
     results: bool = False  #: producers wait for results, which consumers give
     purgers: int = 0  #: operators who purge queues while faults go on
+    redrivers: int = 0  #: operators who redrive dead jobs while faults go on
     keyed: bool = False  #: producers use keys, and say again what was not answered
     consumers: int = 5
     workers: int = 0  #: live workers, beside the consumers
@@ -235,7 +237,7 @@ class World:
         for _ in range(profile.lists):
             self._engage_for_lists(self.load)
         self._logs.engage(profile.logs)
-        purgers = self._engage_purgers()
+        operators = [*self._engage_purgers(), *self._engage_redrivers()]
         for _ in range(profile.bursts):
             for _ in range(profile.producers):
                 name = self._name("producer")
@@ -249,8 +251,8 @@ class World:
             self._push_lists()
             self._logs.add((profile.logs + 1) // 2, profile.jobs)
             self._pass(rng.randint(profile.pause_ms // 2, profile.pause_ms * 3 // 2))
-        for purger in purgers:
-            purger.end()
+        for operator in operators:
+            operator.end()
 
     def _engage_consumers(self) -> None:
         for _ in range(self.profile.consumers):
@@ -267,6 +269,15 @@ class World:
             )
             purgers[-1].plan(draws.randint(1, 5_000))
         return purgers
+
+    def _engage_redrivers(self) -> list[Redriver]:
+        redrivers: list[Redriver] = []
+        for _ in range(self.profile.redrivers):
+            name = self._name("redriver")
+            draws = generator(f"{self.seed} {name}")
+            redrivers.append(Redriver(self.servers, self.checker, self.load, name, draws))
+            redrivers[-1].plan(draws.randint(1, 5_000))
+        return redrivers
 
     def _engage_workers(self) -> None:
         for _ in range(self.profile.workers):

@@ -129,6 +129,12 @@ RETRIES = attrs.evolve(
 POLICIES = attrs.evolve(BY_NAME["policies"], name="mutant-policies", every_ms=1_000, bursts=3, **_SHORT)
 #: The same between two nodes, where messages are lost and no link breaks.
 MESSY_PAUSES = attrs.evolve(POLICIES, name="mutant-messy-pauses", nodes=2, kinds=("queue", "mess"), every_ms=2_000)
+#: Links fail, and messages are late when all dead jobs are redriven in the end.
+REDRIVEN_LATE = attrs.evolve(
+    BY_NAME["retries"], name="mutant-redriven-late", nodes=4, kinds=("cut",), every_ms=3_000, jitter_ms=1_500,
+    load=attrs.evolve(BY_NAME["retries"].load, replicate=(3,), retries_s=(10,), tries=(1,), nacks=0.6),
+    redrivers=0, consumers=3, bursts=3, **_SHORT,
+)  # fmt: skip
 #: Producers wait for results and cancel jobs, while nodes come and go.
 RESULTS = attrs.evolve(
     BY_NAME["results"], name="mutant-results", every_ms=2_000, bursts=3, **{**_SHORT, "drain_ms": 1_200_000}
@@ -139,6 +145,11 @@ MESSY_RESULTS = attrs.evolve(
 )
 #: Operators purge queues, while nodes come and go.
 PURGES = attrs.evolve(BY_NAME["purges"], name="mutant-purges", every_ms=4_000, bursts=3, **_SHORT)
+#: Nothing fails; queues are purged while jobs that are delivered at most once move.
+PURGED_ON_THE_MOVE = attrs.evolve(
+    PURGES, name="mutant-purged-on-the-move", kinds=(), purgers=6, consumers=8, jobs=60, jitter_ms=20,
+    load=attrs.evolve(PURGES.load, retries_s=(0,), delays_s=(0,), think_ms=50, work_ms=200, dies=0.0, nacks=0.0),
+)  # fmt: skip
 #: Jobs move while processes end, and their consumers die with them in their hands.
 RETURNS = Profile(
     "mutant-returns", kinds=("crash",), every_ms=3_000, policies=(ALWAYS,), bursts=3, consumers=6, jobs=20,
@@ -211,6 +222,13 @@ LEAVING = Profile(
 FULL = Profile(
     "mutant-full", kinds=(), maxmemory=20_000, bursts=4, jobs=40,
     load=Load(retries_s=(0, 0, 2, 5), ttls_s=(LONG_TTL_S,)), rules=Rules(acks_last=False, once_arrives=True), **_SHORT,
+)  # fmt: skip
+
+
+#: The same; messages are lost, and nearly all jobs are delivered at most once, after a delay.
+MESSY_FULL = attrs.evolve(
+    FULL, name="mutant-messy-full", kinds=("mess",), every_ms=2_000,
+    load=Load(retries_s=(0, 0, 0, 5), delays_s=(3, 8), ttls_s=(LONG_TTL_S,)), rules=Rules(acks_last=False),
 )  # fmt: skip
 
 
@@ -450,7 +468,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an at-most-once job can be given back", ROUGH,
-        Requeueing, "enqueue", "if again and not retry_ms:", "if False:",
+        Requeueing, "enqueue", "if not retry_ms and (again or (not job.requeue_at and (nack or asked))):", "if False:",
     ),
     _mutant(
         "a copy lives longer than the job", SLOW,
@@ -492,6 +510,10 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "an at-most-once job comes a second time with the message that brings it", MESSY,
         Copies, "came_before", "if stored.additional_deliveries <= once.get(stored.id, -1):", "if False:",
+    ),
+    _mutant(
+        "every copy of an at-most-once job waits for the end of its delay", MESSY_FULL,
+        Copies, "_requeue_at", "    if stored.retry_ms:", "    if stored.retry_ms or delay_ms:",
     ),
     # Federation.
     _mutant(
@@ -568,6 +590,10 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a redriven job does not begin afresh", RETRIES,
         DeadLetters, "redrive", "job.nacks = job.additional_deliveries = 0", "pass",
+    ),
+    _mutant(
+        "a redriven job is queued before other holders have said anything", REDRIVEN_LATE,
+        DeadLetters, "redrive", "if retry_ms and job.holders", "if False and job.holders",
     ),
     _mutant(
         "nobody redrives what its first holder does not have", RETRIES,
@@ -860,11 +886,16 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a job that a purge leaves to a holder that does not have it stays", PURGES,
-        Purges, "_end_jobs", "elif is_mine or share.is_last:", "elif is_mine:",
+        Purges, "_end_one", "if not (is_mine or share.is_last):", "if not is_mine:",
     ),
     _mutant(
         "a purge drops jobs, and nobody who is away learns that they are done", PURGES,
-        Purges, "_end_jobs", "self._acks.acknowledge(job.id)", "self._acks.delete(job.id)",
+        Purges, "_end_one", "self._acks.acknowledge(job.id)", "self._acks.delete(job.id)",
+    ),
+    _mutant(
+        "a job that moves while its queue is purged stays", PURGED_ON_THE_MOVE,
+        Purges, "end",
+        "any(self._is_meant(job, share) and self._end_one(job, share) for share in self.shares.values())", "False",
     ),
     _mutant(
         "a purge ends what it should count", PURGES,

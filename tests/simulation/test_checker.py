@@ -309,6 +309,46 @@ def test_two_jobs_of_one_key_are_wrong_whichever_was_answered() -> None:
         assert not history.wrong
 
 
+@pytest.mark.parametrize(
+    ("generation", "node", "after_ms", "heals_at", "wrong"),
+    [
+        (1, 1, 4_999, 0, "redriven once"),
+        (1, 1, 5_000, 0, ""),
+        (1, 0, 4_999, 0, ""),
+        (0, 1, 4_999, 0, ""),
+        (1, 1, 4_999, GRACE_MS + 1, "redriven once"),
+        (1, 1, 4_999, GRACE_MS + 2, ""),
+        (1, 1, 4_999, None, ""),
+    ],
+)
+def test_one_node_alone_delivers_a_redriven_job_within_its_retry_period(
+    generation: int, node: int, after_ms: int, heals_at: int | None, wrong: str
+) -> None:
+    history = History()
+    number = history.add(retry_ms=5_000)
+    if heals_at is not None:
+        history.checker.healed(heals_at)
+    history.deliver(number)
+    last_at = GRACE_MS + 1
+    history.checker.tried(ALICE, 0, generation, 9, last_at)
+    history.checker.tried(ALICE, node, generation, 9, last_at + after_ms)
+    history.checker.tried(ALICE, 2, generation + 1, 9, last_at + after_ms)
+    history.ack()
+    assert history.wrong == wrong
+
+
+def test_a_redriven_job_that_was_given_back_may_be_delivered_by_another_node_at_once() -> None:
+    history = History()
+    number = history.add(retry_ms=5_000)
+    history.checker.healed(0)
+    history.deliver(number)
+    history.checker.tried(ALICE, 0, 1, 9, history.now)
+    history.checker.given_back([ALICE])
+    history.checker.tried(ALICE, 1, 1, 9, history.now)
+    history.ack()
+    assert not history.wrong
+
+
 def test_a_key_is_free_when_its_job_was_done_before_the_answer_came() -> None:
     history = History()
     number = keyed(history)
