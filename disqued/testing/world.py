@@ -37,7 +37,7 @@ from disqued.testing.keys import KeyedProducer
 from disqued.testing.lists import ListConsumer, ListProducer
 from disqued.testing.network import SimNetwork
 from disqued.testing.purges import Purger
-from disqued.testing.redrives import Redriver
+from disqued.testing.redrivers import Redriver
 from disqued.testing.results import AGREE_MS as AGREE_ON_RESULTS_MS
 from disqued.testing.results import CancelWatch, ResultConsumer, ResultProducer, disagreements
 from disqued.testing.server import BUS_PORT, SimServer
@@ -237,7 +237,7 @@ class World:
         for _ in range(profile.lists):
             self._engage_for_lists(self.load)
         self._logs.engage(profile.logs)
-        operators = [*self._engage_purgers(), *self._engage_redrivers()]
+        operators = self._engage_operators()
         for _ in range(profile.bursts):
             for _ in range(profile.producers):
                 name = self._name("producer")
@@ -259,25 +259,21 @@ class World:
             queues = self.rng.sample(self.load.queues, self.rng.randint(1, len(self.load.queues)))
             self._engage(queues, self.servers[0] if self.profile.one_node else None)
 
-    def _engage_purgers(self) -> list[Purger]:
-        purgers: list[Purger] = []
+    def _engage_operators(self) -> list[Purger | Redriver]:
+        operators: list[Purger | Redriver] = []
         for _ in range(self.profile.purgers):
             name = self._name("purger")
             draws = generator(f"{self.seed} {name}")
-            purgers.append(
+            operators.append(
                 Purger(self.servers, self.checker, self.load, name, draws, count_faults=lambda: len(self.faults.log))
             )
-            purgers[-1].plan(draws.randint(1, 5_000))
-        return purgers
-
-    def _engage_redrivers(self) -> list[Redriver]:
-        redrivers: list[Redriver] = []
         for _ in range(self.profile.redrivers):
             name = self._name("redriver")
             draws = generator(f"{self.seed} {name}")
-            redrivers.append(Redriver(self.servers, self.checker, self.load, name, draws))
-            redrivers[-1].plan(draws.randint(1, 5_000))
-        return redrivers
+            operators.append(Redriver(self.servers, self.checker, self.load, name, draws))
+        for operator in operators:
+            operator.plan(operator.rng.randint(1, 5_000))
+        return operators
 
     def _engage_workers(self) -> None:
         for _ in range(self.profile.workers):
