@@ -116,6 +116,7 @@ class RecordingStore:
     appended: list[Record] = attrs.field(factory=list)
     committed: list[Record] = attrs.field(factory=list)
     commits: int = 0
+    looks: int = 0
     answering: list[Record] = attrs.field(factory=list)
     fails: bool = False
     later: bool = False  #: commits answer a Deferred, which `answer` fires
@@ -137,6 +138,7 @@ class RecordingStore:
 
     def look(self) -> None:
         """Everything is there."""
+        self.looks += 1
 
     def secure(self) -> None:
         """What is committed is safe."""

@@ -10,7 +10,7 @@ import pytest_twisted
 from twisted.internet.defer import Deferred
 
 from disqued.core.model.outbox import JOB_ADDED, JOB_GONE, POLICY, QUEUE_PAUSED, UNIT_DONE, Record
-from disqued.net.process import switching
+from disqued.net.process import storekeeper, switching
 from disqued.net.process.switching import StoreMarker
 from disqued.persistence.interface import StoreError, StoreFailed
 from disqued.wire.jobdump import decode_record, encode_job
@@ -312,3 +312,23 @@ def test_a_word_that_is_none_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "store.conf").write_text(text, "latin-1")
     with pytest.raises(StoreError, match=r"store\.conf"):
         StoreMarker(tmp_path).read()
+
+
+@async_test
+async def test_a_store_is_looked_for_while_there_is_one(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that keeps nothing on disk does not wake up to look for it."""
+    monkeypatch.setattr(storekeeper, "LOOK_S", 0.01)
+    store = RecordingStore()
+    running = launch("persistence none", None, {"aof": store, "none": RecordingStore(records=False)})
+    client = await running.connect()
+
+    def planned() -> bool:
+        return any("StoreKeeper._look" in str(call) for call in running.daemon.driver.reactor.getDelayedCalls())
+
+    await wait_until(lambda: not planned())
+    assert await client.call("CONFIG", "SET", "persistence", "aof") == b"OK"
+    await wait_until(lambda: running.daemon.stores.switch.target is None)
+    seen = store.looks
+    await wait_until(lambda: store.looks > seen)
+    assert await client.call("CONFIG", "SET", "persistence", "none") == b"OK"
+    await wait_until(lambda: running.daemon.stores.switch.target is None and not planned())

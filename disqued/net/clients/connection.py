@@ -44,7 +44,7 @@ from disqued.config import Config
 from disqued.errors import CommandError
 from disqued.net.clients.input_queue import InputQueue
 from disqued.net.clients.peer_addresses import Peer
-from disqued.net.clients.pending_replies import REPLY_COST, Replies, job_ids
+from disqued.net.clients.pending_replies import NO_REPLIES, REPLY_COST, Replies, job_ids
 from disqued.net.clients.subscription_set import SubscriptionSet
 from disqued.net.clients.traffic import Traffic
 from disqued.net.clients.unauthenticated import UnauthenticatedClients
@@ -138,7 +138,7 @@ class ClientSession:
         self.is_half_closed = False  #: the other end has closed its side of the connection
         self.outcome = Outcome(2, checked=True)  #: of the last command; knows protocol and permissions
         self.due = Replies()  #: replies that wait for the next commit, if for any
-        self.held = Replies()  #: replies that wait for the commit under way
+        self.held = NO_REPLIES  #: replies that wait for the commit under way
         self.reported = 0  #: bytes reported to the budget of all connections
         #: Jobs sent since the last command: they go back if the client could not read them.
         self._unseen: list[tuple[Any, Any]] = []
@@ -444,7 +444,7 @@ class ClientSession:
         if held.texts or held.deliveries:
             held.extend(due)
         else:
-            self.due, self.held = held, due
+            self.due, self.held = Replies() if held is NO_REPLIES else held, due
 
     def release(self) -> None:
         texts, handed = self.held.take()

@@ -8,8 +8,6 @@
 Sizes are bytes of memory.  Every request looks here, so this is compiled.
 """
 
-from collections import deque
-
 from disqued.wire.requests import SINGLE_SIZE, RequestParser, weight
 
 CHUNKS_MAX = 64 * 1024  #: bytes read ahead from a client whose commands have to wait
@@ -24,8 +22,9 @@ class InputQueue:
 
     def __init__(self, parser: RequestParser) -> None:
         self.parser = parser  #: holds the command that has come in part
-        self.commands: deque[list[bytes]] = deque()
-        self.chunks: deque[bytes] = deque()
+        # Short, and empty as a rule: a list then takes a tenth of what a deque does.
+        self.commands: list[list[bytes]] = []
+        self.chunks: list[bytes] = []
         self.waiting = 0  #: bytes of both
         self._chunks_size = 0
 
@@ -46,18 +45,19 @@ class InputQueue:
 
     def take_chunk(self) -> bytes:
         """Take the oldest chunk."""
-        chunk = self.chunks.popleft()
+        chunk = self.chunks.pop(0)
         self._count_chunk(-len(chunk) - CHUNK_COST)
         return chunk
 
     def postpone(self, commands: list[list[bytes]]) -> None:
         """Let commands wait again, in front of the others."""
-        self.commands.extendleft(reversed(commands))
+        self.commands[:0] = commands
         self.waiting += sum(map(weight, commands))
 
     def take_commands(self) -> list[list[bytes]]:
         """Take the oldest commands, as many as are run at a time."""
-        commands = [self.commands.popleft() for _ in range(min(len(self.commands), RESUMED))]
+        commands = self.commands[:RESUMED]
+        del self.commands[:RESUMED]
         self.waiting -= sum(map(weight, commands))
         return commands
 

@@ -61,6 +61,10 @@ class Replies:
         self.promises.clear()
 
 
+#: What nearly every client holds for a commit under way; nothing is ever added to it.
+NO_REPLIES: Final = Replies()
+
+
 def job_ids(deliveries: list[tuple[Any, Any]]) -> list[bytes]:
     """Ids of jobs that replies hand out."""
     return [job_id for names, value in deliveries for job_id in names(value)]

@@ -36,7 +36,7 @@ class _Eager:
 
     dataBuffer: bytes
     offset: int
-    _tempDataBuffer: Any  #: deque of what waits behind `dataBuffer`
+    _tempDataBuffer: Any  #: what waits behind `dataBuffer`: a deque, or an empty list, which takes a tenth of it
     _tempDataLen: int
     socket: Any
     connected: int
@@ -56,7 +56,6 @@ class _Eager:
         #: What sends, which protocols may use without the step in between, and what the loop reads by.
         self.handle = Handle(self)
         super().__init__(*given, **named)
-        self._tempDataBuffer = deque()
         if hasattr(self, "socket"):  # none could be had, else, and the connector is told so
             self.handle.open(self.socket)
 
@@ -92,6 +91,8 @@ class _Eager:
         self.dataBuffer = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         self.offset = 0
         self._tempDataLen -= size
+        if not waiting:
+            self._tempDataBuffer = []
 
     def writeSomeData(self, data: bytes | memoryview) -> Any:
         """Offer the socket a part of this; returns how much of it was taken, or why the connection has ended."""
@@ -117,7 +118,7 @@ class _Eager:
     def _drop_unsent(self) -> None:
         """Let go of the memory now, and not when the collector comes."""
         self.dataBuffer, self.offset = b"", 0
-        self._tempDataBuffer, self._tempDataLen = deque(), 0
+        self._tempDataBuffer, self._tempDataLen = [], 0
 
     def loseConnection(self) -> None:
         """End when what was written has left; never within this call, as Twisted has it of what was half closed."""
@@ -139,11 +140,17 @@ class _Eager:
 
     def buffer_all(self, pieces: Sequence[bytes]) -> None:
         """Keep what is sent in later turns, as any transport of Twisted's keeps all that is written."""
+        self._begin_to_wait()
         super().writeSequence(pieces)  # type: ignore[misc]
 
     def buffer(self, data: bytes) -> None:
         """Keep what cannot be sent now, as any transport of Twisted's keeps all that is written."""
+        self._begin_to_wait()
         super().write(data)  # type: ignore[misc]
+
+    def _begin_to_wait(self) -> None:
+        if not self._tempDataBuffer:
+            self._tempDataBuffer = deque()
 
     def buffer_rest(self, data: bytes, sent: int) -> None:
         """Keep what the socket did not take while nothing else is buffered; it is not copied."""

@@ -48,8 +48,9 @@ class StoreKeeper:
         config.subscribe(StoreSettings.persistence.name, self._change)
 
     def start(self) -> None:
-        """Look every second whether the store is still there."""
-        self._looks.start(LOOK_S, now=False)
+        """Look every second whether the store is still there, while there is one that keeps something."""
+        if not self._looks.running:
+            self._looks.start(LOOK_S, now=False)
 
     def stop(self) -> None:
         """Give up a change of the store, and look no more."""
@@ -60,6 +61,8 @@ class StoreKeeper:
     def _look(self) -> None:
         if self._driver.store.records:
             self._driver.look_soon()
+        elif self.switch.target is None:
+            self._looks.stop()
 
     def _change(self, name: str) -> None:
         """Begin to move the jobs to the store of that name.  Raises BadValue."""
@@ -72,6 +75,7 @@ class StoreKeeper:
             self.switch.begin(name)
         except StoreError as error:
             raise BadValue("persistence", name, problem=str(error)) from None
+        self.start()
 
     def go_where_configured(self) -> None:
         """Move the jobs to the store that the configuration names, should they have been loaded from another one."""
@@ -83,6 +87,8 @@ class StoreKeeper:
         except StoreError as error:
             self.log.error("The store stays {old}, not {new}: {reason}", old=self.switch.name, new=name, reason=error)
             self._stays(self.switch.name)
+        else:
+            self.start()
 
     def _stays(self, name: str) -> None:
         self._config.set("persistence", name)
