@@ -96,7 +96,7 @@ from disqued.core.model.policies import (
     is_printable,
 )
 from disqued.core.model.queues import PAUSE_NAMES
-from disqued.core.model.terms import NO_TERMS
+from disqued.core.model.terms import NO_TERMS, Terms
 from disqued.wire.fates import decode_fate, decode_terms, encode_fate, encode_terms
 from disqued.wire.fields import BadRecord, Fields
 from disqued.wire.pieces import LARGE, Pieces, Text, grouped, whole
@@ -166,8 +166,10 @@ def job_text(job: Job, offset: int, state: int = ACTIVE) -> Text:
         options.ttl_ms, options.retry_ms, options.delay_ms,
         job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,
     )  # fmt: skip
-    if options.is_rare or isinstance(job, NamedJob):
-        head = _encode_rare(job) + head
+    if isinstance(job, NamedJob):
+        head = _encode_rare(options, job.alias) + head
+    elif options.is_rare:
+        head = _encode_rare(options) + head
     if size > LARGE:
         return Pieces(grouped([head, job_id, queue, body, *sorted(holders or ())]))
     if holders:
@@ -175,10 +177,8 @@ def job_text(job: Job, offset: int, state: int = ACTIVE) -> Text:
     return head + job_id + queue + body
 
 
-def _encode_rare(job: Job) -> bytes:
+def _encode_rare(options: JobOptions, alias: bytes = b"") -> bytes:
     """What stands in front of a job that has terms, a fate or an alias, or is of another kind than work."""
-    options = job.options
-    alias = job.alias if isinstance(job, NamedJob) else b""
     prefix = b""
     if options.kind or alias:
         prefix = _NAMED.pack(NAMED_FORMAT, JOB_ADDED, options.kind, len(alias)) + alias
@@ -193,7 +193,7 @@ class _Written:
 
     __slots__ = (
         "additional_deliveries", "body_length", "flags", "head", "holders", "id_length", "nacks", "node_ids", "options",
-        "queue_length", "wishes",
+        "prefix", "queue_length", "wishes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -205,6 +205,7 @@ class _Written:
         self.body_length: int = 0
         self.nacks: int = 0
         self.additional_deliveries: int = 0
+        self.prefix: bytes = b""  #: the terms and the fate, of a job without an alias
         self.head: bytes = b""
         self.wishes: bytes = b""
         self.holders: bytes = b""
@@ -222,6 +223,7 @@ class _Written:
         """Write it for a job.  What cannot be written leaves all as it was."""
         options, node_ids, flags = job.options, job.holders, job.flags & COPIED_FLAGS
         holders = _encode_holders(node_ids) if node_ids else b""
+        prefix = _encode_rare(options) if options.is_rare else b""
         head = _HEAD.pack(
             FORMAT, JOB_ADDED, ACTIVE, flags, len(job.id), options.replicate,
             len(holders) // NODE_ID_LENGTH, len(job.queue), len(job.body),
@@ -233,7 +235,7 @@ class _Written:
         self.options, self.node_ids, self.flags = options, node_ids, flags
         self.id_length, self.queue_length, self.body_length = len(job.id), len(job.queue), len(job.body)
         self.nacks, self.additional_deliveries = job.nacks, job.additional_deliveries
-        self.holders, self.head, self.wishes = holders, head, wishes
+        self.holders, self.prefix, self.head, self.wishes = holders, prefix, head, wishes
 
 
 _LAST_WRITTEN: Final = _Written()
@@ -249,8 +251,10 @@ def encode_copy(job: Job, now: int, prefix: bytes = b"") -> Text:
         last.head, job.ctime, max(0, job.expires_at - now), max(1, requeue_at - now) if requeue_at else 0,
         last.wishes, job.order_key,
     )  # fmt: skip
-    if job.options.is_rare or isinstance(job, NamedJob):
-        prefix += _encode_rare(job)
+    if isinstance(job, NamedJob):
+        prefix += _encode_rare(job.options, job.alias)
+    elif job.options.is_rare:
+        prefix += last.prefix
     if last.body_length > LARGE:
         return Pieces(grouped((prefix, head, job.id, job.queue, job.body, last.holders)))
     return b"".join((prefix, head, job.id, job.queue, job.body, last.holders))
@@ -266,10 +270,12 @@ class _Read:
 
     __slots__ = (
         "additional_deliveries", "body_length", "delay_ms", "flags", "head", "holders_length", "id_length", "nacks",
-        "queue_length", "replicate", "retry_ms", "ttl_ms", "wishes",
+        "prefix", "queue_length", "replicate", "retry_ms", "terms", "ttl_ms", "wishes",
     )  # fmt: skip
 
     def __init__(self) -> None:
+        self.prefix: bytes = b""  #: what stands in front of it: terms, without a fate
+        self.terms: Terms = NO_TERMS
         self.head: bytes = b""  #: as they stand in a copy, and what they say; empty = there was none
         self.wishes: bytes = b""
         self.id_length: int = 0
@@ -285,8 +291,9 @@ class _Read:
         self.nacks: object = 0
         self.additional_deliveries: object = 0
 
-    def note(self, data: bytes, start: int, job: StoredJob) -> None:
-        """Remember it of a copy that begins there."""
+    def note(self, data: bytes, start: int, job: StoredJob, prefix: bytes = b"") -> None:
+        """Remember it of a copy that begins there, behind a prefix."""
+        self.prefix, self.terms = prefix, job.terms
         self.head = data[start : start + _HEAD_SIZE]
         self.wishes = data[start + _WISHES_START : start + _WISHES_END]
         self.id_length, self.queue_length, self.body_length = len(job.id), len(job.queue), len(job.body)
@@ -297,6 +304,7 @@ class _Read:
 
 
 _LAST_READ: Final = _Read()
+_LAST_READ_WITH_TERMS: Final = _Read()
 
 
 def decode_copy(data: bytes, start: int = 0, body: bytes | None = None) -> StoredJob:
@@ -343,8 +351,21 @@ def _decode_alike(data: bytes, start: int, last: _Read) -> StoredJob | None:
         data[id_start:queue_start], data[queue_start:body_start], data[body_start:holders_start], ACTIVE, last.flags,
         last.replicate, _holders_of(data[holders_start:end]) if last.holders_length else None,
         ctime, expires, requeue, last.ttl_ms, last.retry_ms, last.delay_ms, last.nacks, last.additional_deliveries,
-        order_key, KIND_WORK, b"", NO_TERMS, NO_FATE,
+        order_key, KIND_WORK, b"", last.terms, NO_FATE,
     ))  # fmt: skip
+
+
+def _decode_with_terms(data: bytes, start: int) -> StoredJob | None:
+    """Read a copy with terms of which much is as in the last one that had some; None = it is not, or is not sound."""
+    last = _LAST_READ_WITH_TERMS
+    job_start = start + len(last.prefix)
+    if (
+        data[start:job_start] == last.prefix
+        and data[job_start : job_start + _HEAD_SIZE] == last.head
+        and data[job_start + _WISHES_START : job_start + _WISHES_END] == last.wishes
+    ):
+        return _decode_alike(data, job_start, last)
+    return None
 
 
 def _decode_other(data: bytes, start: int, last: _Read, body: bytes | None) -> StoredJob:
@@ -353,6 +374,9 @@ def _decode_other(data: bytes, start: int, last: _Read, body: bytes | None) -> S
     if begins == _JOB_START:
         job = _decode_job(data, start, body)
     elif begins in (_NAMED_START, _FATED_START):
+        alike = _decode_with_terms(data, start) if body is None else None
+        if alike is not None:
+            return alike
         job = _decode_rare(data, start, body)
     else:
         raise BadRecord(f"{begins!r} begins no copy of a job; {_JOB_START!r}, {_NAMED_START!r}, {_FATED_START!r} do")
@@ -363,8 +387,12 @@ def _decode_other(data: bytes, start: int, last: _Read, body: bytes | None) -> S
         raise BadRecord(f"a copy with a span that is not in 0 to {SPAN_MAX_MS} ms")
     if holders is not None and len(holders) > HOLDERS_MAX:
         raise BadRecord(f"a copy with {len(holders)} holders; allowed are {HOLDERS_MAX}")
-    if begins == _JOB_START and body is None:
-        last.note(data, start, job)
+    if body is None:
+        if begins == _JOB_START:
+            last.note(data, start, job)
+        elif job.terms is not NO_TERMS and job.fate is NO_FATE and not (job.terms.headers or job.alias):
+            job_start = start + _FATED.size + _FATED.unpack_from(data, start)[2]
+            _LAST_READ_WITH_TERMS.note(data, job_start, job, data[start:job_start])
     return job
 
 

@@ -98,9 +98,7 @@ MORE_CALLS = 0.5  #: a command, so that one more in each is noticed
 MORE_INSTRUCTIONS = 1.03  #: times as many: what a patch release of CPython may change
 LESS = 0.9  #: times as many: what is cheaper than that is to be held, so that it does not slip back unseen
 TERMS = (b"MAXTRIES", b"3", b"BACKOFF", b"1", b"60")
-#: Instructions of a command of a job with terms, as a multiple of those without.  Terms travel with each copy, so that
-#: with two other holders they are written once and read twice.
-WITH_TERMS = {"single": 1.1, "pipelined": 1.1, "journal": 1.1, "events": 1.1, "copies": 1.15}
+WITH_TERMS = 1.1  #: instructions of a command of a job with terms, as a multiple of those without
 RENEW = "see the head of this file for how to renew the table"
 
 VERSION = sys.version_info[:2]
@@ -135,13 +133,12 @@ def test_a_command_takes_no_more_work_than_the_table_says(tmp_path: Path, name: 
     assert not told, f"{'; '.join(told)}; {RENEW}"
 
 
-@pytest.mark.parametrize("way", WITH_TERMS)
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "sockets"])
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_a_retry_limit_and_back_off_cost_a_tenth_at_most(tmp_path: Path, name: str, way: str) -> None:
     plain = measure(SUBJECTS[name], tmp_path, WAYS[way])
     found = measure(SUBJECTS[name], tmp_path, attrs.evolve(WAYS[way], terms=TERMS))
-    most = WITH_TERMS[way]
-    assert found.instructions <= plain.instructions * most, f"{found} with terms, {plain} without"
+    assert found.instructions <= plain.instructions * WITH_TERMS, f"{found} with terms, {plain} without"
 
 
 @pytest.mark.parametrize("version", sorted(TABLE))

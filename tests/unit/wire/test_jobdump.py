@@ -35,7 +35,7 @@ from disqued.core.model.outbox import (
     Record,
 )
 from disqued.core.model.policies import COUNTER_MAX, FIELD_NAMES, NUMBER_FIELDS, PAUSE_FIELD, PauseSetting, Register
-from disqued.core.model.terms import NO_TERMS
+from disqued.core.model.terms import NO_TERMS, Terms
 from disqued.wire.jobdump import (
     FORMAT,
     SPAN_MAX_MS,
@@ -298,10 +298,17 @@ def test_a_record_may_have_any_stamp_and_span_that_is_allowed(stamp: int) -> Non
 
 
 def another_than_the_last() -> None:
-    """See to it that the next copy has nothing in common with the last one."""
+    """See to it that the next copy has nothing in common with the last one, be it one with terms or without."""
     job = example_job()
-    job.options = JobOptions(ttl_ms=1, retry_ms=2, delay_ms=3, replicate=4)
-    decode_copy(encode_copy(job, 0))
+    for other in (Terms(max_tries=5, backoff_ms=6, backoff_most_ms=7), NO_TERMS):
+        job.options = JobOptions(ttl_ms=1, retry_ms=2, delay_ms=3, replicate=4, terms=other)
+        decode_copy(encode_copy(job, 0))
+
+
+def job_with_terms() -> Job:
+    job = example_job()
+    job.options = JobOptions(ttl_ms=86_400_000, retry_ms=60_000, delay_ms=0, replicate=3, terms=Terms(max_tries=3))
+    return job
 
 
 def read_alone(data: bytes) -> object:
@@ -332,15 +339,18 @@ def test_a_copy_is_the_same_whatever_came_before_it(job: Job, other: Job, data: 
 
 
 @pytest.mark.reference
-def test_copies_of_jobs_with_the_same_options_share_what_these_take_in_memory() -> None:
+@pytest.mark.parametrize("terms_of_both", [NO_TERMS, Terms(max_tries=3)])
+def test_copies_of_jobs_with_the_same_options_share_what_these_take_in_memory(terms_of_both: Terms) -> None:
     job, other = example_job(), example_job()
-    job.options = other.options = JobOptions(ttl_ms=86_400_000, retry_ms=300_000, delay_ms=12_345, replicate=3_000)
+    job.options = other.options = JobOptions(
+        ttl_ms=86_400_000, retry_ms=300_000, delay_ms=12_345, replicate=3_000, terms=terms_of_both
+    )
     other.body = other.body[::-1]
     another_than_the_last()
     first = decode_copy(encode_copy(job, 0))
     for second in (decode_copy(encode_copy(other, 0)), decode_copy(b"prefix" + encode_copy(other, 0), 6)):
         assert second.body == other.body
-        for name in ("ttl_ms", "retry_ms", "delay_ms", "replicate"):
+        for name in ("ttl_ms", "retry_ms", "delay_ms", "replicate", "terms"):
             assert getattr(second, name) is getattr(first, name)
 
 
@@ -363,8 +373,10 @@ def test_copies_of_jobs_with_the_same_options_share_what_these_take_in_memory() 
         (len(encode_copy(example_job(), 0)), b"more"),
     ],
 )
-def test_a_copy_is_refused_though_the_last_one_was_nearly_the_same(at: int, value: bytes) -> None:
-    good = encode_copy(example_job(), 0)
+@pytest.mark.parametrize("job", [example_job(), job_with_terms()], ids=["plain", "with-terms"])
+def test_a_copy_is_refused_though_the_last_one_was_nearly_the_same(job: Job, at: int, value: bytes) -> None:
+    good = encode_copy(job, 0)
+    at += len(good) - len(encode_copy(example_job(), 0))
     bad = good[:at] + value + good[at + len(value) :]
     with pytest.raises(BadRecord) as alone:
         read_alone(bad)
@@ -377,8 +389,9 @@ def test_a_copy_is_refused_though_the_last_one_was_nearly_the_same(at: int, valu
             decode_copy(good[:end])
 
 
-def test_a_copy_of_which_one_byte_is_another_one_is_read_as_if_it_came_alone() -> None:
-    good = encode_copy(example_job(), 0)
+@pytest.mark.parametrize("job", [example_job(), job_with_terms()], ids=["plain", "with-terms"])
+def test_a_copy_of_which_one_byte_is_another_one_is_read_as_if_it_came_alone(job: Job) -> None:
+    good = encode_copy(job, 0)
 
     def told(read: Callable[[bytes], object], text: bytes) -> object:
         try:
@@ -402,6 +415,15 @@ def test_a_copy_may_have_any_stamp_that_is_allowed(stamp: int) -> None:
         job.ctime, job.order_key = stamp, sign * stamp
         copy = decode_copy(encode_copy(job, 0))
         assert (copy.ctime, copy.order_key) == (stamp, sign * stamp)
+
+
+def test_a_copy_with_terms_is_the_same_after_one_with_an_alias_and_the_same_options() -> None:
+    plain = job_with_terms()
+    named = new_job(ID, plain.queue, plain.body, plain.ctime, plain.options, alias=b"alias")
+    expected = [written_alone(plain), written_alone(named)]
+    another_than_the_last()
+    assert [encode_copy(job, 0) for job in (named, plain, named)] == [expected[1], *expected]
+    assert [decode_copy(text).alias for text in (expected[1], *expected)] == [b"alias", b"", b"alias"]
 
 
 def test_a_copy_that_cannot_be_written_fails_each_time_and_leaves_the_next_as_it_is() -> None:
