@@ -15,6 +15,7 @@ between two primitives, so it needs no locks of its own.  Times are seconds.
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from math import inf
 from random import Random, SystemRandom
 from time import monotonic
 from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, cast
@@ -27,7 +28,7 @@ from disqued.client.errors import Closed, DisquedError, NotTrusted, ServerError
 from disqued.client.failures import ConnectionBroken, NotSent
 from disqued.client.job import Job
 from disqued.client.nodes import HELLO_EVERY_S, Node, Nodes
-from disqued.client.outcomes import AddedJob, Outcome
+from disqued.client.outcomes import AddedJob, OnProgress, Outcome
 from disqued.client.replies import read_jobs
 from disqued.client.tasks import AT_MOST_ONCE
 from disqued.client.tls import Tls
@@ -123,6 +124,10 @@ class BaseClient(ABC, Generic[Connections, Walk]):
         """Send and wait for the reply.  Raises NotSent, ConnectionBroken, NotTrusted, ServerError."""
 
     @abstractmethod
+    async def _tell(self, progress: OnProgress, value: bytes) -> None:
+        """Call a function of the program with the progress of a job, and wait until it has returned."""
+
+    @abstractmethod
     def _walk(self, page: Callable[[bytes], Command[Page]]) -> Walk:
         """Yield the items of a scan, page by page; each page returns the cursor of the next one."""
 
@@ -141,16 +146,32 @@ class BaseClient(ABC, Generic[Connections, Walk]):
 
     # What all sides have.
 
-    def wait(self, job: AnyJob, timeout: Span | None = None) -> Any:
+    def wait(self, job: AnyJob, timeout: Span | None = None, progress: OnProgress | None = None) -> Any:
         """Wait until a job is over; returns its result, None if it has none.
+
+        `progress` is called with the progress of the job, and again when that changes, with the latest value; in
+        asyncio and in Twisted it may be a coroutine function.  What it raises ends the wait.
 
         Raises JobDead, JobCancelled, JobExpired, ResultUnknown, and WaitTimeout after `timeout` (None = no limit).
         """
-        return self._begin(self._result_of(commands.outcome(job, timeout)))
+        return self._begin(self._result_of(commands.outcome(job, timeout), progress))
 
-    async def _result_of(self, command: Command[Outcome]) -> bytes | None:
-        outcome = await self._carry_out(self._call(command))
-        return outcome.result()
+    async def _result_of(self, command: Command[Outcome], progress: OnProgress | None) -> bytes | None:
+        if progress is None:
+            return (await self._carry_out(self._call(command))).result()
+        ends_at = inf if command.waits is None else self.now() + command.waits
+        seen: bytes | None = None
+        waits: float | None = 0.0
+        while True:
+            outcome = await self._carry_out(self._call(commands.progress_or_outcome(command, seen, waits)))
+            left = ends_at - self.now()
+            if outcome.is_over or (left <= 0 and outcome.value in (None, seen)):
+                return outcome.result()
+            waits = None if left == inf else max(left, 0.0)
+            if outcome.value not in (None, seen):
+                seen = outcome.value
+                await self._tell(progress, seen)
+                waits = 0.0  # it may have changed meanwhile
 
     def scan_queues(self, *, minlen: int | None = None, maxlen: int | None = None, count: int = WALK_COUNT) -> Walk:
         """Iterate over the names of one node's queues that have at least `minlen` and at most `maxlen` jobs.
@@ -296,6 +317,11 @@ class AwaitedClient(BaseClient[Connections, AsyncIterator[bytes]]):
     @abstractmethod
     def close(self) -> Awaitable[None]:
         """Close all connections."""
+
+    async def _tell(self, progress: OnProgress, value: bytes) -> None:
+        told = progress(value)
+        if isinstance(told, Awaitable):
+            await told
 
     async def _walk(self, page: Callable[[bytes], Command[Page]]) -> AsyncIterator[bytes]:
         cursor: bytes = b"0"

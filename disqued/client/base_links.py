@@ -4,6 +4,7 @@
     add     ADDJOB                   waits for copies, so no other command queues behind it
     fetch   GETJOB                   an idle one, or a new one; idle again after its reply
     wait    WAITJOB                  as fetch; closed when the caller gives up before the reply
+    long    QPURGE, REDRIVE          as wait
     seat    a live worker's          one of its own (`seats`)
 
 A side opens connections, shares a connection that is being opened, and decides about the reply to a cancelled fetch.
@@ -94,7 +95,7 @@ class BaseLinks(ABC, Generic[Link]):
         """Send a command and wait for its reply.  Raises NotSent, ConnectionBroken, NotTrusted, ServerError."""
         if lane is ConnectionUse.FETCH:
             return await self._fetch(words, limit)
-        if lane is ConnectionUse.WAIT:
+        if lane in (ConnectionUse.WAIT, ConnectionUse.LONG):
             return await self._wait(words, limit)
         link = self._shared.get(lane)
         if link is None or not link.is_up:

@@ -15,6 +15,7 @@ import attrs
 from disqued.client import replies
 from disqued.client.job import Job, Topology
 from disqued.client.outcomes import AddedJob, Outcome
+from disqued.client.policies import Setting, encode_field, read_policy
 from disqued.client.replies import Facts, Reader
 from disqued.client.values import (
     JOB_ID_LENGTHS,
@@ -43,6 +44,7 @@ REASON_MAX: Final = 1_024  #: bytes
 PROGRESS_MAX: Final = 1_024  #: bytes
 TRIES_MAX: Final = 65_535
 WAITED_MAX: Final = 1_000  #: jobs that one command waits for
+LONG_S: Final = 600.0  #: how long a command may take that goes through the jobs of a queue on all nodes
 
 
 class ConnectionUse(Enum):
@@ -52,6 +54,7 @@ class ConnectionUse(Enum):
     ADD = "add"  #: waits for other nodes
     FETCH = "fetch"  #: waits for jobs: a connection of its own for each
     WAIT = "wait"  #: waits for the end of jobs: a connection of its own for each
+    LONG = "long"  #: takes long: a connection of its own for each
 
 
 @attrs.frozen
@@ -146,13 +149,7 @@ def add(
     """
     seconds = waiting_seconds(timeout, "timeout")
     words = [b"ADDJOB", encode_data(queue, "queue"), encode_data(body, "body"), milliseconds(seconds)]
-    if replicate is not None:
-        words += b"REPLICATE", whole_number(replicate, "replicate", most=65_535)
-    for name, span, least in (("delay", delay, 0), ("retry", retry, 0), ("ttl", ttl, 1)):
-        if span is not None:
-            words += name.upper().encode(), whole_seconds(span, name, least)
-    if maxlen is not None:
-        words += b"MAXLEN", whole_number(maxlen, "maxlen")
+    words += _settings(delay, retry, ttl, replicate, maxlen)
     if asynchronous:
         words.append(b"ASYNC")
     words += _terms(max_tries, backoff, keep_dead, result_ttl)
@@ -164,6 +161,21 @@ def add(
         tuple(words), cast("Reader[AddedJob]", replies.read_bytes), repeatable=retry_add or key is not None,
         lane=ConnectionUse.ADD, waits=seconds, adds=True,
     )  # fmt: skip
+
+
+def _settings(
+    delay: Span | None, retry: Span | None, ttl: Span | None, replicate: int | None, maxlen: int | None
+) -> list[bytes]:
+    """Encode the times of a job, its number of copies and the limit of its queue.  Raises ValueError."""
+    words: list[bytes] = []
+    if replicate is not None:
+        words += b"REPLICATE", whole_number(replicate, "replicate", most=65_535)
+    for name, span, least in (("delay", delay, 0), ("retry", retry, 0), ("ttl", ttl, 1)):
+        if span is not None:
+            words += name.upper().encode(), whole_seconds(span, name, least)
+    if maxlen is not None:
+        words += b"MAXLEN", whole_number(maxlen, "maxlen")
+    return words
 
 
 def _terms(
@@ -328,6 +340,17 @@ def outcome(job: AnyJob, timeout: Span | None = None) -> Command[Outcome]:
     )  # fmt: skip
 
 
+def progress_or_outcome(command: Command[Outcome], seen: bytes | None, seconds: float | None) -> Command[Outcome]:
+    """Return the command of `outcome` that ends with a progress other than `seen` as well, after so long at most.
+
+    The progress is the value of the outcome, which is pending.
+    """
+    return attrs.evolve(
+        command, words=(b"WAITJOB", b"PROGRESS", *command.words[1:]), waits=seconds,
+        waits_on=lambda found: not found.is_over and found.value in (None, seen),
+    )  # fmt: skip
+
+
 def _limit(timeout: Span | None) -> float | None:
     return None if timeout is None else waiting_seconds(timeout, "timeout")
 
@@ -378,10 +401,13 @@ def qpeek(queue: bytes | str, count: int = 1, *, dead: bool = False) -> Command[
     return Command(words, replies.read_jobs)
 
 
-def redrive(queue: bytes | str, *jobs: AnyJob, count: int | None = None, rate: int | None = None) -> Command[int]:
+def redrive(
+    queue: bytes | str, *jobs: AnyJob, count: int | None = None, rate: int | None = None, timeout: Span = LONG_S
+) -> Command[int]:
     """Queue dead jobs of a queue again, in the whole cluster, with new tries; returns how many.
 
-    `jobs` are the ones to queue, or all; `count` is how many at most, `rate` how many a second.
+    `jobs` are the ones to queue, or all; `count` is how many at most, `rate` how many a second.  `timeout` is how long
+    that may take.
     """
     words = [b"REDRIVE", encode_data(queue, "queue")]
     for name, value in (("count", count), ("rate", rate)):
@@ -389,7 +415,66 @@ def redrive(queue: bytes | str, *jobs: AnyJob, count: int | None = None, rate: i
             words += name.upper().encode(), whole_number(value, name)
     if jobs:
         words += b"ID", *map(job_id, jobs)
-    return Command(tuple(words), replies.read_number, lane=ConnectionUse.ADD)
+    return _long(words, timeout)
+
+
+def purge(
+    queue: bytes | str, *, states: Iterable[JobStateName] = (), dry_run: bool = False, timeout: Span = LONG_S
+) -> Command[int]:
+    """End the jobs of a queue on all nodes, so that no copy comes back; returns how many, each counted once.
+
+    `states` ends only jobs in these states: wait-repl, active, queued, dead.  With `dry_run` it counts them and ends
+    none.  Jobs that are added meanwhile stay.  `timeout` is how long it may take; the nodes go on after that.
+
+    Raises Uncertain when the connection breaks before the reply, as a second purge may end jobs that are added later.
+    """
+    words = [b"QPURGE", encode_data(queue, "queue")]
+    for state in states:
+        if state not in ("wait-repl", "active", "queued", "dead"):
+            raise ValueError(f"a state of {state!r}; wait-repl, active, queued and dead are allowed")
+        words += b"STATE", state.encode()
+    if dry_run:
+        words.append(b"DRYRUN")
+    return attrs.evolve(_long(words, timeout), repeatable=dry_run)
+
+
+def _long(words: list[bytes], timeout: Span) -> Command[int]:
+    seconds = waiting_seconds(timeout, "timeout")
+    return Command(tuple(words), replies.read_number, lane=ConnectionUse.LONG, waits=seconds)
+
+
+def policy(queue: bytes | str) -> Command[dict[str, Setting]]:
+    """Return what is set for a queue in the whole cluster, by the names of `set_policy`; and its `pause`."""
+    return Command((b"QPOLICY", encode_data(queue, "queue"), b"GET"), read_policy)
+
+
+def set_policy(
+    queue: bytes | str,
+    *,
+    replicate: int | None = None,
+    retry: Span | None = None,
+    ttl: Span | None = None,
+    maxlen: int | None = None,
+    max_tries: int | None = None,
+    backoff: Span | tuple[Span, Span] | None = None,
+    keep_dead: Span | None = None,
+    result_ttl: Span | None = None,
+) -> Command[str]:
+    """Set defaults of `add` for a queue in the whole cluster; None leaves a field as it is.  Returns OK.
+
+    `add` takes the default for each option that it does not give itself; jobs that were added before keep theirs.
+    """
+    words = [*_settings(None, retry, ttl, replicate, maxlen), *_terms(max_tries, backoff, keep_dead, result_ttl)]
+    if not words:
+        raise ValueError("set_policy without a field; at least one is needed")
+    return Command((b"QPOLICY", encode_data(queue, "queue"), b"SET", *words), replies.read_word)
+
+
+def unset_policy(queue: bytes | str, *fields: str) -> Command[str]:
+    """Take back defaults of a queue, by the names of `set_policy`.  Returns OK."""
+    if not fields:
+        raise ValueError("unset_policy without a field; at least one is needed")
+    return Command((b"QPOLICY", encode_data(queue, "queue"), b"UNSET", *map(encode_field, fields)), replies.read_word)
 
 
 def qstat(queue: bytes | str, *, full: bool = False) -> Command[Facts | None]:

@@ -2,15 +2,20 @@
 
 added = client.add("thumbnails", "cat.png", result_ttl=600)     an AddedJob, which is the id of the job
 added.wait(30)         the result; raises JobFailed or WaitTimeout
+added.wait(30, print)  the same, and the progress of the job meanwhile
 added.outcome(30)      an Outcome, however the job ended or has not
 """
 
-from typing import Any, Final, Protocol, Self
+from collections.abc import Callable
+from typing import Any, Final, Protocol, Self, TypeAlias
 
 import attrs
 
 from disqued.client.errors import JobCancelled, JobDead, JobExpired, JobFailed, ResultUnknown, WaitTimeout
 from disqued.client.values import Span
+
+#: Takes the progress of a job.
+OnProgress: TypeAlias = Callable[[bytes], Any]
 
 ACKED: Final = "acked"
 PENDING: Final = "pending"
@@ -57,7 +62,7 @@ class Outcome:
 class Waits(Protocol):
     """A client, as an added job uses it."""
 
-    def wait(self, job: bytes, timeout: Span | None = None) -> Any:
+    def wait(self, job: bytes, timeout: Span | None = None, progress: OnProgress | None = None) -> Any:
         """Wait for the result of a job."""
 
     def outcome(self, job: bytes, timeout: Span | None = None) -> Any:
@@ -86,12 +91,14 @@ class AddedJob(bytes):
         """The id alone."""
         return bytes(self)
 
-    def wait(self, timeout: Span | None = None) -> Any:
+    def wait(self, timeout: Span | None = None, progress: OnProgress | None = None) -> Any:
         """Wait for the result; in asyncio a coroutine, in Twisted a Deferred.
+
+        `progress` is called with the progress of the job whenever that changes.
 
         Raises JobDead, JobCancelled, JobExpired, ResultUnknown, WaitTimeout.
         """
-        return self._client.wait(self, timeout)
+        return self._client.wait(self, timeout, progress)
 
     def outcome(self, timeout: Span | None = None) -> Any:
         """Wait for the outcome, which is pending when `timeout` ends first; raises for no outcome."""

@@ -205,6 +205,83 @@ async def test_progress_is_seen_while_the_job_runs(side: Any, client: Any, queue
 
 
 @pytest_twisted.ensureDeferred
+async def test_those_who_wait_are_told_the_progress(side: Any, client: Any, daemon: Daemon, queue: str) -> None:
+    told: list[bytes] = []
+    job_id = await client.add(queue, "x", retry=300, result_ttl=60)
+    [job] = await client.get(queue)
+    await client.working(job, progress="begun")
+    waiting = client.wait(job_id, LIMIT, told.append)
+    await until(lambda: told == [b"begun"], "the progress that there was")
+    for value in (b"half", b"most"):
+        await client.working(job, progress=value)
+        await until(lambda value=value: told[-1] == value, "a progress")
+    await client.ack(job, result="well")
+    assert await waiting == b"well"
+    assert told == [b"begun", b"half", b"most"]
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_takes_progress_may_use_the_client_wait_and_fail(side: Any, client: Any, queue: str) -> None:
+    added = await client.add(queue, "x", retry=300, result_ttl=60)
+    [job] = await client.get(queue)
+    shown: list[Any] = []
+
+    def look(value: bytes) -> object:
+        found = client.inner.qlen(queue) if hasattr(client, "inner") else client.qlen(queue)
+
+        def note(length: int) -> None:
+            shown.append((value, length))
+            raise KeyError(value)
+
+        if isinstance(found, int):
+            return note(found)
+        if isinstance(found, Deferred):
+            return found.addCallback(note)
+
+        async def awaited() -> None:
+            note(await found)
+
+        return awaited()
+
+    await client.working(job, progress="half")
+    with pytest.raises(KeyError):
+        await client.wait(added, LIMIT, look)
+    assert shown == [(b"half", 0)]
+    silent: list[bytes] = []
+    with pytest.raises(WaitTimeout):
+        await client.wait(added, 0.3, silent.append)
+    assert silent == [b"half"]
+    await client.ack(job)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_queue_has_a_policy_that_jobs_follow(side: Any, client: Any, queue: str) -> None:
+    assert await client.policy(queue) == {}
+    assert await client.set_policy(queue, max_tries=3, backoff=(2, 600), result_ttl=60) == "OK"
+    await client.pause(queue, "out")
+    found = await client.policy(queue)
+    assert {name: setting.value for name, setting in found.items()} == {
+        "pause": "out", "max_tries": 3, "backoff": (2, 600), "result_ttl": 60,
+    }  # fmt: skip
+    shown = await client.show(await client.add(queue, "x"))
+    assert (shown["max-tries"], shown["backoff"]) == (3, [2, 600])
+    await client.unset_policy(queue, "max_tries", "backoff", "result_ttl")
+    await client.pause(queue, "none")
+    assert await client.policy(queue) == {}
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_queue_is_purged_of_some_jobs_or_of_all(side: Any, client: Any, queue: str) -> None:
+    for _ in range(3):
+        await client.add(queue, "x", retry=300)
+    [job] = await client.get(queue)
+    assert await client.purge(queue, dry_run=True) == 3
+    assert await client.purge(queue, states=["queued"]) == 2
+    assert (await client.qlen(queue), (await client.show(job))["state"]) == (0, b"active")
+    assert [await client.purge(queue), await client.purge(queue)] == [1, 0]
+
+
+@pytest_twisted.ensureDeferred
 async def test_a_running_job_that_is_cancelled_ends_when_its_handler_does(side: Any, client: Any, queue: str) -> None:
     waits, runs = await client.add(f"{queue}-2", "x"), await client.add(queue, "x", retry=1)
     assert await client.cancel(waits) == ["cancelled"]

@@ -23,6 +23,7 @@ from disqued.client.blocking.stepping import finish, released
 from disqued.client.calls import Send
 from disqued.client.commands import Command, Page, WorkerIdentity
 from disqued.client.nodes import Node
+from disqued.client.outcomes import OnProgress
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -66,6 +67,10 @@ class Client(BaseClient[Connections, Iterator[bytes]]):
                 return connections.ask(ask.words, ask.limit)
             return connections.ask_seated(ask.seat, ask.words, ask.limit)
 
+    async def _tell(self, progress: OnProgress, value: bytes) -> None:
+        with released(self._lock):
+            progress(value)
+
     def __enter__(self) -> Self:
         return self
 
@@ -88,6 +93,10 @@ class Client(BaseClient[Connections, Iterator[bytes]]):
     delete = _sends(commands.delete)
     cancel = _sends(commands.cancel)
     redrive = _sends(commands.redrive)
+    purge = _sends(commands.purge)
+    policy = _sends(commands.policy)
+    set_policy = _sends(commands.set_policy)
+    unset_policy = _sends(commands.unset_policy)
     wait_jobs = _sends(commands.wait_jobs)
     outcome = _sends(commands.outcome)
     show = _sends(commands.show)

@@ -20,6 +20,7 @@ from disqued.client.errors import (
 )
 from disqued.client.job import Job
 from disqued.client.outcomes import Outcome
+from disqued.client.policies import Setting, read_policy
 from disqued.client.values import encode_queues
 
 ID = b"DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
@@ -68,6 +69,27 @@ OTHER = b"DI1f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
         (commands.outcome(ID), b"WAITJOB " + ID),
         (commands.redrive("q"), b"REDRIVE q"),
         (commands.redrive("q", ID, OTHER, count=5, rate=2), b"REDRIVE q COUNT 5 RATE 2 ID " + ID + b" " + OTHER),
+        (commands.purge("q"), b"QPURGE q"),
+        (
+            commands.purge("q", states=["queued", "dead"], dry_run=True),
+            b"QPURGE q STATE queued STATE dead DRYRUN",
+        ),
+        (commands.policy("q"), b"QPOLICY q GET"),
+        (
+            commands.set_policy(
+                "q",
+                replicate=2,
+                retry=60,
+                ttl=timedelta(hours=1),
+                maxlen=9,
+                max_tries=5,
+                backoff=(10, 600),
+                keep_dead=0,
+                result_ttl=30,
+            ),
+            b"QPOLICY q SET REPLICATE 2 RETRY 60 TTL 3600 MAXLEN 9 MAXTRIES 5 BACKOFF 10 600 KEEPDEAD 0 RESULT 30",
+        ),
+        (commands.unset_policy("q", "max_tries", "ttl"), b"QPOLICY q UNSET maxtries ttl"),
         (commands.qpeek("q", 5, dead=True), b"QPEEK q 5 DEAD"),
         (commands.scan_jobs(states=["dead"]), b"JSCAN 0 COUNT 100 STATE dead"),
         (commands.enqueue(ID), b"ENQUEUE " + ID),
@@ -149,6 +171,16 @@ def test_a_body_of_any_bytes_is_sent_as_it_is() -> None:
         (lambda: commands.wait_jobs([ID] * 1_001), "waiting for 1001 jobs"),
         (lambda: commands.outcome(ID, 0), "timeout is 0 seconds; more than 0"),
         (lambda: commands.redrive("q", count=0), "count is 0"),
+        (lambda: commands.redrive("q", timeout=0), "timeout is 0 seconds; more than 0"),
+        (lambda: commands.purge("q", states=["acked"]), "a state of 'acked'; wait-repl, active, queued and dead are"),
+        (lambda: commands.set_policy("q"), "set_policy without a field"),
+        (lambda: commands.set_policy("q", max_tries=0), "max_tries is 0; a whole number from 1 to 65535"),
+        (lambda: commands.set_policy("q", ttl=0), "ttl is 0 seconds; whole ones from 1"),
+        (lambda: commands.unset_policy("q"), "unset_policy without a field"),
+        (
+            lambda: commands.unset_policy("q", "maxtries"),
+            "a field of 'maxtries'; replicate, retry, ttl, maxlen, max_tries, backoff, keep_dead, result_ttl are",
+        ),
         (commands.get, "no queue is named"),
         (lambda: commands.get("q", count=0), "count is 0"),
         (lambda: commands.get("q", timeout=-1), "timeout is -1 seconds"),
@@ -171,6 +203,8 @@ def test_what_no_node_would_take_is_refused_before_it_is_sent(make: Callable[[],
 def test_only_adding_and_what_the_client_does_not_know_is_not_to_be_repeated() -> None:
     assert not commands.add("q", "x").repeatable
     assert not commands.call("X").repeatable
+    assert not commands.purge("q").repeatable
+    assert commands.purge("q", dry_run=True).repeatable
     assert commands.add("q", "x", retry_add=True).repeatable
     assert commands.add("q", "x", key="k").repeatable
     assert commands.call("X", repeatable=True).repeatable
@@ -185,12 +219,23 @@ def test_what_waits_goes_by_a_connection_of_its_own() -> None:
     assert (commands.add("q", "x").lane, commands.add("q", "x").waits) == (ConnectionUse.ADD, 5)
     assert commands.working(ID).lane is ConnectionUse.QUICK
     assert commands.call("X", waits=3).lane is ConnectionUse.ADD
+    for command in (commands.purge("q", timeout=9), commands.redrive("q", timeout=9)):
+        assert (command.lane, command.waits, command.asking(9.0)) == (ConnectionUse.LONG, 9, command.words)
 
 
 def test_a_fetch_is_asked_for_the_time_that_is_left() -> None:
     assert commands.get("q").asking(1.5) == (b"GETJOB", b"TIMEOUT", b"1500", b"COUNT", b"1", b"FROM", b"q")
     assert commands.get("q").asking(0.0)[2] == b"1", "0 would be for ever"
     assert commands.add("q", "x").asking(9.0) == commands.add("q", "x").words
+
+
+def test_a_wait_for_progress_goes_on_until_there_is_another_one() -> None:
+    command = commands.progress_or_outcome(commands.outcome(ID, 9), b"half", 3.0)
+    assert command.asking(1.5) == (b"WAITJOB", b"1500", b"PROGRESS", ID)
+    assert (command.lane, command.waits) == (ConnectionUse.WAIT, 3.0)
+    assert command.waits_on is not None
+    outcomes = [Outcome(ID, "pending", value) for value in (None, b"half", b"most")]
+    assert [command.waits_on(each) for each in (*outcomes, Outcome(ID, "acked", b"half"))] == [True, True, False, False]
 
 
 def test_what_is_said_of_jobs_goes_to_the_node_that_handed_them_out() -> None:
@@ -201,6 +246,23 @@ def test_what_is_said_of_jobs_goes_to_the_node_that_handed_them_out() -> None:
 
 
 # Replies.
+
+
+def test_the_policy_of_a_queue_is_read_by_the_names_of_arguments() -> None:
+    rows = [
+        [b"pause", b"in", b"n1", 7], [b"maxtries", b"5", b"n1", 7], [b"backoff", b"10 600", b"n2", 8],
+        [b"result", b"30", b"n1", 9], [b"ttl", b"60", b"n1", 9], [b"backoff", b"3", b"n2", 8],
+        [b"later", b"x y", b"", 1],
+    ]  # fmt: skip
+    found = read_policy(rows, b"")
+    assert found == {
+        "pause": Setting("in", b"n1", 7), "max_tries": Setting(5, b"n1", 7), "backoff": Setting((3,), b"n2", 8),
+        "result_ttl": Setting(30, b"n1", 9), "ttl": Setting(60, b"n1", 9), "later": Setting("x y", b"", 1),
+    }  # fmt: skip
+    assert read_policy(rows[:3], b"")["backoff"].value == (10, 600)
+    for bad in ([[b"ttl", b"60", b"n1"]], [[b"ttl", 60, b"n1", 9]], b"OK", [b"ttl"]):
+        with pytest.raises(BadReply):
+            read_policy(bad, b"")
 
 
 def test_jobs_read_with_and_without_counters() -> None:

@@ -66,8 +66,8 @@ def test_a_cancelled_job_is_one_error_in_its_handler_and_for_those_who_wait() ->
 class Asked:
     """A client that says what it was asked."""
 
-    def wait(self, job: bytes, timeout: Any = None) -> Any:
-        return "wait", job, timeout
+    def wait(self, job: bytes, timeout: Any = None, progress: Any = None) -> Any:
+        return "wait", job, timeout, progress
 
     def outcome(self, job: bytes, timeout: Any = None) -> Any:
         return "outcome", job, timeout
@@ -78,7 +78,8 @@ def test_an_added_job_is_its_id_and_can_be_waited_for() -> None:
     assert (added, added.id, type(added.id), repr(added), hash(added)) == (ID, ID, bytes, repr(ID), hash(ID))
     assert {ID: 1}[added] == 1
     assert added.decode() == ID.decode()
-    assert (added.wait(3), added.outcome()) == (("wait", ID, 3), ("outcome", ID, None))
+    assert (added.wait(3), added.outcome()) == (("wait", ID, 3, None), ("outcome", ID, None))
+    assert added.wait(3, print) == ("wait", ID, 3, print)
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda added: pickle.loads(pickle.dumps(added))])
