@@ -22,6 +22,7 @@ VERBS: Final = {
     "dead": ("show the dead jobs of a queue, and how they failed", "disqued.tools.queue_verbs.dead"),
     "redrive": ("queue the dead jobs of a queue again", "disqued.tools.queue_verbs.redrive"),
     "requeue": ("queue jobs at once", "disqued.tools.queue_verbs.requeue"),
+    "cancel": ("cancel jobs in the whole cluster", "disqued.tools.queue_verbs.cancel"),
     "pause": ("pause a queue in the whole cluster", "disqued.tools.queue_verbs.pause"),
     "resume": ("end the pause of a queue", "disqued.tools.queue_verbs.resume"),
     "policy": ("show or set the policy of a queue", "disqued.tools.queue_verbs.policy"),

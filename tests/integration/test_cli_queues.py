@@ -66,6 +66,15 @@ def test_dead_jobs_are_shown_counted_and_redriven(node: Daemon) -> None:
     )
 
 
+def test_jobs_are_cancelled_and_what_came_of_it_is_said(node: Daemon) -> None:
+    waits, runs = (str(node.call("ADDJOB", queue, "x", 0, "RETRY", 60)) for queue in ("mail", "post"))
+    node.call("GETJOB", "FROM", "post")
+    unknown = f"DI{'0' * 40}05a0SQ"
+    rows = [line.split() for line in done("cancel", waits, runs, unknown, *at(node)).splitlines()]
+    assert rows == [["job", "is"], [waits, "cancelled"], [runs, "cancelling"], [unknown, "unknown"]]
+    assert node.call("SHOW", waits) is None
+
+
 def test_a_queue_is_paused_and_resumed_and_a_delayed_job_is_queued(node: Daemon) -> None:
     delayed = node.call("ADDJOB", "mail", "x", 0, "DELAY", 600)
     assert done("requeue", delayed, *at(node)) == "1 of 1 jobs have been queued\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from disqued.tools.verbs import VERBS
 from tests.integration.daemon import LIMIT, ROOT, Daemon, environment, launch
 from tests.integration.test_docs import ID, sessions
 from tests.pages import following
@@ -19,12 +20,23 @@ COMMAND = re.compile(r"^    \$ (.*)\n((?:    (?!\$ |127).*\n|\n(?=    [^$\s]))*)
 COMMANDS = [
     (line, [said.strip() for said in shown.splitlines() if said.strip()]) for line, shown in COMMAND.findall(PAGE)
 ]
+#: Verbs that are about queues and jobs.
+OF_QUEUES = [
+    name for name, (_, module) in VERBS.items() if "queue_verbs" in module or module.endswith(".purge")
+]  # fmt: skip
+#: What differs from run to run: ids, moments, addresses, beginnings of node ids, spans.
+MASKS = (
+    (ID, "<id>"), (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"), "<moment>"),
+    (re.compile(r"127\.0\.0\.1:\d+"), "<address>"), (re.compile(r"\b[0-9a-f]{8}$"), "<node>"),
+    (re.compile(r" +[\d.]+s "), " <span> "),
+)  # fmt: skip
 #: The console script, which talks to the node of the test where nothing else is said.
 SCRIPT = """\
 #!/bin/sh
 case "$1" in
     cli) shift; set -- cli -p {port} "$@" ;;
     check) verb=$2; shift 2; set -- check "$verb" -p {port} "$@" ;;
+    {verbs}) verb=$1; shift; set -- "$verb" -p {port} "$@" ;;
 esac
 exec {python} -m disqued.cli "$@"
 """
@@ -42,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, node: Daemon) -> Path:
     """A folder with the program."""
     made = tmp_path_factory.mktemp("bin")
     script = made / "disqued"
-    script.write_text(SCRIPT.format(port=node.port, python=shlex.quote(sys.executable)))
+    script.write_text(SCRIPT.format(port=node.port, python=shlex.quote(sys.executable), verbs="|".join(OF_QUEUES)))
     script.chmod(0o755)
     return made
 
@@ -58,7 +70,9 @@ def run(folder: Path, line: str, typed: str = "") -> list[str]:
 
 
 def masked(lines: list[str]) -> list[str]:
-    return [ID.sub("<id>", line) for line in lines]
+    for pattern, name in MASKS:
+        lines = [pattern.sub(name, line) for line in lines]
+    return lines
 
 
 def test_the_page_goes_as_it_shows(folder: Path) -> None:
@@ -78,5 +92,7 @@ def test_the_page_goes_as_it_shows(folder: Path) -> None:
 
 def test_the_page_names_every_verb_of_its_kind_and_an_extra_that_there_is() -> None:
     assert "\ncli =\n" in (ROOT / "setup.cfg").read_text()
+    for verb in OF_QUEUES:
+        assert f"$ disqued {verb} " in PAGE
     for option in ("-h", "-p", "-s", "--tls", "--cacert", "--cert", "--key", "-a", "--password-file", "--askpass"):
         assert f"`{option}" in PAGE

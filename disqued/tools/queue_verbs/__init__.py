@@ -4,6 +4,7 @@ queue_list  a table of all queues of the cluster
 peek, dead  jobs that wait, and jobs that are dead
 pause       `pause` and `resume`
 requeue     ENQUEUE
+cancel      CANCEL
 redrive     REDRIVE
 policy      QPOLICY
 """
