@@ -21,7 +21,8 @@ from typing import BinaryIO, Final, TextIO
 
 import attrs
 
-from disqued.core.model.job import ACKED, WORK_SCOPE
+from disqued.core.model.fate import accepted
+from disqued.core.model.job import ACKED, WORK_SCOPE, StoredJob
 from disqued.core.model.outbox import (
     FLUSHED,
     GROUP,
@@ -66,7 +67,19 @@ KINDS: Final = {
     GROUP: "begun",
     WATERMARK: "watermarks",
 }
+#: What became of jobs that are still kept.
+ENDINGS: Final = ("dead", "done with a result", "cancelled")
 RECORDS_PER_WRITE: Final = 4_096
+
+
+def _ending_of(job: StoredJob) -> str:
+    """Return what became of a job that is still kept; empty = nothing yet, or nobody is to know."""
+    fate = job.fate
+    if job.state == ACKED and accepted(fate) is not None:
+        return "done with a result"
+    if fate.is_cancelled:
+        return "cancelled"
+    return "dead" if fate.is_dead and job.state != ACKED else ""
 
 
 def _ignore(_: object) -> None:
@@ -107,6 +120,7 @@ class CheckReport:
 
     kinds: Counter[int] = attrs.field(factory=Counter)  #: records by kind
     jobs: set[bytes] = attrs.field(factory=set)  #: ids of the jobs alive at the end
+    endings: dict[bytes, str] = attrs.field(factory=dict)  #: one of `ENDINGS`, by the ids of those jobs that have one
     #: Scopes of the leased units, by job id.
     leases: dict[bytes, set[bytes]] = attrs.field(factory=dict)
     pauses: dict[bytes, int] = attrs.field(factory=dict)  #: bits of this node alone by name of the queue
@@ -119,11 +133,10 @@ class CheckReport:
         kind = record[0]
         self.kinds[kind] += 1
         if kind == JOB_ADDED:
-            self.jobs.add(record[1].id)
-            if record[1].state == ACKED:
-                self.leases.pop(record[1].id, None)
+            self._note_job(record[1])
         elif kind == FLUSHED:
             self.jobs.clear()
+            self.endings.clear()
             self.leases.clear()
             self.pauses.clear()
         elif kind == QUEUE_PAUSED:
@@ -144,7 +157,17 @@ class CheckReport:
             self.leases.get(record[1], set()).discard(record[2])
         else:
             self.jobs.discard(record[1])
+            self.endings.pop(record[1], None)
             self.leases.pop(record[1], None)
+
+    def _note_job(self, job: StoredJob) -> None:
+        self.jobs.add(job.id)
+        if job.state == ACKED:
+            self.leases.pop(job.id, None)
+        if ending := _ending_of(job):
+            self.endings[job.id] = ending
+        elif self.endings:
+            self.endings.pop(job.id, None)
 
     @property
     def is_torn(self) -> bool:
@@ -161,6 +184,8 @@ class CheckReport:
             f"jobs: {len(self.jobs)} alive; units leased: {sum(map(len, self.leases.values()))};"
             f" queues paused: {len(paused)}"
         )
+        ends = Counter(self.endings.values())
+        yield "of these jobs: " + ", ".join(f"{ends[ending]} {ending}" for ending in ENDINGS)
         yield from map(str, self.losses)
 
 

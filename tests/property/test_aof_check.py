@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from twisted.internet.task import Clock as Reactor
 
-from disqued.core.model.job import ACKED
-from disqued.core.model.outbox import FLUSHED, GONE_DELETED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED
+from disqued.core.model.fate import Fate, Word
+from disqued.core.model.job import ACKED, ACTIVE, JobOptions
+from disqued.core.model.outbox import FLUSHED, GONE_DELETED, JOB_GONE, QUEUE_PAUSED, UNIT_DONE, UNIT_LEASED, Record
 from disqued.persistence.aof import segments
 from disqued.persistence.aof.manifest import CHECK_SIZE, Increment, JournalFiles, Manifest
 from disqued.persistence.check import DAMAGED, WHOLE, check, read_manifest
@@ -66,6 +67,7 @@ def test_a_whole_journal_is_described(tmp_path: Path, capsys: pytest.CaptureFixt
         f"disque.aof.3.incr: 4 records, {sizes['disque.aof.3.incr']} bytes",
         "records: 4 added, 0 leased, 1 done, 1 gone, 0 flushed, 1 paused, 0 policies, 0 begun, 0 watermarks",
         "jobs: 2 alive; units leased: 0; queues paused: 1",
+        "of these jobs: 0 dead, 0 done with a result, 0 cancelled",
         "The journal is whole.",
     ]
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -88,12 +90,41 @@ def test_the_units_that_somebody_has_are_counted(tmp_path: Path, capsys: pytest.
     assert report.splitlines()[1:] == [
         "records: 6 added, 9 leased, 2 done, 1 gone, 0 flushed, 0 paused, 0 policies, 0 begun, 0 watermarks",
         "jobs: 3 alive; units leased: 3; queues paused: 0",
+        "of these jobs: 0 dead, 0 done with a result, 0 cancelled",
         "The journal is whole.",
     ]
     store.append([(FLUSHED,), (UNIT_LEASED, job_id(0), b"", 1, b"")])
     store.commit()
     store.close()
     assert "jobs: 0 alive; units leased: 0; queues paused: 0" in checked(tmp_path, capsys)[1]
+
+
+def test_dead_and_cancelled_jobs_and_results_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def word_of(number: int, fate: Fate, state: int = ACTIVE) -> Record:
+        kind, job = added(number)
+        options = job.options
+        job.options = JobOptions(
+            ttl_ms=options.ttl_ms, retry_ms=options.retry_ms, delay_ms=0, replicate=1, fate=fate
+        )  # fmt: skip
+        job.state = state
+        return (kind, job)
+
+    dead, result = Fate(is_dead=True), Fate(result=Word(7, b"a" * 40, b"sent"))
+    store, _ = opened(tmp_path)
+    store.append([word_of(number, dead) for number in range(5)])
+    store.append([word_of(0, Fate(generation=1)), (JOB_GONE, job_id(1), GONE_DELETED)])
+    store.append([word_of(5, result, ACKED), word_of(2, result._replace(is_dead=True), ACKED)])
+    store.append([word_of(6, Fate(is_cancelled=True)), word_of(7, Fate(is_cancelled=True), ACKED)])
+    store.append([added(8)])
+    store.commit()
+    assert checked(tmp_path, capsys)[1].splitlines()[2:4] == [
+        "jobs: 8 alive; units leased: 0; queues paused: 0",
+        "of these jobs: 2 dead, 2 done with a result, 2 cancelled",
+    ]
+    store.append([(FLUSHED,), word_of(9, dead)])
+    store.commit()
+    store.close()
+    assert "of these jobs: 1 dead, 0 done with a result, 0 cancelled" in checked(tmp_path, capsys)[1]
 
 
 def test_a_torn_end_is_told_by_its_bytes_and_cut_off_by_a_repair(
