@@ -35,7 +35,7 @@ from disqued.commands.values import integer as integer_kind
 from disqued.core.model import marks
 from disqued.core.model.fate import FAILURE_REASON_MAX, FAILURE_WHO_MAX, NO_FATE, PROGRESS_MAX, Fate, accepted
 from disqued.core.model.groups import Entry, Group, units_of
-from disqued.core.model.job import ACKED, ACTIVE, KEYED, RETRY_NEVER_MS, STATE_NAMES, Job, NamedJob
+from disqued.core.model.job import ACKED, ACTIVE, KEYED, RETRY_NEVER_MS, STATE_NAMES, Job, NamedJob, attempt_of
 from disqued.core.model.outbox import Client
 from disqued.core.model.terms import NO_TERMS, TRIES_MAX, Terms, headers_misfit
 from disqued.core.model.unfinished import Parts
@@ -627,8 +627,8 @@ _UNIT = tuple_of(
 )  # fmt: skip
 #: Names that follow where a job has what they stand for, in this order.
 SHOWN_TOO = (
-    "groups", "key", "max-tries", "backoff", "keep-dead", "keep-result", "headers", "generation", "failures",
-    "cancelled", "progress", "result", "rival-results",
+    "groups", "key", "max-tries", "backoff", "keep-dead", "keep-result", "headers", "generation", "attempt",
+    "failures", "cancelled", "progress", "result", "rival-results",
 )  # fmt: skip
 DESCRIPTION = pairs("what is known of the job", *SHOWN, optional=SHOWN_TOO)
 
@@ -643,7 +643,7 @@ def describe(node: Node, job: Job) -> list[Any]:
     if job.options.terms is not NO_TERMS:
         shown += _terms(job.options.terms)
     if job.options.fate is not NO_FATE:
-        shown += [*_fate(job.options.fate), *_said(job.options.fate)]
+        shown += [*_fate(job), *_said(job.options.fate)]
     return shown
 
 
@@ -673,9 +673,15 @@ def _terms(terms: Terms) -> list[Any]:
     ]  # fmt: skip
 
 
-def _fate(fate: Fate) -> list[Any]:
-    """How often a job was redriven, and its last failures: unix milliseconds, node, client, reason."""
-    return [b"generation", fate.generation, b"failures", [list(failure) for failure in fate.failures]]
+def _fate(job: Job) -> list[Any]:
+    """How often a job was redriven, the number of its delivery, and its last failures.
+
+    Deliveries are counted on over REDRIVE, so that no number comes twice.  A failure is unix milliseconds, node,
+    client, reason.
+    """
+    fate = job.options.fate
+    failures = [list(failure) for failure in fate.failures]
+    return [b"generation", fate.generation, b"attempt", attempt_of(job), b"failures", failures]
 
 
 def touches(job: Job) -> int:
@@ -741,8 +747,8 @@ class Show:
 
     Of an event groups come last: of each group that touched it [group, state, deliveries, milliseconds until its
     deadline], where the state is in progress, redo or done.  Of a job that was added with a KEY, and is not done, the
-    key comes last.  Of one with failures, or that was redriven, the generation follows, and the last 5 failures: unix
-    milliseconds, node, client, reason.
+    key comes last.  Of one with failures, or that was redriven, the generation follows, the number of its delivery,
+    which is that of the next one while it waits, and the last 5 failures: unix milliseconds, node, client, reason.
 
     Of a job that was cancelled, or has a progress or a result, these follow; rival-results is 1 when nodes that could
     not hear each other accepted different results; the first one counts.

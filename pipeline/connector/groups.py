@@ -25,7 +25,19 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from disqued.client.errors import DisquedError, ServerError, Unreachable
 from disqued.pipeline.connector.nodes import NodeAt, NodeLink, Word, ask_each, find_nodes, pieces, uncollected
-from disqued.pipeline.connector.rows import ACKED, BODY, DELIVERIES, STATE, Told, batch_of, groups_of, needed, text
+from disqued.pipeline.connector.rows import (
+    ACKED,
+    ATTEMPT,
+    BODY,
+    DELIVERIES,
+    NO_HEADERS,
+    STATE,
+    Told,
+    batch_of,
+    groups_of,
+    needed,
+    text,
+)
 from disqued.pipeline.connector.stream import (
     GET_COUNT,
     NOTHING,
@@ -206,7 +218,7 @@ class GroupStreamReader(QueuesStreamReader):
                 continue
             job = None if reply is None else self._needed(reply)
             if job is None or job[STATE] == ACKED:  # the node has no copy of its own
-                job = (each, name, body, None, 0, 0, ACKED, 0)
+                job = (each, name, body, None, 0, 0, ACKED, 0, NO_HEADERS, 1)
             fresh.append(job)
         ids = [job[0] for job in fresh]
         taken.named.update(ids)
@@ -218,7 +230,7 @@ class GroupStreamReader(QueuesStreamReader):
         """Take what a row needs: an event was delivered again as often as the group has had it before."""
         job = needed(reply)
         deliveries = max([1, *(group[2] for group in self._told_of(reply))])
-        return (*job[:DELIVERIES], deliveries - 1, *job[STATE:])
+        return (*job[:DELIVERIES], deliveries - 1, *job[STATE:ATTEMPT], deliveries)
 
     # Acknowledgements.
 

@@ -41,6 +41,8 @@ KINDS: Final = ("aof", "sqlite", "jsonl", "parquet")
 #: What of a store is read: jobs that are there, every job that it has the body of, who is done, what else ended jobs.
 RECORDS: Final = ("jobs", "added", "done", "evictions")
 STATES: Final = ("queued", "active", "dead", "expired", "unknown")
+#: States of jobs of a live queue.
+LIVE_STATES: Final = ("queued", "active", "dead")
 
 
 class ConnectorUse(Enum):
@@ -198,7 +200,7 @@ OPTIONS: Final = (
     Option("pipeline", _between(1, 100_000), "1000", "1 to 100000 commands"),
     Option("queues", _words, "*", f"names or patterns (* ? [abc]), {_SEVERAL}", _TABLES),
     Option("queues", _names, None, f"names of queues, {_SEVERAL}", _JOBS, True),
-    Option("states", _some_of("queued", "active"), "queued,active", "queued, active or both", _TABLE),
+    Option("states", _some_of(*LIVE_STATES), "queued,active", "one or several of " + ", ".join(LIVE_STATES), _TABLE),
     Option("minPartitions", _between(1, 100_000), "1", "1 to 100000", _SOURCE),
     # Stores.
     Option("path", _words, None, f"files and folders, or patterns of them, {_SEVERAL}", _STORE, True),

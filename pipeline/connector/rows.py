@@ -1,6 +1,6 @@
 """A job as a row: the columns, and what a daemon tells of a job put into them.
 
-    SHOW id --> [name, value, name, value ...] --> what a row needs of it, of many jobs --> an Arrow batch of 8 columns
+    SHOW id --> [name, value, name, value ...] --> what a row needs of it, of many jobs --> an Arrow batch of 10 columns
 
 What is needed is looked for once: daemons of a version tell it in one order, and each reply is compared with that.
 
@@ -15,7 +15,15 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from disqued.client.errors import BadReply
 from disqued.wire import texts
@@ -30,6 +38,8 @@ SCHEMA: Final = StructType(
         StructField("additional_deliveries", IntegerType(), nullable=False),
         StructField("attempt_ts", TimestampType(), nullable=True),
         StructField("node", StringType(), nullable=False),
+        StructField("headers", MapType(StringType(), BinaryType(), valueContainsNull=False), nullable=False),
+        StructField("attempt", IntegerType(), nullable=False),
     ]
 )
 #: Spark takes no batch that differs in the least from this.
@@ -41,13 +51,20 @@ NEEDED: Final = (b"id", b"queue", b"body", b"ctime", b"nacks", b"additional-deli
 #: Places in that.
 QUEUE: Final = 1
 BODY: Final = 2
+NACKS: Final = 4
 DELIVERIES: Final = 5
 STATE: Final = 6
 RETRY: Final = 7
+HEADERS: Final = 8
+ATTEMPT: Final = 9
 ACKED: Final = b"acked"  #: the state of a job that is done
 
-#: That: `ctime` is nanoseconds since 1970 (None = not known), `retry` is seconds.  A node has no body of what is done.
-Told: TypeAlias = tuple[bytes, bytes, bytes, int | None, int, int, bytes, int]
+#: Names and values of headers in turn.
+HeaderWords: TypeAlias = Sequence[bytes]
+NO_HEADERS: Final[HeaderWords] = ()
+#: That, then headers and the number of the delivery: `ctime` is nanoseconds since 1970 (None = not known), `retry` is
+#: seconds.  A node has no body of what is done.
+Told: TypeAlias = tuple[bytes, bytes, bytes, int | None, int, int, bytes, int, HeaderWords, int]
 
 
 def told(reply: Sequence[Any]) -> dict[bytes, Any]:
@@ -60,16 +77,19 @@ class _Places:
 
     def __init__(self) -> None:
         """Know nothing before the first reply."""
-        self._known: tuple[list[bytes], int, Callable[[Sequence[Any]], Told]] | None = None
+        self._known: tuple[list[bytes], int, Callable[[Sequence[Any]], tuple[Any, ...]]] | None = None
 
     def needed(self, reply: Sequence[Any]) -> Told:
         """Take what is needed of a reply.  Raises BadReply."""
         known = self._known
         if known is None or reply[: known[1] : 2] != known[0]:
             known = self._known = self._find(list(reply[::2]))
-        return known[2](reply)
+        job = known[2](reply)
+        # What nearly no job has comes behind that.
+        more = told(reply[known[1] :]) if len(reply) > known[1] else {}
+        return (*job, more.get(b"headers", NO_HEADERS), more.get(b"attempt", 1 + job[NACKS] + job[DELIVERIES]))
 
-    def _find(self, names: list[bytes]) -> tuple[list[bytes], int, Callable[[Sequence[Any]], Told]]:
+    def _find(self, names: list[bytes]) -> tuple[list[bytes], int, Callable[[Sequence[Any]], tuple[Any, ...]]]:
         missing = [name.decode() for name in NEEDED if name not in names]
         if missing:
             raise BadReply(f"what answers is no node of disqued: SHOW tells nothing of {', '.join(missing)}")
@@ -97,7 +117,7 @@ def text(name: bytes) -> str:
 
 def batch_of(jobs: Sequence[Told], nodes: str | Sequence[str], attempt_us: int | None = None) -> pa.RecordBatch:
     """Put jobs into an Arrow batch: with the node (8 hex digits) that told of all, or of each."""
-    columns = list(zip(*jobs, strict=True)) if jobs else [()] * len(NEEDED)
+    columns = list(zip(*jobs, strict=True)) if jobs else [()] * (ATTEMPT + 1)
     ids, queues, bodies, ctimes, nacks, deliveries = columns[:STATE]
     kinds = ARROW.types
     count = len(jobs)
@@ -110,8 +130,15 @@ def batch_of(jobs: Sequence[Told], nodes: str | Sequence[str], attempt_us: int |
         pa.array(deliveries, kinds[5]),
         pa.repeat(pa.scalar(attempt_us, kinds[6]), count),
         pa.repeat(pa.scalar(nodes, kinds[7]), count) if isinstance(nodes, str) else pa.array(nodes, kinds[7]),
+        pa.array([header_pairs(words) for words in columns[HEADERS]], kinds[8]),
+        pa.array(columns[ATTEMPT], kinds[9]),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW)
+
+
+def header_pairs(words: HeaderWords) -> list[tuple[str, bytes]]:
+    """Return names and values of headers, which come in turn; names are ASCII."""
+    return [(name.decode(), value) for name, value in zip(words[::2], words[1::2], strict=True)]
 
 
 def _names(queues: Sequence[bytes], kind: pa.DataType) -> pa.Array:

@@ -79,8 +79,14 @@ def state_of(job: StoredJob, now_ms: int, *, told: bool) -> str:
 def row_of(job: StoredJob, state: str, store: str) -> Row:
     """Make the row of a job; an unknown state is null."""
     return (text(job.id), texts.text(job.queue), job.body, job.ctime // NS_IN_US, job.nacks, job.additional_deliveries,
-            None, text(job.id[2:10]), None if state == "unknown" else state, _KINDS[job.kind], job.alias or None,
+            None, text(job.id[2:10]), [(name.decode(), value) for name, value in job.terms.headers], _attempt_of(job),
+            None if state == "unknown" else state, _KINDS[job.kind], job.alias or None,
             job.ttl_ms, job.retry_ms, job.delay_ms, job.replicate, job.expires * US_IN_MS, store)  # fmt: skip
+
+
+def _attempt_of(job: StoredJob) -> int:
+    """Return the number of the delivery of a job, or of the next one while it waits."""
+    return 1 + job.nacks + (job.additional_deliveries if job.retry_ms else 0) + job.fate.spent
 
 
 def fact_row(fact: "EndedJob", store: str) -> Row:

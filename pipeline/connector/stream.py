@@ -279,7 +279,7 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Ask for jobs, at most so many; nothing where they may have no bytes."""
         if count <= 0 or size <= 0:
             return NOTHING
-        words: list[Word] = ["GETJOB", "NOHANG", "WITHCOUNTERS", "COUNT", min(GET_COUNT, count), "FROM"]
+        words: list[Word] = ["GETJOB", "NOHANG", "WITHCOUNTERS", "WITHHEADERS", "COUNT", min(GET_COUNT, count), "FROM"]
         while given := link.ask([*words, *self._options["queues"]]):
             handed = self._look_at(link, given)
             if handed.given:
@@ -300,7 +300,8 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ids: list[bytes] = []
         fresh: list[Told] = []
         retries: set[int] = set()
-        for (queue, id_, body, _, nacks, _, deliveries), reply in zip(handed.given, handed.shown, strict=True):
+        for row, reply in zip(handed.given, handed.shown, strict=True):
+            queue, id_, body, _, nacks, _, deliveries, _, headers, _, attempt = row
             if isinstance(reply, list):
                 job = self._needed(reply)
                 if job[STATE] == ACKED:  # somebody has done it meanwhile
@@ -308,7 +309,7 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 retries.add(job[RETRY])
             elif reply is None and not (nacks or deliveries):
                 # Delivered at most once: for the node it is over.
-                job = (id_, queue, body, None, nacks, deliveries, ACKED, 0)
+                job = (id_, queue, body, None, nacks, deliveries, ACKED, 0, headers, attempt)
             else:
                 continue
             ids.append(id_)

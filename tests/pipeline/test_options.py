@@ -44,7 +44,7 @@ def test_names_are_known_in_whatever_case_and_lists_have_commas() -> None:
         ),
         (NODE | {"pipeline": "0"}, "the option pipeline cannot be '0'; allowed: 1 to 100000 commands"),
         (NODE | {"pipeline": "many"}, "the option pipeline cannot be 'many'; allowed: 1 to 100000"),
-        (NODE | {"states": "acked"}, "the option states cannot be 'acked'; allowed: queued, active or both"),
+        (NODE | {"states": "acked"}, "the option states cannot be 'acked'; allowed: one or several of queued, active"),
         (NODE | {"queues": "a,,b"}, "the option queues cannot be 'a,,b': a name is empty; allowed: names or patterns"),
     ],
 )

@@ -56,8 +56,24 @@ def test_a_job_has_every_column(daemon: Daemon, queue: str) -> None:
         "additional_deliveries": 0,
         "attempt_ts": None,
         "node": own[:8],
+        "headers": [],
+        "attempt": 2,
     }
     assert abs(ctime - began) < dt.timedelta(minutes=5)
+
+
+def test_headers_the_number_of_a_delivery_and_dead_jobs_are_read(daemon: Daemon, queue: str) -> None:
+    terms = ("RETRY", 60, "MAXTRIES", 2, "HEADER", "size", b"\xff", "HEADER", "trace", "ab")
+    job_id = daemon.call("ADDJOB", queue, "x", 0, *terms)
+    daemon.call("GETJOB", "FROM", queue)
+    daemon.call("NACK", job_id, "DEAD")
+    assert rows_of(reader_of(daemon, queues=queue)) == []
+    [row] = rows_of(reader_of(daemon, queues=queue, states="dead"))
+    assert (row["headers"], row["attempt"]) == ([("size", b"\xff"), ("trace", b"ab")], 2)
+    assert daemon.call("REDRIVE", queue) == 1
+    daemon.call("GETJOB", "FROM", queue)
+    [row] = rows_of(reader_of(daemon, queues=queue))
+    assert (row["nacks"], row["attempt"]) == (0, 2), "no number comes twice"
 
 
 def test_more_jobs_than_one_call_or_one_pipeline_answers_are_all_read(daemon: Daemon, queue: str) -> None:

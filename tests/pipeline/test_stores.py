@@ -93,6 +93,18 @@ def test_the_store_of_a_running_node_has_the_jobs_that_the_node_has(start: Start
 
 
 @pytest.mark.parametrize("kind", ["aof", "sqlite"])
+def test_headers_and_the_number_of_a_delivery_are_in_a_store(start: Start, tmp_path: Path, kind: str) -> None:
+    data = tmp_path / "data"
+    node = start("--persistence", kind, "--appendfsync", "always", directory=data)
+    job_id = node.call("ADDJOB", "mail", "x", 0, "RETRY", 60, "HEADER", "size", "32", "HEADER", "trace", "ab")
+    node.call("GETJOB", "FROM", "mail")
+    node.call("NACK", job_id, "REASON", "why")
+    for path in forms_of(data, kind):
+        [row] = rows_of(path)
+        assert (row["headers"], row["attempt"]) == ([("size", b"32"), ("trace", b"ab")], 2)
+
+
+@pytest.mark.parametrize("kind", ["aof", "sqlite"])
 def test_who_is_done_and_what_else_ended_jobs_can_be_read(start: Start, tmp_path: Path, kind: str) -> None:
     data = tmp_path / "data"
     node = start("--persistence", kind, "--appendfsync", "always", directory=data)

@@ -87,6 +87,23 @@ def test_batches_follow_each_other_and_each_ends_the_one_before(
     assert reader.partitions(second, second) == []
 
 
+def test_rows_have_the_headers_of_a_job_and_the_number_of_its_delivery(
+    daemon: Daemon, readers: list[QueuesStreamReader], queue: str
+) -> None:
+    words = ("HEADER", "trace", "ab", "HEADER", "size", "32")
+    again = daemon.call("ADDJOB", queue, "again", 0, "RETRY", 60, *words)
+    daemon.call("GETJOB", "FROM", queue)
+    daemon.call("NACK", again, "REASON", "why")
+    daemon.call("ADDJOB", queue, "once", 0, "RETRY", 0, *words)
+    daemon.call("ADDJOB", queue, "plain", 0, "RETRY", 60)
+    reader = reader_of(daemon, readers, queue)
+    start = reader.initialOffset()
+    end = next_of(reader, start)
+    headers = [("trace", b"ab"), ("size", b"32")]
+    found = {row["body"]: (row["headers"], row["attempt"]) for row in rows_of(reader, start, end)}
+    assert found == {b"again": (headers, 2), b"once": (headers, 1), b"plain": ([], 1)}
+
+
 def test_a_commit_ends_a_batch_and_may_be_said_twice(
     daemon: Daemon, readers: list[QueuesStreamReader], queue: str
 ) -> None:
@@ -286,7 +303,8 @@ class Told:
 
 def given(*ids: str) -> list[list[Any]]:
     """What GETJOB answers of jobs that were queued twice."""
-    return [[b"q", id_.encode(), b"body", b"nacks", 0, b"additional-deliveries", 1] for id_ in ids]
+    more = [b"nacks", 0, b"additional-deliveries", 1, b"headers", [], b"attempt", 2]
+    return [[b"q", id_.encode(), b"body", *more] for id_ in ids]
 
 
 def nodes_that_tell(monkeypatch: pytest.MonkeyPatch, *links: Told) -> list[NodeAt]:

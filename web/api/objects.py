@@ -51,6 +51,7 @@ _FATED: Final[dict[str, Schema]] = {
     "keep-result": {**_COUNT, "description": "Seconds that its result is kept."},
     "headers": {"type": "array", "items": object_of(name=BYTES, value=BYTES)},
     "generation": {**_COUNT, "description": "Times that it was redriven."},
+    "attempt": {**_COUNT, "description": "The number of its delivery, or of the next one while it waits."},
     "failures": {
         "type": "array",
         "items": object_of(

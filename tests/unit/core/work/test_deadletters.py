@@ -537,6 +537,22 @@ def test_a_rate_is_kept_and_a_client_that_goes_stops_it() -> None:
     check(server)
 
 
+def test_show_tells_the_number_of_the_delivery_which_redrive_does_not_begin_again() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "MAXTRIES", 2, "RETRY", 10)
+    assert "attempt" not in (server.show(job_id) or {}), "a job that never failed: 1 + nacks + additional-deliveries"
+    numbers = []
+    for _ in range(2):
+        rows = server("GETJOB", "WITHHEADERS", "FROM", "q")
+        server("NACK", job_id, "REASON", "why")
+        numbers.append((rows[0][-1], (server.show(job_id) or {})["attempt"]))
+    assert numbers == [(1, 2), (2, 3)]
+    server("REDRIVE", "q", client="ops")
+    server.advance(1_000)
+    [row] = server("GETJOB", "WITHHEADERS", "FROM", "q")
+    assert (row[-1], (server.show(job_id) or {})["attempt"]) == (3, 3)
+
+
 def test_a_flush_ends_a_redrive() -> None:
     server = Server()
     dead_jobs(server, 100)
