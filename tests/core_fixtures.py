@@ -10,7 +10,7 @@
 The outbox is emptied after each step, the way the driver does it.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from random import Random
 from typing import Any
@@ -62,6 +62,7 @@ from disqued.core.model.messages import EVENT
 from disqued.core.model.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, UNIT_LEASED, Client, Record
 from disqued.core.model.policies import cost_of_register
 from disqued.core.model.schedule import WIDTH_MS
+from disqued.core.model.state import is_delayed
 from disqued.core.model.waiters import Watcher
 from disqued.core.node import Node
 from disqued.errors import CommandError
@@ -349,6 +350,10 @@ def check(server: Server) -> None:
             check_log(queue.stream)
         leased += queue.leased
         assert queue.pause == state.queues.policies.pause_of(queue.name).bits | queue.pause_here
+    held = state.durability.watermark.held  # their delay is over, and they wait for the journal
+    delayed = [job for job in jobs if is_delayed(job) and job not in held]
+    assert sorted(unit.id for unit in state.queues.delayed) == sorted(job.id for job in delayed)
+    assert all(state.queues.delayed_in(name) >= count for name, count in Counter(job.queue for job in delayed).items())
     policies = state.queues.policies
     assert all(name in queues for name, _ in policies.registers if policies.pause_of(name).bits)
     assert sorted(unit.id for unit in queued) == sorted(job.id for job in jobs if job.state == QUEUED)

@@ -132,7 +132,7 @@ STATISTICS = (
 )  # fmt: skip
 MORE_STATISTICS = (
     "produced", "consumed", "sources", "ctime", "pause-reason", "pause-by", "pause-at", "pause-node",
-    "dead", "failing",
+    "dead", "failing", "delayed",
 )  # fmt: skip
 STREAM_STATISTICS = ("owned",)
 
@@ -156,9 +156,11 @@ class QStat:
     ever sent jobs, when the queue came into being, in unix seconds, and what the last PAUSE for the whole cluster said:
     its reason, who said it and when, in unix seconds (0 = never).  pause-node is the pause of this node alone; pause
     is both together.  dead are the dead jobs that this node holds, failing the others of which it knows a failure:
-    those that were given back with options, and those with terms.  Of a log it also answers how many of its events
-    this node hands out (owned).  Other nodes have copies of these, so that only the sum of owned over all nodes
-    counts each event once.
+    those that were given back with options, and those with terms.  delayed are the jobs that this node queues when
+    their delay is over: that of ADDJOB on one node, that of a NACK or a BACKOFF on all that hold the job.
+
+    Of a log it also answers how many of its events this node hands out (owned).  Other nodes have copies of these, so
+    that only the sum of owned over all nodes counts each event once.
     """
 
     queue: bytes = positional("Queue to describe.", QUEUE)
@@ -179,6 +181,7 @@ class QStat:
                 *_pause_facts(node, queue),
                 b"dead", len(queue.dead),
                 b"failing", len(queue.failing),
+                b"delayed", node.state.queues.delayed_in(queue.name),
             ]  # fmt: skip
             if queue.stream is not None:
                 values += [b"owned", queue.stream.owned]

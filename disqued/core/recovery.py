@@ -77,7 +77,7 @@ from disqued.core.model.outbox import (
 )
 from disqued.core.model.policies import PAUSE_FIELD, Register
 from disqued.core.model.registry import TABLES
-from disqued.core.model.state import State, list_failed
+from disqued.core.model.state import State, is_delayed, list_delayed, list_failed
 from disqued.core.model.terms import Terms
 from disqued.core.streams.entries import Streams
 from disqued.core.streams.pending import PendingEntries, group_lease, read_holder
@@ -363,6 +363,8 @@ class Recovery:
                 self._go_on_waiting(job, due)
             if state.journaling and (not until or is_ahead or due - state.wall > job.options.delay_ms):
                 state.outbox.journal.append((JOB_ADDED, job))
+        for unit in [unit for unit in state.queues.delayed if not is_delayed(unit.job)]:
+            state.queues.end_delay(unit)
         if is_ahead:
             state.durability.watermark.until = 0
 
@@ -390,6 +392,7 @@ class Recovery:
             job.requeue_at = state.now + PROBED_AFTER_MS
         else:
             job.requeue_at = state.now + max(0, min(left_ms, options.delay_ms))
+            list_delayed(state.queues, job)
         self._queueing.reschedule(job)
 
     def _lease(self, job_id: bytes, scope: bytes, deliveries: int, worker: bytes, when: int) -> None:
@@ -571,6 +574,8 @@ class Recovery:
         return True
 
     def _schedule(self, job: Job) -> None:
+        if job.options.is_listed:
+            list_delayed(self._state.queues, job)
         at, requeue_at = job.expires_at, job.requeue_at
         self._state.schedule.add(job, requeue_at if 0 < requeue_at < at else at)
 

@@ -98,6 +98,11 @@ class NodeView:
         return self._state.queues.dead, self._state.queues.failing
 
     @property
+    def delayed_count(self) -> int:
+        """Number of jobs that wait for the end of a delay."""
+        return len(self._state.queues.delayed)
+
+    @property
     def acked_count(self) -> int:
         """Number of acknowledged jobs, kept until every holder knows, and for as long as their results are."""
         return self._state.custody.acked_count
@@ -121,6 +126,10 @@ class NodeView:
     def pause_of(self, name: bytes) -> PauseSetting:
         """Return what the whole cluster was told of the pause of a queue last."""
         return self._state.queues.policies.pause_of(name)
+
+    def delayed_in(self, name: bytes) -> int:
+        """Count the jobs of a queue, which need not be there, that wait for the end of a delay."""
+        return self._state.queues.delayed_in(name)
 
     def policy_of(self, name: bytes) -> dict[bytes, Register]:
         """Return the fields of the policy of a queue that are set, by name."""

@@ -571,7 +571,7 @@ async def test_dead_jobs_are_listed_with_their_terms_and_failures(admin: Admin) 
     _, _, peeked = await client.get("/api/qpeek/mail?dead=true")
     assert [each["id"] for each in peeked["jobs"]] == [job_id.decode()]
     _, _, queue = await client.get("/api/qstat/mail")
-    assert (queue["len"], queue["dead"], queue["failing"]) == (1, 1, 0)
+    assert (queue["len"], queue["dead"], queue["failing"], queue["delayed"]) == (1, 1, 0, 0)
 
 
 @ensureDeferred

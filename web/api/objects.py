@@ -99,6 +99,7 @@ QUEUE: Final[Schema] = object_of(
         "pause-node": {"enum": ["none", "in", "out", "all"], "description": "The pause of this node alone."},
         "dead": {**_COUNT, "description": "Dead jobs that this node holds."},
         "failing": {**_COUNT, "description": "Other jobs that failed, as far as this node knows."},
+        "delayed": {**_COUNT, "description": "Jobs that this node queues when their delay is over."},
         "owned": {**_COUNT, "description": "Of a log: events that this node hands out; others have copies."},
     },
     optional=("owned",),

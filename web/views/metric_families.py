@@ -128,6 +128,7 @@ def _of_queues(node: NodeView, sums: QueueTotals) -> Iterator[Metric]:
     )  # fmt: skip
     yield _gauge("disqued_jobs_failing", "Jobs that failed and are not dead, as far as this node knows.",
                  node.failed_counts[1])  # fmt: skip
+    yield _gauge("disqued_jobs_delayed", "Jobs that this node queues when their delay is over.", node.delayed_count)
 
 
 def _of_jobs(counters: Counters) -> Iterator[Metric]:

@@ -50,6 +50,7 @@ PER_QUEUE: Final[_Families] = (
     ("disqued_queue_oldest_job_age_seconds", "Age of the job that waits first; 0 = none waits.", GaugeMetricFamily),
     ("disqued_queue_dead_jobs", "Dead jobs that this node holds.", GaugeMetricFamily),
     ("disqued_queue_failing_jobs", "Other jobs that failed, as far as this node knows.", GaugeMetricFamily),
+    ("disqued_queue_delayed_jobs", "Jobs that this node queues when their delay is over.", GaugeMetricFamily),
 )
 
 
@@ -128,7 +129,7 @@ class Metrics:
                     continue
                 label = _label(queue.name) if len(queue.name) <= NAME_MAX else None
                 if label is not None and len(rows) < limit and label not in rows:
-                    rows[label] = _row(queue, label, now, wall)
+                    rows[label] = (*_row(queue, label, now, wall), node.delayed_in(queue.name))
                     groups_left_out += self._add_groups(queue, label, limit, groups)
                 else:
                     left_out += 1

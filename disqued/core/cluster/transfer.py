@@ -142,6 +142,7 @@ class Transfer:
         state, retry_ms = self._state, job.options.retry_ms
         job.requeue_at = state.now + retry_ms if retry_ms else 0
         state.note(ENQUEUE, job, who=giver)
+        state.queues.end_delay(job)
         self._queueing.enqueue_new(job, state.queue(job.queue))
         if state.demand.listeners:
             # It was announced to all where it came into being; who listens here may have asked for it.

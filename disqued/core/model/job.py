@@ -131,8 +131,8 @@ class JobOptions:
     """
 
     __slots__ = (
-        "cost", "delay_ms", "expires_at", "fate", "first_at", "is_rare", "kind", "probe_ms", "replicate", "requeue_at",
-        "retry_ms", "stamped_at", "terms", "ttl_ms", "ttl_suffix",
+        "cost", "delay_ms", "expires_at", "fate", "first_at", "is_listed", "is_rare", "kind", "probe_ms", "replicate",
+        "requeue_at", "retry_ms", "stamped_at", "terms", "ttl_ms", "ttl_suffix",
     )  # fmt: skip
 
     def __init__(
@@ -151,6 +151,7 @@ class JobOptions:
         self.fate: Fate = fate
         #: Whether records and copies of such a job say more than those of most jobs.
         self.is_rare: bool = kind != KIND_WORK or terms is not NO_TERMS or fate is not NO_FATE
+        self.is_listed: bool = self.is_rare or delay_ms > 0  #: whether such a job may be in more tables than most
         self.cost: int = cost_of_headers(terms.headers) + cost_of_fate(fate)  #: bytes that other jobs do not share
         #: End of the id of such a job: in minutes how long anything is known of it, four hex digits, and "SQ".
         self.ttl_suffix: bytes = b"%04xSQ" % min((ttl_ms + terms.stay_ms) // 60_000, 0xFFFF)

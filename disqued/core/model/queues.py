@@ -176,13 +176,16 @@ class Queue(Awaited):
 class Queues:
     """Every queue of the node, by name, and in the order in which they were created; and what is said of them."""
 
-    __slots__ = ("_order", "_serials", "by_name", "dead", "failing", "policies")
+    __slots__ = ("_delayed_in", "_order", "_serials", "by_name", "dead", "delayed", "failing", "policies")
 
     def __init__(self, policies: PolicyTable) -> None:
         self.policies: PolicyTable = policies  #: of queues that are there, and of others
         self.by_name: dict[bytes, Queue] = {}  #: for look-ups; only this class changes it
         self.dead: int = 0  #: dead jobs of all queues
         self.failing: int = 0  #: jobs that failed and are not dead, of all queues
+        #: Jobs that wait for the end of a delay, whether their queue is there or not; only this class changes it.
+        self.delayed: dict[Unit, None] = {}
+        self._delayed_in: dict[bytes, int] = {}  #: how many they are, by queue
         self._order: list[Queue] = []
         self._serials = 0
 
@@ -197,6 +200,28 @@ class Queues:
         if self.policies.registers:
             queue.pause = self.policies.pause_of(name).bits
         return queue
+
+    def note_delay(self, unit: Unit) -> None:
+        """Enter a job among those that wait for the end of a delay."""
+        if unit not in self.delayed:
+            self.delayed[unit] = None
+            self._delayed_in[unit.queue] = self._delayed_in.get(unit.queue, 0) + 1
+
+    def end_delay(self, unit: Unit) -> None:
+        """Take a job from those that wait for the end of a delay, if it is among them."""
+        if unit in self.delayed:
+            del self.delayed[unit]
+            left = self._delayed_in[unit.queue] - 1
+            if left:
+                self._delayed_in[unit.queue] = left
+            else:
+                del self._delayed_in[unit.queue]
+
+    def delayed_in(self, name: bytes) -> int:
+        """Count the jobs, and events, of a queue that wait for the end of a delay."""
+        queue = self.by_name.get(name)
+        events = 0 if queue is None or queue.stream is None else len(queue.stream.delayed)
+        return self._delayed_in.get(name, 0) + events
 
     def cost_of_new(self, names: Iterable[bytes]) -> int:
         """Return the bytes that the queues of these names take which are not there.  Raises NameTooLong (ERR)."""

@@ -24,8 +24,10 @@ from disqued.core.model.job import (
     FLAG_CAME_BACK,
     FLAG_COPY,
     FLAG_PUT_OFF,
+    FLAG_QUEUED_BEFORE,
     FLAG_WITH_CONSUMER,
     QUEUED,
+    WAIT_REPL,
     WORK_SCOPE,
     Job,
     NamedJob,
@@ -263,7 +265,7 @@ class State:
         if job.queue[NAME_FREE:]:
             self.memory.used += len(job.queue) - NAME_FREE
         self.jobs.add(job)
-        if job.options.is_rare or job.__class__ is not Job:
+        if job.options.is_listed or job.__class__ is not Job:
             self._enter_rare(job)
         if self.journaling:
             self.outbox.journal.append((JOB_ADDED, job))
@@ -274,18 +276,20 @@ class State:
         if job.queue[NAME_FREE:]:
             self.memory.used += len(job.queue) - NAME_FREE
         self.jobs.add(job)
-        if job.options.is_rare or job.__class__ is not Job:
+        if job.options.is_listed or job.__class__ is not Job:
             self._enter_rare(job)
 
     def set_fate(self, job: Job, fate: Fate) -> None:
         """Give a job that is entered another fate."""
         old = job.options
         _unlist_failed(self.queues, job)
+        self.queues.end_delay(job)
         job.options = new = self.shared.options(
             old.ttl_ms, old.retry_ms, old.delay_ms, old.replicate, old.kind, terms=old.terms, fate=fate
         )
         self.memory.used += new.cost - old.cost
         list_failed(self, job)
+        list_delayed(self.queues, job)
 
     def forget(self, job: Job, reason: bytes) -> None:
         """Drop a job for a reason that is not its acknowledgement (GONE_...)."""
@@ -335,7 +339,7 @@ class State:
                 _free_later(self, job.body)
         else:
             self.schedule.cancel(job)
-        if job.options.is_rare or job.__class__ is not Job:
+        if job.options.is_listed or job.__class__ is not Job:
             self._let_go_of_rare(job)
         custody = self.custody
         if custody.evictable:
@@ -360,6 +364,8 @@ class State:
         self.memory.used += job.options.cost
         if job.options.fate is not NO_FATE:
             list_failed(self, job)
+        if job.options.delay_ms or job.flags & FLAG_PUT_OFF:
+            list_delayed(self.queues, job)
         if isinstance(job, NamedJob):
             self.aliases.add(job)
         elif job.options.kind:
@@ -374,6 +380,8 @@ class State:
             _unlist_failed(self.queues, job)
             if fate.is_cancelled and fate.result is None:
                 self.custody.ended.note(job.id, ENDED_CANCELLED)
+        if self.queues.delayed:
+            self.queues.end_delay(job)
         if job.options.kind:
             self.memory.used -= EVENT_COST
         if isinstance(job, NamedJob):
@@ -436,6 +444,23 @@ def list_failed(state: State, job: Job) -> None:
         elif not fate.is_dead and job not in queue.failing:
             queue.failing[job] = None
             state.queues.failing += 1
+
+
+def list_delayed(queues: Queues, job: Job) -> None:
+    """Enter a job among those that wait for the end of a delay, if it does."""
+    if is_delayed(job):
+        queues.note_delay(job)
+
+
+def is_delayed(job: Job) -> bool:
+    """Return whether a job waits for the end of a delay, after which this node queues it.
+
+    The delay is that of ADDJOB, where no other node is to queue the job, or of a NACK or a back-off, on each holder.
+    """
+    options, flags = job.options, job.flags
+    if options.kind or options.fate.is_dead or job.state not in (ACTIVE, WAIT_REPL) or flags & FLAG_WITH_CONSUMER:
+        return False
+    return bool(flags & FLAG_PUT_OFF or (options.delay_ms and not flags & FLAG_QUEUED_BEFORE))
 
 
 def _unlist_failed(queues: Queues, job: Job) -> None:

@@ -45,7 +45,7 @@ from disqued.core.model.messages import AS_BEFORE
 from disqued.core.model.messages import QUEUED as QUEUED_HERE
 from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.model.schedule import Timed
-from disqued.core.model.state import State
+from disqued.core.model.state import State, list_delayed
 from disqued.core.model.trace import DEAD as DIED
 from disqued.core.model.trace import PEER, REDRIVEN
 from disqued.core.work.copies import SPREAD_MS
@@ -245,5 +245,6 @@ class DeadLetters(Machine):
         else:
             self._queueing.put_off(job, min(at + state.numbers.spread(SPREAD_MS), job.expires_at))
         job.flags |= FLAG_PUT_OFF | FLAG_QUEUED_BEFORE
+        list_delayed(state.queues, job)
         if state.journaling:
             state.outbox.journal.append((JOB_ADDED, job))

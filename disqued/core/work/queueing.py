@@ -133,6 +133,8 @@ class Queueing(Machine):
         """Let the timer of a job begin again, and give up the question whether it may be queued."""
         job.requeue_at = requeue_at
         job.flags &= ~(FLAG_ASKING | FLAG_GIVEN | FLAG_PUT_OFF)
+        if self._state.queues.delayed:
+            self._state.queues.end_delay(job)
         if self._state.custody.asking:
             missing = self._state.custody.asking.pop(job, None)
             if missing and job.holders:

@@ -139,6 +139,8 @@ class Requeueing(Machine):
         `is_told`: a failure has said so.
         """
         state = self._state
+        if state.queues.delayed:
+            state.queues.end_delay(job)
         if job.options.is_rare:
             if not is_told:
                 self._letters.fates.say(job)
@@ -216,6 +218,7 @@ class Requeueing(Machine):
         A job with a retry period that somebody queues before its time is written down by who does that.
         """
         state, retry_ms = self._state, job.options.retry_ms
+        state.queues.end_delay(job)
         if not state.journaling or retry_ms == RETRY_NEVER_MS:
             return False
         if job.requeue_at > state.now:

@@ -67,7 +67,7 @@ from disqued.core.model.job import (
 from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED, Message
 from disqued.core.model.outbox import JOB_ADDED
-from disqued.core.model.state import State
+from disqued.core.model.state import State, list_delayed
 from disqued.core.work.copies import SPREAD_MS
 from disqued.core.work.replication import Replication
 from disqued.core.work.requeueing import Requeueing
@@ -173,6 +173,7 @@ class Sharing(Machine):
         if not retry_ms and job.flags & FLAG_QUEUED_BEFORE:
             return
         job.flags &= ~FLAG_QUEUED_BEFORE
+        list_delayed(self._state.queues, job)
         if delay_ms:
             job.requeue_at = self._state.now + delay_ms
             self._queueing.reschedule(job)
