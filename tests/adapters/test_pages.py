@@ -249,11 +249,30 @@ async def test_a_queue_shows_its_dead_and_failing_jobs_and_its_policy(admin: Adm
     await run(running, "NACK", ids[1], "DELAY", 60)
     await run(running, "QPOLICY", "mail", "SET", "MAXTRIES", 7)
     html = await page(client, "/queues/mail?state=dead")
-    assert "Failing this node 1 Dead this node 1 Done in a minute this node" in words(html)
+    assert "Delayed this node 1 Failing this node 1 Dead this node 1 Done in a minute this node" in words(html)
     assert "Policy whole cluster" in words(html)
     assert "maxtries 7" in words(html)
     assert (ids[0][:18] in html, {"bulk-redrive", "bulk-delete"} <= ways(html)) == (True, True)
     assert {"bulk-requeue", "bulk-purge"} & ways(html) == set()
+
+
+@async_test
+async def test_a_queue_of_delayed_jobs_alone_says_how_many_they_are(admin: Admin) -> None:
+    client = admin()
+    await add(client, "later", "x", "DELAY", 60)
+    assert "does not exist on this node; its first job makes it. Delayed: 1." in words(
+        await page(client, "/queues/later")
+    )
+
+
+@async_test
+async def test_defaults_of_a_queue_are_shown_and_set_by_those_who_may(admin: Admin, tmp_path: Path) -> None:
+    client = with_tokens(admin, tmp_path)
+    html = await page(client, "/queues/mail", OPERATOR)
+    assert "Nothing is set for this queue." in words(html)
+    assert {"policy-set", "policy-unset"} <= ways(html)
+    assert not ways(await page(client, "/queues/mail", VIEWER))
+    assert "Nothing is set for this queue." in words(await page(client, "/queues/mail", VIEWER))
 
 
 @async_test
@@ -452,6 +471,19 @@ async def test_no_other_file_is_served(admin: Admin) -> None:
 )
 def test_a_line_of_redis_cli_is_quoted(words: list[bytes], line: str) -> None:
     assert lines.redis_line(words, 7711) == line
+
+
+def test_a_field_of_several_parts_or_words_is_one_of_the_body_and_several_words_of_the_command() -> None:
+    inputs = (
+        lines.Input("backoff.first", "First", "number", "10", word="BACKOFF"),
+        lines.Input("backoff.most", "Most", "number", "600"),
+        lines.Input("ttl", "TTL", "number", word="TTL"), lines.Input("unset", "Fields", "list", " maxtries  ttl "),
+    )  # fmt: skip
+    action = lines.Action("key", "Label", "/api/x", (b"X", *inputs), {"queue": b"q"}, "Done.")
+    assert action.body == {"queue": "q", "backoff": {"first": 10, "most": 600}, "unset": ["maxtries", "ttl"]}
+    assert action.command == [b"X", b"BACKOFF", b"10", b"600", b"maxtries", b"ttl"]
+    empty = lines.Action("key", "Label", "/api/x", (b"X", lines.Input("most", "Most", "number")), {}, "Done.")
+    assert (empty.body, empty.command) == ({}, [b"X"])
 
 
 def test_a_line_of_curl_is_quoted() -> None:

@@ -303,6 +303,53 @@ def test_a_dead_job_is_redriven_alone_and_with_all_others(page: Browser, daemon:
     assert length(daemon, "failing") == 2
 
 
+def test_a_running_job_is_buried_redriven_and_cancelled(page: Browser, daemon: Daemon) -> None:
+    job_id = str(daemon.call("ADDJOB", "three", "x", 0, "RETRY", 60))
+    daemon.call("GETJOB", "FROM", "three")
+    page.open(f"/jobs/{job_id}")
+    page.type("[data-action*='/api/commands/NACK'] [name=reason]", "poison")
+    page.click("#do-bury")
+    page.click(".sure .yes")
+    wait_until(lambda: show(job_id, daemon)["state"] == "dead", "the job to be dead")
+    page.open(f"/jobs/{job_id}")
+    assert "poison" in page.text("#tries tbody")
+    page.click("#do-redrive")
+    wait_until(lambda: length(daemon, "three") == 1, "the job to wait again")
+    page.open(f"/jobs/{job_id}")
+    page.click("#do-cancel")
+    page.wait_text(".sure p", "It ends on every node")
+    page.click(".sure .yes")
+    wait_until(lambda: daemon.call("SHOW", job_id) is None, "the job to be gone")
+
+
+def test_the_defaults_of_a_queue_are_set_and_taken_back(page: Browser, daemon: Daemon) -> None:
+    page.open("/queues/ruled")
+    page.wait_text("#policy", "Nothing is set")
+    form = "[data-action*='/api/commands/QPOLICY']"
+    page.type(f"{form} [name=max_tries]", "5")
+    page.type(f"{form} [name='backoff.first']", "10")
+    page.type(f"{form} [name='backoff.most']", "600")
+    line = "return document.querySelector('#do-policy-set').form.querySelector('[data-line=redis]').textContent"
+    assert page.run(line).endswith("QPOLICY ruled SET MAXTRIES 5 BACKOFF 10 600")
+    page.click("#do-policy-set")
+    page.wait_text("#policy", "10 600")
+    fields: Any = daemon.call("QPOLICY", "ruled", "GET")
+    assert [row[:2] for row in fields] == [["maxtries", "5"], ["backoff", "10 600"]]
+    page.type(f"{form} [name=unset]", "maxtries backoff")
+    page.click("#do-policy-unset")
+    page.wait_text("#policy", "Nothing is set")
+    assert daemon.call("QPOLICY", "ruled", "GET") == []
+
+
+def test_a_queue_shows_its_delayed_jobs(page: Browser, daemon: Daemon) -> None:
+    daemon.call("ADDJOB", "late", "x", 0)
+    page.open("/queues/late")
+    figures = "return [...document.querySelectorAll('#queue-facts .figure')].map((one) => one.textContent).join()"
+    assert "Delayed this node0" in page.run(figures)
+    daemon.call("ADDJOB", "late", "x", 0, "DELAY", 600)
+    wait_until(lambda: "Delayed this node1" in page.run(figures), "the delayed job, without a reload")
+
+
 def test_a_bulk_delete_counts_first(page: Browser, daemon: Daemon) -> None:
     for number in range(7):
         daemon.call("ADDJOB", "bulk", f"bad {number}" if number < 5 else "good", 0)

@@ -13,6 +13,13 @@ from disqued.web.views.job_views import JobSearch
 #: Without a token: the page asks with a dry run first, and who pastes a line has seen the table.
 _ACT: Final[dict[str, Any]] = {"dry_run": False, "token": None}
 _DEFAULT: Final = "as the node sees fit"
+#: Fields of QPOLICY: name, label, and the word before the value; the second part of a back-off has none.
+_POLICY: Final = (
+    ("ttl", "Time to live, s", "TTL"), ("retry", "Retry, s", "RETRY"), ("replicate", "Copies", "REPLICATE"),
+    ("maxlen", "Jobs at most", "MAXLEN"), ("max_tries", "Tries at most", "MAXTRIES"),
+    ("backoff.first", "Back-off, s", "BACKOFF"), ("backoff.most", "Back-off at most, s", ""),
+    ("keep_dead", "Dead jobs stay, s", "KEEPDEAD"), ("result", "Results stay, s", "RESULT"),
+)  # fmt: skip
 _ENDED: Final = ("wait-repl", "active", "queued")
 _ANY_STATE: Final = (*_ENDED, "acked", "dead")
 
@@ -48,6 +55,22 @@ def pause(queue: bytes, now: str, reason: str = "") -> list[Action]:
             {"queue": queue, "words": [word]}, "Pause in the whole cluster: {result}.",
         )
         for key, label, word in ways
+    ]  # fmt: skip
+
+
+def policy(queue: bytes) -> list[Action]:
+    """Set defaults of ADDJOB for a queue in the whole cluster, and take them back."""
+    inputs = [Input(name, label, "number", hint="as it is", word=word) for name, label, word in _POLICY]
+    unset = Input("unset", "Fields", "list", hint="such as maxtries backoff", needed=True)
+    return [
+        Action(
+            "policy-set", "Set defaults", "/api/commands/QPOLICY", (b"QPOLICY", queue, b"SET", *inputs),
+            {"queue": queue, "sets": True}, "Set in the whole cluster.",
+        ),
+        Action(
+            "policy-unset", "Take defaults back", "/api/commands/QPOLICY", (b"QPOLICY", queue, b"UNSET", unset),
+            {"queue": queue}, "Taken back in the whole cluster.",
+        ),
     ]  # fmt: skip
 
 

@@ -28,9 +28,9 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 class Input:
     """A field of a form."""
 
-    name: str  #: of the JSON body
+    name: str  #: of the JSON body; `backoff.first` is a part of a field
     label: str
-    kind: str = "text"  #: text, area or number; picked: the jobs that are selected in a table
+    kind: str = "text"  #: text, area, number, or list: words with spaces between; picked: the jobs selected in a table
     value: str = ""  #: what stands in it first
     hint: str = ""  #: what stands in it while it is empty
     word: str = ""  #: redis-cli's word before the value; with one, an empty field is left out
@@ -40,7 +40,18 @@ class Input:
         """The JSON value that a text in the field stands for."""
         if self.kind == "picked":
             return [text]
+        if self.kind == "list":
+            return text.split()
         return int(text) if self.kind == "number" else text
+
+    @property
+    def texts(self) -> list[str]:
+        """The words of the command while nobody has typed anything."""
+        if self.kind == "list":
+            return self.value.split()
+        if not self.value and (self.word or self.kind == "number"):
+            return []
+        return [self.word, self.value] if self.word else [self.value]
 
 
 #: The jobs that are selected in the table of the page.
@@ -78,19 +89,20 @@ class Action:
     @property
     def body(self) -> dict[str, Any]:
         """The JSON body while nobody has typed anything."""
-        given = (word for word in self.words if isinstance(word, Input) and (word.value or word.kind != "number"))
-        return {**as_json(dict(self.fixed)), **{one.name: one.of(one.value) for one in given}}
+        found: dict[str, Any] = as_json(dict(self.fixed))
+        for one in self.words:
+            if isinstance(one, Input) and (one.value or one.kind != "number"):
+                name, _, part = one.name.partition(".")
+                value = one.of(one.value)
+                found[name] = {**found.get(name, {}), part: value} if part else value
+        return found
 
     @property
     def command(self) -> list[bytes]:
         """The command while nobody has typed anything."""
         words: list[bytes] = []
         for word in self.words:
-            if isinstance(word, bytes):
-                words.append(word)
-            elif word.value or not word.word:
-                words += [word.word.encode()] if word.word else []
-                words.append(word.value.encode())
+            words += [word] if isinstance(word, bytes) else [text.encode() for text in word.texts]
         return words
 
     @property

@@ -63,6 +63,7 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
     node = site.gateway.view
     queue = node.queue(name)
     row = None if queue is None else row_of(node, queue, site.live.rates)
+    delayed = node.delayed_in(name)
     peeked = [job_row(node, job, visitor) for job in first_of(node, name, PEEKED)]
     totals = None
     if queue is not None:
@@ -76,6 +77,7 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
         "queue": name,
         "row": row,
         "totals": totals,
+        "delayed": delayed,
         "peeked": peeked,
         "visitor": visitor,
         "pauses": pauses,
@@ -141,6 +143,7 @@ async def queue(site: Site, asked: Request) -> tuple[str, Values]:
                           "is_named": name in rendering.NO_SEGMENTS, "found": found,
                           "jobs": [job_row(node, job, visitor) for job in found.jobs], "known": node.job_count,
                           "add": actions.add_job(name), "ways_with_groups": actions.on_groups(name),
+                          "ways_with_policy": actions.policy(name),
                           "ways_with_log": actions.on_log(name), "bulk": actions.bulk(wanted, site.gateway.config.port),
                           "selected": actions.selected()}  # fmt: skip
 

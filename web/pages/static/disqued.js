@@ -70,7 +70,10 @@ function curlLine(path, value) {
 
 // ---- forms
 
+const listed = (input) => input.value.split(/\s+/).filter(Boolean);
+
 function valueOf(input) {
+  if (input.dataset.kind === "list") return listed(input);
   if (input.value === "") return input.dataset.word || input.dataset.kind === "number" ? undefined : "";
   const value = input.dataset.kind === "number" && /^[0-9]+$/.test(input.value) ? Number(input.value) : input.value;
   return value;
@@ -96,13 +99,16 @@ function asked(form) {
   }
   for (const input of form.elements) {
     const found = input.name ? valueOf(input) : undefined;
-    if (found !== undefined) value[input.name] = found;
+    if (found === undefined) continue;
+    const [name, part] = input.name.split(".");
+    value[name] = part ? { ...value[name], [part]: found } : found;
   }
   const words = action.words.flatMap((word) => {
     if (typeof word !== "object" || !("input" in word)) return [word];
     if (word.input === "ids") return value.ids ?? [];
     const input = form.elements[word.input];
-    if (input.value === "") return input.dataset.word ? [] : [""];
+    if (input.dataset.kind === "list") return listed(input);
+    if (input.value === "") return input.dataset.word || input.dataset.kind === "number" ? [] : [""];
     return input.dataset.word ? [input.dataset.word, input.value] : [input.value];
   });
   return { path: action.path, value, words };
@@ -240,7 +246,7 @@ async function reread() {
   const answer = await fetch(location.href.split("#")[0]);
   if (!answer.ok) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-  for (const selector of ["#found tbody", "#looked", "#pauses", "#groups", ".timeline", "#why", ".facts", "h1"]) {
+  for (const selector of ["#found tbody", "#looked", "#pauses", "#groups", "#policy tbody", ".timeline", "#why", ".facts", "h1"]) {
     const [old, now] = [one(selector), one(selector, fresh)];
     if (old && now) swap(old, now.innerHTML);
   }
