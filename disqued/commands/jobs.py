@@ -141,7 +141,7 @@ class AddJob:
     other may each add a job of one key.
 
     MAXTRIES, BACKOFF, KEEPDEAD, RESULT and HEADER are the terms of the job: they go with it to every node that holds
-    it, and never change.
+    it, and never change.  The event log has the trace id of a header `traceparent`, as W3C Trace Context has it.
 
     Options that are not given are those of the queue, where QPOLICY has set them.  Other commands that add jobs take no
     default of QPOLICY.

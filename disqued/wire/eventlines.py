@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from disqued.core.model.fate import accepted, has_died
 from disqued.core.model.job import RETRY_NEVER_MS, Job, JobOptions
+from disqued.core.model.terms import trace_id_of
 from disqued.core.model.trace import ACK, ADD, DELIVER, NAMES, REPLICATE, RESET, STOP, EventTrace
 from disqued.wire.texts import text
 
@@ -38,7 +39,7 @@ COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("age_us", "BIGINT"), ("wait_us", "BIGINT"), ("run_us", "BIGINT"), ("ttl_s", "DOUBLE"), ("retry_s", "DOUBLE"),
     ("delay_s", "DOUBLE"), ("repl", "INT"), ("size", "BIGINT"), ("client", "STRING"), ("peer", "STRING"),
     ("reason", "STRING"), ("after_boot", "BIGINT"), ("after_seq", "BIGINT"), ("max_tries", "INT"),
-    ("keep_dead_s", "DOUBLE"), ("result_size", "BIGINT"), ("failure", "STRING"),
+    ("keep_dead_s", "DOUBLE"), ("result_size", "BIGINT"), ("failure", "STRING"), ("trace_id", "STRING"),
 )  # fmt: skip
 
 
@@ -62,9 +63,15 @@ class _Texts(dict[Any, bytes]):
         return text
 
 
+def _trace(options: JobOptions) -> bytes:
+    """The trace of a job, as a member; empty if it has none."""
+    trace_id = trace_id_of(options.terms.headers)
+    return b',"trace_id":"%b"' % trace_id if trace_id else b""
+
+
 def _wishes(options: JobOptions) -> bytes:
-    """How a producer wishes its job to be treated, as members."""
-    text = b',"ttl_s":' + _seconds(options.ttl_ms)
+    """What a producer says of its job, as members: its trace, and how it is to be treated."""
+    text = _trace(options) + b',"ttl_s":' + _seconds(options.ttl_ms)
     if options.retry_ms != RETRY_NEVER_MS:
         text += b',"retry_s":' + _seconds(options.retry_ms)
     if options.delay_ms:
@@ -213,7 +220,8 @@ class EventLines(EventTrace):
             else:
                 stay_ms = job.options.terms.keep_dead_ms if has_died(job.options.fate) else 0
                 age_us = max(0, job.options.ttl_ms + stay_ms + now - job.expires_at) * 1_000
-                line += b'%b%b,"age_us":%d' % (_count(b"attempt", attempt), _count(b"nacks", nacks), age_us)
+                counts = _count(b"attempt", attempt) + _count(b"nacks", nacks)
+                line += b'%b%b,"age_us":%d' % (_trace(job.options), counts, age_us)
             if kind in (ADD, REPLICATE):
                 line += b',"size":%d' % len(job.body)
             if span_ms >= 0:

@@ -6,6 +6,7 @@ and they never change, so that each holder knows how to treat the job without as
 Nearly all jobs have the terms `NO_TERMS`, one object, and cost nothing more.  Durations are milliseconds.
 """
 
+import re
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -14,6 +15,12 @@ HEADERS_MAX: Final = 16
 HEADER_NAME_MAX: Final = 255  #: bytes
 HEADERS_BYTES_MAX: Final = 8_192  #: of all names and values together
 HEADER_COST: Final = 180  #: bytes of a header without its name and value: two strings, their pair, its place
+
+TRACEPARENT: Final = b"traceparent"  #: name of the header that says which trace a job belongs to
+#: Version, trace id, parent id and flags, as W3C Trace Context has them; versions after 00 may add fields.
+_TRACEPARENT: Final = re.compile(
+    rb"(?!ff|00.{53}-)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?", re.DOTALL
+)
 
 DOUBLINGS_MAX: Final = 45  #: doublings of a millisecond that are longer than any job lives
 
@@ -52,6 +59,15 @@ def backoff_of(terms: Terms, job_id: bytes, nacks: int) -> int:
 def cost_of_headers(headers: Headers) -> int:
     """Return the bytes that headers take."""
     return sum([HEADER_COST + len(name) + len(value) for name, value in headers])
+
+
+def trace_id_of(headers: Headers) -> bytes:
+    """Return the trace id of a traceparent header, 32 hex digits; empty if there is none, or it is malformed."""
+    for name, value in headers:
+        if name == TRACEPARENT and (found := _TRACEPARENT.fullmatch(value)) is not None:
+            trace_id: bytes = found[1]
+            return trace_id
+    return b""
 
 
 def headers_misfit(headers: Headers) -> str:

@@ -234,7 +234,7 @@ class Acks(Machine):
             flight_ms = -1
             counters.acked_untimed += 1
         if state.trace.endings is not None:
-            if word or job.nacks or job.additional_deliveries or job.options.fate is not NO_FATE:
+            if word or job.nacks or job.additional_deliveries or not job.options.has_short_lines:
                 fate = job.options.fate
                 is_cancel = fate.is_cancelled and fate.result is None and word != FAST
                 state.note_end(CANCELLED if is_cancel else ACK, job, span_ms=flight_ms, who=who, word=word)

@@ -20,7 +20,6 @@ Source: Disque, src/queue.c.
 from collections.abc import Iterable
 from typing import Final
 
-from disqued.core.model.fate import NO_FATE
 from disqued.core.model.job import (
     ACTIVE,
     FLAG_DELIVERED,
@@ -190,7 +189,7 @@ class Delivery:
                 waited_ms = max(0, state.wall - job.ctime // 1_000_000 - job.options.delay_ms)
                 self._delivered_once(job)
             if state.trace.full is not None:
-                if retry_ms and not unit.nacks and not unit.additional_deliveries and job.options.fate is NO_FATE:
+                if retry_ms and not unit.nacks and not unit.additional_deliveries and job.options.has_short_lines:
                     state.trace.full.deliver(job, waited_ms)
                 else:
                     word = b"" if retry_ms else ONCE

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from disqued.core.model.job import Job, JobOptions
 from disqued.core.model.outbox import GONE_DELETED, GONE_EVICTED, GONE_EXPIRED, GONE_REFUSED
+from disqued.core.model.terms import trace_id_of
 from disqued.core.model.trace import ACK, ADD, NAMES, EventTrace, Notes
 from disqued.wire.eventlines import COLUMNS, EventLines
 from tests.cluster_fixtures import Cluster
@@ -707,3 +708,114 @@ def test_notes_that_are_too_many_are_lost_all_and_counted_but_for_the_id_that_th
     lines = EventLines(b"a" * 40, 7, str)
     notes.retell(lines)
     assert [(part.node_id[:1], part.count) for part in lines.take()] == [(b"a", 1), (b"b", 2)]
+
+
+TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+TRACEPARENT = f"00-{TRACE_ID}-00f067aa0ba902b7-01"
+
+
+@pytest.mark.parametrize(
+    ("traceparent", "found"),
+    [
+        (TRACEPARENT, True),
+        (f"cc-{TRACE_ID}-00f067aa0ba902b7-01-more", True),
+        (f"00-{TRACE_ID}-00f067aa0ba902b7-01-more", False),
+        (f"cc-{TRACE_ID}-00f067aa0ba902b7-01more", False),
+        (f"ff-{TRACE_ID}-00f067aa0ba902b7-01", False),
+        (f"00-{'0' * 32}-00f067aa0ba902b7-01", False),
+        (f"00-{TRACE_ID}-{'0' * 16}-01", False),
+        (TRACEPARENT.upper(), False),
+        (TRACEPARENT[:-1], False),
+        (f" {TRACEPARENT}", False),
+        (f"{TRACEPARENT}\n", False),
+        ('00-","job_id":"x', False),
+        ("", False),
+    ],
+)
+def test_a_trace_id_is_read_from_a_traceparent_as_w3c_has_it_and_from_no_other(traceparent: str, found: bool) -> None:
+    headers = ((b"tracestate", b"a=b"), (b"traceparent", traceparent.encode()))
+    assert trace_id_of(headers).decode() == (TRACE_ID if found else "")
+    assert trace_id_of(headers[:1]) == b""
+
+
+def traced(server: Server, *words: Any, traceparent: str = TRACEPARENT) -> Any:
+    return server.add("q", "x", "RETRY", 10, "HEADER", "size", "32", "HEADER", "traceparent", traceparent, *words)
+
+
+def test_every_line_of_a_job_with_a_traceparent_has_its_trace_id_behind_its_queue(server: Server) -> None:
+    read = follow(server)
+    job_id = traced(server, "MAXTRIES", 2, "DELAY", 1)
+    server.advance(1_500)
+    server.get("q")
+    server("WORKING", job_id)
+    server("NACK", job_id)
+    server.get("q")
+    server.advance(10_500)
+    server("REDRIVE", "q")
+    server.advance(500)
+    server.get("q")
+    server("ACKJOB", job_id)
+    traced(server)
+    server.get("q")
+    server.advance(10_500)
+    server("CANCEL", traced(server))
+    server("DELJOB", traced(server))
+    traced(server, "TTL", 1, "RETRY", 0)
+    server.advance(1_500)
+    lines = read()
+    assert {line["event"] for line in lines} == {
+        "add", "enqueue", "deliver", "working", "nack", "dead", "redriven", "ack", "requeue", "cancelled", "delete",
+        "expire",
+    }  # fmt: skip
+    for line in lines:
+        assert line["trace_id"] == TRACE_ID, line
+        names = list(line)
+        assert names.index("trace_id") == names.index("queue") + 1, line
+
+
+def test_a_plain_delivery_and_acknowledgement_have_the_trace_id_also_of_endings_alone(server: Server) -> None:
+    read = follow(server)
+    for plain in (True, False, True):
+        job_id = server.add("q", "x", "RETRY", 10) if plain else traced(server)
+        server.get("q")
+        server("ACKJOB", job_id)
+    told = brief(read(), "trace_id")
+    assert told == [(event, trace) for trace in (None, TRACE_ID, None) for event in ("add", "deliver", "ack")]
+    read = follow(server, endings_alone=True)
+    job_id = traced(server)
+    server.get("q")
+    server("ACKJOB", job_id)
+    assert brief(read(), "trace_id", "attempt") == [("ack", TRACE_ID, 1)]
+
+
+def test_other_headers_and_a_malformed_traceparent_give_no_trace_id_and_no_error(server: Server) -> None:
+    read = follow(server)
+    for words in (("HEADER", "traceparent", '"}\n'), ("HEADER", "Traceparent", TRACEPARENT), ("HEADER", "a", "b")):
+        job_id = server.add("q", "x", "RETRY", 10, *words)
+        server.get("q")
+        server("ACKJOB", job_id)
+    assert brief(read(), "trace_id") == [("add", None), ("deliver", None), ("ack", None)] * 3
+
+
+def test_nodes_with_copies_tell_the_trace_id_too() -> None:
+    first, second, _ = Cluster(3)
+    reads = [follow(node) for node in (first, second)]
+    first("ADDJOB", "q", "x", 0, "REPLICATE", 3, "RETRY", 10, "HEADER", "traceparent", TRACEPARENT)
+    [job] = second.state.jobs
+    second("ACKJOB", job.id)
+    found = [brief(read(), "trace_id") for read in reads]
+    assert ("add", TRACE_ID) in found[0]
+    assert ("replicate", TRACE_ID) in found[1]
+    assert {line[1] for lines in found for line in lines} == {TRACE_ID}
+
+
+def test_a_trace_id_survives_a_fate_and_lines_kept_as_notes(server: Server) -> None:
+    notes = Notes(server.state.node_id, 0, 100)
+    server.state.trace.full = server.state.trace.endings = notes
+    job_id = traced(server)
+    server.get("q")
+    server("ACKJOB", job_id, "RESULT", "done")
+    lines = EventLines(server.state.node_id, 7, str)
+    notes.retell(lines)
+    told = [json.loads(line) for line in taken(lines).splitlines()]
+    assert brief(told, "trace_id") == [("add", TRACE_ID), ("deliver", TRACE_ID), ("ack", TRACE_ID)]
