@@ -134,6 +134,10 @@ RUN_BY: dict[str, dict[str, str]] = {
         f"{SYSTEMD}_the_two_nodes_of_the_page_find_each_other_and_one_may_go": "redis-cli",
     },
     "docs/how-to/tls.md": {f"{INTEGRATION}/test_tls_howto.py::test_the_page_on_tls_goes_as_it_is_written": ""},
+    "docs/how-to/trace.md": {
+        f"{INTEGRATION}/test_trace_howto.py::test_the_program_prints_what_the_page_says": r"import threading",
+        f"{INTEGRATION}/test_trace_howto.py::test_the_event_log_leads_from_a_trace_to_its_jobs": "",
+    },
     "docs/how-to/upgrade.md": {f"{OPERATORS}_an_upgrade_goes_as_the_page_says": ""},
     "docs/operations/runbook.md": {
         f"{INTEGRATION}/test_runbook.py::test_a_symptom_is_seen_and_mended_as_the_runbook_says": ""

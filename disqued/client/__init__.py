@@ -12,6 +12,7 @@
     commands, replies          commands, and parsing of their replies
     nodes, calls, tasks        which node, the next step of a call, the state of a job: no socket, no clock
     seats, reporting           heartbeats of a live worker, reports about its jobs
+    tracing                    spans of OpenTelemetry, where that is installed
     base_client, base_links    the client core and its connections, written once as coroutines
     base_worker                the worker core
     deferred, aio, blocking    the three thin sides that send and wait

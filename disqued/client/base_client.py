@@ -20,7 +20,7 @@ from random import Random, SystemRandom
 from time import monotonic
 from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, cast
 
-from disqued.client import commands
+from disqued.client import commands, tracing
 from disqued.client.addresses import Address, ConnectionOptions, Named, read_nodes, written
 from disqued.client.calls import Call, Patience, Send, Wait
 from disqued.client.commands import WALK_COUNT, AnyJob, Command, JobStateName, Page, WorkerIdentity
@@ -224,8 +224,15 @@ class BaseClient(ABC, Generic[Connections, Walk]):
         usual = self._patience
         return Call(command, self._nodes, usual if patience is None else usual.of(patience), self.now(), pinned)
 
-    async def _carry_out(self, call: Call[T], wanted: Callable[[], bool] | None = None) -> T:
-        """Ask node after node until the command is done.  Raises what `Call` raises, and Closed."""
+    def _carry_out(self, call: Call[T], wanted: Callable[[], bool] | None = None) -> Coroutine[Any, Any, T]:
+        """Ask node after node until the command is done.  Raises what `Call` raises, and Closed.
+
+        With OpenTelemetry a job is added in a span.
+        """
+        asking = self._ask_on(call, wanted)
+        return asking if tracing.tracer is None or not call.adds else tracing.sent(call, asking)
+
+    async def _ask_on(self, call: Call[T], wanted: Callable[[], bool] | None) -> T:
         while True:
             if wanted is not None and not wanted():
                 raise Closed("the caller no longer wants the result")

@@ -1,7 +1,8 @@
 """The worker core: fetching and handling jobs, written once as coroutines for three runners.
 
     _work     fetch as many jobs as there is room for; send the heartbeats of a live worker (`seats.Heartbeat`)
-    _handle   one for each job: run the handler, then acknowledge, give back or move the job
+    _handle   one for each job: run the handler, then acknowledge, give back or move the job; with OpenTelemetry in a
+              span (`tracing`)
     _keep     send WORKING when it is due, and NACK for failed jobs (`tasks.Tasks`)
 
 `reporting.JobReporter` tells the nodes what becomes of a job.
@@ -17,7 +18,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 
-from disqued.client import commands
+from disqued.client import commands, tracing
 from disqued.client.base_client import BaseClient
 from disqued.client.commands import Command
 from disqued.client.errors import AccessDenied, Closed, DisquedError, NotTrusted
@@ -305,11 +306,19 @@ class BaseWorker(ABC, Generic[AnyClientT]):
     async def _handle(self, task: Task) -> None:
         if not self._tasks.is_running(task):
             return  # given back before it began
+        if tracing.tracer is None:
+            await self._try(task)
+        else:
+            with tracing.attempt(task):
+                await self._try(task)
+
+    async def _try(self, task: Task) -> None:
         try:
             result = await self._run_handler(task, self._running_job(task))
         except GeneratorExit:
             raise
         except BaseException as error:  # a handler must not end the program
+            task.error = error
             if self._tasks.is_running(task) and not isinstance(error, Bury):
                 await self._reporter.learn_terms(task)
             if self._tasks.is_running(task):  # else it was given back meanwhile
@@ -318,6 +327,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
             if self._tasks.settle(task):
                 wrong = await self._reporter.acknowledge(task, result)
                 if wrong is not None:
+                    task.error = wrong
                     await self._failed(task, wrong)
 
     async def _failed(self, task: Task, error: BaseException) -> None:

@@ -34,6 +34,7 @@ from disqued.client.errors import (
 )
 from disqued.client.job import Job
 from disqued.client.nodes import Node, Nodes
+from disqued.client.values import Headers
 
 T = TypeVar("T")
 
@@ -135,9 +136,18 @@ class Call(Generic[T]):
         self._error = error
 
     @property
+    def command(self) -> Command[T]:
+        """The command, as it is sent."""
+        return self._command
+
+    @property
     def adds(self) -> bool:
         """Whether the command adds a job."""
-        return self._command.adds
+        return self._command.headers is not None
+
+    def carry(self, headers: Headers) -> None:
+        """Give more headers to the job that the command adds; only before it is sent."""
+        self._command = self._command.with_headers(headers)
 
     @property
     def _name(self) -> str:

@@ -19,6 +19,7 @@ from disqued.client.policies import Setting, encode_field, read_policy
 from disqued.client.replies import Facts, Reader
 from disqued.client.values import (
     JOB_ID_LENGTHS,
+    Headers,
     Span,
     Word,
     encode,
@@ -81,8 +82,8 @@ class Command(Generic[T]):
     waits: float | None = 0.0
     #: Whether it hands out jobs.
     fetches: bool = False
-    #: Whether it adds a job, whose id it returns.
-    adds: bool = False
+    #: Of a command that adds a job, and returns its id: the headers of the job; None = it adds none.
+    headers: Headers | None = None
     #: Whether to ask again after a result, while there is time; None = never.
     waits_on: Callable[[T], bool] | None = None
     #: Id of the preferred node; b"" = any.
@@ -98,6 +99,11 @@ class Command(Generic[T]):
             case ConnectionUse.WAIT:
                 return (self.words[0], milliseconds(seconds), *self.words[1:])
         return self.words
+
+    def with_headers(self, more: Headers) -> "Command[T]":
+        """Return the addition of a job with more headers."""
+        words = (word for header in more for word in (b"HEADER", *header))
+        return attrs.evolve(self, words=(*self.words, *words), headers=(*(self.headers or ()), *more))
 
     @property
     def is_sliced(self) -> bool:
@@ -140,7 +146,8 @@ def add(
     `max_tries` is the number of tries after which the job is dead.  `backoff` is the delay after the first failed try,
     which doubles with each further one, or a pair of it and the longest delay.  `keep_dead` is how long a dead job
     stays beyond its time to live, `result_ttl` how long its result stays after its acknowledgement.  `headers` go with
-    the job to its consumer: 16 of them, and 8 KiB together.
+    the job to its consumer: 16 of them, and 8 KiB together.  With OpenTelemetry the client adds those of the current
+    trace, unless there is a `traceparent` among them.
 
     When the connection breaks before the reply, the job may have been added.  With a `key` the client adds it again
     elsewhere, and it exists once.  Without one it raises Uncertain, unless `retry_add` allows that it exists twice.
@@ -153,13 +160,14 @@ def add(
     if asynchronous:
         words.append(b"ASYNC")
     words += _terms(max_tries, backoff, keep_dead, result_ttl)
-    for header in encode_headers(headers or {}):
+    given = encode_headers(headers) if headers else ()
+    for header in given:
         words += b"HEADER", *header
     if key is not None:
         words += b"KEY", _key(key)
     return Command(
         tuple(words), cast("Reader[AddedJob]", replies.read_bytes), repeatable=retry_add or key is not None,
-        lane=ConnectionUse.ADD, waits=seconds, adds=True,
+        lane=ConnectionUse.ADD, waits=seconds, headers=given,
     )  # fmt: skip
 
 

@@ -152,6 +152,8 @@ class Task:
     cancelled: Signal = attrs.field(factory=Signal)
     #: Its next delivery can no longer be postponed.
     is_too_late: bool = False
+    #: Why the attempt failed.
+    error: BaseException | None = None
 
     @property
     def is_once(self) -> bool:

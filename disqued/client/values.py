@@ -11,6 +11,8 @@ from typing import Final, TypeAlias
 Word: TypeAlias = bytes | str | int
 #: Seconds.
 Span: TypeAlias = int | float | timedelta
+#: Names and values of a job's headers.
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 MOST_SECONDS: Final = 2**31 - 1
 JOB_ID_LENGTHS: Final = (48, 40)
@@ -96,9 +98,11 @@ def short_text(value: bytes | str, name: str, most: int) -> bytes:
     return data
 
 
-def encode_headers(headers: Mapping[str, bytes | str]) -> list[tuple[bytes, bytes]]:
+def encode_headers(headers: Mapping[str, bytes | str]) -> Headers:
     """Encode the headers of a job.  Raises ValueError."""
-    found = [(encode_data(name, "a header name"), encode_data(value, "a header")) for name, value in headers.items()]
+    found = tuple(
+        (encode_data(name, "a header name"), encode_data(value, "a header")) for name, value in headers.items()
+    )
     if len(found) > HEADERS_MAX:
         raise ValueError(f"{len(found)} headers; at most {HEADERS_MAX} are allowed")
     if (size := sum(len(name) + len(value) for name, value in found)) > HEADERS_BYTES_MAX:
