@@ -185,7 +185,7 @@ write = $(BIN)/python -m $(1) > $(2).new && mv $(2).new $(2) || { rm -f $(2).new
 LOCK := build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	--no-emit-package pip --constraint requirements/constraints.txt
 # $(call locked,WORDS,FILE): the lines behind the comment that the file begins with are written anew.
-locked = (sed '/^[^#]/,$$d' $(2) && $(LOCK) $(1)) > $(2).new && mv $(2).new $(2) || { rm -f $(2).new; exit 1; }
+locked = (sed '/^[^\#]/,$$d' $(2) && $(LOCK) $(1)) > $(2).new && mv $(2).new $(2) || { rm -f $(2).new; exit 1; }
 
 lock: .venv/.test-stamp
 	$(BIN)/python -m venv build/lock
