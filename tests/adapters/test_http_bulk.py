@@ -512,7 +512,10 @@ async def test_a_purge_counts_first_and_ends_every_job_of_a_queue(admin: Admin) 
     ("body", "text"),
     [
         ({}, "the field queue of the filter is needed"),
-        ({"filter": {"queue": "mail", "state": ["acked"]}}, "state: allowed are lists of wait-repl, active, queued"),
+        (
+            {"filter": {"queue": "mail", "state": ["acked"]}},
+            "state: allowed are lists of wait-repl, active, queued, dead",
+        ),
         ({"filter": {"queue": "mail", "state": []}}, "state: allowed are lists of"),
         ({"filter": {"queue": "mail"}, "dry_run": False}, "the act needs the token"),
         ({"filter": {"queue": "mail", "body_contains": "x"}}, "body_contains"),
@@ -532,6 +535,17 @@ async def bury(client: AdminClient, queue: str, count: int) -> list[str]:
     await call([b"GETJOB", b"COUNT", b"%d" % count, b"FROM", queue.encode()], address="test")
     await call([b"NACK", *(job_id.encode() for job_id in ids), b"DEAD", b"REASON", b"no such host"], address="test")
     return ids
+
+
+@ensureDeferred
+async def test_a_purge_ends_dead_jobs_alone_or_with_the_others(admin: Admin) -> None:
+    client = admin()
+    await bury(client, "mail", 3)
+    await add(client, "mail")
+    for filter_, count in (({"queue": "mail", "state": ["dead"]}, 3), ({"queue": "mail"}, 4)):
+        assert (await run(client, "purge", filter_))["matched"] == count
+    assert (await run(client, "purge", filter_, dry_run=False))["done"] == 4
+    assert jobs_of(client, b"mail") == []
 
 
 @ensureDeferred

@@ -67,7 +67,8 @@ registers = st.builds(
     Register, st.integers(1, COUNTER_MAX), node_ids, st.integers(0, STAMP_MAX),
     st.builds(PauseSetting, st.integers(0, 3), texts, texts),
 )  # fmt: skip
-purged_states = st.integers(1, ALL_STATES) | st.integers(DRY + 1, DRY + ALL_STATES)
+some_states = st.integers(1, ALL_STATES).filter(lambda states: not states & ~ALL_STATES)
+purged_states = some_states | some_states.map(lambda states: states | DRY)
 numbered = st.builds(
     Register, st.integers(1, COUNTER_MAX), node_ids, st.integers(0, STAMP_MAX),
     st.just(()) | st.integers(1, 65_535).map(lambda number: (number,)),

@@ -20,8 +20,8 @@ _POLICY: Final = (
     ("backoff.first", "Back-off, s", "BACKOFF"), ("backoff.most", "Back-off at most, s", ""),
     ("keep_dead", "Dead jobs stay, s", "KEEPDEAD"), ("result", "Results stay, s", "RESULT"),
 )  # fmt: skip
-_ENDED: Final = ("wait-repl", "active", "queued")
-_ANY_STATE: Final = (*_ENDED, "acked", "dead")
+_ENDED: Final = ("wait-repl", "active", "queued", "dead")
+_ANY_STATE: Final = (*_ENDED, "acked")
 
 
 def add_job(queue: bytes | None) -> Action:
@@ -225,13 +225,13 @@ def bulk(wanted: JobSearch, port: int) -> list[Action]:
             "bulk-redrive", "Redrive all", "/api/bulk/redrive", (b"REDRIVE", wanted.queue) if is_plain else (), body,
             "Jobs queued again: {result}.", redis=None if is_plain else "",
         )  # fmt: skip
-        return [redrive, *found]
+        return [redrive, *found, *_purge(wanted)]
     return [*found, *_purge(wanted), _move("bulk-move", "Move all", body["filter"])]
 
 
 def _is_purge(wanted: JobSearch) -> bool:
     """Return whether QPURGE can mean the jobs of a search."""
-    return not (wanted.text or wanted.older_ms or wanted.state in ("acked", "dead"))
+    return not (wanted.text or wanted.older_ms or wanted.state == "acked")
 
 
 def _purge(wanted: JobSearch) -> list[Action]:

@@ -63,7 +63,7 @@ ACKED: Final = 3
 DEAD: Final = 4
 
 #: The states of jobs that are not done, as bits.
-ALL_STATES: Final = 1 << WAIT_REPL | 1 << ACTIVE | 1 << QUEUED
+ALL_STATES: Final = 1 << WAIT_REPL | 1 << ACTIVE | 1 << QUEUED | 1 << DEAD
 
 #: The allowed changes of state, and what causes each.  New units are active.  Forgetting a job is no transition.
 TRANSITIONS: Final[dict[tuple[int, int], str]] = {

@@ -29,7 +29,7 @@ from collections.abc import Generator, Iterator
 from typing import Final
 
 from disqued.core.model.ids import comes_first
-from disqued.core.model.job import ACKED, ACTIVE, ALL_STATES, FLAG_LEASED, FLAG_QUEUED_BEFORE, QUEUED, Job
+from disqued.core.model.job import ACKED, ACTIVE, ALL_STATES, DEAD, FLAG_LEASED, FLAG_QUEUED_BEFORE, QUEUED, Job
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import DRY, FLUSH, PURGE, PURGED
 from disqued.core.model.outbox import Client
@@ -258,7 +258,7 @@ class Purges(Machine):
 
     def _is_mine(self, job: Job, share: Share) -> bool:
         """Return whether this node ends a job in the first round, and counts it."""
-        return (share.states & _ALIKE != _ALIKE and not self._is_delayed(job)) or self._is_first(job)
+        return (share.states & _ALIKE != _ALIKE and not self._is_alike(job)) or self._is_first(job)
 
     def _is_meant(self, job: Job, share: Share) -> bool:
         """Return whether a job is to end.
@@ -273,6 +273,10 @@ class Purges(Machine):
         if job.state != ACTIVE or share.states & 1 << QUEUED or job.holders is None:
             return True
         return bool(job.flags & FLAG_LEASED) or self._is_delayed(job)
+
+    def _is_alike(self, job: Job) -> bool:
+        """Return whether all holders of a job see it in this state: it is dead, or delayed."""
+        return job.state == DEAD or self._is_delayed(job)
 
     def _is_delayed(self, job: Job) -> bool:
         """Return whether a job waits for the end of its delay, as far as this node knows.
@@ -296,10 +300,10 @@ class Purges(Machine):
         )
 
     def _jobs_of(self, name: bytes) -> Iterator[Job]:
-        """The jobs of a queue, some of them twice, and others: first those that wait or are with consumers."""
+        """The jobs of a queue, some of them twice, and others: first those known to be of it."""
         queue = self._state.queues.by_name.get(name)
         if queue is not None:
-            for unit in (*queue.units.listed(), *queue.leased, *queue.elsewhere):
+            for unit in (*queue.units.listed(), *queue.leased, *queue.elsewhere, *queue.dead):
                 yield unit.job
         yield from self._every_job()
 

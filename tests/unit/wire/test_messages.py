@@ -251,7 +251,7 @@ def test_more_holders_than_a_message_takes_are_left_out() -> None:
         (encode((m.DELIVERED, b"x" * 48, b"", 1, 0, 1), 0), "DELIVERED: b'xxx"),
         (b"\x18" + bytes(4) + b"\x65\x00" + bytes(10) + b"q", "CLAIM: 101 jobs of 0 ms; allowed are 100 and"),
         (b"\x19" + bytes(4) + b"\x65\x00", "CLAIMED: 101 jobs; allowed are 100"),
-        (encode((m.PURGE, b"q", 1, 8, 0), 0), "PURGE: states 8; allowed are bits of 135, one or more of 7"),
+        (encode((m.PURGE, b"q", 1, 8, 0), 0), "PURGE: states 8; allowed are bits of 151, one or more of 23"),
         (b"\x1a\x01\x00q", "FLUSH: 1; allowed is 0 to 0"),
         (b"\x0e\x00\x65\x00", "YOURJOBS: 101 jobs; allowed are 100"),
         (

@@ -43,6 +43,14 @@ def check_gone(cluster: Cluster, ids: list[bytes]) -> None:
         check(member)
 
 
+def bury(server: Server, count: int, *options: str | int) -> list[bytes]:
+    """Add jobs to the queue q that are dead."""
+    ids = [server.add("q", "buried", *options) for _ in range(count)]
+    assert len(server.get("q", count=count)) == count
+    assert server("NACK", *ids, "DEAD") == count
+    return ids
+
+
 # One node.
 
 
@@ -71,16 +79,40 @@ def test_a_queue_that_is_not_there_has_nothing_to_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("states", "ended"), [(("queued",), 2), (("active",), 2), (("wait-repl",), 0), (("queued", "active"), 4)]
+    ("states", "ended"),
+    [(("queued",), 2), (("active",), 2), (("wait-repl",), 0), (("queued", "active"), 4), (("dead",), 1), ((), 5)],
 )
 def test_states_limit_what_ends(states: tuple[str, ...], ended: int) -> None:
     server = Server()
+    bury(server, 1)
     for number in range(3):
         server.add("q", number)
     server.add("q", "later", "DELAY", 60)
     server.get("q")
     assert server("QPURGE", "q", *[word for state in states for word in ("STATE", state)]) == ended
-    assert len(server.state.jobs) == 4 - ended
+    assert len(server.state.jobs) == 5 - ended
+
+
+def test_dead_jobs_end_and_nothing_is_left_to_redrive() -> None:
+    server = Server()
+    ids = bury(server, 3) + bury(server, 1, "RESULT", 60)
+    assert server("QPURGE", "q", "DRYRUN") == 4
+    assert server("QPURGE", "q", "STATE", "queued") == 0
+    assert server("QPURGE", "q") == 4
+    assert [job_id for job_id in ids[:3] if server.state.jobs.get(job_id)] == []
+    assert server("REDRIVE", "q", client="rosa") is BLOCKED
+    server.advance(10)
+    assert server.answers["rosa"] == [0]
+    assert server.get("q") == []
+    check(server)
+
+
+def test_a_queue_that_is_flushed_has_no_dead_jobs_left() -> None:
+    server = Server()
+    bury(server, 2)
+    server("QFLUSH", "q")
+    server.advance(10)
+    assert len(server.state.jobs) == 0
 
 
 def test_a_dry_run_counts_and_ends_nothing() -> None:
@@ -95,7 +127,7 @@ def test_a_dry_run_counts_and_ends_nothing() -> None:
 
 def test_an_unknown_state_is_refused_with_those_that_are_allowed() -> None:
     refusal = Server().refusal("QPURGE", "q", "STATE", "acked")
-    assert refusal == "ERR unknown STATE; expected one of wait-repl, active, queued"
+    assert refusal == "ERR unknown STATE; expected one of wait-repl, active, queued, dead"
 
 
 def test_a_log_is_refused() -> None:
@@ -130,6 +162,28 @@ def test_a_dry_run_counts_each_job_of_the_cluster_once(cluster: Cluster) -> None
     assert not cluster.sent(SETACK)
     assert not any(member.node.purges.shares for member in cluster)
     assert purge(c) == 30
+
+
+@pytest.mark.parametrize("states", [(), ("dead",), ("dead", "active"), ("queued", "dead", "active", "wait-repl")])
+def test_dead_jobs_of_all_holders_end_and_are_counted_once(cluster: Cluster, states: tuple[str, ...]) -> None:
+    a, b, c = cluster
+    ids = add(a, 10, "REPLICATE", 3) + add(b, 10, "REPLICATE", 2) + add(c, 10, "REPLICATE", 1)
+    for member in (a, b, c):
+        rows = member.get("q", count=30)
+        assert member("NACK", *[job_id for _, job_id, _ in rows], "DEAD") == len(rows)
+    cluster.advance(1)
+    words = [word for state in states for word in ("STATE", state)]
+    assert purge(b, "DRYRUN", *words) == 30
+    assert purge(b, *words) == 30
+    assert not any(member.state.queues.dead for member in cluster)
+    check_gone(cluster, ids)
+    assert all(redrive(member) == 0 for member in cluster)
+
+
+def redrive(member: Member) -> int:
+    assert member("REDRIVE", "q", client="rosa") is BLOCKED
+    member.cluster.advance(1)
+    return int(member.answers["rosa"].pop())
 
 
 def test_each_job_is_acknowledged_by_one_of_its_holders(cluster: Cluster) -> None:
