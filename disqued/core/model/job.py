@@ -287,6 +287,11 @@ def attempt_of(unit: Unit) -> int:
     return 1 + unit.nacks + unit.additional_deliveries + unit.options.fate.spent
 
 
+def tries_of(unit: Unit) -> int:
+    """Times that a unit was handed to a consumer, over all generations; best effort."""
+    return max(unit.deliveries + unit.options.fate.spent, int(unit.flags & FLAG_DELIVERED != 0))
+
+
 def process_of(unit: Unit) -> bytes:
     """The id of a process: a unit in the hands of its current consumer."""
     return b"%b:%d" % (unit.id, attempt_of(unit))

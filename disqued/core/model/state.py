@@ -32,6 +32,7 @@ from disqued.core.model.job import (
     Job,
     NamedJob,
     Unit,
+    tries_of,
 )
 from disqued.core.model.memory import EVENT_COST, JOB_COST, NAME_FREE, QUEUE_COST, Memory
 from disqued.core.model.messages import ENDED_CANCELLED, FATE, SETACK, Message
@@ -295,10 +296,8 @@ class State:
         """Drop a job for a reason that is not its acknowledgement (GONE_...)."""
         who = self.trace.actor if reason == GONE_DELETED else None
         self.note_end(OF_REASON[reason], job, who=who, word=MISCONF if reason == GONE_REFUSED else b"")
-        self.drop(job)
+        self.drop(job, reason)
         self.custody.ended.note(job.id, ending_of(job, reason))
-        if self.custody.watched:
-            self.note_watched(job, reason)
         if reason in self.counters.gone:
             self.counters.gone[reason] += 1
         if self.journaling:
@@ -313,12 +312,12 @@ class State:
         if self.journaling and (job.holders is None or job.holders):
             self.outbox.journal.append((UNIT_DONE, job.id, WORK_SCOPE))
 
-    def drop(self, job: Job) -> None:
-        """Drop a job without a word to the journal."""
+    def drop(self, job: Job, reason: bytes = b"") -> None:
+        """Drop a job without a word to the journal, for a reason (GONE_...) if it is not its acknowledgement."""
         self.jobs.remove(job)
-        self.let_go(job)
         if self.custody.watched:
-            self.note_watched(job)
+            self.note_watched(job, reason)
+        self.let_go(job)
 
     def let_go(self, job: Job) -> None:
         """Undo what a job that is not in the registry any more took and waited for."""
@@ -355,7 +354,7 @@ class State:
         """Note that something changed of a job, or why it is gone (GONE_...), for those who wait for its end."""
         custody = self.custody
         if job.id in custody.watched:
-            custody.changed.jobs[job.id] = (job, reason)
+            custody.changed.jobs[job.id] = (job, reason, tries_of(job))
             if not custody.changed.awake_at:
                 self.schedule.add(custody.changed, AT_ONCE)
 

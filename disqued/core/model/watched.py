@@ -20,5 +20,6 @@ class ChangedJobs(Timed):
 
     def __init__(self) -> None:
         self.awake_at = 0
-        #: By id: the job as it was, and why it is gone (GONE_...); empty = it was acknowledged, or is still there.
-        self.jobs: dict[bytes, tuple[Job, bytes]] = {}
+        #: By id: the job as it was, why it is gone (GONE_...; empty = it was acknowledged, or is still there), and its
+        #: tries, of which the last is not counted any more when the job is gone.
+        self.jobs: dict[bytes, tuple[Job, bytes, int]] = {}

@@ -66,6 +66,7 @@ from disqued.core.model.job import (
     NamedJob,
     forbidden,
     process_of,
+    tries_of,
 )
 from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import DELJOB, FATE, GOTACK, SETACK
@@ -264,7 +265,7 @@ class Acks(Machine):
 
         That is an object of its own: a message with the job itself may not have left yet.
         """
-        state = self._state
+        state, tries = self._state, tries_of(job) if job.options.is_rare else 0
         state.drop(job)
         done = Job(job.id, job.queue, b"", job.ctime, job.options)
         done.expires_at = job.expires_at
@@ -275,7 +276,8 @@ class Acks(Machine):
         done.state = job.state
         self._keep(done)
         if job.options.is_rare:
-            done.flags = job.flags & FLAG_DELIVERED
+            # The last delivery is not counted yet.
+            done.flags = FLAG_DELIVERED if tries > job.deliveries + job.options.fate.spent else 0
             self._keep_outcome(done, job.options.terms.keep_result_ms)
         if state.journaling:
             state.outbox.journal.append((JOB_ADDED, done))

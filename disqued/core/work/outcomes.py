@@ -48,7 +48,7 @@ from disqued.core.model.outbox import GONE_DELETED, GONE_EXPIRED, Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.watched import WATCHED_MAX, ChangedJobs
-from disqued.core.work.standings import end_of, is_final, merge_standings, standing_of, tries_of
+from disqued.core.work.standings import end_of, is_final, merge_standings, standing_of, tries_told
 from disqued.errors import WrongType
 
 SILENCE_MS: Final = 2_000  #: how long nodes that say nothing are waited for before a job is unknown
@@ -67,7 +67,7 @@ _WORDS: Final = {
     A_COPY: (_PENDING, b""),
     SOON: (_PENDING, b""),
     PENDING: (_PENDING, b""),
-    IS_DEAD: (b"dead", b"buried"),
+    IS_DEAD: (b"dead", b"it failed too often, or was buried, without a reason"),
     ENDED_DEAD: (_UNKNOWN, b"it has ended: it was dead until its time was over"),
     ENDED_EXPIRED: (_UNKNOWN, b"it has ended: its time to live was over"),
     ENDED: (_UNKNOWN, b"it has ended, and its result was not kept"),
@@ -399,13 +399,13 @@ class Outcomes(Machine):
         """Tell those who watch jobs how these stand after the last step."""
         state = self._state
         jobs, changed.jobs = changed.jobs, {}
-        for job_id, (job, reason) in jobs.items():
+        for job_id, (job, reason, tries) in jobs.items():
             watchers = state.custody.watched.get(job_id)
             if watchers is None:
                 continue
             outcome = standing_of(state, job_id)
             if _says_little(outcome):
-                outcome = self._ending_of(job, reason)
+                outcome = self._ending_of(job, reason, tries)
             for node_id in list(watchers):
                 if node_id == state.node_id:
                     self._note(node_id, [outcome])
@@ -414,15 +414,17 @@ class Outcomes(Machine):
                     if is_final(outcome.state):
                         self._stop_telling(job_id, node_id)
 
-    def _ending_of(self, job: Job, reason: bytes) -> Outcome:
-        """Return how a job ended that is not here any more."""
+    def _ending_of(self, job: Job, reason: bytes, tries: int) -> Outcome:
+        """Return how a job ended that is not here any more, after so many tries if it was not done before."""
         is_acked = job.state == ACKED or not reason or (reason == GONE_DELETED and job.id in self._state.custody.ended)
-        if reason == GONE_EXPIRED and job.state != ACKED:
-            return Outcome(job.id, EXPIRED, tries_of(job), job.options.fate)
+        if job.state == ACKED:
+            tries = tries_told(job)
+        elif reason == GONE_EXPIRED:
+            return Outcome(job.id, EXPIRED, tries, job.options.fate)
         if is_acked:
             fate = job.options.fate
             state = end_of(fate)
-            return Outcome(job.id, state, max(1, tries_of(job)) if state == WAS_ACKED else tries_of(job), fate)
+            return Outcome(job.id, state, max(1, tries) if state == WAS_ACKED else tries, fate)
         return standing_of(self._state, job.id)
 
     def sweep(self, sweep: _Sweep) -> None:

@@ -9,7 +9,7 @@ not, since done beats every other state; an end that a node saw, or whose result
 """
 
 from disqued.core.model.fate import NO_FATE, Fate, accepted, merge
-from disqued.core.model.job import ACKED, DEAD, FLAG_DELIVERED, FLAG_WITH_CONSUMER, WAIT_REPL, Job
+from disqued.core.model.job import ACKED, DEAD, FLAG_DELIVERED, WAIT_REPL, Job, tries_of
 from disqued.core.model.messages import (
     A_COPY,
     ENDED,
@@ -42,7 +42,7 @@ def standing_of(state: State, job_id: bytes) -> Outcome:
         standing = IS_DEAD
     elif job.state == ACKED:
         standing = end_of(fate)
-    tries = tries_of(job)
+    tries = tries_told(job)
     return Outcome(job.id, standing, max(1, tries) if standing in (IS_DEAD, WAS_ACKED) else tries, fate)
 
 
@@ -65,14 +65,12 @@ def end_of(fate: Fate) -> int:
     return WAS_ACKED if fate.result is None else ENDED
 
 
-def tries_of(job: Job) -> int:
-    """Return how often a job was delivered, as far as this node knows."""
-    was_delivered = job.state == ACKED or job.flags & (FLAG_WITH_CONSUMER | FLAG_DELIVERED)
-    if job.state == ACKED and end_of(job.options.fate) == WAS_CANCELLED:
-        was_delivered = job.flags & FLAG_DELIVERED
-    elif job.state == DEAD:
-        was_delivered = 0  # that its last try failed is counted
-    return job.redeliveries + job.nacks + job.options.fate.spent + (1 if was_delivered else 0)
+def tries_told(job: Job) -> int:
+    """Return how often a job was delivered, as far as this node knows; of one that is done the last is not counted."""
+    if job.state != ACKED:
+        return tries_of(job)
+    is_counted = end_of(job.options.fate) == WAS_CANCELLED and not job.flags & FLAG_DELIVERED
+    return job.deliveries + job.options.fate.spent + (0 if is_counted else 1)
 
 
 def has_ended(standing: int) -> bool:

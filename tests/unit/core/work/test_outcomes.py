@@ -163,6 +163,65 @@ def test_later_calls_learn_how_a_job_ended_while_that_is_remembered(
     assert row(server, job_id)[2:] == [0, b"no node that answered knows it"]
 
 
+@pytest.mark.parametrize("terms", [(), ("MAXTRIES", 9)])
+def test_only_deliveries_are_tries(server: Server, terms: tuple[str | int, ...]) -> None:
+    job_id = server.add("q", "body", "RETRY", 5, *terms)
+    for deliveries, give_back in enumerate([("NACK",), ("NACK", "DELAY", 3), ("NACK", "REASON", "x"), ()]):
+        assert pending(server, job_id) == deliveries
+        assert server.get("q")
+        assert pending(server, job_id) == deliveries + 1
+        if give_back:
+            word, *options = give_back
+            server(word, job_id, *options)
+            assert pending(server, job_id) == deliveries + 1
+        server.advance(5_000)
+        assert pending(server, job_id) == deliveries + 1
+    assert server.get("q")
+    assert server("NACK", job_id, "DEAD") == 1
+    assert row(server, job_id) == [b"dead", None, 5, b"it failed too often, or was buried, without a reason"]
+    server("REDRIVE", "q", client="rosa")
+    server.advance(10)
+    assert pending(server, job_id) == 5
+    assert server.get("q")
+    assert pending(server, job_id) == 6
+
+
+def pending(server: Server, job_id: bytes) -> object:
+    """The tries that WAITJOB tells of a job that is not over."""
+    (found,) = waited(server, job_id, 1)
+    assert found[1] == b"pending"
+    return found[3]
+
+
+def waited(server: Server, job_id: bytes, timeout: int) -> list[list[object]]:
+    assert server("WAITJOB", timeout, job_id, client="late") is BLOCKED
+    server.advance(timeout)
+    (rows,) = server.answers.pop("late")
+    return list(rows)
+
+
+@pytest.mark.parametrize("kept", [(), ("RESULT", 60)])
+@pytest.mark.parametrize(
+    ("end", "given_back"),
+    [("CANCEL", False), ("CANCEL", True), ("ACKJOB", False), ("TTL", False), ("TTL", True)],
+)
+def test_one_delivery_is_one_try_however_it_ends(
+    server: Server, end: str, kept: tuple[str | int, ...], given_back: bool
+) -> None:
+    job_id = server.add("q", "body", "TTL", 20, "RETRY", 15, *kept)
+    server.get("q")
+    if given_back:
+        server("NACK", job_id)
+    server("WAITJOB", 0, job_id, client="anna")
+    if end != "TTL":
+        server(end, job_id)
+    server.advance(20_000)
+    ((found,),) = server.answers["anna"]
+    assert found[3] == 1
+    if kept and end != "TTL":
+        assert row(server, job_id)[:1] + row(server, job_id)[2:3] == [found[1], 1]
+
+
 def test_waiting_ends_in_time_and_says_what_is_pending(server: Server) -> None:
     one, other = server.add("q", "1", "RESULT", 10), server.add("q", "2")
     server("ACKJOB", one, "RESULT", "done")
