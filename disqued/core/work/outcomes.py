@@ -259,6 +259,7 @@ class Outcomes(Machine):
     def due(self, this: Wait) -> None:
         """Ask again, or answer: the time is over."""
         state = self._state
+        self.tell(state.custody.changed)  # how a job ended in this tick is not known later
         if self._open.get(this.number) is not this:
             return
         if this.deadline_at and this.deadline_at <= state.now:
@@ -366,6 +367,7 @@ class Outcomes(Machine):
     def on_watch(self, sender: bytes, number: int, job_ids: tuple[bytes, ...]) -> None:
         """Tell a node how jobs stand, and again when that changes."""
         state = self._state
+        self.tell(state.custody.changed)
         watched = state.custody.watched
         outcomes = []
         for job_id in job_ids:

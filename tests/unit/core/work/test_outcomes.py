@@ -6,13 +6,13 @@ from disqued.commands.table import BLOCKED
 from disqued.core.model.endings import UNDER_WAY_MS
 from disqued.core.model.fate import PROGRESS_MAX
 from disqued.core.model.job import ACKED
-from disqued.core.model.messages import DELJOB, FATE, GOTACK, OUTCOME, SETACK, WATCH, YOURJOBS
-from disqued.core.model.outbox import JOB_ADDED
+from disqued.core.model.messages import DELJOB, EXPIRED, FATE, GOTACK, OUTCOME, SETACK, WATCH, YOURJOBS
+from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED
 from disqued.core.recovery import Recovery, walk
 from disqued.core.work.acks import RESULT_BYTES
 from disqued.core.work.outcomes import ASKED_EVERY_MS, WATCHED_MS
 from disqued.wire.jobdump import decode_record, encode_job
-from tests.cluster_fixtures import Cluster, Member
+from tests.cluster_fixtures import Cluster, Flight, Member
 from tests.core_fixtures import UNKNOWN_ID, Server, check
 
 
@@ -161,6 +161,34 @@ def test_later_calls_learn_how_a_job_ended_while_that_is_remembered(
     assert row(server, job_id) == [b"unknown", None, 0, reason]
     server.node.flush()
     assert row(server, job_id)[2:] == [0, b"no node that answered knows it"]
+
+
+@pytest.mark.parametrize("on_time", [False, True])
+@pytest.mark.parametrize("delay", [(), ("DELAY", 50)])
+def test_an_end_in_the_tick_of_the_next_question_is_heard(
+    server: Server, delay: tuple[str | int, ...], on_time: bool
+) -> None:
+    job_id = server.add("q", "body", "TTL", ASKED_EVERY_MS // 1_000)
+    server.get("q")
+    if delay:
+        server("NACK", job_id, *delay)
+    server("WAITJOB", ASKED_EVERY_MS + 3 if on_time else 0, job_id, client="anna")
+    server.clock.advance(ASKED_EVERY_MS + 3)
+    server.tick()
+    server.advance(1)
+    assert server.answers["anna"] == [[[job_id, b"expired", None, 1, b"its time to live is over"]]]
+
+
+def test_a_question_in_the_step_of_an_end_is_answered_with_the_end() -> None:
+    cluster = Cluster(4)
+    job_id = held(cluster, "TTL", 70)
+    a, d = cluster.members[0], stranger_to(cluster, job_id)
+    d("WAITJOB", 0, job_id, client="anna")
+    cluster.advance(1)
+    a.node.begin()
+    a.state.forget(a.job(job_id), GONE_EXPIRED)
+    a.hear(Flight(d, a, (WATCH, 7, (job_id,)), (WATCH, 7, (job_id,))))
+    assert next(outcome.state for flight in cluster.sent(OUTCOME, a, d)[-2:] for outcome in flight.data[2]) == EXPIRED
 
 
 @pytest.mark.parametrize("terms", [(), ("MAXTRIES", 9)])
