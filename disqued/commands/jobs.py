@@ -82,6 +82,15 @@ MAXLEN = integer_kind(1, INT64_MAX, "MAXLEN must be a positive number", "1 or mo
 
 MAXTRIES = integer_kind(1, TRIES_MAX, f"MAXTRIES must be between 1 and {TRIES_MAX}", f"1 to {TRIES_MAX}")
 BACKOFF = seconds("BACKOFF", 1, "BACKOFF delays must be numbers > 0")
+LONGEST_BELOW_FIRST = "BACKOFF takes the first delay and then the longest: the longest is not below the first"
+
+
+def check_backoff(backoff: tuple[int, ...] | None) -> None:
+    """Check that the longest delay, where there is one, is not below the first.  Raises CommandError."""
+    if backoff and backoff[-1] < backoff[0]:
+        raise CommandError(LONGEST_BELOW_FIRST)
+
+
 KEEPDEAD = seconds("KEEPDEAD", 0, "KEEPDEAD time must be a non negative number")
 RESULT = seconds("RESULT", 1, "RESULT time must be a number > 0")
 
@@ -122,8 +131,8 @@ GET_COUNT = count_kind(1, JOBS_AT_ONCE, "COUNT must be a number greater than zer
 @command(
     "ADDJOB", group="jobs", flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST, reply=status("the id of the job"),
     cost="O(log N) in the jobs of the queue at worst, O(1) as a rule",
-    errors=(ONCE, NEVER_DELIVERED, ONE_TRY, NotReplicated, QueueTooLong, QueuePaused, WrongType), cache=cached_options,
-    is_large=True,
+    errors=(ONCE, NEVER_DELIVERED, ONE_TRY, LONGEST_BELOW_FIRST, NotReplicated, QueueTooLong, QueuePaused, WrongType),
+    cache=cached_options, is_large=True,
 )  # fmt: skip
 @attrs.define
 class AddJob:
@@ -180,6 +189,7 @@ class AddJob:
 
     def cached_options(self) -> CachedOptions:
         """All but the queue, the body and the key."""
+        check_backoff(self.backoff)
         wrong = headers_misfit(self.headers)
         if wrong:
             raise CommandError(wrong)

@@ -15,12 +15,14 @@ from disqued.commands.jobs import (
     DESCRIPTION,
     JOBS_AT_ONCE,
     KEEPDEAD,
+    LONGEST_BELOW_FIRST,
     MAXLEN,
     MAXTRIES,
     REPLICATE,
     RESULT,
     RETRY,
     TTL,
+    check_backoff,
     describe,
     touches,
 )
@@ -394,7 +396,7 @@ _FIELD = tuple_of(
 @command(
     "QPOLICY", group="queues", flags=Flag.WRITE | Flag.FAST,
     reply=either(array(_FIELD, "GET: the fields that are set"), status("SET, UNSET: OK")), cost="O(1)",
-    errors=(OutOfMemory, NameTooLong, _ONE_VERB),
+    errors=(OutOfMemory, NameTooLong, LONGEST_BELOW_FIRST, _ONE_VERB),
 )  # fmt: skip
 @attrs.define
 class QPolicy:
@@ -434,6 +436,7 @@ class QPolicy:
             MAXTRIES_FIELD: self.max_tries, KEEPDEAD_FIELD: self.keep_dead, RESULT_FIELD: self.result,
         }  # fmt: skip
         values: dict[int, Value] = {field: (number,) for field, number in given.items() if number is not None}
+        check_backoff(self.backoff)
         if self.backoff is not None:
             values[BACKOFF_FIELD] = self.backoff
         if self.sets + self.shows + bool(self.unset) > 1 or self.sets != bool(values):

@@ -46,6 +46,17 @@ def test_a_job_has_as_many_tries_as_its_terms_say_and_is_dead_then() -> None:
     check(server)
 
 
+@pytest.mark.parametrize(
+    "words", [("ADDJOB", "q", "body", 0, "BACKOFF", 5, 2), ("QPOLICY", "q", "SET", "BACKOFF", 5, 2)]
+)
+def test_a_longest_delay_below_the_first_is_refused(words: tuple[str | int, ...]) -> None:
+    server = Server()
+    line = "ERR BACKOFF takes the first delay and then the longest: the longest is not below the first"
+    assert server.refusal(*words) == line
+    assert server("QPOLICY", "q") == []
+    server.run(*words[:-1], 5)
+
+
 def test_nacks_and_retries_count_alike() -> None:
     server = Server()
     job_id = server.add("q", "body", "MAXTRIES", 2, "RETRY", 10)
