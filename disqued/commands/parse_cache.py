@@ -72,11 +72,11 @@ class WishedTerms(NamedTuple):
     keep_result: int | None = None
     headers: Headers = ()
 
-    def filled(self, defaults: Defaults) -> "WishedTerms":
-        """Return the terms, completed by the defaults of a queue."""
+    def filled(self, defaults: Defaults, *, has_one_try: bool) -> "WishedTerms":
+        """Return the terms, completed by the defaults of a queue; for one try there are none of tries."""
         return WishedTerms(
-            _or(self.max_tries, defaults.max_tries),
-            defaults.backoff if self.backoff is None else self.backoff,
+            self.max_tries if has_one_try else _or(self.max_tries, defaults.max_tries),
+            self.backoff if has_one_try or self.backoff is not None else defaults.backoff,
             _or(self.keep_dead, defaults.keep_dead),
             _or(self.keep_result, defaults.keep_result),
             self.headers,
@@ -143,10 +143,12 @@ class CachedOptions:
         if filled is None:
             if len(self._filled) >= FILLED:
                 self._filled.clear()
+            retry = _or(self._retry, defaults.retry)
             filled = self._filled[defaults] = CachedOptions(
-                ttl=_or(self._ttl, defaults.ttl), retry=_or(self._retry, defaults.retry), delay=self._delay,
+                ttl=_or(self._ttl, defaults.ttl), retry=retry, delay=self._delay,
                 replicate=_or(self._replicate, defaults.replicate), maxlen=_or(self._said_maxlen, defaults.maxlen),
-                timeout_ms=self.timeout_ms, asynchronous=self.asynchronous, terms=self._terms.filled(defaults),
+                timeout_ms=self.timeout_ms, asynchronous=self.asynchronous,
+                terms=self._terms.filled(defaults, has_one_try=retry == 0),
             )  # fmt: skip
         return filled
 

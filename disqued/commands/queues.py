@@ -48,6 +48,7 @@ from disqued.core.model.policies import (
     RETRY_FIELD,
     TTL_FIELD,
     PauseSetting,
+    PolicyTable,
     Value,
     cost_of_register,
     is_empty,
@@ -387,6 +388,7 @@ _NUMBER_NAME = one_of(
     f"unknown field; expected one of {', '.join(name.decode() for name in _NUMBERS)}",
 )
 _ONE_VERB = "QPOLICY takes SET and options, UNSET and fields, or GET"
+_ONE_TRY = "RETRY 0 goes without MAXTRIES and BACKOFF, in one queue: UNSET what is not meant, or take a RETRY above 0"
 _FIELD = tuple_of(
     "[field, value, node, set at]", bulk("pause, ttl, ..."), bulk("as it was set"),
     bulk("id of the node it was set on"), integer("unix seconds"),
@@ -396,7 +398,7 @@ _FIELD = tuple_of(
 @command(
     "QPOLICY", group="queues", flags=Flag.WRITE | Flag.FAST,
     reply=either(array(_FIELD, "GET: the fields that are set"), status("SET, UNSET: OK")), cost="O(1)",
-    errors=(OutOfMemory, NameTooLong, LONGEST_BELOW_FIRST, _ONE_VERB),
+    errors=(OutOfMemory, NameTooLong, LONGEST_BELOW_FIRST, _ONE_TRY, _ONE_VERB),
 )  # fmt: skip
 @attrs.define
 class QPolicy:
@@ -405,6 +407,8 @@ class QPolicy:
     ADDJOB takes the default of its queue for each option that it does not give itself.  A job keeps the options that it
     was added with: a change is for later jobs.  Other commands that add jobs, such as QADD, RQ.PUSH and
     WQ.ENQUEUE, take none of these.
+
+    MAXTRIES and BACKOFF are left aside for a job with RETRY 0, which has one try.  A queue is not given both.
 
     Each field is set, and wins, for itself: of two values that two nodes were given the later one counts on every node.
     A node that cannot be reached learns it when it is back, and a node with a store keeps it over a restart.  The
@@ -444,6 +448,7 @@ class QPolicy:
         policies = node.state.queues.policies
         values.update((field, ()) for field in self.unset if (self.queue, field) in policies.registers)
         if self.sets:
+            self._check_tries(policies, values)
             check_name(self.queue)
             new = [value for field, value in values.items() if (self.queue, field) not in policies.registers]
             if new:
@@ -456,6 +461,16 @@ class QPolicy:
             for field, name in FIELD_NAMES.items()
             if (register := policies.registers.get((self.queue, field))) is not None and not is_empty(register.value)
         ]
+
+    def _check_tries(self, policies: PolicyTable, values: dict[int, Value]) -> None:
+        """Check that the queue would not ask for one try and for more.  Raises CommandError."""
+
+        def has(field: int) -> Value:
+            register = policies.registers.get((self.queue, field))
+            return values.get(field, () if register is None else register.value)
+
+        if has(RETRY_FIELD) == (0,) and (has(MAXTRIES_FIELD) or has(BACKOFF_FIELD)):
+            raise CommandError(_ONE_TRY)
 
 
 def policy_value(value: Value) -> bytes:

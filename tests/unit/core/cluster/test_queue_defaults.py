@@ -63,9 +63,6 @@ def test_terms_are_defaults_as_well(server: Server) -> None:
     said = ("MAXTRIES", 5, "BACKOFF", 4, 8, "KEEPDEAD", 7, "RESULT", 6, "HEADER", "name", "value")
     terms = server.job(server.add("q", "body", *said)).options.terms
     assert terms == Terms(5, 4_000, 8_000, 7_000, 6_000, ((b"name", b"value"),))
-    assert "MAXTRIES and BACKOFF go with a RETRY above 0" in server.refusal(
-        "ADDJOB", "q", "body", 0, "RETRY", 0, "REPLICATE", 1
-    )
     server("QPOLICY", "q", "UNSET", "maxtries", "backoff", "keepdead", "result")
     assert server.job(server.add("q")).options.terms is NO_TERMS
     server("QPOLICY", "q", "SET", "BACKOFF", 2)
@@ -94,6 +91,42 @@ def test_defaults_are_held_against_what_addjob_says(server: Server) -> None:
     assert "DELAY is greater than TTL" in server.refusal("ADDJOB", "q", "body", 0, "DELAY", 60, "KEY", "key")
     server("QPOLICY", "q", "SET", "RETRY", 0)
     assert "REPLICATE to 1" in server.refusal("ADDJOB", "q", "body", 0, "REPLICATE", 2)
+
+
+def test_a_job_with_one_try_takes_no_defaults_of_tries(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "MAXTRIES", 3, "BACKOFF", 2, 60, "KEEPDEAD", 100)
+    for key in ((), ("KEY", "key")):
+        shown = server.show(server.add("q", "body", "RETRY", 0, *key))
+        assert shown is not None
+        assert (shown["max-tries"], shown["backoff"], shown["keep-dead"], shown["retry"]) == (0, [0, 0], 100, 0)
+    assert "RETRY above 0" in server.refusal("ADDJOB", "q", "body", 0, "RETRY", 0, "MAXTRIES", 2)
+
+
+@pytest.mark.parametrize("more", [("MAXTRIES", 3), ("BACKOFF", 2)])
+def test_a_queue_does_not_ask_for_one_try_and_for_more(server: Server, more: tuple[str | int, ...]) -> None:
+    line = (
+        "ERR RETRY 0 goes without MAXTRIES and BACKOFF, in one queue: UNSET what is not meant, or take a RETRY above 0"
+    )
+    assert server.refusal("QPOLICY", "q", "SET", "RETRY", 0, *more) == line
+    server("QPOLICY", "q", "SET", *more)
+    assert server.refusal("QPOLICY", "q", "SET", "RETRY", 0) == line
+    server("QPOLICY", "q", "UNSET", more[0])
+    server("QPOLICY", "q", "SET", "RETRY", 0)
+    assert server.refusal("QPOLICY", "q", "SET", *more) == line
+    server("QPOLICY", "q", "SET", "RETRY", 9, *more)
+    assert set(told(server)) == {b"retry", str(more[0]).lower().encode()}
+
+
+def test_two_sides_of_a_partition_that_ask_for_one_try_and_for_more_leave_the_queue_usable() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    cluster.isolate(a)
+    a("QPOLICY", "q", "SET", "RETRY", 0)
+    b("QPOLICY", "q", "SET", "MAXTRIES", 3, "BACKOFF", 2)
+    cluster.heal(a, b)
+    cluster.advance(100)
+    assert set(told(a)) == {b"retry", b"maxtries", b"backoff"}
+    assert terms(a, "REPLICATE", 1)[1] == 0
 
 
 def test_copies_that_a_queue_demands_are_demanded_as_if_they_were_said(server: Server) -> None:
