@@ -117,6 +117,10 @@ class TooLate(CommandError):
     code = "TOOLATE"
 
 
+class JobIsDead(TooLate):
+    """The job is dead: it is not delivered again before REDRIVE."""
+
+
 class JobCancelled(CommandError):
     """The job was cancelled: stop working on it."""
 

@@ -45,6 +45,7 @@ from disqued.core.work.requeueing import GivenBack
 from disqued.errors import (
     CommandError,
     JobCancelled,
+    JobIsDead,
     NodeLeaving,
     NotReplicated,
     NoWorker,
@@ -431,7 +432,7 @@ class Nack(_OnEachJob):
     node remembers that, so that the client may go.  The rest of the job's time is the longest delay.
 
     A job that was added with MAXTRIES is dead after the last of its tries, and with DEAD it is dead at once, whatever
-    its terms say: it is not delivered again before REDRIVE.
+    its terms say, and with RETRY 0 as well: it is not delivered again before REDRIVE.
 
     The reason is kept with the job, along with the time, the node and the name or address of the client: SHOW tells the
     last 5 failures.  One of a job without terms is kept only if NACK has options.
@@ -525,7 +526,7 @@ class Dequeue(_OnEachJob):
 
 @command(
     "WORKING", group="jobs", flags=Flag.WRITE | Flag.FAST, reply=integer("the retry period of the job, in seconds"),
-    cost="O(1), O(log N) when the job is queued", errors=(UnknownJob, JobCancelled, TooLate, WrongType),
+    cost="O(1), O(log N) when the job is queued", errors=(UnknownJob, JobCancelled, TooLate, JobIsDead, WrongType),
 )  # fmt: skip
 @attrs.define
 class Working:
@@ -537,7 +538,8 @@ class Working:
     With PROGRESS the job says how far it is, to SHOW and WAITJOB on every node that holds it; the latest value counts.
     Other nodes receive it at most once a second, and a crash may lose it.
 
-    A job that was cancelled is answered CANCELLED: its consumer should stop, and acknowledge it or let it go.
+    A job that was cancelled is answered CANCELLED: its consumer should stop, and acknowledge it or let it go.  One that
+    is done is not known any more, and one that is dead is refused: nobody has it.
     """
 
     id: bytes = positional("Job that is worked on.", JOB_ID)

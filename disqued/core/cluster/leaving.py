@@ -32,6 +32,7 @@ from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.membership import Membership
 from disqued.core.model.job import (
     ACKED,
+    DEAD,
     FLAG_DELIVERED,
     FLAG_LEASED,
     FLAG_QUEUED_BEFORE,
@@ -298,10 +299,10 @@ class Leaving(Timed, Machine):
                 job.confirmed = self._state.shared.holders(job.confirmed - self._doubted)
 
     def _see_to_once(self, job: Job) -> bool:
-        """Move a job that is delivered at most once and waits for its first delivery."""
+        """Move a job that is delivered at most once and waits for its first delivery, or is dead."""
         if job.state == QUEUED:
             return False
-        if job.flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED):
+        if job.state != DEAD and job.flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED):
             return True
         if self._state.durability.read_only:
             return False  # the journal could not be told

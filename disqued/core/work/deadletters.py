@@ -28,6 +28,7 @@ from disqued.core.model.job import (
     ACTIVE,
     DEAD,
     FLAG_ASKING,
+    FLAG_DELIVERED,
     FLAG_DOUBTED,
     FLAG_GIVEN,
     FLAG_PUT_OFF,
@@ -114,9 +115,12 @@ class DeadLetters(Machine):
         """
         state, fate = self._state, job.options.fate
         spent, retry_ms = fate.spent, job.options.retry_ms
+        spent = min(spent + job.nacks + job.redeliveries, GENERATION_MAX)
+        job.nacks = 0
         if retry_ms:
-            spent = min(spent + job.nacks + job.additional_deliveries, GENERATION_MAX)
-            job.nacks = job.additional_deliveries = 0
+            job.additional_deliveries = 0
+        else:
+            job.flags &= ~FLAG_DELIVERED  # the one delivery is to come again
         state.counters.redriven += 1
         generation = min(fate.generation + 1, GENERATION_MAX)
         self.fates.change(job, fate._replace(generation=generation, is_dead=False, spent=spent))

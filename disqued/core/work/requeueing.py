@@ -25,7 +25,9 @@ from typing import Final, NamedTuple
 
 from disqued.core.model import messages
 from disqued.core.model.job import (
+    ACKED,
     ACTIVE,
+    DEAD,
     FLAG_ASKING,
     FLAG_DOUBTED,
     FLAG_DROPPED,
@@ -50,7 +52,7 @@ from disqued.core.work.acks import Acks
 from disqued.core.work.deadletters import DeadLetters, is_spent
 from disqued.core.work.kinds import StreamMachine
 from disqued.core.work.queueing import Queueing
-from disqued.errors import JobCancelled, TooLate, UnknownJob, WrongType
+from disqued.errors import JobCancelled, JobIsDead, TooLate, UnknownJob, WrongType
 
 DOUBTED_PER_PART: Final = 1_000  #: jobs looked at after this node stood still, some milliseconds' work
 RELEASED_PER_PART: Final = 500  #: jobs that waited for the journal and are queued at a time
@@ -195,7 +197,7 @@ class Requeueing(Machine):
         if waits and not said.buries:
             return said.delay_ms < 0 and not job.flags & FLAG_PUT_OFF and self.enqueue(job, asked=True)
         if not waits:
-            if not retry_ms:
+            if not retry_ms and not said.buries:
                 return False
             state.note(NACK, job, failure=said.reason)
             job.nacks += 1
@@ -397,7 +399,8 @@ class Requeueing(Machine):
     def working(self, job_id: bytes) -> int:
         """Put off the next delivery of a job that is still worked on; return its retry period in seconds.
 
-        Raises UnknownJob (NOJOB), WrongType (WRONGTYPE) for an event, JobCancelled (CANCELLED), TooLate (TOOLATE).
+        Raises UnknownJob (NOJOB), also for one that is done, WrongType (WRONGTYPE) for an event, JobCancelled
+        (CANCELLED), TooLate and JobIsDead (TOOLATE).
         """
         state = self._state
         job = state.jobs.get(job_id)
@@ -408,6 +411,10 @@ class Requeueing(Machine):
         options = job.options
         if options.fate.is_cancelled:
             raise JobCancelled
+        if job.state == ACKED:
+            raise UnknownJob
+        if job.state == DEAD:
+            raise JobIsDead
         if (job.expires_at - state.now) * 2 < options.ttl_ms:
             raise TooLate
         if job.state in (ACTIVE, QUEUED):

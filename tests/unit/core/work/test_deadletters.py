@@ -248,8 +248,20 @@ def test_a_job_with_retry_0_is_not_given_back() -> None:
     server = Server()
     job_id = server.add("q", "body", "RETRY", 0, "REPLICATE", 1)
     server.get()
-    for options in ((), ("DELAY", 1), ("DEAD",)):
+    for options in ((), ("DELAY", 1)):
         assert server("NACK", job_id, *options) == 0
+
+
+def test_working_is_refused_for_a_job_that_is_dead_or_done() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "MAXTRIES", 1, "RETRY", 10, "RESULT", 60)
+    server.get()
+    server("NACK", job_id)
+    assert server.refusal("WORKING", job_id) == "TOOLATE The job is dead: it is not delivered again before REDRIVE."
+    assert server.refusal("WORKING", job_id, "PROGRESS", "half").startswith("TOOLATE ")
+    server("ACKJOB", job_id)
+    assert server.show(job_id)
+    assert server.refusal("WORKING", job_id) == "NOJOB Job not known in the context of this node."
 
 
 def test_the_back_off_doubles_up_to_its_longest_and_is_spread_by_a_tenth() -> None:
@@ -312,7 +324,6 @@ def test_what_a_dead_job_takes_and_what_it_does_not() -> None:
     job_id = server.add("q", "body", "RETRY", 10)
     server.get()
     server("NACK", job_id, "DEAD")
-    assert server("WORKING", job_id) == 10
     assert server("ENQUEUE", job_id) == 0
     assert server("NACK", job_id) == 0
     assert server("NACK", job_id, "DEAD") == 0
@@ -387,6 +398,30 @@ class Disk:
         recovery.finish()
         server.journal = [(JOB_ADDED, job) for job in server.state.jobs]
         return server
+
+
+@pytest.mark.parametrize("restart", ["none", "controlled", "crash"])
+def test_a_job_with_retry_0_can_be_buried_and_redriven(restart: str) -> None:
+    server = Server()
+    server.state.journaling = True
+    job_id = server.add("q", "body", "RETRY", 0, "REPLICATE", 1)
+    server.get()
+    assert server("NACK", job_id, "DEAD", "REASON", "no disk") == 1
+    assert (state_of(server, job_id), reasons(server, job_id)) == (b"dead", [b"no disk"])
+    assert server("WAITJOB", 1, job_id) == [[job_id, b"dead", None, 1, b"no disk"]]
+    assert server.job(job_id) not in server.state.custody.evictable
+    if restart != "none":
+        server = Disk(server).restart(controlled=restart == "controlled")
+    assert server("REDRIVE", "q", client="rosa") is BLOCKED
+    server.advance(10)
+    assert server.answers["rosa"] == [1]
+    if restart == "controlled":
+        server = Disk(server).restart(controlled=True)
+        server.advance(1)
+    assert [row[1:] for row in server.get()] == [(job_id, b"body")]
+    server.advance(100_000)
+    assert server.get() == []
+    check(server)
 
 
 @pytest.mark.parametrize("controlled", [False, True])

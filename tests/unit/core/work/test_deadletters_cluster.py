@@ -503,3 +503,17 @@ def test_a_holder_that_was_away_hears_of_deaths_bit_by_bit() -> None:
         cluster.advance(deadletters.TOLD_AGAIN_MS)
     assert counts[0] < 5 == counts[-1]
     assert counts == sorted(counts)
+
+
+def test_a_node_that_leaves_hands_over_dead_jobs_that_were_delivered_once() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    job_id = a.add("q", "body", "RETRY", 0, "REPLICATE", 1)
+    a.get("q")
+    assert a("NACK", job_id, "DEAD") == 1
+    a("CLUSTER", "LEAVING", "yes")
+    cluster.advance(5_000)
+    assert a.node.leaving.is_safe
+    shown = b.show(job_id)
+    assert shown is not None
+    assert shown["state"] == b"dead"
