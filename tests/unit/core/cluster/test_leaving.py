@@ -311,8 +311,8 @@ def test_an_ack_that_others_have_yet_to_hear_keeps_the_node(cluster: Cluster) ->
 
 
 def outcome_of(member: Member) -> bytes:
-    """A job whose result this node and another one keep, and both know that."""
-    member("ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 60, "RESULT", 1_000, client="anna")
+    """A job whose result all three nodes keep, and know that."""
+    member("ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 60, "RESULT", 1_000, client="anna")
     [job_id] = member.answers.pop("anna")
     member("ACKJOB", job_id, "RESULT", "42")
     member.cluster.advance(2 * SECOND)
@@ -327,7 +327,6 @@ def test_a_result_that_is_kept_is_no_job_and_no_ack_that_is_left(cluster: Cluste
     facts = a.node.leaving.facts()
     assert (facts["cluster_leaving_jobs_left"], facts["cluster_leaving_acks_left"]) == ("0", "0")
     until_safe(a)
-    # Two nodes that stay have it, as its producer wanted.
     assert [len(member.state.jobs) for member in cluster] == [1, 1, 1]
 
 
