@@ -157,6 +157,7 @@ def human_size(size: int) -> str:
 def _node_facts(node: NodeView) -> dict[str, dict[str, Any]]:
     memory, additions = node.memory, node.background_additions
     used, peak = memory.used, max(memory.used, memory.peak)
+    dead, failing, _ = node.dead_failing_delayed()
     return {
         "Clients": {"blocked_clients": node.blocked_count},
         "Memory": {
@@ -169,8 +170,8 @@ def _node_facts(node: NodeView) -> dict[str, dict[str, Any]]:
         },
         "Jobs": {
             "registered_jobs": node.job_count,
-            "dead_jobs": node.failed_counts[0],
-            "failing_jobs": node.failed_counts[1],
+            "dead_jobs": dead,
+            "failing_jobs": failing,
         },
         "Queues": {
             "registered_queues": node.queue_count,

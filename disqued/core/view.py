@@ -92,15 +92,17 @@ class NodeView:
         """Number of jobs that it knows, in any state."""
         return len(self._state.jobs)
 
-    @property
-    def failed_counts(self) -> tuple[int, int]:
-        """Numbers of dead jobs that it holds, and of other jobs of which it knows a failure."""
-        return self._state.queues.dead, self._state.queues.failing
+    def dead_failing_delayed(self, name: bytes | None = None) -> tuple[int, int, int]:
+        """Count dead jobs, other jobs of which a failure is known, and delayed jobs: of a queue, or of all.
 
-    @property
-    def delayed_count(self) -> int:
-        """Number of jobs that wait for the end of a delay."""
-        return len(self._state.queues.delayed)
+        Jobs of a queue that is not there may be delayed.
+        """
+        queues = self._state.queues
+        if name is None:
+            return queues.dead, queues.failing, len(queues.delayed)
+        queue = queues.by_name.get(name)
+        dead, failing = (0, 0) if queue is None else (len(queue.dead), len(queue.failing))
+        return dead, failing, queues.delayed_in(name)
 
     @property
     def acked_count(self) -> int:
@@ -126,10 +128,6 @@ class NodeView:
     def pause_of(self, name: bytes) -> PauseSetting:
         """Return what the whole cluster was told of the pause of a queue last."""
         return self._state.queues.policies.pause_of(name)
-
-    def delayed_in(self, name: bytes) -> int:
-        """Count the jobs of a queue, which need not be there, that wait for the end of a delay."""
-        return self._state.queues.delayed_in(name)
 
     def policy_of(self, name: bytes) -> dict[bytes, Register]:
         """Return the fields of the policy of a queue that are set, by name."""

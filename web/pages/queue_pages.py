@@ -63,14 +63,14 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
     node = site.gateway.view
     queue = node.queue(name)
     row = None if queue is None else row_of(node, queue, site.live.rates)
-    delayed = node.delayed_in(name)
+    dead, failing, delayed = node.dead_failing_delayed(name)
     peeked = [job_row(node, job, visitor) for job in first_of(node, name, PEEKED)]
     totals = None
     if queue is not None:
         totals = {"in": queue.jobs_in, "out": queue.jobs_out, "acked": queue.acked, "requeued": queue.requeued,
                   "idle_ms": node.now() - queue.accessed_at, "created": queue.created_wall,
                   "held": len(queue.leased) + sum(group.leased for group in group_views.groups_of(queue)),
-                  "elsewhere": len(queue.elsewhere), "dead": len(queue.dead), "failing": len(queue.failing),
+                  "elsewhere": len(queue.elsewhere), "dead": dead, "failing": failing,
                   "minute": site.history.acked_in_minute(name)}  # fmt: skip
     pauses = actions.pause(name, row.pause, row.pause_reason) if row is not None else actions.pause(name, "none")
     return {

@@ -120,15 +120,16 @@ def _of_queues(node: NodeView, sums: QueueTotals) -> Iterator[Metric]:
     yield _gauge("disqued_oldest_job_age_seconds",
                  "Age of the oldest job that is the first of a queue; 0 = none waits.", oldest_ms / 1_000)  # fmt: skip
     acked, waiting, jobs = node.acked_count, node.pending_count, node.job_count
+    dead, failing, delayed = node.dead_failing_delayed()
     yield _gauges(
         "disqued_jobs", "Jobs that this node holds, by state.", "state",
         {"queued": sums.queued, "acked": acked,
-         "active": max(0, jobs - acked - waiting - sums.queued - node.failed_counts[0]),
-         "wait-repl": waiting, "dead": node.failed_counts[0]},
+         "active": max(0, jobs - acked - waiting - sums.queued - dead),
+         "wait-repl": waiting, "dead": dead},
     )  # fmt: skip
     yield _gauge("disqued_jobs_failing", "Jobs that failed and are not dead, as far as this node knows.",
-                 node.failed_counts[1])  # fmt: skip
-    yield _gauge("disqued_jobs_delayed", "Jobs that this node queues when their delay is over.", node.delayed_count)
+                 failing)  # fmt: skip
+    yield _gauge("disqued_jobs_delayed", "Jobs that this node queues when their delay is over.", delayed)
 
 
 def _of_jobs(counters: Counters) -> Iterator[Metric]:

@@ -129,7 +129,7 @@ class Metrics:
                     continue
                 label = _label(queue.name) if len(queue.name) <= NAME_MAX else None
                 if label is not None and len(rows) < limit and label not in rows:
-                    rows[label] = (*_row(queue, label, now, wall), node.delayed_in(queue.name))
+                    rows[label] = (*_row(queue, label, now, wall), *node.dead_failing_delayed(queue.name))
                     groups_left_out += self._add_groups(queue, label, limit, groups)
                 else:
                     left_out += 1
@@ -216,8 +216,7 @@ def _add(sums: QueueTotals, queue: Queue) -> None:
 def _row(queue: Queue, label: str, now: int, wall: int) -> _Row:
     oldest_ms = max(0, wall - queue.units.first.job.ctime // 1_000_000) if len(queue.units) else 0
     return (f'queue="{label}"', queue.jobs_in, queue.jobs_out, queue.length, (now - queue.created_at) / 1_000,
-            max(0, now - queue.accessed_at) / 1_000, len(queue.waiters), oldest_ms / 1_000, len(queue.dead),
-            len(queue.failing))  # fmt: skip
+            max(0, now - queue.accessed_at) / 1_000, len(queue.waiters), oldest_ms / 1_000)  # fmt: skip
 
 
 def _about_rows(count: int, left_out: int, groups: int, groups_left_out: int) -> list[Metric]:
