@@ -20,7 +20,16 @@ from typing import Final
 
 from disqued.core.model import messages
 from disqued.core.model.fate import Fate
-from disqued.core.model.job import ACKED, ACTIVE, FLAG_DROPPED, FLAG_QUEUED_BEFORE, FLAG_WITH_CONSUMER, Job, process_of
+from disqued.core.model.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_DROPPED,
+    FLAG_PUT_OFF,
+    FLAG_QUEUED_BEFORE,
+    FLAG_WITH_CONSUMER,
+    Job,
+    process_of,
+)
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import (
     ENDED_CANCELLED,
@@ -227,7 +236,9 @@ class Cancels(Machine):
             return True
         if job.flags & FLAG_WITH_CONSUMER:
             return False
-        return job.holders is None or bool(job.options.delay_ms and not job.flags & FLAG_QUEUED_BEFORE)
+        if job.holders is None or job.flags & FLAG_PUT_OFF:
+            return True
+        return bool(job.options.delay_ms and not job.flags & FLAG_QUEUED_BEFORE)
 
     # Telling again.
 

@@ -287,3 +287,18 @@ def test_one_that_is_on_its_way_to_another_node_is_not_queued_there() -> None:
     cluster.advance(30_000)
     assert b.answered("consumer") == []
     assert not any(member.holds(job_id) for member in cluster)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("options", [(), ("BACKOFF", 30)])
+def test_a_job_that_is_put_off_ends_at_once_on_all_holders(place: int, options: tuple[str | int, ...]) -> None:
+    cluster = Cluster(2)
+    a, _ = cluster
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 60, *options)
+    (job_id,) = a.answers.pop("client")
+    a.get("q")
+    assert a("NACK", job_id, *(() if options else ("DELAY", 30))) == 1
+    cluster.advance(1)
+    assert cancelled(cluster.members[place], job_id) == [b"cancelled"]
+    cluster.advance(1)
+    assert not any(member.holds(job_id) for member in cluster)
