@@ -148,6 +148,12 @@ class Queueing(Machine):
         left_ms = job.requeue_at - self._state.now
         return bool(options.retry_ms and delay_left(left_ms, job.flags, options.delay_ms, options.retry_ms))
 
+    def waits(self, job: Job) -> bool:
+        """Return whether a job is put off, or its delay is not over, as far as this node knows: nobody has it."""
+        if job.state != ACTIVE or job.flags & FLAG_WITH_CONSUMER:
+            return False
+        return job.flags & FLAG_PUT_OFF != 0 or self.is_delayed(job)
+
     def is_leased(self, job: Job) -> bool:
         """Tell whether a consumer has a job from this node, and for how long is not over yet."""
         return job.state == ACTIVE and job.flags & FLAG_LEASED != 0 and job.requeue_at > self._state.now

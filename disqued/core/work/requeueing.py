@@ -399,6 +399,8 @@ class Requeueing(Machine):
     def working(self, job_id: bytes) -> int:
         """Put off the next delivery of a job that is still worked on; return its retry period in seconds.
 
+        Of one that is put off already, or delayed, the next delivery does not come nearer.
+
         Raises UnknownJob (NOJOB), also for one that is done, WrongType (WRONGTYPE) for an event, JobCancelled
         (CANCELLED), TooLate and JobIsDead (TOOLATE).
         """
@@ -417,7 +419,7 @@ class Requeueing(Machine):
             raise JobIsDead
         if (job.expires_at - state.now) * 2 < options.ttl_ms:
             raise TooLate
-        if job.state in (ACTIVE, QUEUED):
+        if job.state in (ACTIVE, QUEUED) and not self.queueing.waits(job):
             state.note(WORKING, job, who=state.trace.actor)
             self.queueing.dequeue(job)
             if options.retry_ms:

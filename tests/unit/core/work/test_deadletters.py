@@ -13,6 +13,7 @@ from disqued.core.node import Node
 from disqued.core.recovery import AT_END, Recovery, snapshot
 from disqued.testing.clock import Clock
 from disqued.wire.jobdump import decode_record, encode_event, encode_job
+from tests.cluster_fixtures import Cluster
 from tests.core_fixtures import NODE_ID, UNKNOWN_ID, Server, check
 
 WEEK_S = 604_800
@@ -250,6 +251,29 @@ def test_a_job_with_retry_0_is_not_given_back() -> None:
     server.get()
     for options in ((), ("DELAY", 1)):
         assert server("NACK", job_id, *options) == 0
+
+
+@pytest.mark.parametrize(
+    ("added", "given_back"), [(("DELAY", 30), ()), ((), ("DELAY", 30)), (("BACKOFF", 30), ("REASON", "x"))]
+)
+def test_working_brings_no_delivery_nearer(added: tuple[str | int, ...], given_back: tuple[str | int, ...]) -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 5, *added)
+    (job_id,) = a.answers.pop("client")
+    if given_back:
+        a.get("q")
+        a("NACK", job_id, *given_back)
+    cluster.advance(1)
+    for member in (a, b):
+        before = member.job(job_id).requeue_at
+        assert member("WORKING", job_id) == 5
+        cluster.advance(1)
+        assert member.job(job_id).requeue_at == before
+    cluster.advance(26_000)
+    assert a.get("q") == b.get("q") == []
+    cluster.advance(8_000)
+    assert [row[1] for row in (*a.get("q"), *b.get("q"))] == [job_id]
 
 
 def test_working_is_refused_for_a_job_that_is_dead_or_done() -> None:
