@@ -52,6 +52,7 @@ help:
 	@echo 'make bench-spark measure the data pipeline against the plain client, Spark SQL written by hand, and DuckDB'
 	@echo 'make torture kill daemons for MINUTES=10, and look for what they lost; CLUSTER=3: nodes of a cluster fail,'
 	@echo '             CUT=1: and the network between them is cut (as root); HOURS=2000: simulated clusters on all cores'
+	@echo '             (PROFILES="retries results": stories of these kinds alone)'
 	@echo 'make audit   plant faults into EVENTS=1000000 events of simulated clusters, and look whether an audit finds them'
 	@echo 'make kills   kill drivers, executors and nodes while streams of Spark run (KILLS=30 MINUTES=60'
 	@echo '             STREAM=source|sink for one alone; STANDIN=1: with a stand-in for Spark, many kills in a short time)'
@@ -135,7 +136,7 @@ bench-spark: .venv/.test-stamp .venv/.programs-stamp $(COMPILED)/.stamp
 # With HOURS it goes on where it ended: build/simulated.jsonl has a line for each story that is over.
 torture: .venv/.test-stamp
 ifdef HOURS
-	$(BIN)/python -m tests.torture.simulated --hours $(HOURS) --workers $(WORKERS)
+	$(BIN)/python -m tests.torture.simulated --hours $(HOURS) --workers $(WORKERS) $(addprefix --profile ,$(PROFILES))
 else
 	$(BIN)/python -m tests.torture --minutes $(or $(MINUTES),10) $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(CUT),--cut)
 endif

@@ -8,7 +8,7 @@ that it needs.  Hours are those of the cluster in virtual time.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import count
 
 import attrs
@@ -59,10 +59,10 @@ class Outcome:
         )
 
 
-def stories(hours_each: float, first_seed: int = 1) -> Iterator[Story]:
-    """Stories without end."""
+def stories(hours_each: float, first_seed: int = 1, names: Collection[str] = ()) -> Iterator[Story]:
+    """Stories without end, of the profiles of these names; of all, if none is named."""
     for round_number in count():
-        for profile in ALL:
+        for profile in [named(name) for name in names] or ALL:
             share = SHARES.get(profile.name, SHARE)
             for number in range(share):
                 yield Story(profile.name, first_seed + round_number * share + number, hours_each)

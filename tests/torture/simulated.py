@@ -17,6 +17,7 @@ import attrs
 
 from disqued.testing.arguments import ExactParser
 from disqued.testing.campaign import Outcome, Story, stories, tell
+from disqued.testing.profiles import ALL
 
 HOURS_EACH = 4.0  #: of one story: long enough for several ages
 LOG = Path("build/simulated.jsonl")
@@ -57,6 +58,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = ExactParser(prog="python -m tests.torture.simulated", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--hours", type=float, required=True, help="hours of the cluster, those of the log included")
     parser.add_argument("--log", type=Path, default=LOG, help=f"what is done, a line for each story ({LOG})")
+    parser.add_argument(
+        "--profile", action="append", default=[], choices=[each.name for each in ALL], help="these alone"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
     total, done = Sum(), set()
@@ -75,7 +79,7 @@ def go_on(total: Sum, done: set[tuple[str, int]], options: argparse.Namespace) -
     options.log.parent.mkdir(parents=True, exist_ok=True)
     wanted = 1 + int((options.hours - total.hours) / HOURS_EACH)
     with options.log.open("a") as log, multiprocessing.get_context("spawn").Pool(options.workers) as pool:
-        for outcome in pool.imap_unordered(tell, islice(left(done), wanted)):
+        for outcome in pool.imap_unordered(tell, islice(left(done, options.profile), wanted)):
             log.write(json.dumps(attrs.asdict(outcome)) + "\n")
             log.flush()
             total.add(outcome)
@@ -84,9 +88,9 @@ def go_on(total: Sum, done: set[tuple[str, int]], options: argparse.Namespace) -
                 say(f"{outcome.failure}\nnot needed: {', '.join(outcome.without) or 'nothing'}")
 
 
-def left(done: set[tuple[str, int]]) -> Iterator[Story]:
-    """The stories that are not told yet, without end."""
-    return (story for story in stories(HOURS_EACH) if (story.profile, story.seed) not in done)
+def left(done: set[tuple[str, int]], names: list[str]) -> Iterator[Story]:
+    """The stories that are not told yet, without end; of the profiles of these names, if any is named."""
+    return (story for story in stories(HOURS_EACH, names=names) if (story.profile, story.seed) not in done)
 
 
 def read(path: Path) -> Iterator[Outcome]:
