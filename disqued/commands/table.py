@@ -32,7 +32,7 @@ from disqued.commands.runnable import Runnable
 from disqued.commands.shapes import Shape
 from disqued.commands.values import BYTES, Kind, readable
 from disqued.core.node import Call
-from disqued.errors import CommandError, EmptyKey, SyntaxFault, TooManyWords, UnknownCommand, WrongArity
+from disqued.errors import BadJobId, CommandError, EmptyKey, SyntaxFault, TooManyWords, UnknownCommand, WrongArity
 from disqued.wire.pieces import Text
 
 WORDS_MAX = 1_024  #: words of a command at most, but for those that take very many job ids
@@ -401,6 +401,7 @@ def _generate(name: str, cls: type, fields: tuple[Field, ...], bounds: tuple[int
     """Write and compile the parser of a command."""
     space: dict[str, Any] = {
         "make": cls, "WrongArity": WrongArity, "TooManyWords": TooManyWords, "SyntaxFault": SyntaxFault,
+        "BadJobId": BadJobId,
         "in_parts": getattr(cls, "in_parts", None),
     }  # fmt: skip
     source = _source(name, fields, bounds, words, space)
@@ -480,6 +481,21 @@ def _assign_rest(field: Field, expression: str, space: dict[str, Any], indent: i
     return f"{' ' * indent}v_{field.name} = [r_{field.name}(value) for value in {expression}]"
 
 
+def _rest_value(loose: list[Field], tail: Field, space: dict[str, Any]) -> list[str]:
+    """The lines that read a value among options; what is no job id may be an option without its value."""
+    line = f"v_{tail.name}.append({_reader(tail, space).format('args[i - 1]')})"
+    words = tuple(field.arg.keyword for field in loose if field.arg.style == "option")
+    if not words or tail.arg.kind.names != "job":
+        return [f"        else: {line}"]
+    return [
+        "        else:",
+        f"            try: {line}",
+        "            except BadJobId:",
+        f"                if word in {words!r}: raise SyntaxFault from None",
+        "                raise",
+    ]
+
+
 def _options(loose: list[Field], tail: Field | None, place: int, space: dict[str, Any]) -> list[str]:
     """The loop over the words after the positional ones."""
     lines = [f"    i = {place}", "    while i < n:", "        word = args[i][:32].upper()", "        i += 1"]
@@ -510,7 +526,7 @@ def _options(loose: list[Field], tail: Field | None, place: int, space: dict[str
         branch = "elif"
     if tail is not None and tail.arg.keyword is None:
         lines.insert(0, f"    v_{tail.name} = []")
-        lines.append(f"        else: v_{tail.name}.append({_reader(tail, space).format('args[i - 1]')})")
+        lines += _rest_value(loose, tail, space)
         return lines
     if tail is not None:
         lines.append(f"        {branch} word == {tail.arg.keyword!r} and i < n:")

@@ -5,7 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disqued.commands import values
+from disqued.commands.table import MANUAL
+from disqued.commands.values import JOB_ID
 from disqued.errors import BadJobId, CommandError, NotAnInteger
+from tests.core_fixtures import UNKNOWN_ID, Server
 
 SEED_ID = b"DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
 OLD_ID = b"D-130f254d-QsheHqzDg4yS0nDMzI3PD+Md-003d"
@@ -126,3 +129,34 @@ def test_an_integer_with_limits_says_what_is_allowed_beside_its_error():
     assert line_of(kind.read, b"10") == b"ERR count must be from 1 to 9"
     assert kind.allowed == "1 to 9"
     assert kind.schema == {"type": "integer", "minimum": 1, "maximum": 9}
+
+
+def options_beside_ids() -> list[tuple[str, str]]:
+    """The commands whose options may stand among ids, with each option that has a value."""
+    found = []
+    for entry in MANUAL.values():
+        tail = next((field.arg for field in entry.fields if field.arg.style == "rest"), None)
+        if tail is not None and tail.keyword is None and tail.kind is JOB_ID:
+            found += [
+                (entry.name, arg.keyword.decode()) for field in entry.fields if (arg := field.arg).style == "option"
+            ]
+    return found
+
+
+@pytest.mark.parametrize(("name", "word"), options_beside_ids())
+@pytest.mark.parametrize("ids", [0, 1, 20])
+def test_an_option_without_its_value_is_a_syntax_error(name: str, word: str, ids: int) -> None:
+    queue = ["q"] if any(field.arg.style == "positional" for field in MANUAL[name].fields) else []
+    server = Server()
+    assert server.refusal(name, *queue, *[UNKNOWN_ID] * ids, word) == "ERR syntax error"
+    assert server.refusal(name, *queue, *[UNKNOWN_ID] * ids, word.lower()) == "ERR syntax error"
+
+
+def test_an_option_without_its_value_after_very_many_ids_is_a_syntax_error() -> None:
+    assert Server().refusal("NACK", *[UNKNOWN_ID] * 600, "DELAY") == "ERR syntax error"
+
+
+def test_there_are_commands_whose_options_stand_among_ids() -> None:
+    assert {("ACKJOB", "RESULT"), ("NACK", "DELAY"), ("NACK", "REASON"), ("REDRIVE", "COUNT")} <= {
+        *options_beside_ids()
+    }
