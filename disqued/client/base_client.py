@@ -288,12 +288,12 @@ class BaseClient(ABC, Generic[Connections, Walk]):
     # Cancelled fetches, on the sides that have cancellation.
 
     async def _return_unclaimed(self, reply: object) -> None:
-        """Give back the jobs of a cancelled fetch; keep at-most-once jobs for the next `get`."""
+        """Give back the jobs of a cancelled fetch, untried; keep at-most-once jobs for the next `get`."""
         jobs = read_jobs(reply, b"")
         if not jobs or self._is_closed:
             return
         with contextlib.suppress(DisquedError):  # else their retry time brings them back
-            back = commands.nack(*jobs, delay=0, reason="the consumer no longer waits")
+            back = commands.nack(*jobs, untried=True)
             if await self._carry_out(self._call(back)) == len(jobs):
                 return
             for job in jobs:

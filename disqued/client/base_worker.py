@@ -306,6 +306,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
     async def _handle(self, task: Task) -> None:
         if not self._tasks.is_running(task):
             return  # given back before it began
+        task.has_begun = True
         if tracing.tracer is None:
             await self._try(task)
         else:

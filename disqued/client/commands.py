@@ -283,14 +283,21 @@ def fast_ack(*jobs: AnyJob) -> Command[int]:
     return _on_jobs(b"FASTACK", jobs, replies.read_number)
 
 
-def nack(*jobs: AnyJob, delay: Span | None = None, reason: bytes | str = "", dead: bool = False) -> Command[int]:
+def nack(
+    *jobs: AnyJob, delay: Span | None = None, reason: bytes | str = "", dead: bool = False, untried: bool = False
+) -> Command[int]:
     """Return jobs to their queue because their try failed; returns how many were given back.
 
     They are delivered again after the backoff that they were added with, or after `delay`, in whole seconds; without
     either at once.  `reason` is kept with the job, in at most 1 KiB.  With `dead` the jobs are dead: nobody receives
     them before `redrive`.
+
+    With `untried`, which goes alone, jobs return to their place in their queue at once and no try is counted: nobody
+    has begun to work on them.
     """
-    options: list[bytes] = []
+    if untried and (delay is not None or reason or dead):
+        raise ValueError("untried goes alone, without delay, reason and dead")
+    options: list[bytes] = [b"UNTRIED"] if untried else []
     if delay is not None:
         options += b"DELAY", whole_seconds(delay, "delay")
     if reason:

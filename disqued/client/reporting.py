@@ -139,8 +139,12 @@ class JobReporter:
             if task.is_once:
                 self.leave(task)
                 return
+        if how.is_untried:
+            nack = commands.nack(task.job, untried=True)
+        else:
+            nack = commands.nack(task.job, delay=how.delay, reason=how.reason, dead=how.is_dead)
         try:
-            await self._say(commands.nack(task.job, delay=how.delay, reason=how.reason, dead=how.is_dead))
+            await self._say(nack)
             self._tasks.figures.returned += 1
         except DisquedError as error:
             self._untold(task, "given back", error)

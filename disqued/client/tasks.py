@@ -62,6 +62,8 @@ class GiveBack:
     delay: int | None = None
     reason: str = ""
     is_dead: bool = False
+    #: Its handler has not begun: no try is counted.
+    is_untried: bool = False
 
 
 class RetryLater(Exception):
@@ -154,6 +156,8 @@ class Task:
     is_too_late: bool = False
     #: Why the attempt failed.
     error: BaseException | None = None
+    #: Its handler has been called.
+    has_begun: bool = False
 
     @property
     def is_once(self) -> bool:
@@ -314,10 +318,10 @@ class Tasks:
         return running
 
     def give_back(self, task: Task) -> None:
-        """Have a running job given back because the worker stops."""
+        """Have a running job given back because the worker stops: as failed, or untried before its handler begins."""
         if self.is_running(task):
             task.phase = Phase.FAILED
-            task.give_back = GiveBack(0, STOPPED)
+            task.give_back = GiveBack(0, STOPPED) if task.has_begun else GiveBack(is_untried=True)
 
 
 def reason_of(error: BaseException) -> str:

@@ -96,7 +96,7 @@ KEEPDEAD = seconds("KEEPDEAD", 0, "KEEPDEAD time must be a non negative number")
 RESULT = seconds("RESULT", 1, "RESULT time must be a number > 0")
 
 NACK_DELAY = seconds("DELAY", 0, "DELAY time must be a non negative number")
-NACK_OPTION_WORDS = 5  #: words of all options of NACK
+NACK_OPTION_WORDS = 6  #: words of all options of NACK
 _BAD_REASON = f"REASON must be at most {FAILURE_REASON_MAX} bytes"
 
 
@@ -107,6 +107,8 @@ def _read_reason(text: bytes) -> bytes:
 
 
 FAILURE_REASON = Kind("string", _read_reason, f"at most {FAILURE_REASON_MAX} bytes", errors=(f"ERR {_BAD_REASON}",))
+
+UNTRIED_ALONE = "UNTRIED goes without DELAY, REASON and DEAD"
 
 LONG_RESULT = "the result is too long; allowed are {most} bytes (result-max)"
 ONE_RESULT = "RESULT goes with one job id"
@@ -421,7 +423,7 @@ class DelJob(_OnEachJob):
 
 @command(
     "NACK", group="jobs", flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST, reply=integer("jobs that were given back"),
-    cost="O(log N) per job in the jobs of its queue", arity=-1,
+    cost="O(log N) per job in the jobs of its queue", arity=-1, errors=(UNTRIED_ALONE,),
     cache=ids_alone(lambda ids: Nack(ids), LONG),  # noqa: PLW0108 - the class is made below
 )  # fmt: skip
 @attrs.define
@@ -437,6 +439,9 @@ class Nack(_OnEachJob):
     The reason is kept with the job, along with the time, the node and the name or address of the client: SHOW tells the
     last 5 failures.  One of a job without terms is kept only if NACK has options.
 
+    With UNTRIED a job returns to its place in its queue and nothing is counted: its consumer has not begun to work on
+    it.  A job with RETRY 0 is not given back, so that no second call delivers it twice.
+
     Options come after the ids.  A job that waits in a queue is not given back, nor is one that is put off; but DEAD
     buries that.
     """
@@ -445,13 +450,14 @@ class Nack(_OnEachJob):
     delay: int | None = option("DELAY", "Seconds until they are queued.", NACK_DELAY)
     reason: bytes | None = option("REASON", "Why the try failed; up to 1 KiB.", FAILURE_REASON)
     dead: bool = flag("DEAD", "Bury them: they are dead now.")
+    untried: bool = flag("UNTRIED", "Count no try; goes without the other options.")
 
     @classmethod
     def in_parts(cls, words: list[bytes]) -> _InParts:
         """Make the command of very many words; options come last."""
         first = len(words)
         for at in range(len(words) - 1, max(0, len(words) - NACK_OPTION_WORDS) - 1, -1):
-            if words[at][:32].upper() in (b"DELAY", b"REASON", b"DEAD"):
+            if words[at][:32].upper() in (b"DELAY", b"REASON", b"DEAD", b"UNTRIED"):
                 first = at
         options = _NACK.parse([words[0], *words[first:]])
         assert isinstance(options, cls)
@@ -464,6 +470,10 @@ class Nack(_OnEachJob):
         delay_ms = -1 if self.delay is None else self.delay * 1_000
         said = GivenBack(_name_of(client), self.reason or b"", delay_ms, self.dead)
         is_plain = self.delay is None and self.reason is None and not self.dead
+        if self.untried:
+            if not is_plain:
+                raise CommandError(UNTRIED_ALONE)
+            return _on_work(node, node.requeueing.take_back)
         return _give_back(node, said, is_plain=is_plain)
 
 

@@ -45,7 +45,8 @@ def test_no_job_is_lost_or_late_when_fetches_are_cancelled_as_it_arrives(
         for number in range(CANCELS):
             fetch = asyncio.create_task(client.get(queue))
             await until(lambda: asyncio.to_thread(daemon.blocked), "a consumer that waits")
-            adding = asyncio.create_task(client.add(queue, str(number), retry=retry, replicate=1))
+            terms = {"max_tries": 1} if retry else {}
+            adding = asyncio.create_task(client.add(queue, str(number), retry=retry, replicate=1, **terms))
             for _ in range(number % STEPS):
                 await asyncio.sleep(0)
             fetch.cancel()

@@ -168,8 +168,10 @@ async def test_a_job_for_a_get_that_was_cancelled_is_given_back(daemon: Daemon, 
     waiting.cancel()
     with pytest.raises(CancelledError):
         await waiting
-    job_id = await client.add(queue, "x", retry=300)
-    await until(lambda: facts(daemon, job_id)["nacks"] == 1, "a job that was given back")
+    before = said(daemon, "nack")
+    job_id = await client.add(queue, "x", retry=300, max_tries=1)
+    await until(lambda: said(daemon, "nack") > before, "a job that was given back")
+    assert (facts(daemon, job_id)["state"], facts(daemon, job_id)["nacks"]) == ("queued", 0)
     assert [job.id for job in await client.get(queue, nohang=True)] == [job_id]
     await side.close()
 
@@ -370,9 +372,10 @@ async def test_a_worker_that_stops_while_it_waits_loses_no_job_that_comes_then(
     worker = side.worker(client, [queue], lambda job: seen.append(job.body), poll=3)
     await until(lambda: daemon.blocked() == 1, "a worker that waits")
     worker.stop()
-    await client.add(queue, "often", retry=300)
+    job_id = await client.add(queue, "often", retry=300, max_tries=1)
     await worker.ended
     assert (seen, await client.qlen(queue)) == ([], 1)
+    assert (facts(daemon, job_id)["nacks"], facts(daemon, job_id)["additional-deliveries"]) == (0, 0)
     once = side.worker(client, [f"{queue}-once"], lambda job: seen.append(job.body), poll=3)
     await until(lambda: daemon.blocked() == 1, "a worker that waits")
     once.stop()

@@ -46,7 +46,7 @@ from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED, WATERMARK
 from disqued.core.model.state import State
 from disqued.core.model.terms import backoff_of
 from disqued.core.model.trace import ASKED as ASKED_FOR
-from disqued.core.model.trace import ENQUEUE, NACK, REQUEUE, WORKING
+from disqued.core.model.trace import ENQUEUE, NACK, REQUEUE, UNSEEN, WORKING
 from disqued.core.model.unfinished import QuietParts
 from disqued.core.work.acks import Acks
 from disqued.core.work.deadletters import DeadLetters, is_spent
@@ -213,6 +213,27 @@ class Requeueing(Machine):
             job.flags |= FLAG_PUT_OFF
         self._letters.note_failure(job, said.who, said.reason, is_last=is_last)
         return is_last or delay_ms > 0 or self.enqueue(job, nack=True)
+
+    def take_back(self, job: Job) -> bool:
+        """Queue a job that its consumer has not begun to work on, at its age; it counts as no try.
+
+        Not possible for one that nobody has, nor for an at-most-once job: an earlier call may have taken it back.
+        """
+        state, retry_ms = self._state, job.options.retry_ms
+        if job.state != ACTIVE or not retry_ms:
+            return False
+        if job.flags & FLAG_DROPPED:
+            self._acks.end(job)
+            return False
+        if job.flags & FLAG_PUT_OFF or not job.flags & FLAG_QUEUED_BEFORE:
+            return False
+        state.note(REQUEUE, job, word=UNSEEN)
+        state.counters.returned += 1
+        job.requeue_at = state.now + retry_ms
+        self.queueing.enqueue_new(job, state.queue(job.queue))
+        self.queueing.reschedule(job)
+        state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, AS_BEFORE))
+        return True
 
     def _waits_for_journal(self, job: Job, *, nack: bool) -> bool:
         """Let the journal know that a delayed job is queued for the first time; return whether it is held until then.

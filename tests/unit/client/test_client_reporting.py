@@ -79,6 +79,13 @@ def test_a_failed_job_is_given_back_as_its_failure_says() -> None:
     assert bench.words == [(b"NACK", b"DELAY", b"7", b"REASON", b"no address")]
 
 
+def test_a_job_that_nobody_began_is_given_back_untried() -> None:
+    bench = Bench()
+    bench.task.retry, bench.task.give_back = 20.0, GiveBack(is_untried=True)
+    finish(bench.reporter.give_back(bench.task))
+    assert bench.words == [(b"NACK", b"UNTRIED")]
+
+
 def test_a_job_is_buried_though_it_is_delivered_once() -> None:
     bench = Bench(0)
     bench.task.give_back = GiveBack(None, "no such user", is_dead=True)

@@ -237,6 +237,7 @@ def test_what_still_runs_at_the_end_is_given_back_and_its_result_does_not_count(
     assert tasks.settle(done)
     tasks.forget(done)
     tasks.settle(told)
+    running.has_begun = True
     tasks.stop()
     assert tasks.any_running()
     assert tasks.give_up() == [running]
@@ -245,6 +246,14 @@ def test_what_still_runs_at_the_end_is_given_back_and_its_result_does_not_count(
     assert running.give_back == GiveBack(0, "the worker stopped"), "somebody else may begin at once"
     assert not tasks.settle(running)
     assert not tasks.is_running(running)
+
+
+def test_what_no_handler_began_is_given_back_untried() -> None:
+    tasks = tasks_of()
+    waiting = begun(tasks)
+    tasks.stop()
+    assert tasks.give_up() == [waiting]
+    assert waiting.give_back == GiveBack(is_untried=True)
 
 
 def test_a_job_that_is_told_of_is_not_given_back_as_well() -> None:

@@ -11,6 +11,7 @@ from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.model.terms import Terms, backoff_of
 from disqued.core.node import Node
 from disqued.core.recovery import AT_END, Recovery, snapshot
+from disqued.errors import CommandError
 from disqued.testing.clock import Clock
 from disqued.wire.jobdump import decode_record, encode_event, encode_job
 from tests.cluster_fixtures import Cluster
@@ -122,6 +123,51 @@ def test_a_consumer_that_never_saw_its_job_has_not_tried_it() -> None:
     server.vanished.add("anna")
     job_id = server.add("q", "body", "MAXTRIES", 1, "RETRY", 100)
     assert [row[1] for row in server.get()] == [job_id]
+
+
+@pytest.mark.parametrize("terms", [(), ("MAXTRIES", 1), ("BACKOFF", 60)])
+def test_a_job_that_nobody_began_returns_to_its_place_and_nothing_is_counted(terms: tuple[object, ...]) -> None:
+    server = Server()
+    job_id = server.add("q", "first", "RETRY", 100, *terms)
+    later = server.add("q", "later", "RETRY", 100)
+    server.get()
+    assert server("NACK", job_id, "UNTRIED") == 1
+    assert server("NACK", job_id, "UNTRIED") == 0, "nobody has it"
+    shown = server.show(job_id)
+    assert shown is not None
+    assert (shown["state"], shown["nacks"], shown["additional-deliveries"]) == (b"queued", 0, 0)
+    assert [row[1] for row in server.get(count=2)] == [job_id, later]
+    check(server)
+
+
+def test_what_nobody_has_and_what_is_delivered_once_is_not_given_back_untried() -> None:
+    server = Server()
+    once = server.add("q", "once", "RETRY", 0)
+    put_off = server.add("q", "put off", "RETRY", 10)
+    delayed = server.add("q", "delayed", "RETRY", 10, "DELAY", 10)
+    server.get(count=2)
+    server("NACK", put_off, "DELAY", 20)
+    assert server("NACK", once, put_off, delayed, UNKNOWN_ID, "UNTRIED") == 0
+    assert server("QLEN", "q") == 0
+    check(server)
+
+
+def test_untried_goes_alone() -> None:
+    server = Server()
+    job_id = server.add("q", "body")
+    server.get()
+    with pytest.raises(CommandError, match="UNTRIED goes without DELAY, REASON and DEAD"):
+        server("NACK", job_id, "UNTRIED", "DEAD")
+
+
+def test_a_cancelled_job_that_nobody_began_ends() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 10)
+    server.get()
+    assert server("CANCEL", job_id) == [b"cancelling"]
+    assert server("NACK", job_id, "UNTRIED") == 0
+    assert state_of(server, job_id) == b"gone"
+    check(server)
 
 
 def test_a_plain_nack_of_a_plain_job_costs_no_record_and_no_fate() -> None:
