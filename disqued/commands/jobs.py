@@ -239,7 +239,10 @@ class GetJob:
     full no queue is made for a consumer: one that would have to wait for a queue that is not there is refused.
 
     The number of the delivery, which WITHHEADERS answers, is 1 for the first and grows with each further one: together
-    with the id it is a fencing token, by which a store can refuse what a consumer writes that has lost the job.
+    with the id it is a fencing token, by which a store can refuse what a consumer writes that has lost the job.  Of a
+    job with a term (MAXTRIES, BACKOFF, KEEPDEAD, RESULT or HEADER) nodes write the number down and tell each other, so
+    that it comes twice only from nodes that could not hear each other.  Of a job without terms it may come twice after
+    a crash as well.
     """
 
     nohang: bool = flag("NOHANG", "Do not wait: null when there is no job.")
