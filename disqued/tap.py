@@ -35,6 +35,7 @@ from disqued.commands import catalogue, table  # noqa: F401 - the catalogue comp
 from disqued.config import SETTINGS, Config, ConfigError, Setting, Status
 from disqued.core.model.clock import Clock
 from disqued.core.node import Node
+from disqued.cron import CronCalendar
 from disqued.net.cluster.identity import Identity, IdentityError
 from disqued.net.loop.certificates import CertificateError, TlsListeners, certificates_of
 from disqued.net.loop.clock import SystemClock, use_monotonic_time
@@ -384,7 +385,9 @@ def makeService(options: Options) -> MultiService:
         raise SystemExit(f"disqued: {error.filename}: {error.strerror}") from None
     observer = logformat.observer(config, log_file, to_journal=is_journal(log_file, os.environ))
     evicts = config.maxmemory_policy != "noeviction"
-    node = Node(identity.node_id, clock, rng, maxmemory=config.maxmemory, evicts=evicts)
+    node = Node(
+        identity.node_id, clock, rng, maxmemory=config.maxmemory, evicts=evicts, calendar=CronCalendar()
+    )  # fmt: skip
     root = Root(observer)
     try:
         daemon = Daemon(

@@ -26,6 +26,7 @@ from disqued.commands.table import BLOCKED
 from disqued.core.model.messages import NAMES, URGENT, VITALS, Greeting, Message, Target
 from disqued.core.model.outbox import Client
 from disqued.core.node import Node
+from disqued.cron import CronCalendar
 from disqued.testing.clock import WALL_MS, Clock
 from disqued.wire.messages import decode, encode
 from tests.core_fixtures import Server, Word
@@ -65,7 +66,9 @@ class Member(Server):
         self.cluster = cluster
         self.name = LETTERS[number]
         self.id = self.name.encode() * 40
-        self.node = Node(self.id, self.clock, Random(f"{seed} {self.name}"), maxmemory=maxmemory)
+        self.node = Node(
+            self.id, self.clock, Random(f"{seed} {self.name}"), maxmemory=maxmemory, calendar=CronCalendar()
+        )  # fmt: skip
         self.state = self.node.state
         self.state.journaling = True
         self.node.membership.own_address.announce(f"127.0.0.{number + 1}", 7711, 17711)

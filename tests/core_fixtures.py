@@ -65,6 +65,7 @@ from disqued.core.model.schedule import WIDTH_MS
 from disqued.core.model.state import is_delayed
 from disqued.core.model.waiters import Watcher
 from disqued.core.node import Node
+from disqued.cron import CronCalendar
 from disqued.errors import CommandError
 from disqued.testing.clock import Clock
 
@@ -144,7 +145,9 @@ class Server:
     ) -> None:
         self.clock = clock or Clock(now=now)
         self._parses_all = reads_all  #: no command comes from a parse cache
-        self.node = Node(NODE_ID, self.clock, Random(seed), maxmemory=maxmemory, evicts=evicts)
+        self.node = Node(
+            NODE_ID, self.clock, Random(seed), maxmemory=maxmemory, evicts=evicts, calendar=CronCalendar()
+        )  # fmt: skip
         self.state = self.node.state
         self.state.journaling = True
         self.journal: list[Record] = []

@@ -23,6 +23,7 @@ from disqued.commands.slowlog import SlowLog
 from disqued.commands.table import BLOCKED, NO_REPLY, Command
 from disqued.core.model import glob
 from disqued.core.node import Node
+from disqued.cron import CronCalendar
 from disqued.errors import CommandError
 from disqued.testing.clock import Clock
 from tests.core_fixtures import make_dispatch
@@ -63,7 +64,7 @@ class Daemon:
     dispatch: Dispatch = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.node = Node(NODE_ID, self.clock, Random(1), maxmemory=self.maxmemory)
+        self.node = Node(NODE_ID, self.clock, Random(1), maxmemory=self.maxmemory, calendar=CronCalendar())
         self.node.membership.own_address.announce("", 7711, 17711)
         self.dispatch = make_dispatch(self.node)
 

@@ -72,6 +72,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/explanation/keys.md": {SESSION: ""},
     "docs/explanation/persistence.md": {f"{SMALLER}_a_controlled_restart_goes_as_the_page_on_persistence_says": ""},
     "docs/explanation/results.md": {SESSION: ""},
+    "docs/explanation/schedules.md": {SESSION: ""},
     "docs/explanation/redis.md": {f"{SMALLER}_a_redis_server_is_asked_as_its_page_says": ""},
     "docs/explanation/simulation.md": {f"{SMALLER}_the_program_about_a_simulated_cluster_runs": ""},
     "docs/explanation/sqlite.md": {f"{SMALLER}_a_database_is_asked_as_the_page_on_sqlite_says": ""},
@@ -111,6 +112,7 @@ RUN_BY: dict[str, dict[str, str]] = {
         f"{INTEGRATION}/test_cli_howto.py::test_jobs_are_moved_as_the_page_says": "disqued move ",
         f"{PIPELINE}/test_moving_howto.py::test_the_commands_of_the_page_do_what_it_says": "",
     },
+    "docs/how-to/nightly-reports.md": {SESSION: ""},
     "docs/how-to/python-clients.md": {
         f"{CLIENTS}_a_client_is_made_with_what_the_page_says_of_tls": "from disqued.client import Tls",
         f"{CLIENTS}_a_worker_works_until_it_is_told_to_stop": r"(?s).*\bWorker\(",

@@ -11,6 +11,7 @@ from disqued.commands import (
     lists,
     okq,
     queues,
+    schedules,
     server,
     streams,
     subscriptions,
@@ -19,6 +20,6 @@ from disqued.commands import (
 )
 
 MODULES = (
-    jobs, queues, lists, okq, streams, groups, workers, tasks, subscriptions, connection, clients, server, acl, cluster,
-    introspection,
+    jobs, queues, schedules, lists, okq, streams, groups, workers, tasks, subscriptions, connection, clients, server,
+    acl, cluster, introspection,
 )  # fmt: skip

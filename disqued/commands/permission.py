@@ -21,7 +21,15 @@ from disqued.acl.denials import CHANNEL, COMMAND, QUEUE
 from disqued.acl.user import DEFAULT, User
 from disqued.commands.categories import bar_name, writes
 from disqued.commands.table import Command
-from disqued.commands.touched import channels_of, job_ids_of, names_channels, queues_of, without_jobs, workers_of
+from disqued.commands.touched import (
+    channels_of,
+    job_ids_of,
+    names_channels,
+    queues_of,
+    schedules_of,
+    without_jobs,
+    workers_of,
+)
 from disqued.core.model.policies import OWNER_MAX
 from disqued.core.node import Call, Node
 from disqued.errors import NoPermission, UnknownJob
@@ -56,6 +64,7 @@ def check_names(user: User, entry: Command, call: Call, node: Node, client: Any 
     named = queues_of(entry, call)
     for queue in named:
         _check_queue(user, entry, queue)
+    _check_schedules(user, entry, call, node)
     for worker_id in workers_of(entry, call) or _own_worker(entry, node, client):
         for queue in queues_of_worker(node, worker_id):
             _check_queue(user, entry, queue, f"a queue of the worker '{_text(worker_id[:128])}'")
@@ -87,6 +96,13 @@ def queues_of_worker(node: Node, worker_id: bytes) -> set[bytes]:
         return {*worker.queues, *(unit.queue for unit in worker.leases)}
     home = node.homes.known.get(worker_id)
     return set() if home is None else {job.queue for job in home.jobs}
+
+
+def _check_schedules(user: User, entry: Command, call: Call, node: Node) -> None:
+    for name in schedules_of(entry, call):
+        setting = node.state.queues.policies.schedules.get(name)
+        if setting is not None:
+            _check_queue(user, entry, setting.job.queue, f"the queue of the schedule '{_text(name[:128])}'")
 
 
 def _check_jobs(user: User, entry: Command, call: Call, node: Node) -> Call:

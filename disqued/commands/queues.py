@@ -32,16 +32,17 @@ from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_arr
 from disqued.commands.table import BLOCKED, Flag, command, container, flag, option, optional, positional, repeated, rest
 from disqued.commands.values import INTEGER, JOB_ID, QUEUE, Kind, one_of, read_integer
 from disqued.commands.values import count as count_kind
+from disqued.core.model.calendar import LastFiring, ScheduleSetting
 from disqued.core.model.job import ALL_STATES, FLAG_QUEUED_BEFORE, KIND_WORK, STATE_NAMES, Job, JobState, Unit
 from disqued.core.model.messages import DRY
 from disqued.core.model.outbox import Client
 from disqued.core.model.policies import (
     BACKOFF_FIELD,
-    FIELD_NAMES,
     KEEPDEAD_FIELD,
     MAXLEN_FIELD,
     MAXTRIES_FIELD,
     PAUSE_FIELD,
+    QUEUE_FIELD_NAMES,
     REASON_MAX,
     REPLICATE_FIELD,
     RESULT_FIELD,
@@ -382,7 +383,7 @@ class QPurge:
         return in_parts(node, client, node.purges.purge_here(self.queue, states))
 
 
-_NUMBERS = {name: field for field, name in FIELD_NAMES.items() if field != PAUSE_FIELD}
+_NUMBERS = {name: field for field, name in QUEUE_FIELD_NAMES.items() if field != PAUSE_FIELD}
 _NUMBER_NAME = one_of(
     {name.upper(): field for name, field in _NUMBERS.items()},
     f"unknown field; expected one of {', '.join(name.decode() for name in _NUMBERS)}",
@@ -458,7 +459,7 @@ class QPolicy:
             return Status(b"OK")
         return [
             [name, policy_value(register.value), register.node_id, register.set_at // 1_000]
-            for field, name in FIELD_NAMES.items()
+            for field, name in QUEUE_FIELD_NAMES.items()
             if (register := policies.registers.get((self.queue, field))) is not None and not is_empty(register.value)
         ]
 
@@ -477,6 +478,7 @@ def policy_value(value: Value) -> bytes:
     """Return the value of a field as QPOLICY GET tells it."""
     if isinstance(value, PauseSetting):
         return PAUSE_NAMES[value.bits]
+    assert not isinstance(value, ScheduleSetting | LastFiring), "these are no fields of queues"
     return b" ".join(b"%d" % number for number in value)
 
 

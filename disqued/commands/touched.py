@@ -1,4 +1,4 @@
-"""What a command names: queues, jobs, workers, channels, read off its grammar.
+"""What a command names: queues, jobs, workers, schedules, channels, read off its grammar.
 
 A field says by its kind what its values name (`Kind.names`).  Where a field holds several things at once (a group, a
 time-out and queues, say) the class of the command says which of them are queues: `queues_named`.
@@ -28,6 +28,11 @@ def job_ids_of(entry: Command, call: Call) -> list[bytes]:
 def workers_of(entry: Command, call: Call) -> list[bytes]:
     """The ids of the workers that a call acts on."""
     return _values(entry, call, "worker")
+
+
+def schedules_of(entry: Command, call: Call) -> list[bytes]:
+    """The names of the schedules that a call names."""
+    return _values(entry, call, "schedule")
 
 
 def channels_of(entry: Command, call: Call, *, patterns: bool) -> list[bytes]:

@@ -32,9 +32,10 @@ from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.membership import Membership
 from disqued.core.cluster.notifications import Notifications
 from disqued.core.cluster.policy_sync import Policies
+from disqued.core.cluster.schedules import NoCalendar, Schedules
 from disqued.core.lists import Lists
 from disqued.core.model import messages
-from disqued.core.model.clock import Clock
+from disqued.core.model.clock import Calendar, Clock
 from disqued.core.model.fate import MARK
 from disqued.core.model.groups import Entry, PendingEntry, read_scope
 from disqued.core.model.ids import JobIds
@@ -116,9 +117,10 @@ class Node:
     """The queue server without its sockets, files and clocks."""
 
     def __init__(  # noqa: PLR0915 - a line for each machine
-        self, node_id: bytes, clock: Clock, rng: Random, *, maxmemory: int, evicts: bool = True
-    ) -> None:
-        """Make an empty node.
+        self, node_id: bytes, clock: Clock, rng: Random, *, maxmemory: int, evicts: bool = True,
+        calendar: Calendar | None = None,
+    ) -> None:  # fmt: skip
+        """Make an empty node; without a calendar it fires no cron lines.
 
         `node_id` is 40 hex digits; `rng` gives the seed of the job ids, so it must never repeat itself from one
         start of the same node to the next.
@@ -159,6 +161,10 @@ class Node:
         self.delivery = Delivery(self.state, self.queueing, self.blocking, self.entry_delivery)
         self.federation = Federation(self.state, self.delivery, self.fates, self.purges)
         self.policies = Policies(self.state, self.queueing, self.federation, self.machines)
+        self.schedules = Schedules(
+            self.state, self.policies, self.additions, self.placement, outcomes=self.outcomes,
+            calendar=calendar or NoCalendar(),
+        )  # fmt: skip
         self.consumers = Consumers()
         self.membership = Membership(self.state, self.machines)
         self.reconciliation = Reconciliation(
@@ -180,7 +186,7 @@ class Node:
             self.membership, self.membership.detector, self.blocking, self.queueing, self.requeueing, self.keys,
             self.placement, self.replication, self.replicas, self.sharing, self.acks, self.acks.rounds, self.fates,
             self.letters, self.cancels, self.progress, self.outcomes, self.lists, self.consumers,
-            self.federation, self.federation.local_demand, self.policies, self.leaving, self.workers,
+            self.federation, self.federation.local_demand, self.policies, self.schedules, self.leaving, self.workers,
             self.worker_moves, self.homes,
             self.notifications, self.group_starts, self.streams, self.acksets, self.offers, self.readers,
             self.reconciliation, self.inquiries, self.purges, self.redrives,

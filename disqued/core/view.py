@@ -16,7 +16,7 @@ from disqued.core.model.job import Job, Unit
 from disqued.core.model.memory import Memory
 from disqued.core.model.messages import Vitals
 from disqued.core.model.peers import KnownNode, Peer
-from disqued.core.model.policies import FIELD_NAMES, PauseSetting, Register, is_empty
+from disqued.core.model.policies import QUEUE_FIELD_NAMES, PauseSetting, Register, is_empty
 from disqued.core.model.queues import Queue
 from disqued.core.model.vitals import own_vitals
 from disqued.core.model.worker import RemoteWorker, Worker
@@ -132,7 +132,7 @@ class NodeView:
     def policy_of(self, name: bytes) -> dict[bytes, Register]:
         """Return the fields of the policy of a queue that are set, by name."""
         registers = self._state.queues.policies.registers
-        found = {field: registers.get((name, number)) for number, field in FIELD_NAMES.items()}
+        found = {field: registers.get((name, number)) for number, field in QUEUE_FIELD_NAMES.items()}
         return {
             field: register
             for field, register in found.items()

@@ -26,6 +26,9 @@
                  messages are lost; one result for each job
     purges       operators purge queues while links fail and messages are lost, processes and power fail; what a purge
                  has ended everywhere comes back nowhere
+    schedules    schedules fire while links fail and messages are lost, processes and power fail; each instant has one
+                 job, none is missed, and what is done comes back nowhere
+    schedules-calm  the same, and nothing fails: each job comes once, soon after its instant
     workers      calm, with live workers that die and leave; what one has that is alive nobody else gets, and what one
                  that is dead had, elements of lists among it, comes back by that alone
     deaths       the same while processes, links and power fail
@@ -120,6 +123,7 @@ _RETRIES: Final = ("partition", "one_way", "cut", "mess", "crash", "power", "res
 _RESULTS: Final = (*_NETWORK, "crash", "power", "restart", "compact")
 #: `clog` would block paths later than it says that it does.
 _PURGES: Final = ("partition", "one_way", "cut", "mess", "slow", "pause", "crash", "power", "restart", "compact")
+_SCHEDULES: Final = (*_NETWORK, "busy", "crash", "power", "restart", "compact")
 _DEATHS: Final = ("crash", "power", "cut", "partition", "pause", "restart", "slow")
 _DISKS: Final = ("full_disk", "bad_sync", "power", "compact", "restart", "crash")
 
@@ -175,6 +179,11 @@ ALL: Final = (
     Profile("retries", nodes=3, kinds=_RETRIES, load=FAILING, every_ms=8_000, redrivers=2),
     Profile("results", nodes=4, kinds=_RESULTS, load=RESULTS, every_ms=6_000, results=True),
     Profile("purges", nodes=4, kinds=_PURGES, load=PURGED, consumers=3, every_ms=6_000, purgers=2),
+    Profile("schedules", nodes=4, kinds=_SCHEDULES, producers=2, consumers=3, schedules=4, every_ms=5_000),
+    Profile(
+        "schedules-calm", load=DILIGENT, producers=2, consumers=3, schedules=6,
+        rules=Rules(all_acks_last=True, exactly_once=True),
+    ),
     Profile("workers", load=WORKED, consumers=1, workers=8, pushes=1, rules=Rules(workers_keep=True)),
     Profile("deaths", load=WORKED, consumers=1, workers=8, pushes=1, kinds=_DEATHS, every_ms=12_000, rules=CAREFREE),
     Profile("lists", load=LISTED, producers=1, consumers=1, lists=4, jobs=15, rules=Rules()),

@@ -24,6 +24,7 @@ from disqued.core.model.messages import Greeting
 from disqued.core.model.peers import FAIL, PFAIL, KnownNode
 from disqued.core.node import Node
 from disqued.core.recovery import Recovery, snapshot
+from disqued.cron import CronCalendar
 from disqued.testing.clock import WALL_MS, NodeClock
 from disqued.testing.deadwatch import DeadWatch
 from disqued.testing.disk import SimDisk
@@ -109,8 +110,9 @@ class SimServer:
         self.boot += 1
         self.clock.offset_ms = self.rng.randrange(1, BOOT_MS_MAX)
         self.node = node = Node(
-            self.id, self.clock, generator(f"{self.id!r} {self.rng.getrandbits(64)}"), maxmemory=self.maxmemory
-        )
+            self.id, self.clock, generator(f"{self.id!r} {self.rng.getrandbits(64)}"), maxmemory=self.maxmemory,
+            calendar=CronCalendar(),
+        )  # fmt: skip
         self.outbox = node.outbox
         self.state = node.state
         self.journal = SimJournal(self.disk, self.policy, self.clock, restores_queues=restores_queues)
@@ -150,6 +152,7 @@ class SimServer:
         node.membership.detector.plan()
         node.leaving.wake()
         node.policies.resume()
+        node.schedules.start()
         node.tick()
         self.outbox.members_changed = True
         self.driver.finish_step()

@@ -40,6 +40,7 @@ from disqued.testing.purges import Purger
 from disqued.testing.redrivers import Redriver
 from disqued.testing.results import AGREE_MS as AGREE_ON_RESULTS_MS
 from disqued.testing.results import CancelWatch, ResultConsumer, ResultProducer, disagreements
+from disqued.testing.schedules import SETTLED_MS, ScheduleAge
 from disqued.testing.server import BUS_PORT, SimServer
 from disqued.testing.streamage import StreamAge
 from disqued.testing.streamrecords import StreamRules
@@ -78,6 +79,7 @@ class Profile:
     results: bool = False  #: producers wait for results, which consumers give
     purgers: int = 0  #: operators who purge queues while faults go on
     redrivers: int = 0  #: operators who redrive dead jobs while faults go on
+    schedules: int = 0  #: consumers of the jobs of schedules, which are there where there are any
     keyed: bool = False  #: producers use keys, and say again what was not answered
     consumers: int = 5
     workers: int = 0  #: live workers, beside the consumers
@@ -148,6 +150,7 @@ class World:
         self._producers: list[Producer | ListProducer] = []
         self._names = 0
         self._logs = self._new_logs()
+        self._schedules = self._new_schedules()
 
     @property
     def trace(self) -> str:
@@ -177,6 +180,10 @@ class World:
 
     def _new_logs(self) -> StreamAge:
         return StreamAge(self.servers, self.profile.log_load, self.profile.log_rules, self.seed, self._name)
+
+    def _new_schedules(self) -> ScheduleAge:
+        is_calm = not self.profile.kinds
+        return ScheduleAge(self.servers, str(self.ages), is_calm=is_calm, retry_s=60 if is_calm else 5)
 
     def _note_loss(self, server: SimServer) -> None:
         self.checker.lost_memory(server.number, self.events.now)
@@ -223,6 +230,7 @@ class World:
         self.checker = Checker(self.profile.rules, self._made_at)
         self.checker.returned = self.returned
         self._logs = self._new_logs()
+        self._schedules = self._new_schedules()
         self._be_safe()
         self._heal()
         self._be_alive()
@@ -237,6 +245,9 @@ class World:
         for _ in range(profile.lists):
             self._engage_for_lists(self.load)
         self._logs.engage(profile.logs)
+        if profile.schedules:
+            takers = [generator(f"{self.seed} {self._name('taker')}") for _ in range(profile.schedules)]
+            self._schedules.begin(self.checker, self.load, takers)
         operators = self._engage_operators()
         for _ in range(profile.bursts):
             for _ in range(profile.producers):
@@ -336,6 +347,7 @@ class World:
     def _be_alive(self) -> None:
         """Take and acknowledge what is left; then let everybody go home."""
         self.checker.healed(self.events.now)
+        self._schedules.healed()
         for consumer in self._consumers:
             consumer.retire()
         self._consumers.clear()
@@ -359,7 +371,9 @@ class World:
             self._drain_logs()
         if self.profile.results:
             self._check_results()
+        self._end_schedules()
         self._wait_until(self._is_done, self.profile.drain_ms, "something is left")
+        self._schedules.end()
         for producer in self._producers:
             producer.end()
         for consumer in self._consumers:
@@ -370,6 +384,12 @@ class World:
         self._producers.clear()
         self._consumers.clear()
         self._pass(max(IDLE_MS, self.profile.quiet_ms))
+
+    def _end_schedules(self) -> None:
+        """Let the instants before the heal be fired, and no more than those soon after it."""
+        if self.profile.schedules:
+            self._pass(SETTLED_MS)
+            self._schedules.delete()
 
     def _check_results(self) -> None:
         """See that all nodes keep the same result of a job, soon after the heal."""
@@ -434,6 +454,7 @@ class World:
             all(producer.is_over for producer in self._producers)
             and not any(len(server.state.jobs) for server in self.servers)
             and not self.checker.missing()
+            and not self._schedules.missing()
         )
 
     def _redrive(self) -> None:
@@ -456,7 +477,7 @@ class World:
         self.deliveries += sum(request.deliveries for request in self.checker.requests.values())
         self.again_after_ack += sum(request.again_after_ack for request in self.checker.requests.values())
         self.jobs += self._logs.answered
-        self.deliveries += self._logs.checker.deliveries
+        self.deliveries += self._logs.checker.deliveries + self._schedules.deliveries
 
     def _found(self) -> list[str]:
         late = [f"{producer.name} never ended" for producer in self._producers if not producer.is_over]
@@ -471,7 +492,8 @@ class World:
             if server.pause_watch.broken
         ]
         given += [f"{server} handed out {what}" for server in self.servers for what in server.dead_watch.broken]
-        return [*self.checker.verdict(), *self._logs.wrong(), *late, *suspicions, *given, *self._leftovers()]
+        of_checkers = [*self.checker.verdict(), *self._logs.wrong(), *self._schedules.wrong()]
+        return [*of_checkers, *late, *suspicions, *given, *self._leftovers()]
 
     def _leftovers(self) -> list[str]:
         """What is still on a node that should be empty."""

@@ -27,6 +27,7 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IReactorTime
 
 from disqued.config import Config
+from disqued.core.model.calendar import LastFiring, ScheduleSetting, words_of
 from disqued.core.model.job import KIND_NAMES, StoredJob
 from disqued.core.model.outbox import (
     FLUSHED,
@@ -211,6 +212,12 @@ def row(record: Fields) -> Row:
     if kind == POLICY:
         _, queue, field, register = record
         value = register.value
+        if isinstance(value, LastFiring):
+            return _row(event="policy", at=register.set_at, id=text(value.job_id), queue=text(queue),
+                        scope=text(FIELD_NAMES[field]))  # fmt: skip
+        if isinstance(value, ScheduleSetting):
+            return _row(event="policy", at=register.set_at, queue=text(queue), scope=text(FIELD_NAMES[field]),
+                        reason=text(words_of(value)), body=value.job.body)  # fmt: skip
         if not isinstance(value, PauseSetting):
             numbers = " ".join(map(str, value))
             return _row(event="policy", at=register.set_at, queue=text(queue), scope=text(FIELD_NAMES[field]),

@@ -26,6 +26,7 @@ VERBS: Final = {
     "pause": ("pause a queue in the whole cluster", "disqued.tools.queue_verbs.pause"),
     "resume": ("end the pause of a queue", "disqued.tools.queue_verbs.resume"),
     "policy": ("show or set the policy of a queue", "disqued.tools.queue_verbs.policy"),
+    "schedule": ("show the schedules of a cluster, or change one", "disqued.tools.schedule"),
     "purge": ("end the jobs of a queue in the whole cluster", "disqued.tools.purge"),
     "import": ("put the jobs of a journal of Disque into a store", "disqued.tools.import_aof"),
     "export": ("write what a store holds as JSON lines or Parquet", "disqued.tools.export"),

@@ -50,6 +50,7 @@ from itertools import pairwise
 from struct import Struct
 from typing import Final
 
+from disqued.core.model.calendar import LastFiring, ScheduleSetting
 from disqued.core.model.fate import NO_FATE
 from disqued.core.model.groups import read_scope
 from disqued.core.model.ids import JOB_ID_LENGTH, NODE_ID_LENGTH, OLD_JOB_ID_LENGTH, is_job_id, is_node_id
@@ -88,6 +89,8 @@ from disqued.core.model.policies import (
     OWNER_MAX,
     PAUSE_FIELD,
     REASON_MAX,
+    SCHEDULE_FIELD,
+    SCHEDULE_FIRED_FIELD,
     Numbers,
     PauseSetting,
     Policy,
@@ -100,6 +103,7 @@ from disqued.core.model.terms import NO_TERMS, Terms
 from disqued.wire.fates import decode_fate, decode_terms, encode_fate, encode_terms
 from disqued.wire.fields import BadRecord, Fields
 from disqued.wire.pieces import LARGE, Pieces, Text, grouped, whole
+from disqued.wire.schedulevalues import decode_last, decode_schedule, encode_last, encode_schedule
 
 FORMAT: Final = 1
 NAMED_FORMAT: Final = 2
@@ -692,6 +696,10 @@ def encode_policy(policy: Policy) -> bytes:
 
 
 def _encode_value(value: Value) -> bytes:
+    if isinstance(value, ScheduleSetting):
+        return encode_schedule(value)
+    if isinstance(value, LastFiring):
+        return encode_last(value)
     if isinstance(value, PauseSetting):
         return _PAUSE_VALUE.pack(value.bits, len(value.reason)) + value.reason + value.owner
     return bytes((len(value),)) + b"".join(map(_NUMBER.pack, value))
@@ -715,6 +723,10 @@ def decode_policy(data: bytes, at: int) -> tuple[Policy, int]:
     value: Value
     if field == PAUSE_FIELD:
         value = _decode_pause_value(data[value_start:end])
+    elif field == SCHEDULE_FIELD:
+        value = decode_schedule(data[value_start:end])
+    elif field == SCHEDULE_FIRED_FIELD:
+        value = decode_last(data[value_start:end])
     else:
         value = _decode_numbers(field, data[value_start:end])
     return (data[queue_start:value_start], field, Register(counter, hexlify(raw_id), set_at, value)), end

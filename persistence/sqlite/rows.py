@@ -17,10 +17,12 @@ Times are integer milliseconds of the wall clock, except `ctime`.
 """
 
 import json
+from base64 import b64decode, b64encode
 from struct import Struct, error
 from typing import Any, Final
 from zlib import crc32
 
+from disqued.core.model.calendar import LastFiring, ScheduleSetting, words_of
 from disqued.core.model.fate import NO_FATE
 from disqued.core.model.groups import read_scope
 from disqued.core.model.job import ACKED, ACTIVE, KEPT_FLAGS, RETRY_NEVER_MS, STAMP_MAX, NamedJob, StoredJob, misfit
@@ -38,7 +40,8 @@ from disqued.core.model.policies import FIELD_NAMES, PauseSetting, Register, Val
 from disqued.core.model.queues import PAUSE_NAMES
 from disqued.core.model.terms import NO_TERMS
 from disqued.wire.fates import decode_fate, decode_terms, encode_fate, encode_terms
-from disqued.wire.fields import Fields
+from disqued.wire.fields import BadRecord, Fields
+from disqued.wire.schedulevalues import decode_schedule, encode_schedule
 
 VERSION_WITH_FATES: Final = 5  #: of the schema
 #: Columns of the table `jobs`, in their order.
@@ -78,7 +81,7 @@ _BITS: Final = {name.decode(): bits for bits, name in PAUSE_NAMES.items()}
 _COUNTER_MASK = 0xFFFF_FFFF
 _CRC_MASK: Final = 0xFFFF_FFFF
 #: What damaged values make of a calculation.
-_NONSENSE: Final = (TypeError, ValueError, AttributeError, OverflowError, error)
+_NONSENSE: Final = (TypeError, ValueError, AttributeError, OverflowError, BadRecord, error)
 
 
 class BadRow(Exception):
@@ -384,7 +387,16 @@ def policy_record(row: Row) -> Record:
 
 
 def _spelled(value: Value) -> Any:
-    """Return the value of a policy as JSON: an object of a pause, else numbers."""
+    """Return the value of a policy as JSON: an object of a pause or of a schedule, else numbers."""
+    if isinstance(value, ScheduleSetting):
+        # For people, and then for disqued.
+        return {
+            "schedule": words_of(value).decode("utf-8", "backslashreplace"),
+            "queue": value.job.queue.decode("utf-8", "backslashreplace"),
+            "bytes": b64encode(encode_schedule(value)).decode(),
+        }
+    if isinstance(value, LastFiring):
+        return {"job": value.job_id.decode()}
     if isinstance(value, PauseSetting):
         pause = PAUSE_NAMES[value.bits].decode()
         return {"pause": pause, "reason": value.reason.decode(), "owner": value.owner.decode()}
@@ -394,6 +406,10 @@ def _spelled(value: Value) -> Any:
 def _read_value(value: Any) -> Value:
     if isinstance(value, list):
         return tuple(map(int, value))
+    if "bytes" in value:
+        return decode_schedule(b64decode(value["bytes"]))
+    if "job" in value:
+        return LastFiring(value["job"].encode())
     return PauseSetting(_BITS[value["pause"]], value["reason"].encode(), value["owner"].encode())
 
 

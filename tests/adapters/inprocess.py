@@ -17,6 +17,7 @@ from disqued.config import Config
 from disqued.core.model.messages import Message
 from disqued.core.model.outbox import WATERMARK, Record
 from disqued.core.node import Node
+from disqued.cron import CronCalendar
 from disqued.net.cluster.identity import Identity
 from disqued.net.loop.clock import SystemClock
 from disqued.net.loop.reactor import EpollReactor
@@ -280,7 +281,7 @@ def start(
     if store is None:
         store = NullFactory().create(config, reactor, clock)
         store.open()
-    node = Node(identity.node_id, clock, rng, maxmemory=config.maxmemory)
+    node = Node(identity.node_id, clock, rng, maxmemory=config.maxmemory, calendar=CronCalendar())
     daemon = Daemon(
         config, node, identity, store, reactor, store_name=store_name or config.persistence,
         open_store=(stores or {}).__getitem__, event_log=EventLog(node, reactor, config), secret=secret,

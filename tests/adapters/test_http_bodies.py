@@ -53,6 +53,7 @@ async def fill(client: AdminClient, family: str) -> bytes:
         await add("mail")
     await call("GETJOB", "NOHANG", "WORKER", "press-1", "FROM", "mail")
     await call("QADD", "events", "60", MARK)
+    await call("SCHEDULE", "SET", "nightly", "0 2 * * *", "QUEUE", "mail", "BODY", MARK)
     [[_, job_id, *_]] = await call("QPEEK", "mail", "1")
     return bytes(job_id)
 

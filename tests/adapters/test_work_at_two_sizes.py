@@ -315,6 +315,13 @@ def _held_by_worker(crowd: Crowd) -> tuple[object, ...]:
     return ("WORKER", "FAIL", "holder")
 
 
+def set_beat(crowd: Crowd) -> None:
+    """Set a schedule that does not come meanwhile, among very many."""
+    for number in range(crowd.size // 10):
+        crowd.say("SCHEDULE", "SET", f"beat {number}", "EVERY", 86_400, "QUEUE", "waits", "BODY", "body")
+    crowd.say("SCHEDULE", "SET", "beat", "EVERY", 86_400, "QUEUE", "waits", "BODY", "body")
+
+
 def _loaded(crowd: Crowd) -> tuple[object, ...]:
     return ("LOADJOB", b"not a job")
 
@@ -429,6 +436,14 @@ CASES: dict[str, Case] = {
     "SCAN JOB": said("SCAN", "JOB", 0, "COUNT", 50, grows="jobs looked at, so many for each that is wanted"),
     "SCAN QUEUE": said("SCAN", "QUEUE", 0, "COUNT", 10),
     "SELECT": said("SELECT", 0),
+    "SCHEDULE DEL": said("SCHEDULE", "DEL", "nobody"),
+    "SCHEDULE FIRE": said("SCHEDULE", "FIRE", "beat", before=set_beat),
+    "SCHEDULE GET": said("SCHEDULE", "GET", "beat", before=set_beat),
+    "SCHEDULE LIST": said("SCHEDULE", "LIST", grows="schedules", before=set_beat),
+    "SCHEDULE NEXT": said("SCHEDULE", "NEXT", "beat", before=set_beat),
+    "SCHEDULE PAUSE": said("SCHEDULE", "PAUSE", "beat", before=set_beat),
+    "SCHEDULE RESUME": said("SCHEDULE", "RESUME", "beat", before=set_beat),
+    "SCHEDULE SET": said("SCHEDULE", "SET", "beat", "EVERY", 86_400, "QUEUE", "waits", "BODY", "body"),
     "SHOW": Case(lambda crowd: ("SHOW", crowd.ids["wide"][2])),
     "SHUTDOWN": said("SHUTDOWN", fresh=True, blocks=True),
     "SLOWLOG GET": said("SLOWLOG", "GET", -1, before=lambda crowd: crowd.say("SLOWLOG", "RESET")),

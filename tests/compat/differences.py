@@ -244,6 +244,7 @@ DIFFERENCES = (
             (b"qpolicy", -2, b"write fast"),
             (b"qpurge", -2, b"write"),
             (b"redrive", -2, b"write denyoom"),
+            (b"schedule", -2, b"write"),
             (b"waitjob", -3, b"readonly"),
         ),
     ),

@@ -90,6 +90,8 @@ def contains_in_order(printed: list[str], shown: list[str]) -> bool:
         "docs/explanation/dead-letters.md",
         "docs/explanation/keys.md",
         "docs/explanation/results.md",
+        "docs/explanation/schedules.md",
+        "docs/how-to/nightly-reports.md",
         "docs/how-to/secure.md",
         *FROM_OTHERS,
     ],

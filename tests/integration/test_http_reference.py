@@ -71,6 +71,7 @@ def prepare(daemon: Daemon) -> str:
     """See to it that the queue and the worker of the examples are there; returns the id of a job in the queue."""
     daemon.call("PAUSE", "mail", "none")
     daemon.call("WORKER", "START", "ID", "press-1", "TTL", 0)
+    daemon.call("SCHEDULE", "SET", "nightly", "0 2 * * *", "QUEUE", "reports", "BODY", "sales")
     return str(daemon.call("ADDJOB", "mail", "to: bob", 0))
 
 

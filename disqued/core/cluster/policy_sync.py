@@ -1,4 +1,4 @@
-"""Keeping the policies of queues the same on all nodes.
+"""Keeping the policies of queues, and schedules, the same on all nodes.
 
     set here, or learnt  --POLICY(number, some registers)--> every node with a link, but the one that told
     a link opens         --POLICY(number, the first 100)---> that node, then the next ones until it has all
@@ -17,18 +17,21 @@ from itertools import islice
 from typing import Final
 
 from disqued.core.cluster.federation import Federation
+from disqued.core.model.calendar import LastFiring
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import PAUSE, POLICIES_PER_MESSAGE, POLICY
 from disqued.core.model.outbox import POLICY as POLICY_RECORD
 from disqued.core.model.policies import (
+    AHEAD_MS,
     PAUSE_FIELD,
+    SCHEDULE_FIELDS,
+    SCHEDULE_FIRED_FIELD,
     PauseSetting,
     Place,
     Policy,
     Register,
     Value,
     empty_value,
-    is_outdated,
     size_of,
 )
 from disqued.core.model.queues import PAUSE_OUT
@@ -93,6 +96,13 @@ class Policies(Timed, Machine):
                 new.append((name, field))
         self._tell(new, b"")
 
+    def settle(self, name: bytes, instant: int, job_id: bytes) -> None:
+        """Note in the whole cluster that an instant of a schedule is over; `job_id` is the last job of the schedule."""
+        state = self._state
+        register = Register(instant, state.node_id, state.wall, LastFiring(job_id))
+        if self._learn(name, SCHEDULE_FIRED_FIELD, register):
+            self._tell([(name, SCHEDULE_FIRED_FIELD)], b"")
+
     def pause_here(self, name: bytes, pause: int) -> None:
         """Set the PAUSE_... bits of a queue on this node alone."""
         before = self._pause_of(name)
@@ -118,16 +128,19 @@ class Policies(Timed, Machine):
     def on_policy(self, sender: bytes, number: int, policies: tuple[Policy, ...]) -> None:
         """Learn registers, hand on those that are new, and answer; or hear that a node has what it was told.
 
-        An outdated one that nothing is known of here was forgotten, and stays so.
+        An outdated one that nothing is known of here was forgotten, and stays so.  An instant of a schedule that is far
+        ahead comes of a wrong clock, and would keep the schedule from coming until then.
         """
         if not policies:
             self._answered(sender, number)
             return
         wall = self._state.wall
-        known = self._state.queues.policies.registers
+        table = self._state.queues.policies
         new: list[Place] = []
         for name, field, register in policies:
-            if is_outdated(register, wall) and (name, field) not in known:
+            if (name, field) not in table.registers and table.is_outdated(name, field, register, wall):
+                continue
+            if field == SCHEDULE_FIRED_FIELD and register.counter > wall + AHEAD_MS:
                 continue
             if self._learn(name, field, register):
                 new.append((name, field))
@@ -144,7 +157,14 @@ class Policies(Timed, Machine):
         self.plan()
         if field == PAUSE_FIELD:
             self._follow_pause(name)
+        elif field in SCHEDULE_FIELDS:
+            self._follow_schedule(name)
         return True
+
+    def _follow_schedule(self, name: bytes) -> None:
+        """Let the machines know that another thing may be known of a schedule."""
+        for machine in self._machines:
+            machine.schedule_changed(name)
 
     def _follow_pause(self, name: bytes) -> None:
         """Let a queue be paused as the cluster says now; what was said of it on this node alone is over."""
@@ -272,7 +292,7 @@ class Policies(Timed, Machine):
         policies = state.queues.policies
         for count, place in enumerate(list(policies.registers), 1):
             register = policies.registers.get(place)
-            if register is not None and is_outdated(register, state.wall):
+            if register is not None and policies.is_outdated(*place, register, state.wall):
                 self._forget(*place)
             if count % SWEPT_PER_PART == 0:
                 yield
@@ -283,6 +303,8 @@ class Policies(Timed, Machine):
         if state.journaling:
             gone = Register(0, state.node_id, state.wall, empty_value(field))
             state.outbox.journal.append((POLICY_RECORD, name, field, gone))
+        if field in SCHEDULE_FIELDS:
+            self._follow_schedule(name)
 
     # The whole node.
 

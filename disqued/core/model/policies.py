@@ -13,6 +13,9 @@ A register with the empty value (``PAUSE queue none``, ``QPOLICY queue UNSET ttl
 older word of a node that was away would win again.  A node that was away for longer than that brings its older word
 back.
 
+A schedule of jobs is a register as well, whose place has the name of the schedule (`calendar`).  Its last instant is
+another one, in which the instant is the counter: so the latest instant wins, whoever fired it.
+
 Registers outlive their queue, and a flush.  Wall clocks are compared for the forgetting alone.
 
 Times are unix milliseconds.
@@ -20,6 +23,7 @@ Times are unix milliseconds.
 
 from typing import Final, NamedTuple
 
+from disqued.core.model.calendar import AT, LastFiring, ScheduleSetting, cost_of_schedule
 from disqued.core.model.memory import Memory
 from disqued.core.model.terms import TRIES_MAX
 
@@ -33,7 +37,13 @@ MAXTRIES_FIELD: Final = 5
 BACKOFF_FIELD: Final = 6  #: seconds: the first delay, and perhaps the longest
 KEEPDEAD_FIELD: Final = 7  #: seconds
 RESULT_FIELD: Final = 8  #: seconds
-FIELD_NAMES: Final = {
+# Fields of a schedule, whose place has its name instead of that of a queue.
+SCHEDULE_FIELD: Final = 32
+SCHEDULE_PAUSE_FIELD: Final = 33  #: 1 = paused
+SCHEDULE_FIRED_FIELD: Final = 34  #: its last instant, which is the counter of the register, and its last job
+SCHEDULE_FIELDS: Final = (SCHEDULE_FIELD, SCHEDULE_PAUSE_FIELD, SCHEDULE_FIRED_FIELD)
+#: Fields of a queue.
+QUEUE_FIELD_NAMES: Final = {
     PAUSE_FIELD: b"pause",
     TTL_FIELD: b"ttl",
     RETRY_FIELD: b"retry",
@@ -44,11 +54,18 @@ FIELD_NAMES: Final = {
     KEEPDEAD_FIELD: b"keepdead",
     RESULT_FIELD: b"result",
 }
+FIELD_NAMES: Final = {
+    **QUEUE_FIELD_NAMES,
+    SCHEDULE_FIELD: b"schedule",
+    SCHEDULE_PAUSE_FIELD: b"schedule-pause",
+    SCHEDULE_FIRED_FIELD: b"schedule-fired",
+}
 
 REASON_MAX: Final = 1_024  #: bytes of the reason of a pause
 OWNER_MAX: Final = 1_024  #: bytes of who set it
 COUNTER_MAX: Final = 1 << 48  #: of a version; what another node claims beyond that is refused
 FORGOTTEN_MS: Final = 7 * 86_400_000  #: how long a register with the empty value is kept
+AHEAD_MS: Final = 86_400_000  #: how far ahead the last instant of a schedule may be that another node tells of
 POLICY_COST: Final = 420  #: bytes of a register without the name of its queue, its reason and its owner
 
 
@@ -62,7 +79,7 @@ class PauseSetting(NamedTuple):
 
 #: The value of a field of numbers; none is the empty value.
 Numbers = tuple[int, ...]
-Value = PauseSetting | Numbers
+Value = PauseSetting | Numbers | ScheduleSetting | LastFiring
 
 
 class Register(NamedTuple):
@@ -104,6 +121,7 @@ NUMBER_FIELDS: Final = {
     BACKOFF_FIELD: NumberField(1, SPAN_MAX_S, most=2),
     KEEPDEAD_FIELD: NumberField(0, SPAN_MAX_S),
     RESULT_FIELD: NumberField(1, SPAN_MAX_S),
+    SCHEDULE_PAUSE_FIELD: NumberField(1, 1),
 }
 
 
@@ -135,7 +153,11 @@ def empty_value(field: int) -> Value:
 
 def size_of(value: Value) -> int:
     """Return the bytes of the texts and numbers of a value."""
-    return len(value.reason) + len(value.owner) if isinstance(value, PauseSetting) else 8 * len(value)
+    if isinstance(value, PauseSetting):
+        return len(value.reason) + len(value.owner)
+    if isinstance(value, ScheduleSetting):
+        return cost_of_schedule(value)
+    return len(value.job_id) if isinstance(value, LastFiring) else 8 * len(value)
 
 
 def is_printable(text: bytes) -> bool:
@@ -146,11 +168,6 @@ def is_printable(text: bytes) -> bool:
         return False
 
 
-def is_outdated(register: Register, wall: int) -> bool:
-    """Return whether a register may be forgotten."""
-    return is_empty(register.value) and wall - register.set_at > FORGOTTEN_MS
-
-
 def cost_of_register(queue: bytes, value: Value) -> int:
     """Return the bytes that a register takes."""
     return POLICY_COST + len(queue) + size_of(value)
@@ -159,12 +176,13 @@ def cost_of_register(queue: bytes, value: Value) -> int:
 class PolicyTable:
     """The registers that a node knows."""
 
-    __slots__ = ("_memory", "defaults", "registers")
+    __slots__ = ("_memory", "defaults", "registers", "schedules")
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self.registers: dict[Place, Register] = {}  #: for look-ups; only this class changes it
         self.defaults: dict[bytes, Defaults] = {}  #: by queue; likewise
+        self.schedules: dict[bytes, ScheduleSetting] = {}  #: by name; likewise
 
     def __len__(self) -> int:
         return len(self.registers)
@@ -191,13 +209,47 @@ class PolicyTable:
 
     def _numbers_of(self, queue: bytes, field: int) -> Numbers:
         register = self.registers.get((queue, field))
-        if register is None or isinstance(register.value, PauseSetting):
+        if register is None or isinstance(register.value, PauseSetting | ScheduleSetting | LastFiring):
             return ()
         return register.value
 
+    def is_schedule_paused(self, name: bytes) -> bool:
+        """Return whether a schedule is paused."""
+        return bool(self._numbers_of(name, SCHEDULE_PAUSE_FIELD))
+
+    def last_job_of(self, name: bytes) -> bytes:
+        """Return the id of the last job of a schedule; empty for none."""
+        register = self.registers.get((name, SCHEDULE_FIRED_FIELD))
+        return register.value.job_id if register is not None and isinstance(register.value, LastFiring) else b""
+
+    def is_outdated(self, name: bytes, field: int, register: Register, wall: int) -> bool:
+        """Return whether a register may be forgotten.
+
+        The last instant of a schedule is known as long as the schedule is.  A schedule of one instant is forgotten as
+        one that was deleted at that instant.
+        """
+        over_at = register.set_at
+        value = register.value
+        if field == SCHEDULE_FIRED_FIELD:
+            if name in self.schedules:
+                return False
+        elif isinstance(value, ScheduleSetting):
+            if value.kind != AT:
+                return False
+            over_at = max(over_at, value.number)
+        elif not is_empty(value):
+            return False
+        return wall - over_at > FORGOTTEN_MS
+
     def _follow(self, queue: bytes, field: int) -> None:
-        """Enter the defaults of a queue of which a field has changed."""
-        if field == PAUSE_FIELD:
+        """Enter the defaults of a queue, or a schedule, of which a field has changed."""
+        if field == SCHEDULE_FIELD:
+            register = self.registers.get((queue, field))
+            if register is not None and isinstance(register.value, ScheduleSetting):
+                self.schedules[queue] = register.value
+            else:
+                self.schedules.pop(queue, None)
+        if field == PAUSE_FIELD or field in SCHEDULE_FIELDS:
             return
         defaults = self.derive_defaults(queue)
         if defaults == NO_DEFAULTS:

@@ -19,7 +19,7 @@ never answers for another one: two of them would take each other for the job.  A
 is low, keeps none, and asks the cluster once.
 
 Who holds a job is not written down each time that it moves.  So the ack of a job that a node has from its store goes to
-the whole cluster.
+the whole cluster.  So does the ack of a job of a schedule, which a node that could not be heard may have made as well.
 
 A node whose journal cannot be written neither confirms nor collects: it would come back from a crash without the ack,
 to nodes that have forgotten it.
@@ -51,6 +51,7 @@ Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "
 
 from typing import Final
 
+from disqued.core.model.calendar import is_of_schedule
 from disqued.core.model.fate import NO_FATE, Fate, Word, mark_of
 from disqued.core.model.job import (
     ACKED,
@@ -165,8 +166,7 @@ class Acks(Machine):
         if job.state == WAIT_REPL:
             self._replication.settle(job)
         self._count(job, self._state.trace.actor)
-        if job.flags & FLAG_CAME_BACK:
-            self._mistrust(job)
+        self._mistrust(job)
         if job.holders is None and not job.options.terms.keep_result_ms:
             self._state.finish(job)
         else:
@@ -255,9 +255,13 @@ class Acks(Machine):
     # Done here.
 
     def _mistrust(self, job: Job) -> None:
-        """Count every node as a holder of a job that came back from a store, which may have missed a move."""
+        """Count every node as a holder of a job that came back from a store, which may have missed a move.
+
+        And of a job of a schedule, which any node may have made.
+        """
         peers = self._state.peers.by_id
-        if job.flags & FLAG_CAME_BACK and job.options.retry_ms and peers:
+        may_be_anywhere = job.flags & FLAG_CAME_BACK or (job.options.is_rare and is_of_schedule(job.id))
+        if may_be_anywhere and job.options.retry_ms and peers:
             self._state.unite_holders(job, frozenset((*peers, self._state.node_id)))
 
     def _become_done(self, job: Job) -> Job:

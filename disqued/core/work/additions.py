@@ -9,6 +9,7 @@ Times are integer milliseconds.  Source: Disque, src/job.c.
 
 from collections.abc import Callable
 
+from disqued.core.model.calendar import JobTemplate
 from disqued.core.model.groups import new_job
 from disqued.core.model.job import Job, JobOptions
 from disqued.core.model.memory import JOB_COST, NAME_COST
@@ -85,6 +86,34 @@ class Additions:
         pending = PendingAddition(job, client, deadline_at, state.now, by_default=by_default)
         self._replication.await_copies(pending, places)
         return None
+
+    def add_instant(
+        self, client: Client, template: JobTemplate, options: JobOptions, *, job_id: bytes, ctime: int, timeout_ms: int
+    ) -> bool:
+        """Create the job of an instant of a schedule, whose id and stamp are given; False while it waits for copies.
+
+        Another node may make the same job.  Raises what `_admit` raises.
+        """
+        state = self._state
+        waits = not template.asynchronous
+        queue = self._admit(template.queue, options, 1, maxlen=template.maxlen, waits=waits)
+        if options.stamped_at != state.now:
+            options.stamp(state.now)
+        job = Job(job_id, template.queue if queue is None else queue.name, template.body, ctime, options)
+        if options.replicate == 1:
+            state.note(ADD, job, who=client)
+            state.enter(job)
+            self._replication.begin(job)
+            return True
+        places = self._placement.places_for(options.replicate)
+        job.holders = places.holders
+        if not waits:
+            self._replication.add_quietly(job, places)
+            return True
+        by_default = not template.replicate
+        pending = PendingAddition(job, client, state.now + timeout_ms, state.now, by_default=by_default)
+        self._replication.await_copies(pending, places)
+        return False
 
     def add_together(
         self, batch: Batch, queue_name: bytes, bodies: list[bytes], options: JobOptions, alias_of: AliasOf, *,

@@ -25,6 +25,11 @@ class BackgroundClient:
         """An addition came to an end: with an id, or with an error; each kind does with it what it likes."""
         raise NotImplementedError
 
+    @property
+    def takes_fewer(self) -> bool:
+        """Whether the job is added with the copies that there are, when there are not enough in time."""
+        return False
+
 
 class Background(BackgroundClient):
     """Stands in the place of the client of additions that nobody waits for."""

@@ -48,6 +48,7 @@ from disqued.core.model.outbox import GONE_DELETED, GONE_EXPIRED, Client
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.watched import WATCHED_MAX, ChangedJobs
+from disqued.core.work.background import BackgroundClient
 from disqued.core.work.standings import end_of, is_final, merge_standings, standing_of, tries_told
 from disqued.errors import WrongType
 
@@ -322,7 +323,10 @@ class Outcomes(Machine):
 
     def _answer(self, this: Wait, rows: list[Row]) -> None:
         self.forsake(this)
-        self._state.outbox.replies.append((this.client, rows, []))
+        if isinstance(this.client, BackgroundClient):
+            this.client.ended(rows)
+        else:
+            self._state.outbox.replies.append((this.client, rows, []))
 
     def forsake(self, this: Wait) -> None:
         """Nobody waits for this any more."""

@@ -149,7 +149,7 @@ class Replication(Machine):
             self._achieve(pending)
         elif not self._is_possible(pending):
             refused = self._state.queues.refusal(job.queue) if pending.refused_by else self._placement.not_replicated()
-            self._give_up(pending, refused)
+            self._fall_short(pending, refused)
         elif back:
             holders = job.holders or _NOBODY
             again = back & holders - (job.confirmed or _NOBODY) - pending.refused_by
@@ -249,7 +249,7 @@ class Replication(Machine):
             self.refuse(job)
             return
         if pending.deadline_at and state.now >= pending.deadline_at:
-            self._give_up(pending, NotReplicated(TIMED_OUT))
+            self._fall_short(pending, NotReplicated(TIMED_OUT))
             return
         if self._has_enough(pending):
             self._achieve(pending)
@@ -373,7 +373,14 @@ class Replication(Machine):
             pending.more_at = self._state.now
             self._wake(pending)
         else:
-            self._give_up(pending, self._state.queues.refusal(job.queue))
+            self._fall_short(pending, self._state.queues.refusal(job.queue))
+
+    def _fall_short(self, pending: PendingAddition, problem: CommandError) -> None:
+        """There will not be copies enough: give the job up, unless fewer will do."""
+        if isinstance(pending.client, BackgroundClient) and pending.client.takes_fewer:
+            self._achieve(pending)
+        else:
+            self._give_up(pending, problem)
 
     def _give_up(self, pending: PendingAddition, problem: CommandError) -> None:
         """Answer with an error, and let nobody keep a copy, as far as nodes can be reached."""

@@ -34,6 +34,7 @@ from disqued.core.model.messages import (
     YOURJOBS,
     Message,
 )
+from disqued.core.model.policies import size_of
 from disqued.wire import messages as own
 from disqued.wire.fields import Fields
 from disqued.wire.frames import MESSAGES_PER_FRAME, PIECE_BYTES, MessageCodec, OwnCodec, Writer, pieces
@@ -66,7 +67,8 @@ def weigh(message: Fields) -> int:
     if kind == HANDOVER:
         return MESSAGE_COST + UNIT_COST * len(message[5]) + sum(map(len, message[4]))
     if kind == POLICY:
-        return MESSAGE_COST + UNIT_COST * len(message[2]) + sum(len(queue) for queue, _, _ in message[2])
+        sizes = [len(name) + size_of(register.value) for name, _, register in message[2]]
+        return MESSAGE_COST + UNIT_COST * len(message[2]) + sum(sizes)
     if kind == EVENT:
         return MESSAGE_COST + len(message[1]) + len(message[3])
     return MESSAGE_COST

@@ -123,12 +123,14 @@ def test_channels_are_found_where_they_stand():
 
 #: What a user needs of a queue: %R~ to see what it holds, %W~ to change that, both to be given its jobs.
 READING = (
-    "JSCAN QGROUP_LIST QINFO QLEN QLPEEK QNOTIFY QPEEK QRPEEK QSTAT QSTATUS RQ.INFO RQ.INSPECT SCAN_JOB SHOW "
+    "JSCAN QGROUP_LIST QINFO QLEN QLPEEK QNOTIFY QPEEK QRPEEK QSTAT QSTATUS RQ.INFO RQ.INSPECT SCAN_JOB SCHEDULE_GET "
+    "SCHEDULE_NEXT SHOW "
     "WAITJOB WORKER_INFO WORKER_LIST WQ.LEN WQ.PEEK WQ.PROCS WQ.REQUEST WQ.TASKS"
 )
 WRITING = (
     "ACKJOB ADDJOB CANCEL DELJOB DEQUEUE ENQUEUE FASTACK NACK PAUSE QACK QADD QFLUSH QGROUP_FORGET QGROUP_RETURN "
-    "QGROUP_START QLPUSH QPOLICY QPURGE QREGISTER QRPUSH REDRIVE RQ.ACK RQ.PUSH RQ.PUSHX WORKER_FAIL WORKER_KEEPALIVE "
+    "QGROUP_START QLPUSH QPOLICY QPURGE QREGISTER QRPUSH REDRIVE RQ.ACK RQ.PUSH RQ.PUSHX SCHEDULE_DEL "
+    "SCHEDULE_FIRE SCHEDULE_PAUSE SCHEDULE_RESUME SCHEDULE_SET WORKER_FAIL WORKER_KEEPALIVE "
     "WORKER_START WORKER_STOP WORKING WQ.CANCEL WQ.DELETE WQ.ENQUEUE WQ.FINISH WQ.RETURN WQ.UNWORK WQ.WORK"
 )
 BOTH = "GETJOB QGET QRPOP RQ.POP RQ.RECOVER WQ.DEQUEUE"
@@ -137,7 +139,7 @@ BOTH = "GETJOB QGET QRPOP RQ.POP RQ.RECOVER WQ.DEQUEUE"
 def test_a_command_reads_a_queue_or_changes_it_or_does_both():
     found: dict[tuple[bool, bool], set[str]] = {}
     for entry in COMMANDS.values():
-        if any(field.arg.kind.names in ("queue", "job", "worker") for field in entry.fields):
+        if any(field.arg.kind.names in ("queue", "job", "worker", "schedule") for field in entry.fields):
             found.setdefault(rights_needed(entry), set()).add(entry.name.replace(" ", "_"))
     assert found == {
         (True, False): set(READING.split()), (False, True): set(WRITING.split()), (True, True): set(BOTH.split()),
@@ -255,6 +257,26 @@ def test_every_command_on_jobs_that_names_no_queue_is_among_those_tested():
         "ACKJOB", "FASTACK", "DELJOB", "NACK", "ENQUEUE", "DEQUEUE", "SHOW", "WORKING", "WQ.FINISH", "WQ.RETURN",
         "CANCEL", "WAITJOB",
     }  # fmt: skip
+
+
+def test_a_schedule_is_its_queue():
+    daemon = Daemon()
+    client = Client(daemon)
+    for name in ("mine", "theirs"):
+        client.says("SCHEDULE", "SET", name, "EVERY", "60", "QUEUE", name, "BODY", "body")
+    ann = user("+@all", "~mine")
+    for line in ("GET", "DEL", "PAUSE", "RESUME", "FIRE", "NEXT", "SET"):
+        words = [b"SCHEDULE", line.encode()]
+        more = [b"EVERY", b"5", b"QUEUE", b"mine", b"BODY", b"x"] if line == "SET" else []
+        entry = table.find([*words, b"mine"])
+        for name in (b"mine", b"new"):
+            check_names(ann, entry, table.parse(entry, [*words, name, *more]), daemon.node)
+        with pytest.raises(NoPermission, match="the queue of the schedule 'theirs'"):
+            check_names(ann, entry, table.parse(entry, [*words, b"theirs", *more]), daemon.node)
+    entry = table.find([b"SCHEDULE", b"SET", b"x"])
+    words = [b"SCHEDULE", b"SET", b"new", b"EVERY", b"5", b"QUEUE", b"theirs", b"BODY", b"x"]
+    with pytest.raises(NoPermission, match="the 'theirs' queue"):
+        check_names(ann, entry, table.parse(entry, words), daemon.node)
 
 
 def test_a_refusal_names_no_queue_that_the_user_has_not_named():

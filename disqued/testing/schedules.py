@@ -1,0 +1,225 @@
+"""Schedules under faults: what must be so of the jobs that nodes add by themselves.
+
+    SCHEDULE SET on a node --> answered: its instants count from then on, until the heal
+    GETJOB WITHHEADERS --> name and instant of a job --> ACKJOB, now and then at another node
+
+    one id         all jobs of an instant have one id, on whatever nodes they were made
+    none missed    each instant that counts has a job that was delivered; CATCHUP lets no instant go
+    not early      no job is delivered before its instant
+    acks last      a job whose acknowledgement was taken by a node that knew it does not come after the heal
+    exactly once   where nothing fails, each job is delivered once, and soon after its instant
+
+The clocks of the nodes agree; a clock that is ahead fires early, by as much.
+
+Times are integer milliseconds; instants are unix milliseconds.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from disqued.errors import CommandError
+from disqued.testing.checker import GRACE_MS, Ledger
+from disqued.testing.clients import RECONNECT_MS, Actor, Connection, Load, Operator
+from disqued.testing.clock import WALL_MS
+
+if TYPE_CHECKING:
+    from disqued.testing.server import SimServer
+
+QUEUE: Final = b"beats"
+CATCH_UP: Final = b"1000"  #: more instants than there are in an age
+SETTLED_MS: Final = 20_000  #: after the heal, in which every instant before it is fired
+SOON_MS: Final = 1_000  #: after its instant and its jitter a job is delivered where nothing fails
+#: Words behind the name of each schedule, and its seconds within a minute; none: from when it was set, every so many.
+_EVERY_S: Final = 5
+_JITTER_S: Final = 3
+_KINDS: Final[dict[bytes, tuple[tuple[bytes, ...], tuple[int, ...]]]] = {
+    b"span": ((b"EVERY", b"%d" % _EVERY_S), ()),
+    b"line": ((b"*/8 * * * * *",), tuple(range(0, 60, 8))),
+    b"zone": ((b"15,45 * * * * *", b"TZ", b"Asia/Kathmandu"), (15, 45)),
+    b"jitter": ((b"5-55/10 * * * * *", b"JITTER", b"%d" % _JITTER_S), tuple(range(5, 60, 10))),
+}
+
+
+@attrs.define
+class Beat:
+    """An instant of a schedule, and what became of it."""
+
+    ids: set[bytes] = attrs.field(factory=set)
+    deliveries: int = 0
+    first_at: int = 0  #: when it was delivered first
+    firm_at: int | None = None  #: when an acknowledgement was taken by a node that knew the job
+
+
+class ScheduleAge:
+    """The schedules of one age, and what must be so of them."""
+
+    def __init__(self, servers: "list[SimServer]", name: str, *, is_calm: bool, retry_s: int) -> None:
+        self._servers = servers
+        self._events = servers[0].events
+        self._name = name.encode()
+        self._is_calm = is_calm
+        self._retry_s = retry_s
+        self._set_at: dict[bytes, int] = {}  #: by the names of schedules that are set
+        self._beats: dict[tuple[bytes, int], Beat] = {}
+        self._takers: list[ScheduleTaker] = []
+        self._until = 0  #: instants until then count
+        self._healed_at: int | None = None
+        self._wrong: list[str] = []
+
+    @property
+    def wall(self) -> int:
+        """What the clocks show."""
+        return WALL_MS + self._events.now
+
+    @property
+    def deliveries(self) -> int:
+        """Count the jobs that were delivered."""
+        return sum(beat.deliveries for beat in self._beats.values())
+
+    def begin(self, checker: Ledger, load: Load, draws: Iterable[Random]) -> None:
+        """Set the schedules, and let consumers come, one for each generator."""
+        for kind, (words, _) in _KINDS.items():
+            name = b"%b %b" % (kind, self._name)
+            options = (b"CATCHUP", CATCH_UP, b"RETRY", b"%d" % self._retry_s, b"TTL", b"20000")
+            what = [b"SCHEDULE", b"SET", name, *words, b"QUEUE", QUEUE, b"BODY", name, *options]
+            self._servers[0].command(Operator(partial(self._was_set, name)), what)
+        for number, rng in enumerate(draws):
+            taker = ScheduleTaker(self._servers, checker, load, f"taker {number}", rng)
+            taker.age = self
+            self._takers.append(taker)
+            taker.plan(rng.randint(1, 1_000))
+
+    def _was_set(self, name: bytes, value: Any) -> None:
+        if isinstance(value, Exception):
+            self._wrong.append(f"SCHEDULE SET {name!r} was refused: {value}")
+        else:
+            policies = self._servers[0].state.queues.policies
+            self._set_at[name] = max(at.set_at for (place, _), at in policies.registers.items() if place == name)
+
+    def healed(self) -> None:
+        """The faults are over: what has come until now counts."""
+        self._healed_at = self._events.now
+        self._until = self.wall
+
+    def delete(self) -> None:
+        """Delete the schedules."""
+        for name in self._set_at:
+            self._servers[0].command(Operator(), [b"SCHEDULE", b"DEL", name])
+
+    def end(self) -> None:
+        """Let the consumers go."""
+        for taker in self._takers:
+            taker.end()
+
+    def taken(self, job_id: bytes, headers: list[bytes]) -> None:
+        """Note a delivery."""
+        found = dict(zip(headers[::2], headers[1::2], strict=True))
+        name, second = found[b"schedule-name"], int(found[b"schedule-time"])
+        instant = next((one for one in self._instants(name, self.wall) if one // 1_000 == second), None)
+        if instant is None:
+            self._wrong.append(f"{name!r} has no instant {second} until {self.wall}, and {job_id!r} was delivered")
+            return
+        beat = self._beats.setdefault((name, instant), Beat())
+        beat.ids.add(job_id)
+        beat.deliveries += 1
+        beat.first_at = beat.first_at or self.wall
+        if beat.firm_at is not None and self._healed_at is not None:
+            after_heal = self._events.now > self._healed_at + GRACE_MS
+            if after_heal and beat.firm_at < self._events.now - GRACE_MS:
+                self._wrong.append(f"acks last: {job_id!r}, acknowledged at {beat.firm_at}, came at {self._events.now}")
+
+    def acked(self, job_id: bytes) -> None:
+        """Note that a node that knew a job took its acknowledgement."""
+        for beat in self._beats.values():
+            if job_id in beat.ids and beat.firm_at is None:
+                beat.firm_at = self._events.now
+
+    def _instants(self, name: bytes, until: int) -> list[int]:
+        """The instants of a schedule, found without a calendar."""
+        set_at = self._set_at.get(name)
+        if set_at is None:
+            return []
+        seconds = _KINDS[name.split(b" ")[0]][1]
+        if not seconds:
+            return list(range(set_at + _EVERY_S * 1_000, until + 1, _EVERY_S * 1_000))
+        first, last = set_at // 1_000 + 1, until // 1_000
+        return [second * 1_000 for second in range(first, last + 1) if second % 60 in seconds]
+
+    def missing(self) -> list[tuple[bytes, int]]:
+        """Instants that count, and of which nobody has seen a job."""
+        counts = [(name, instant) for name in self._set_at for instant in self._instants(name, self._until)]
+        return [place for place in counts if place not in self._beats]
+
+    def wrong(self) -> list[str]:
+        """What is not as it must be."""
+        several = [
+            f"one id: {name!r} at {instant} has {sorted(beat.ids)}"
+            for (name, instant), beat in self._beats.items()
+            if len(beat.ids) > 1
+        ]
+        missed = [f"none missed: {name!r} at {instant} was never delivered" for name, instant in self.missing()]
+        return [*self._wrong, *several, *missed, *(self._uncalm() if self._is_calm else ())]
+
+    def _uncalm(self) -> list[str]:
+        """What must not be where nothing fails."""
+        return [
+            f"exactly once: {name!r} at {instant} came {beat.deliveries} times, after {beat.first_at - instant} ms"
+            for (name, instant), beat in self._beats.items()
+            if beat.deliveries > 1
+            or beat.first_at - instant > SOON_MS + (_JITTER_S * 1_000 if name.startswith(b"jitter") else 0)
+        ]  # fmt: skip
+
+
+class ScheduleTaker(Actor):
+    """Takes jobs of schedules and acknowledges them, here or elsewhere."""
+
+    age: ScheduleAge
+    _held: bytes | None = None  #: the job that it works on
+    _acking: bytes | None = None  #: the job that it has acknowledged, and has no answer yet
+
+    def go_on(self) -> None:
+        """Acknowledge what it has, or ask for more."""
+        connection = self.connect()
+        if connection is None:
+            self.plan(RECONNECT_MS)
+        elif self._held is None:
+            timeout = b"%d" % self.rng.choice((500, 3_000))
+            words = [b"GETJOB", b"TIMEOUT", timeout, b"WITHHEADERS", b"FROM", QUEUE]
+            connection.server.command(connection, words)
+        else:
+            if self.rng.random() < self.load.acks_elsewhere:
+                connection.close()
+                connection = self.connect()
+                if connection is None:
+                    self.plan(RECONNECT_MS)
+                    return
+            self._acking, self._held = self._held, None
+            connection.server.command(connection, [b"ACKJOB", self._acking])
+
+    def heard(self, connection: Connection, value: Any) -> None:
+        """Work on the job, or note that it is done."""
+        if self._acking is not None:
+            if value == 1:
+                self.age.acked(self._acking)
+            self._acking = None
+            self.plan(self.rng.randint(0, 50))
+            return
+        if isinstance(value, CommandError) or not value:
+            if self.rng.random() < 0.5:
+                connection.close()
+            self.plan(self.rng.randint(50, 300))
+            return
+        _, job_id, _, _, headers, *_ = value[0]
+        self.events.note(job_id)
+        self.age.taken(job_id, headers)
+        self._held = job_id
+        self.plan(self.rng.randint(0, self.load.work_ms))
+
+    def disconnected(self, connection: Connection) -> None:
+        """What it had comes again, to whoever asks."""
+        self._held = self._acking = None
+        super().disconnected(connection)

@@ -1,0 +1,85 @@
+"""`disqued schedule`: the schedules of a cluster."""
+
+import os
+from typing import Any, Final
+
+import click
+
+from disqued.client.replies import read_facts
+from disqued.tools.connecting import Failed, NodeConnection, Target, node_options
+from disqued.tools.console_text import short
+from disqued.tools.queue_verbs.field_tables import moment, print_table
+
+NEXT_SHOWN: Final = 5
+#: Facts of a schedule that are moments, in unix seconds; 0 = there is none.
+_MOMENTS: Final = ("next", "last", "set-at")
+
+
+@click.command()
+@click.argument("name", metavar="[NAME]", required=False)
+@click.argument("words", metavar="[WORD...]", nargs=-1)
+@click.option("--pause", "verb", flag_value="PAUSE", help="Pause the schedule in the whole cluster.")
+@click.option("--resume", "verb", flag_value="RESUME", help="End its pause.")
+@click.option("--fire", "verb", flag_value="FIRE", help="Add one job now, and print its id.")
+@click.option("--delete", "verb", flag_value="DEL", help="Delete the schedule; jobs that it has added stay.")
+@node_options
+def command(target: Target, name: str | None, words: tuple[str, ...], verb: str | None) -> None:
+    """Show the schedules of the cluster, or one of them with its next times; or set or change one.
+
+    \b
+    Examples:
+      disqued schedule
+      disqued schedule nightly
+      disqued schedule nightly "0 2 * * *" TZ Europe/Berlin QUEUE reports BODY sales
+      disqued schedule nightly --pause
+
+    WORDs are those of SCHEDULE SET behind the name.
+    """
+    if name is None and verb is not None:
+        raise click.UsageError("--pause, --resume, --fire and --delete go with the NAME of a schedule")
+    if words and verb is not None:
+        raise click.UsageError("WORDs set a schedule; they go without --pause, --resume, --fire and --delete")
+    with target.node() as node:
+        if name is None:
+            _list(node)
+        elif words:
+            node.call("SCHEDULE", "SET", os.fsencode(name), *map(os.fsencode, words))
+            _show(node, name)
+        elif verb is not None:
+            reply = node.call("SCHEDULE", verb, os.fsencode(name))
+            click.echo(reply.decode() if isinstance(reply, bytes) else reply)
+        else:
+            _show(node, name)
+
+
+def _list(node: NodeConnection) -> None:
+    rows = node.call("SCHEDULE", "LIST")
+    texts = [
+        [_text(name), _text(when), _text(queue), state.decode(), _moment(at)] for name, when, queue, state, at in rows
+    ]
+    print_table(["name", "when", "queue", "state", "next"], texts)
+
+
+def _show(node: NodeConnection, name: str) -> None:
+    """Print what a schedule says, and when it comes next."""
+    facts: Any = read_facts(node.call("SCHEDULE", "GET", os.fsencode(name)), b"")
+    if facts is None:
+        raise Failed(f"there is no schedule {short(name)}; `disqued schedule` names those that there are")
+    rows = [[key, _moment(value) if key in _MOMENTS else _shown(value)] for key, value in facts.items()]
+    print_table(["field", "value"], rows)
+    for at in node.call("SCHEDULE", "NEXT", os.fsencode(name), NEXT_SHOWN):
+        click.echo(f"next: {moment(at)}")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return " ".join(map(_shown, value))
+    return _text(value) if isinstance(value, bytes) else str(value)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "backslashreplace")
+
+
+def _moment(at: int) -> str:
+    return moment(at) if at else ""
