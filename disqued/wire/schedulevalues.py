@@ -1,6 +1,6 @@
 """What a schedule of jobs says, as bytes: the values of its registers in the journal and on the bus.
 
-    a schedule, 74 bytes and then the strings:
+    a schedule, 69 bytes and then the strings:
         kind 1, skips 1, catch-up 2, number 8, jitter 8
         TTL 8, retry 8, delay 8, replicate 2, maxlen 8, asynchronous 1
         lengths: cron line 1, zone 1, queue 4, body 4, terms 4

@@ -41,12 +41,23 @@ from disqued.core.model.outbox import (
     Record,
     is_over,
 )
-from disqued.core.model.policies import BACKOFF_FIELD, MAXLEN_FIELD, PAUSE_FIELD, TTL_FIELD, PauseSetting, Register
+from disqued.core.model.policies import (
+    BACKOFF_FIELD,
+    MAXLEN_FIELD,
+    PAUSE_FIELD,
+    SCHEDULE_FIELD,
+    SCHEDULE_FIRED_FIELD,
+    SCHEDULE_PAUSE_FIELD,
+    TTL_FIELD,
+    PauseSetting,
+    Register,
+)
 from disqued.core.model.queues import PAUSE_IN
 from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 from disqued.persistence.plugins import find_store
 from disqued.testing.clock import Clock
 from tests.databases import units
+from tests.schedule_values import LAST, NIGHTLY
 
 async_test = pytest_twisted.ensureDeferred
 
@@ -423,6 +434,22 @@ async def test_the_fields_of_a_policy_are_kept_each_for_itself(bench: Bench) -> 
         assert records == (
             {0: policy(1, 3), TTL_FIELD: unset, MAXLEN_FIELD: maxlen, BACKOFF_FIELD: backoff} if wanted else {}
         )
+
+
+@async_test
+async def test_a_schedule_comes_back_as_it_was_with_its_last_instant_also_over_a_flush(bench: Bench) -> None:
+    at = 1_700_000_000_007
+    nightly: Record = (POLICY, b"nightly \xff", SCHEDULE_FIELD, Register(3, b"b" * 40, at, NIGHTLY))
+    paused: Record = (POLICY, b"nightly \xff", SCHEDULE_PAUSE_FIELD, Register(1, b"b" * 40, at, (1,)))
+    fired: Record = (POLICY, b"nightly \xff", SCHEDULE_FIRED_FIELD, Register(at, b"a" * 40, at, LAST))
+    gone: Record = (POLICY, b"gone", SCHEDULE_FIELD, Register(2, b"a" * 40, at, ()))
+    await bench.start()
+    wanted = bench.running.records
+    await bench.put(nightly, (POLICY, b"gone", SCHEDULE_FIELD, Register(1, b"a" * 40, at, NIGHTLY)))
+    await bench.put(paused, fired, gone, (FLUSHED,))
+    for _ in range(2):
+        found = [record for record in await bench.start() if record[0] == POLICY]
+        assert sorted(found, key=repr) == (sorted([nightly, paused, fired, gone], key=repr) if wanted else [])
 
 
 @async_test

@@ -22,13 +22,14 @@ from disqued.core.model.job import (
     NamedJob,
 )
 from disqued.core.model.messages import DRY, Gossip, Held, Message, Vitals, WorkerStatus
-from disqued.core.model.policies import COUNTER_MAX, NUMBER_FIELDS, PAUSE_FIELD, PauseSetting, Register
+from disqued.core.model.policies import COUNTER_MAX, NUMBER_FIELDS, PAUSE_FIELD, SCHEDULE_FIELD, PauseSetting, Register
 from disqued.core.model.terms import NO_TERMS
 from disqued.core.recovery import StoredJob
 from disqued.wire.fields import BadMessage
 from disqued.wire.jobdump import SPAN_MAX_MS
 from disqued.wire.messages import decode, encode
 from tests.fates import fates, terms
+from tests.schedule_values import schedules
 
 NOW = 1 << 40
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
@@ -73,8 +74,13 @@ numbered = st.builds(
     Register, st.integers(1, COUNTER_MAX), node_ids, st.integers(0, STAMP_MAX),
     st.just(()) | st.integers(1, 65_535).map(lambda number: (number,)),
 )  # fmt: skip
-policies = st.tuples(names, st.just(PAUSE_FIELD), registers) | st.tuples(
-    names, st.sampled_from(sorted(NUMBER_FIELDS)), numbered
+scheduled = st.builds(
+    Register, st.integers(1, COUNTER_MAX), node_ids, st.integers(0, STAMP_MAX), st.just(()) | schedules()
+)
+policies = (
+    st.tuples(names, st.just(PAUSE_FIELD), registers)
+    | st.tuples(names, st.sampled_from(sorted(NUMBER_FIELDS)[:-1]), numbered)
+    | st.tuples(names, st.just(SCHEDULE_FIELD), scheduled)
 )
 origins = st.binary(min_size=4, max_size=4).map(lambda raw: raw.hex().encode())
 floors = st.dictionaries(origins, st.integers(0, STAMP_MAX), max_size=4)

@@ -6,12 +6,15 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from disqued.core.model.calendar import EVERY, JobTemplate, LastFiring, ScheduleSetting
 from disqued.core.model.memory import Memory
 from disqued.core.model.messages import POLICY
 from disqued.core.model.policies import (
     NO_DEFAULTS,
     PAUSE_FIELD,
     RETRY_FIELD,
+    SCHEDULE_FIELD,
+    SCHEDULE_FIRED_FIELD,
     TTL_FIELD,
     PauseSetting,
     Place,
@@ -21,6 +24,7 @@ from disqued.core.model.policies import (
     Value,
     cost_of_register,
 )
+from disqued.core.model.terms import Terms
 from tests.cluster_fixtures import Cluster
 from tests.core_fixtures import check
 
@@ -36,9 +40,19 @@ def fields(field: int, values: st.SearchStrategy[Value]) -> st.SearchStrategy[Po
     return st.tuples(st.sampled_from([b"q", b"r"]), st.just(field), registers)
 
 
+settings_ = st.just(()) | st.builds(
+    ScheduleSetting, st.just(EVERY), st.just(b""), st.integers(1_000, 1_002), st.just(b"UTC"), st.booleans(),
+    st.integers(0, 2), st.just(0),
+    st.just(JobTemplate(b"mail", b"body", 60_000, 5_000, 0, 0, 0, False, Terms())),
+)  # fmt: skip
+lasts = st.sampled_from([b"", b"DI" + b"0" * 40 + b"05a0SQ"]).map(LastFiring)
 policies = st.lists(
-    st.one_of(fields(PAUSE_FIELD, pauses), *(fields(field, numbers) for field in (TTL_FIELD, RETRY_FIELD))), max_size=8
-)
+    st.one_of(
+        fields(PAUSE_FIELD, pauses), *(fields(field, numbers) for field in (TTL_FIELD, RETRY_FIELD)),
+        fields(SCHEDULE_FIELD, settings_), fields(SCHEDULE_FIRED_FIELD, lasts),
+    ),
+    max_size=8,
+)  # fmt: skip
 
 
 def merged(*parts: Sequence[Policy]) -> dict[Place, Register]:
@@ -50,6 +64,8 @@ def merged(*parts: Sequence[Policy]) -> dict[Place, Register]:
             table.merge(queue, field, register)
     for name in (b"q", b"r"):
         assert table.defaults.get(name, NO_DEFAULTS) == table.derive_defaults(name)
+        register = table.registers.get((name, SCHEDULE_FIELD))
+        assert table.schedules.get(name, ()) == (() if register is None else register.value)
     assert memory.used == sum(cost_of_register(queue, known.value) for (queue, _), known in table.registers.items())
     return table.registers
 

@@ -15,12 +15,14 @@ import attrs
 
 from disqued.commands import lists
 from disqued.core import recovery
+from disqued.core.cluster import schedules as firing
 from disqued.core.cluster.failure_detector import FailureDetector
 from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.local_demand import LocalDemand
 from disqued.core.cluster.membership import Membership
 from disqued.core.cluster.policy_sync import Policies
+from disqued.core.cluster.schedules import Schedules
 from disqued.core.cluster.transfer import Transfer
 from disqued.core.lists import Lists
 from disqued.core.model.endings import Endings
@@ -135,6 +137,15 @@ REDRIVEN_LATE = attrs.evolve(
     load=attrs.evolve(BY_NAME["retries"].load, replicate=(3,), retries_s=(10,), tries=(1,), nacks=0.6),
     redrivers=0, consumers=3, bursts=3, **_SHORT,
 )  # fmt: skip
+#: Schedules fire, and nothing fails.
+SCHEDULES_CALM = attrs.evolve(BY_NAME["schedules-calm"], name="mutant-schedules-calm", bursts=2, **_SHORT)
+#: Schedules fire, while nodes come and go.
+SCHEDULES = attrs.evolve(
+    BY_NAME["schedules"], name="mutant-schedules", every_ms=2_000, bursts=3,
+    kinds=("partition", "crash", "power", "cut"), **_SHORT,
+)  # fmt: skip
+#: The same on two sides, of which one has nobody who takes the jobs.
+SCHEDULES_APART = attrs.evolve(SCHEDULES, name="mutant-schedules-apart", nodes=3, kinds=("partition",), schedules=1)
 #: Producers wait for results and cancel jobs, while nodes come and go.
 RESULTS = attrs.evolve(
     BY_NAME["results"], name="mutant-results", every_ms=2_000, bursts=3, **{**_SHORT, "drain_ms": 1_200_000}
@@ -670,6 +681,51 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a queue that is paused out hands out all the same", POLICIES,
         Delivery, "take", "if queue.pause & PAUSE_OUT:", "if False:",
+    ),
+    # Schedules.
+    _mutant(
+        "the id of a scheduled job depends on the node", SCHEDULES,
+        Schedules, "_fire", "(register.counter, register.node_id)", "(register.counter, state.node_id)",
+    ),
+    _mutant(
+        "all nodes fire at once", SCHEDULES_CALM,
+        Schedules, "_rank_of", "return ranked(", "return 0 * ranked(",
+    ),
+    _mutant(
+        "that an instant is over is told to nobody, and not journaled", SCHEDULES,
+        Policies, "settle", "if self._learn(name, SCHEDULE_FIRED_FIELD, register):",
+        "if state.queues.policies.merge(name, SCHEDULE_FIRED_FIELD, register) and False:",
+    ),
+    _mutant(
+        "an acknowledgement of a scheduled job goes to its known holders alone", SCHEDULES_APART,
+        Acks, "_mistrust", "or (job.options.is_rare and is_of_schedule(job.id))", "",
+    ),
+    _mutant(
+        "an instant is over before its job is there", SCHEDULES,
+        Schedules, "_fire", "plan.is_busy = True", "self._settle(plan, plan.job_id)",
+    ),
+    _mutant(
+        "missed instants are passed over", SCHEDULES,
+        firing, "that_count", "*missed[max(0, len(missed) - setting.catch_up) :], ", "",
+    ),
+    _mutant(
+        "the last missed instant is fired first, and those before it never", SCHEDULES,
+        Schedules, "_look", "plan.instant, plan.seen_at = instants[0], state.now",
+        "plan.instant, plan.seen_at = instants[-1], state.now",
+    ),
+    _mutant(
+        "an instant is fired early", SCHEDULES_CALM,
+        Schedules, "_look", "set_at, wall, since = self._set_at(plan.name), state.wall, self._over_until(plan.name)",
+        "set_at, wall, since = self._set_at(plan.name), state.wall + 3_000, self._over_until(plan.name)",
+    ),
+    _mutant(
+        "schedules are not planned after a start", SCHEDULES,
+        Schedules, "start", "self.schedule_changed(name)", "pass",
+    ),
+    _mutant(
+        "a job that cannot get its copies is given up on all nodes", SCHEDULES,
+        Replication, "_fall_short",
+        "isinstance(pending.client, BackgroundClient) and pending.client.takes_fewer", "False",
     ),
     _mutant(
         "a job that comes back is not queued again", CRASHES,

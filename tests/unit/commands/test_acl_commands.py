@@ -39,6 +39,8 @@ NO_NAMES = {
     "said by the client of itself, or said back to it": "PING.message ECHO.message QUIT.ignored DEBUG_ERROR.text "
     "CLIENT_SETNAME.name CLIENT_SETINFO.text HELLO.name PAUSE.reason NACK.reason",
     "what came of a job, and how far it is": "ACKJOB.result WORKING.progress",
+    "what a schedule says, beside its queue, or names of schedules, of which those are shown whose queue may be seen":
+    "SCHEDULE_SET.line SCHEDULE_SET.zone SCHEDULE_SET.body SCHEDULE_SET.headers SCHEDULE_LIST.pattern",
 }  # fmt: skip
 EXPLAINED = {name for names in NO_NAMES.values() for name in names.split()}
 

@@ -25,6 +25,7 @@ from disqued.core.model.terms import NO_TERMS, Terms
 from disqued.persistence.sqlite import rows
 from disqued.persistence.sqlite.rows import BadRow, Row, noted
 from tests.fates import FATE, TERMS
+from tests.schedule_values import LAST, NIGHTLY
 
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
 LATIN_ID = b"DI" + b"\xe9" * 44 + b"SQ"
@@ -106,6 +107,16 @@ OTHERS: dict[str, tuple[Record, Callable[[Any], Row], Callable[[Row], Record]]] 
     ),
     "policy, numbers": (
         (POLICY, b"queue", 4, Register(7, b"a" * 40, WALL, (2**63 - 1,))), rows.policy_row, rows.policy_record,
+    ),
+    "policy, schedule": (
+        (POLICY, b"nightly \xff", 32, Register(7, b"a" * 40, WALL, NIGHTLY)), rows.policy_row, rows.policy_record,
+    ),
+    "policy, schedule, deleted": (
+        (POLICY, b"nightly", 32, Register(8, b"a" * 40, WALL, ())), rows.policy_row, rows.policy_record,
+    ),
+    "policy, last job of a schedule": (
+        (POLICY, b"nightly", 34, Register(WALL, b"a" * 40, WALL, LAST)),
+        rows.policy_row, rows.policy_record,
     ),
     "policy, unset": ((POLICY, b"queue", 1, Register(7, b"a" * 40, WALL, ())), rows.policy_row, rows.policy_record),
     "flushed": ((FLUSHED,), lambda note: rows.flush_row(note[1], note[2], 77), rows.flush_record),

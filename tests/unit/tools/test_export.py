@@ -32,6 +32,7 @@ from disqued.tools.export import JsonLines, row, text
 from disqued.tools.exportcolumns import COLUMNS, Row
 from disqued.tools.parquet import BYTES_PER_GROUP, ROWS_PER_GROUP, Parquet
 from disqued.tools.running import ToolError
+from tests.schedule_values import LAST, NIGHTLY
 
 ID = b"DI" + b"0" * 44 + b"SQ"
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "import-export.md"
@@ -118,6 +119,19 @@ RECORDS: list[tuple[Record, dict[str, object]]] = [
     (
         (POLICY, b"q", 1, Register(3, b"a" * 40, 17, (60,))),
         {"event": "policy", "at": 17, "queue": "q", "scope": "ttl", "reason": "60"},
+    ),
+    (
+        (POLICY, b"nightly", 32, Register(3, b"a" * 40, 17, NIGHTLY)),
+        {
+            "event": "policy", "at": 17, "queue": "nightly", "scope": "schedule", "reason": "0 2 * * *",
+            "body": b"sales\0",
+        },
+    ),
+    (
+        (POLICY, b"nightly", 34, Register(3, b"a" * 40, 17, LAST)),
+        {
+            "event": "policy", "at": 17, "queue": "nightly", "scope": "schedule-fired", "id": LAST.job_id.decode(),
+        },
     ),
     ((QUEUE_PAUSED, b"q", 0, 13), {"event": "paused", "at": 13, "queue": "q", "pause": "none"}),
     (

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from disqued.core.model.calendar import LastFiring
 from disqued.core.model.fate import NO_FATE
 from disqued.core.model.groups import new_job, scope_of
 from disqued.core.model.job import (
@@ -34,9 +35,19 @@ from disqued.core.model.outbox import (
     WATERMARK,
     Record,
 )
-from disqued.core.model.policies import COUNTER_MAX, FIELD_NAMES, NUMBER_FIELDS, PAUSE_FIELD, PauseSetting, Register
+from disqued.core.model.policies import (
+    COUNTER_MAX,
+    FIELD_NAMES,
+    NUMBER_FIELDS,
+    PAUSE_FIELD,
+    SCHEDULE_FIELD,
+    SCHEDULE_FIRED_FIELD,
+    PauseSetting,
+    Register,
+)
 from disqued.core.model.terms import NO_TERMS, Terms
 from disqued.wire.jobdump import (
+    _POLICY,
     FORMAT,
     SPAN_MAX_MS,
     BadRecord,
@@ -46,7 +57,9 @@ from disqued.wire.jobdump import (
     encode_event,
     encode_job,
 )
+from disqued.wire.schedulevalues import encode_schedule
 from tests.fates import fates, terms
+from tests.schedule_values import NIGHTLY, schedules
 
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
 OLD_ID = b"D-0f0c644f-abcdefghijklmnopqrstuvwx-05a0"
@@ -69,6 +82,15 @@ registers = st.builds(
 numbered = st.builds(
     Register, st.integers(0, COUNTER_MAX), node_ids, st.integers(0, STAMP_MAX),
     st.just(()) | st.integers(1, 65_535).map(lambda number: (number,)),
+)  # fmt: skip
+
+
+scheduled = st.builds(
+    Register, st.integers(0, COUNTER_MAX), node_ids, st.integers(0, STAMP_MAX), st.just(()) | schedules()
+)
+fired = st.builds(
+    Register, st.integers(0, COUNTER_MAX), node_ids, st.integers(0, STAMP_MAX),
+    (st.just(b"") | st.just(ID)).map(LastFiring),
 )  # fmt: skip
 
 
@@ -99,7 +121,9 @@ events = st.one_of(
     st.tuples(st.just(UNIT_LEASED), ids, names, counters, names),
     st.tuples(st.just(QUEUE_PAUSED), st.binary(max_size=300), st.integers(0, 3)),
     st.tuples(st.just(POLICY), st.binary(max_size=300), st.just(PAUSE_FIELD), registers),
-    st.tuples(st.just(POLICY), st.binary(max_size=300), st.sampled_from(sorted(NUMBER_FIELDS)), numbered),
+    st.tuples(st.just(POLICY), st.binary(max_size=300), st.sampled_from(sorted(NUMBER_FIELDS)[:-1]), numbered),
+    st.tuples(st.just(POLICY), st.binary(max_size=300), st.just(SCHEDULE_FIELD), scheduled),
+    st.tuples(st.just(POLICY), st.binary(max_size=300), st.just(SCHEDULE_FIRED_FIELD), fired),
     st.tuples(
         st.just(GROUP),
         names,
@@ -221,6 +245,15 @@ EVENT = encode_event((JOB_GONE, ID, b"expired"), 7)
 LEASE = encode_event((UNIT_LEASED, ID, b"", 3, b"worker-1"), 7)
 PAUSE = encode_event((QUEUE_PAUSED, b"queue", 3), 7)
 POLICY_RECORD = encode_event(DEPLOY, 7)
+NIGHTLY_RECORD = encode_event((POLICY, b"nightly", SCHEDULE_FIELD, Register(3, NODE_A, 23, NIGHTLY)), 7)
+
+
+def _schedule(value: bytes, field: int = SCHEDULE_FIELD) -> bytes:
+    """A record of a schedule with these bytes as its value."""
+    head = _POLICY.pack(field, 3, bytes.fromhex(NODE_A.decode()), 23, 1, len(value))
+    return bytes((FORMAT, POLICY)) + head + b"n" + value
+
+
 GROUP_RECORD = encode_event((GROUP, b"queue", b"0:g", ((b"01234567", 5),)), 7)
 
 
@@ -273,6 +306,18 @@ GROUP_RECORD = encode_event((GROUP, b"queue", b"0:g", ((b"01234567", 5),)), 7)
         (replaced(POLICY_RECORD, 51, b"\xff\xff"), "a reason of 65535 bytes"),
         (replaced(POLICY_RECORD, 43, b"\x02")[:-8], "the value of a pause in 2 bytes; the shortest has 3"),
         (replaced(POLICY_RECORD, 53, b"\n"), "a reason or an owner that is not printable UTF-8"),
+        (NIGHTLY_RECORD[:60] + b"", "a policy in 58 bytes whose parts add up to"),
+        (_schedule(b""), "a schedule in 0 bytes; the shortest has 69"),
+        (_schedule(b"\0" * 69), "a schedule with a span above"),
+        (_schedule(encode_schedule(NIGHTLY) + b"x"), "whose parts add up to"),
+        (_schedule(replaced(encode_schedule(NIGHTLY), 0, b"\x04")), "a schedule of kind 4"),
+        (
+            _schedule(replaced(encode_schedule(NIGHTLY), 1, b"\x02")),
+            "skips 2; allowed are 1 to 3, up to 1000, and 0 or 1",
+        ),
+        (_schedule(replaced(encode_schedule(NIGHTLY), 0, b"\x02")), "which do not fit"),
+        (_schedule(replaced(encode_schedule(NIGHTLY), 4, b"\x01")), "which do not fit"),
+        (_schedule(b"DI0", SCHEDULE_FIRED_FIELD), "b'DI0' is no job id"),
         (replaced(GROUP_RECORD, 23, b"x"), "b'x:g' is no scope"),
         (replaced(GROUP_RECORD, 28, b"G"), "stamp 5 of b'01G34567'"),
     ],

@@ -1,5 +1,6 @@
 """Registers: the greater version wins, what is kept is counted, and old ends of a pause are forgotten."""
 
+from disqued.core.model.calendar import AT, EVERY, JobTemplate, LastFiring, ScheduleSetting
 from disqued.core.model.memory import Memory
 from disqued.core.model.policies import (
     COUNTER_MAX,
@@ -7,14 +8,20 @@ from disqued.core.model.policies import (
     NO_PAUSE,
     PAUSE_FIELD,
     POLICY_COST,
+    SCHEDULE_FIELD,
+    SCHEDULE_FIRED_FIELD,
     PauseSetting,
     PolicyTable,
     Register,
-    is_outdated,
+    Value,
+    cost_of_register,
     is_printable,
 )
+from disqued.core.model.terms import NO_TERMS
 
 NODE_A, NODE_B = b"a" * 40, b"b" * 40
+_JOB = JobTemplate(b"mail", b"body", 60_000, 5_000, 0, 0, 0, False, NO_TERMS)
+EVERY_MINUTE = ScheduleSetting(EVERY, b"", 60_000, b"UTC", False, 1, 0, _JOB)
 DEPLOY = PauseSetting(1, b"deploy", b"ops")
 
 
@@ -55,10 +62,34 @@ def test_what_a_register_takes_is_counted_and_outlasts_a_flush() -> None:
     assert memory.used == len(policies) == 0
 
 
+def is_outdated(policies: PolicyTable, field: int, value: Value, wall: int) -> bool:
+    return policies.is_outdated(b"q", field, Register(1, NODE_A, 5, value), wall)
+
+
 def test_only_the_end_of_a_pause_is_outdated_after_a_week() -> None:
-    assert not is_outdated(Register(1, NODE_A, 5, NO_PAUSE), 5 + FORGOTTEN_MS)
-    assert is_outdated(Register(1, NODE_A, 5, NO_PAUSE), 6 + FORGOTTEN_MS)
-    assert not is_outdated(Register(1, NODE_A, 5, DEPLOY), 6 + FORGOTTEN_MS)
+    policies, _ = table()
+    assert not is_outdated(policies, PAUSE_FIELD, NO_PAUSE, 5 + FORGOTTEN_MS)
+    assert is_outdated(policies, PAUSE_FIELD, NO_PAUSE, 6 + FORGOTTEN_MS)
+    assert not is_outdated(policies, PAUSE_FIELD, DEPLOY, 6 + FORGOTTEN_MS)
+
+
+def test_a_schedule_is_outdated_when_it_was_deleted_or_its_instant_is_over_and_its_last_instant_with_it() -> None:
+    policies, memory = table()
+    week_later = 6 + FORGOTTEN_MS
+    assert is_outdated(policies, SCHEDULE_FIELD, (), week_later)
+    assert not is_outdated(policies, SCHEDULE_FIELD, EVERY_MINUTE, week_later)
+    once = EVERY_MINUTE._replace(kind=AT, number=1_000)
+    assert not is_outdated(policies, SCHEDULE_FIELD, once, week_later)
+    assert is_outdated(policies, SCHEDULE_FIELD, once, 1_001 + FORGOTTEN_MS)
+    last = LastFiring(b"")
+    assert is_outdated(policies, SCHEDULE_FIRED_FIELD, last, week_later)
+    assert policies.merge(b"q", SCHEDULE_FIELD, Register(1, NODE_A, 5, EVERY_MINUTE))
+    assert policies.schedules == {b"q": EVERY_MINUTE}
+    assert not is_outdated(policies, SCHEDULE_FIRED_FIELD, last, week_later)
+    assert memory.used == cost_of_register(b"q", EVERY_MINUTE)
+    assert policies.merge(b"q", SCHEDULE_FIELD, Register(2, NODE_A, 5, ()))
+    assert not policies.schedules
+    assert not policies.defaults
 
 
 def test_a_reason_is_one_printable_line() -> None:
