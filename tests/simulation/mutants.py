@@ -698,7 +698,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an acknowledgement of a scheduled job goes to its known holders alone", SCHEDULES_APART,
-        Acks, "_mistrust", "or (job.options.is_rare and is_of_schedule(job.id))", "",
+        Acks, "_mistrust", "or (job.options.terms.headers and is_of_schedule(job.id))", "",
     ),
     _mutant(
         "an instant is over before its job is there", SCHEDULES,

@@ -166,7 +166,8 @@ class Acks(Machine):
         if job.state == WAIT_REPL:
             self._replication.settle(job)
         self._count(job, self._state.trace.actor)
-        self._mistrust(job)
+        if job.flags & FLAG_CAME_BACK or job.options.terms.headers:
+            self._mistrust(job)
         if job.holders is None and not job.options.terms.keep_result_ms:
             self._state.finish(job)
         else:
@@ -257,10 +258,10 @@ class Acks(Machine):
     def _mistrust(self, job: Job) -> None:
         """Count every node as a holder of a job that came back from a store, which may have missed a move.
 
-        And of a job of a schedule, which any node may have made.
+        And of a job of a schedule, which any node may have made; such a job has headers.
         """
         peers = self._state.peers.by_id
-        may_be_anywhere = job.flags & FLAG_CAME_BACK or (job.options.is_rare and is_of_schedule(job.id))
+        may_be_anywhere = job.flags & FLAG_CAME_BACK or (job.options.terms.headers and is_of_schedule(job.id))
         if may_be_anywhere and job.options.retry_ms and peers:
             self._state.unite_holders(job, frozenset((*peers, self._state.node_id)))
 
