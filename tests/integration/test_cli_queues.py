@@ -1,6 +1,7 @@
 """The verbs of a queue on real daemons: what is in it, and what operators do with it."""
 
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,51 @@ def test_the_policy_of_a_queue_is_set_shown_and_taken_back(node: Daemon) -> None
     assert ["backoff", "10"] in rows
     assert "maxtries" not in done("policy", "mail", "--unset", "maxtries", *at(node))
     assert "maxtries is no FIELD=VALUE" in refused("policy", "mail", "maxtries", *at(node), status=2)
+
+
+def test_a_schedule_is_set_shown_paused_fired_and_deleted(node: Daemon) -> None:
+    words = ("0 2 * * *", "TZ", "Europe/Berlin", "QUEUE", "reports", "BODY", "sales")
+    shown = done("schedule", "nightly", *words, *at(node))
+    assert shown.count("next: ") == 5
+    assert "Europe/Berlin" in shown
+    titles, nightly = done("schedule", *at(node)).splitlines()
+    assert titles.split() == ["name", "when", "queue", "state", "next"]
+    assert nightly.startswith("nightly  0 2 * * *  reports  active")
+    job_id = done("schedule", "nightly", "--fire", *at(node)).strip()
+    assert node.call("GETJOB", "FROM", "reports") == [["reports", job_id, "sales"]]
+    assert done("schedule", "nightly", "--pause", *at(node)) == "OK\n"
+    assert "next: " not in done("schedule", "nightly", *at(node))
+    assert done("schedule", "nightly", "--resume", *at(node)) == "OK\n"
+    assert done("schedule", "nightly", "--delete", *at(node)) == "1\n"
+    assert "there is no schedule nightly" in refused("schedule", "nightly", *at(node), status=1)
+    assert "allowed are five fields" in refused("schedule", "x", "* *", "QUEUE", "q", "BODY", "b", *at(node), status=1)
+    assert "go with the NAME of a schedule" in refused("schedule", "--pause", *at(node), status=2)
+
+
+def test_a_schedule_is_fired_by_a_cluster_once_each_time_and_outlives_kills(tmp_path: Path) -> None:
+    def taken(count: int) -> list[str]:
+        """Take so many jobs of schedules, from nodes in turn."""
+        found: list[str] = []
+        for number in cycle(range(3)):
+            rows = nodes.nodes[number].call("GETJOB", "TIMEOUT", 1_000, "COUNT", 9, "WITHHEADERS", "FROM", "q") or []
+            for _, job_id, _, _, headers, *_ in rows:
+                found.append(headers[3])
+                assert nodes.nodes[number].call("ACKJOB", job_id) == 1
+            if len(found) >= count:
+                break
+        return found
+
+    with ends_well(Cluster(tmp_path)) as nodes:
+        nodes.start(3)
+        nodes.nodes[0].call(
+            "SCHEDULE", "SET", "beat", "EVERY", 1, "QUEUE", "q", "BODY", "x", "RETRY", 600, "CATCHUP", 9
+        )
+        before = taken(5)
+        assert len(set(before)) == len(before), "each instant once"
+        nodes.kill(0, 1, 2)
+        nodes.restart(0, 1, 2)
+        nodes.wait_joined()
+        after = taken(5)
+        assert set(before).isdisjoint(after)
+        assert len(set(after)) == len(after)
+        assert nodes.nodes[2].call("SCHEDULE", "DEL", "beat") == 1

@@ -231,12 +231,14 @@ class Schedules(Machine):
 
     def due(self, plan: Plan) -> None:
         """Look at a schedule: an instant has come, or what was waited for."""
-        if self._plans.get(plan.name) is not plan:
-            return
-        if plan.answer is not None:
+        if self._is_planned(plan) and plan.answer is not None:
             self._go_on(plan)
-        if not plan.is_busy:
+        if self._is_planned(plan) and not plan.is_busy:
             self._look(plan)
+
+    def _is_planned(self, plan: Plan) -> bool:
+        """Return whether a plan is that of its schedule, which may have been deleted."""
+        return self._plans.get(plan.name) is plan
 
     def _look(self, plan: Plan) -> None:
         """Fire the instant that has come, or sleep until one comes."""
@@ -332,7 +334,8 @@ class Schedules(Machine):
         """The instant is over, on all nodes; look for the next one."""
         self._policies.settle(plan.name, plan.instant, last)
         plan.asked = b""
-        self._wake(plan)
+        if self._is_planned(plan):
+            self._wake(plan)
 
     def _postpone(self, plan: Plan) -> None:
         """Try again later."""

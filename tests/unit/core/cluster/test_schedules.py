@@ -6,7 +6,7 @@ from disqued.core.cluster.policy_sync import SWEEP_MS
 from disqued.core.cluster.schedules import HOLD_MS, OTHERS_MS
 from disqued.core.model.calendar import LastFiring, ranked
 from disqued.core.model.job import ACKED
-from disqued.core.model.messages import POLICY, REPLJOB
+from disqued.core.model.messages import DELJOB, POLICY, REPLJOB
 from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.model.outbox import POLICY as POLICY_RECORD
 from disqued.core.model.policies import FORGOTTEN_MS, SCHEDULE_FIELD, SCHEDULE_FIRED_FIELD
@@ -433,6 +433,33 @@ def test_a_schedule_that_is_deleted_elsewhere_fires_no_more(cluster: Cluster) ->
     cluster.advance(60_000)
     assert not ids(*cluster)
     assert all(not member.node.schedules._plans for member in cluster)
+
+
+def test_a_schedule_may_be_deleted_while_its_job_waits_for_copies(cluster: Cluster) -> None:
+    first, (second, third) = first_of(cluster)
+    every(first, 10)
+    for other in (second, third):
+        cluster.hold(other, first)
+    cluster.advance(10_500)
+    assert first.node.replication.pending
+    first("SCHEDULE", "DEL", "beat")
+    for other in (second, third):
+        cluster.release(other, first)
+    cluster.advance(3_000)
+    assert not first.node.replication.pending
+    assert not first.node.schedules._plans
+    assert len(first.get()) == 1, "the job stays"
+
+
+def test_a_job_that_gets_no_copies_in_time_is_made_all_the_same_and_never_taken_back(cluster: Cluster) -> None:
+    first, (second, third) = first_of(cluster)
+    every(first, 60)
+    for other in (second, third):
+        cluster.hold(other, first)
+    cluster.advance(60_000 + 2_500)
+    assert told(first)["last-job"] in ids(first)
+    assert not cluster.sent(DELJOB)
+    assert len(first.get()) == 1
 
 
 def test_an_instant_far_ahead_is_not_believed(cluster: Cluster) -> None:
