@@ -356,7 +356,8 @@ class AckJob(_OnEachJob):
     other clients have their turn in between; so are those of the other commands that take many ids.
 
     With RESULT there is one id.  Clients that wait for the job (WAITJOB) receive the result.  The holders of a job that
-    was added with RESULT keep it for that time; without a result here it is empty.  The first result counts.
+    was added with RESULT keep it for that time; without a result here it is empty.  The first result counts.  None is
+    refused when memory is full.
     """
 
     ids: list[bytes] = rest("Jobs that are done.", JOB_ID, minimum=0, long=True)
@@ -511,8 +512,9 @@ _NACK = MANUAL["NACK"]
 class Enqueue(_OnEachJob):
     """Queue jobs that are active: delivered, delayed or dequeued.
 
-    A job with RETRY 0 is queued only if it never was.  A PAUSE of the queue does not stop this.  An event comes into
-    its log if its delay is not over, and stays as it is if it is there.
+    A job with RETRY 0 is queued only if it never was.  One that was added with MAXTRIES and has had all of its tries is
+    dead instead of being queued, and not counted.  A PAUSE of the queue does not stop this.  An event comes into its log
+    if its delay is not over, and stays as it is if it is there.
     """
 
     ids: list[bytes] = rest("Jobs to queue.", JOB_ID, minimum=0, long=True)
@@ -618,14 +620,15 @@ class Cancel:
     """Cancel jobs on the whole cluster: they are not delivered any more.
 
     A job that waits or is delayed ends at once: cancelled.  One that a consumer has is cancelling: WORKING is answered
-    CANCELLED, its live worker receives a push, and the job ends instead of being queued again.  A consumer that
-    acknowledges it all the same has done the work, and the job counts as acknowledged.
+    CANCELLED, a connection of its live worker that listens to wq:<queue>:cancel receives a push, and the job ends
+    instead of being queued again.  A consumer that acknowledges it all the same has done the work, and the job counts
+    as acknowledged.
 
     A job that has ended is done; one that no answering node knows is unknown.  Nodes that are away learn of it when
     they are back.
     """
 
-    ids: list[bytes] = rest("Jobs to cancel.", JOB_ID)
+    ids: list[bytes] = rest("Jobs to cancel; with the name of the command 1024 words at most.", JOB_ID)
 
     def __attrs_post_init__(self) -> None:
         """Keep what the client named: jobs that it may not see are taken out of `ids`, and have an answer, too."""

@@ -233,8 +233,9 @@ class Redrive:
     """Queue the dead jobs of a queue again, in the whole cluster.
 
     Each begins again: it may be tried as often as at first, and keeps its id, its failures and the end of its time.
-    Those that died first come first.  The reply comes when all have begun again; a job that other nodes hold, too, is
-    queued when they have confirmed that they have not queued it.  To call it once more does no harm.
+    One with RETRY 0 that was buried is delivered once more.  Those that died first come first.  The reply comes when
+    all have begun again; a job that other nodes hold, too, is queued when they have confirmed that they have not queued
+    it.  To call it once more does no harm.
 
     A client that goes stops it.  Nodes that cannot be reached keep their dead jobs.
     """
@@ -243,7 +244,7 @@ class Redrive:
     count: int = option("COUNT", "How many at most; all.", REDRIVE_COUNT, NO_LIMIT)
     by_id: bool = flag("ID", "Only the jobs of the ids that follow.")
     rate: int = option("RATE", "Jobs a second at most; as fast as it goes.", REDRIVE_RATE, 0)
-    ids: list[bytes] = rest("Jobs to queue again.", JOB_ID, minimum=0)
+    ids: list[bytes] = rest("Jobs to queue again; the command has 1024 words at most.", JOB_ID, minimum=0)
 
     def run(self, node: Node, client: Client) -> Any:
         """Begin; the reply comes when it is done."""
@@ -416,6 +417,7 @@ class QPolicy:
     policy of a queue outlives the queue.
 
     GET, which is what the name of a queue alone means, shows the fields that are set, and the PAUSE of the queue.
+    Rules of users know whole commands, so that showing needs the right to write, too; QSTAT with FULL shows the pause.
     """
 
     queue: bytes = positional("Queue whose policy it is.", QUEUE)
