@@ -513,8 +513,8 @@ class Enqueue(_OnEachJob):
     """Queue jobs that are active: delivered, delayed or dequeued.
 
     A job with RETRY 0 is queued only if it never was.  One that was added with MAXTRIES and has had all of its tries is
-    dead instead of being queued, and not counted.  A PAUSE of the queue does not stop this.  An event comes into its log
-    if its delay is not over, and stays as it is if it is there.
+    dead instead of being queued, and not counted.  A PAUSE of the queue does not stop this.  An event comes into its
+    log if its delay is not over, and stays as it is if it is there.
     """
 
     ids: list[bytes] = rest("Jobs to queue.", JOB_ID, minimum=0, long=True)
