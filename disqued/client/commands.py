@@ -28,6 +28,7 @@ from disqued.client.values import (
     encode_queues,
     milliseconds,
     short_text,
+    to_seconds,
     waiting_seconds,
     whole_number,
     whole_seconds,
@@ -44,6 +45,7 @@ KEY_MAX: Final = 1_024  #: bytes
 REASON_MAX: Final = 1_024  #: bytes
 PROGRESS_MAX: Final = 1_024  #: bytes
 TRIES_MAX: Final = 65_535
+RATE_MAX: Final = 1_000_000  #: jobs a second
 WAITED_MAX: Final = 1_000  #: jobs that one command waits for
 LONG_S: Final = 600.0  #: how long a command may take that goes through the jobs of a queue on all nodes
 
@@ -157,6 +159,7 @@ def add(
     seconds = waiting_seconds(timeout, "timeout")
     words = [b"ADDJOB", encode_data(queue, "queue"), encode_data(body, "body"), milliseconds(seconds)]
     words += _settings(delay, retry, ttl, replicate, maxlen)
+    _check_terms(retry, replicate, delay, ttl, is_tried_again=max_tries is not None or backoff is not None)
     if asynchronous:
         words.append(b"ASYNC")
     words += _terms(max_tries, backoff, keep_dead, result_ttl)
@@ -184,6 +187,19 @@ def _settings(
     if maxlen is not None:
         words += b"MAXLEN", whole_number(maxlen, "maxlen")
     return words
+
+
+def _check_terms(
+    retry: Span | None, replicate: int | None, delay: Span | None, ttl: Span | None, *, is_tried_again: bool
+) -> None:
+    """Check valid options against each other; `is_tried_again`: they say what failed tries mean.  Raises ValueError."""
+    is_once = retry is not None and not to_seconds(retry, "retry")
+    if is_once and is_tried_again:
+        raise ValueError("max_tries or backoff with retry 0, which is one try; a retry above 0 is allowed")
+    if is_once and replicate is not None and replicate > 1:
+        raise ValueError(f"replicate is {replicate} with retry 0; 1 is allowed")
+    if delay is not None and ttl is not None and to_seconds(delay, "delay") >= to_seconds(ttl, "ttl"):
+        raise ValueError(f"delay is {delay!r}; less than ttl is allowed: {ttl!r}")
 
 
 def _terms(
@@ -421,13 +437,13 @@ def redrive(
 ) -> Command[int]:
     """Queue dead jobs of a queue again, in the whole cluster, with new tries; returns how many.
 
-    `jobs` are the ones to queue, or all; `count` is how many at most, `rate` how many a second.  `timeout` is how long
-    that may take.
+    `jobs` are the ones to queue, or all; `count` is how many at most, `rate` how many a second, at most a million.
+    `timeout` is how long that may take.
     """
     words = [b"REDRIVE", encode_data(queue, "queue")]
-    for name, value in (("count", count), ("rate", rate)):
+    for name, value, most in (("count", count, 2**63 - 1), ("rate", rate, RATE_MAX)):
         if value is not None:
-            words += name.upper().encode(), whole_number(value, name)
+            words += name.upper().encode(), whole_number(value, name, most=most)
     if jobs:
         words += b"ID", *map(job_id, jobs)
     return _long(words, timeout)

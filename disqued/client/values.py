@@ -100,6 +100,8 @@ def short_text(value: bytes | str, name: str, most: int) -> bytes:
 
 def encode_headers(headers: Mapping[str, bytes | str]) -> Headers:
     """Encode the headers of a job.  Raises ValueError."""
+    if not isinstance(headers, Mapping):
+        raise ValueError(f"headers are {headers!r:.100}; a mapping of names to values is allowed")  # noqa: TRY004
     found = tuple(
         (encode_data(name, "a header name"), encode_data(value, "a header")) for name, value in headers.items()
     )

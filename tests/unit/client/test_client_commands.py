@@ -158,6 +158,12 @@ def test_a_body_of_any_bytes_is_sent_as_it_is() -> None:
         (lambda: commands.add("q", "x", result_ttl=0), "result_ttl is 0 seconds; whole ones from 1"),
         (lambda: commands.add("q", "x", headers={str(n): "" for n in range(17)}), "17 headers; at most 16"),
         (lambda: commands.add("q", "x", headers={"a": "x" * 8_192}), "headers of 8193 bytes; at most 8192"),
+        (lambda: commands.add("q", "x", headers=[("a", "b")]), "headers are .*; a mapping of names"),  # type: ignore[arg-type]
+        (lambda: commands.add("q", "x", retry=0, max_tries=2), "max_tries or backoff with retry 0"),
+        (lambda: commands.add("q", "x", retry=timedelta(0), backoff=1), "max_tries or backoff with retry 0"),
+        (lambda: commands.add("q", "x", retry=0, replicate=2), "replicate is 2 with retry 0; 1 is allowed"),
+        (lambda: commands.add("q", "x", delay=60, ttl=60), "delay is 60; less than ttl is allowed: 60"),
+        (lambda: commands.redrive("q", rate=1_000_001), "rate is 1000001; a whole number from 1 to 1000000 is allowed"),
         (lambda: commands.add("q", "x", headers={"": "x"}), "header name b''; 1 to 255 printable ASCII"),
         (lambda: commands.add("q", "x", headers={"ü": "x"}), "header name .*; 1 to 255 printable ASCII"),
         (lambda: commands.add("q", "x", headers={"a": 1}), "a header is 1, and has to be bytes or text"),
