@@ -116,10 +116,10 @@ class DeadLetters(Machine):
         state, fate = self._state, job.options.fate
         spent, retry_ms = fate.spent, job.options.retry_ms
         spent = min(spent + job.nacks + job.redeliveries, GENERATION_MAX)
-        job.nacks = 0
         if retry_ms:
-            job.additional_deliveries = 0
+            job.nacks = job.additional_deliveries = 0
         else:
+            job.nacks = 0
             job.flags &= ~FLAG_DELIVERED  # the one delivery is to come again
         state.counters.redriven += 1
         generation = min(fate.generation + 1, GENERATION_MAX)
