@@ -14,7 +14,7 @@ The clocks of the nodes agree; a clock that is ahead fires early, by as much.
 Times are integer milliseconds; instants are unix milliseconds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -105,8 +105,10 @@ class ScheduleAge:
         self._healed_at = self._events.now
         self._until = self.wall
 
-    def delete(self) -> None:
-        """Delete the schedules."""
+    def finish(self, passes: Callable[[int], None]) -> None:
+        """Let the instants before the heal be fired while time passes, and delete the schedules."""
+        if self._set_at:
+            passes(SETTLED_MS)
         for name in self._set_at:
             self._servers[0].command(Operator(), [b"SCHEDULE", b"DEL", name])
 

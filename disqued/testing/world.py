@@ -40,7 +40,7 @@ from disqued.testing.purges import Purger
 from disqued.testing.redrivers import Redriver
 from disqued.testing.results import AGREE_MS as AGREE_ON_RESULTS_MS
 from disqued.testing.results import CancelWatch, ResultConsumer, ResultProducer, disagreements
-from disqued.testing.schedules import SETTLED_MS, ScheduleAge
+from disqued.testing.schedules import ScheduleAge
 from disqued.testing.server import BUS_PORT, SimServer
 from disqued.testing.streamage import StreamAge
 from disqued.testing.streamrecords import StreamRules
@@ -150,7 +150,7 @@ class World:
         self._producers: list[Producer | ListProducer] = []
         self._names = 0
         self._logs = self._new_logs()
-        self._schedules = self._new_schedules()
+        self._schedules = _new_schedules(self)
 
     @property
     def trace(self) -> str:
@@ -180,10 +180,6 @@ class World:
 
     def _new_logs(self) -> StreamAge:
         return StreamAge(self.servers, self.profile.log_load, self.profile.log_rules, self.seed, self._name)
-
-    def _new_schedules(self) -> ScheduleAge:
-        is_calm = not self.profile.kinds
-        return ScheduleAge(self.servers, str(self.ages), is_calm=is_calm, retry_s=60 if is_calm else 5)
 
     def _note_loss(self, server: SimServer) -> None:
         self.checker.lost_memory(server.number, self.events.now)
@@ -230,7 +226,7 @@ class World:
         self.checker = Checker(self.profile.rules, self._made_at)
         self.checker.returned = self.returned
         self._logs = self._new_logs()
-        self._schedules = self._new_schedules()
+        self._schedules = _new_schedules(self)
         self._be_safe()
         self._heal()
         self._be_alive()
@@ -371,7 +367,7 @@ class World:
             self._drain_logs()
         if self.profile.results:
             self._check_results()
-        self._end_schedules()
+        self._schedules.finish(self._pass)
         self._wait_until(self._is_done, self.profile.drain_ms, "something is left")
         self._schedules.end()
         for producer in self._producers:
@@ -384,12 +380,6 @@ class World:
         self._producers.clear()
         self._consumers.clear()
         self._pass(max(IDLE_MS, self.profile.quiet_ms))
-
-    def _end_schedules(self) -> None:
-        """Let the instants before the heal be fired, and no more than those soon after it."""
-        if self.profile.schedules:
-            self._pass(SETTLED_MS)
-            self._schedules.delete()
 
     def _check_results(self) -> None:
         """See that all nodes keep the same result of a job, soon after the heal."""
@@ -540,6 +530,11 @@ class World:
                 + "".join(f" --without {kind}" for kind in self.without),
             )
         )
+
+
+def _new_schedules(world: World) -> ScheduleAge:
+    is_calm = not world.profile.kinds
+    return ScheduleAge(world.servers, str(world.ages), is_calm=is_calm, retry_s=60 if is_calm else 5)
 
 
 def _is_a_beginning(queue: Queue) -> bool:
