@@ -109,3 +109,9 @@ def test_null_is_answered_with_what_is_allowed_of_a_body() -> None:
         with pytest.raises(Problem) as refused:
             words(COMMANDS["ADDJOB"], {"queue": "q", "body": value, "timeout": 0})
         assert refused.value.detail == f'body is {kind}; allowed are a string, a whole number, or {{"base64": ...}}'
+
+
+def test_a_value_of_parts_says_which_of_them_may_be_left_out() -> None:
+    with pytest.raises(Problem) as refused:
+        words(COMMANDS["QPOLICY"], {"queue": "q", "sets": True, "backoff": [1, 5]})
+    assert refused.value.detail.endswith("allowed are objects with exactly first, and perhaps most")
