@@ -586,7 +586,8 @@ class WaitJob:
     its last progress instead of a result.
 
     A job that was added without RESULT can be waited for as well: clients that wait receive its end, and its result if
-    the consumer gave one.  For later calls it is unknown, and the reason says how it ended while nodes remember that.
+    the consumer gave one.  For later calls it is cancelled if it was, and otherwise unknown; the reason says how it ended,
+    while nodes remember that.
     A job is unknown when no node that answers has it; between nodes that cannot hear each other one that the other side
     alone holds is unknown.
     """

@@ -72,7 +72,7 @@ _WORDS: Final = {
     ENDED_DEAD: (_UNKNOWN, b"it has ended: it was dead until its time was over"),
     ENDED_EXPIRED: (_UNKNOWN, b"it has ended: its time to live was over"),
     ENDED: (_UNKNOWN, b"it has ended, and its result was not kept"),
-    ENDED_CANCELLED: (_UNKNOWN, b"it has ended: it was cancelled"),
+    ENDED_CANCELLED: (b"cancelled", b"cancelled"),
     EXPIRED: (b"expired", b"its time to live is over"),
     WAS_CANCELLED: (b"cancelled", b"cancelled"),
     WAS_ACKED: (b"acked", b"acknowledged"),
