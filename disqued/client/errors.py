@@ -113,7 +113,7 @@ class JobExpired(JobFailed):
 
 
 class ResultUnknown(JobFailed):
-    """No node that can be reached knows the job: it never existed, or its result is no longer kept."""
+    """No node of the cluster knows the job: it never existed, or its result is no longer kept."""
 
 
 class WaitTimeout(DisquedError, TimeoutError):

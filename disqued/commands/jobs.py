@@ -586,10 +586,11 @@ class WaitJob:
     its last progress instead of a result.
 
     A job that was added without RESULT can be waited for as well: clients that wait receive its end, and its result if
-    the consumer gave one.  For later calls it is cancelled if it was, and otherwise unknown; the reason says how it ended,
-    while nodes remember that.
-    A job is unknown when no node that answers has it; between nodes that cannot hear each other one that the other side
-    alone holds is unknown.
+    the consumer gave one.  For later calls it is cancelled if it was, and otherwise unknown; the reason says how it
+    ended, while nodes remember that.
+
+    A job is unknown when no node of the cluster has it.  While a node does not answer that may have it, the call goes
+    on waiting, and the job is pending when the time is over.
     """
 
     timeout: int = positional("How long to wait, in milliseconds; 0 = for ever.", TIMEOUT)

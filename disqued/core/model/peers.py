@@ -127,6 +127,14 @@ class Peers:
         return not (peer.flags & LEAVING and peer.flags & PFAIL)
 
     @property
+    def may_lack_holders(self) -> bool:
+        """Return whether a known node that may hold jobs has no link; one that leaves and is gone gave them away."""
+        if not self.is_one_away:
+            return False
+        away = [peer for peer in self.by_id.values() if not peer.linked]
+        return any(not (peer.flags & LEAVING and peer.flags & (PFAIL | FAIL)) for peer in away)
+
+    @property
     def is_one_away(self) -> bool:
         """Tell whether some node that is known cannot be written to."""
         return len(self.linked) < len(self.by_id)

@@ -10,8 +10,9 @@ result nobody keeps can be waited for by those who began before it was over.
 
 Nodes may say different things of a job; `standings` says what counts.  An end that a node only remembers does not end
 a wait while another node has the job: that one has yet to hear of it, and knows the result then.  A job is unknown when
-no node that answers within `SILENCE_MS` has it, and none that had it has fallen silent since; the reason says what is
-remembered of its end.
+no node of the cluster has it, and none that had it has fallen silent since; the reason says what is remembered of its
+end.  A job of which no node remembers anything is waited for while a node has no link, or says nothing for
+`SILENCE_MS`: that one may know it.
 
 Watching costs the path of a job one look at an empty table, where it is dropped (`State.let_go`).
 
@@ -49,10 +50,10 @@ from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.watched import WATCHED_MAX, ChangedJobs
 from disqued.core.work.background import BackgroundClient
-from disqued.core.work.standings import end_of, is_final, merge_standings, standing_of, tries_told
+from disqued.core.work.standings import end_of, has_ended, is_final, merge_standings, standing_of, tries_told
 from disqued.errors import WrongType
 
-SILENCE_MS: Final = 2_000  #: how long nodes that say nothing are waited for before a job is unknown
+SILENCE_MS: Final = 2_000  #: how long nodes that say nothing are waited for in a round
 ASKED_EVERY_MS: Final = 5_000
 WATCHED_MS: Final = 20_000  #: how long a node is told of jobs that it asked for once
 FOR_EVER: Final = 1 << 62
@@ -77,6 +78,8 @@ _WORDS: Final = {
     WAS_CANCELLED: (b"cancelled", b"cancelled"),
     WAS_ACKED: (b"acked", b"acknowledged"),
 }
+#: The same of a job that no node knows while one does not answer.
+_AWAY: Final = (_PENDING, b"no node that answered knows it, and another one did not answer")
 _KNOWING: Final = (UNDER_WAY, A_COPY, SOON, PENDING)  #: what a node says that has, or had, a job that is not over
 _RIVALS: Final = b"acknowledged on both sides of a partition, with different results"
 
@@ -89,8 +92,8 @@ class Wait(Timed):
     """A client that waits for jobs to be over; due when nodes are to be asked again, or its time is over."""
 
     __slots__ = (
-        "answers_any", "client", "deadline_at", "hidden", "is_asking", "job_ids", "knowing", "named", "news", "number",
-        "progress", "seen", "unheard", "with_progress",
+        "answers_any", "client", "deadline_at", "has_asked_all", "hidden", "is_asking", "job_ids", "knowing", "named",
+        "news", "number", "progress", "seen", "unheard", "with_progress",
     )  # fmt: skip
 
     def __init__(
@@ -111,6 +114,7 @@ class Wait(Timed):
         self.progress: dict[bytes, Word | None] = {}  #: the first that was heard of each job that is not over
         self.news: bool = False  #: True when the progress of a job is another one since
         self.is_asking: bool = True  #: True while it is not decided which jobs are unknown
+        self.has_asked_all: bool = True  #: False while a node of the cluster has not answered that may hold the jobs
         self.unheard: dict[bytes, set[bytes]] = {}  #: by nodes the jobs of which they have yet to say something
 
     def note(self, node_id: bytes, outcome: Outcome) -> None:
@@ -138,7 +142,9 @@ class Wait(Timed):
         """Return whether there is nothing to wait for any more."""
         if job_id in self.hidden or is_final(self.seen[job_id].state):
             return True
-        return not (self.is_asking or self.is_known(job_id))
+        if self.is_asking or self.is_known(job_id):
+            return False
+        return self.has_asked_all or has_ended(self.seen[job_id].state)
 
     @property
     def left(self) -> list[bytes]:
@@ -148,12 +154,15 @@ class Wait(Timed):
     def row(self, job_id: bytes) -> Row:
         """What the client is answered of a job."""
         _, state, tries, fate = self.seen[job_id]
+        said = _WORDS[state]
         if not self.is_over(job_id):
+            said = _AWAY if state == NOT_KNOWN and not self.has_asked_all else _WORDS[PENDING]
             state = PENDING
         elif state in _KNOWING:
             # What knew it before may have heard of its end since.
             state = ENDED
-        word_of_state, reason = _WORDS[state]
+            said = _WORDS[state]
+        word_of_state, reason = said
         if state == WAS_ACKED and fate.has_rivals:
             reason = _RIVALS
         elif state in (PENDING, EXPIRED, IS_DEAD) and fate.failures:
@@ -236,7 +245,7 @@ class Outcomes(Machine):
         for node_id in list(state.peers.linked):
             self._ask(this, node_id)
         if not this.unheard:
-            this.is_asking = False
+            self._conclude(this)
             rows = this.reply()
             if rows is not None:
                 self.forsake(this)
@@ -286,8 +295,13 @@ class Outcomes(Machine):
 
     def _end_round(self, this: Wait) -> bool:
         """Take jobs for unknown that no node knows; return whether the client is answered now."""
-        this.is_asking = False
+        self._conclude(this)
         return self._answer_if_over(this)
+
+    def _conclude(self, this: Wait) -> None:
+        """Note that a round is over, and whether a node is missing that may know a job that the others do not."""
+        this.is_asking = False
+        this.has_asked_all = not this.unheard and not self._state.peers.may_lack_holders
 
     def on_outcome(self, sender: bytes, number: int, outcomes: tuple[Outcome, ...]) -> None:
         """Hear how jobs stand on another node."""
@@ -301,7 +315,7 @@ class Outcomes(Machine):
     def _heard_all(self, this: Wait, node_id: bytes) -> None:
         """A node has nothing more to say for now; go on when it was the last one."""
         del this.unheard[node_id]
-        if not this.unheard and this.is_asking:
+        if not this.unheard:
             self._end_round(this)
 
     def _note(self, node_id: bytes, outcomes: Iterable[Outcome]) -> None:

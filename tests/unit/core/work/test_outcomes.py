@@ -586,7 +586,55 @@ def test_silent_nodes_do_not_make_a_job_unknown_that_another_one_holds() -> None
     cluster.advance(3_000)
     a("ACKJOB", job_id, "RESULT", "42")
     cluster.advance(10)
+    assert d.answers["anna"] == []
+    cluster.release(b, d)
+    assert d.answers["anna"] == []
+    cluster.release(c, d)
+    cluster.advance(ASKED_EVERY_MS + 10)
     assert [found[1] for found in d.answers["anna"][0]] == [b"acked", b"unknown"]
+
+
+def test_a_job_is_waited_for_while_the_node_is_away_that_alone_has_it() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id = a.add("q", "x", "RETRY", 10, "REPLICATE", 1, "RESULT", 1_000)
+    cluster.isolate(a)
+    b("WAITJOB", 0, job_id, UNKNOWN_ID, client="anna")
+    b("WAITJOB", 20_000, job_id, client="bob")
+    cluster.advance(20_001)
+    reason = b"no node that answered knows it, and another one did not answer"
+    assert b.answers["bob"] == [[[job_id, b"pending", None, 0, reason]]]
+    assert b.answers["anna"] == []
+    a("ACKJOB", job_id, "RESULT", "42")
+    cluster.heal(a, b)
+    cluster.advance(10)
+    assert [found[1:3] for found in b.answers["anna"][0]] == [[b"acked", b"42"], [b"unknown", None]]
+    c("WAITJOB", 0, UNKNOWN_ID, client="carl")
+    cluster.advance(10)
+    assert c.answers["carl"] == [], "it has not heard from a"
+    c("CLUSTER", "FORGET", a.id)
+    cluster.advance(ASKED_EVERY_MS + 10)
+    assert [found[1] for found in c.answers["carl"][0]] == [b"unknown"]
+
+
+def test_a_complete_cluster_knows_at_once_that_a_job_is_unknown() -> None:
+    cluster = Cluster(3)
+    a = cluster.members[0]
+    a("WAITJOB", 0, UNKNOWN_ID, client="anna")
+    cluster.advance(10)
+    assert [found[1] for found in a.answers["anna"][0]] == [b"unknown"]
+
+
+def test_a_node_that_has_left_is_not_waited_for() -> None:
+    cluster = Cluster(3)
+    a, b, _ = cluster
+    a("CLUSTER", "LEAVING", "yes")
+    cluster.advance(2_000)
+    cluster.isolate(a)
+    cluster.advance(60_000)
+    b("WAITJOB", 0, UNKNOWN_ID, client="anna")
+    cluster.advance(10)
+    assert [found[1] for found in b.answers["anna"][0]] == [b"unknown"]
 
 
 def test_holders_forget_who_does_not_ask_again() -> None:
