@@ -299,9 +299,13 @@ class Outcomes(Machine):
         return self._answer_if_over(this)
 
     def _conclude(self, this: Wait) -> None:
-        """Note that a round is over, and whether a node is missing that may know a job that the others do not."""
+        """Note that a round is over, and whether a node is missing that may know a job that the others do not.
+
+        A machine of this node goes on with what the others know.
+        """
         this.is_asking = False
-        this.has_asked_all = not this.unheard and not self._state.peers.may_lack_holders
+        is_one_missing = this.unheard or self._state.peers.may_lack_holders
+        this.has_asked_all = isinstance(this.client, BackgroundClient) or not is_one_missing
 
     def on_outcome(self, sender: bytes, number: int, outcomes: tuple[Outcome, ...]) -> None:
         """Hear how jobs stand on another node."""

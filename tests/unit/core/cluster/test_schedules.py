@@ -5,6 +5,7 @@ import pytest
 from disqued.core.cluster.policy_sync import SWEEP_MS
 from disqued.core.cluster.schedules import HOLD_MS, OTHERS_MS
 from disqued.core.model.calendar import LastFiring, ranked
+from disqued.core.model.endings import Endings
 from disqued.core.model.job import ACKED
 from disqued.core.model.messages import DELJOB, POLICY, REPLJOB
 from disqued.core.model.outbox import JOB_ADDED
@@ -198,6 +199,22 @@ def test_with_overlap_skip_nothing_is_added_while_the_last_job_is_not_over(serve
     server.advance(10_000)
     assert len(server.get(count=9)) == 1
     check(server)
+
+
+def test_with_overlap_skip_a_node_that_is_away_holds_up_nothing() -> None:
+    """The others may have forgotten the end of the last job; that one of them cannot be asked is no reason to wait."""
+    cluster = agreeing(Cluster(3))
+    first, (second, third) = first_of(cluster)
+    every(first, 30, "OVERLAP", "skip", "RETRY", 1_000)
+    cluster.advance(31_000)
+    done = told(first)["last-job"]
+    first("ACKJOB", done)
+    cluster.advance(1_000)
+    cluster.isolate(third)
+    for member in (first, second):
+        member.state.custody.ended = Endings()
+    cluster.advance(35_000)
+    assert told(first)["last-job"] != done
 
 
 def test_what_is_refused_is_tried_again_and_missed_instants_count_up_to_catchup(server: Server) -> None:
