@@ -38,7 +38,6 @@ def test_a_job_counts_as_delayed_until_its_delay_is_over() -> None:
         lambda server, job_id: server("FASTACK", job_id),
         lambda server, job_id: server("DELJOB", job_id),
         lambda server, job_id: server("CANCEL", job_id),
-        lambda server, job_id: server("WORKING", job_id),
         lambda server, job_id: server("QPURGE", "q"),
         lambda server, job_id: server("DEBUG", "FLUSHALL"),
         lambda server, job_id: server.advance(90_000_000),

@@ -366,11 +366,11 @@ def test_working_is_too_late_once_half_of_the_ttl_is_over(server: Server) -> Non
     )
 
 
-def test_working_on_a_job_that_is_done_but_kept_changes_nothing(server: Server) -> None:
+def test_working_on_a_job_that_is_done_but_kept_is_refused_and_changes_nothing(server: Server) -> None:
     job = server.job(server.add("q", "x", "RETRY", 7))
     server.get()
     job.state, job.requeue_at = ACKED, 0
-    assert server("WORKING", job.id) == 7
+    assert server.refusal("WORKING", job.id).startswith("NOJOB ")
     assert job.requeue_at == 0
 
 
