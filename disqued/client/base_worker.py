@@ -3,7 +3,7 @@
     _work     fetch as many jobs as there is room for; send the heartbeats of a live worker (`seats.Heartbeat`)
     _handle   one for each job: run the handler, then acknowledge, give back or move the job; with OpenTelemetry in a
               span (`tracing`)
-    _keep     send WORKING when it is due, and NACK for failed jobs (`tasks.Tasks`)
+    _keep     send WORKING when it is due, or ask what was cancelled, and NACK for failed jobs (`tasks.Tasks`)
 
 `reporting.JobReporter` tells the nodes what becomes of a job.
 
@@ -382,9 +382,13 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         while not self._is_over:
             now = self._client.now()
             due = self._tasks.due(now)
+            looks = [task for what, task in due if what is NextStep.LOOK]
+            if looks:
+                await self._tell(looks[0], self._reporter.look(looks))
             for what, task in due:
-                work = self._reporter.give_back(task) if what is NextStep.NACK else self._reporter.keep(task)
-                await self._tell(task, work)
+                if what is not NextStep.LOOK:
+                    work = self._reporter.give_back(task) if what is NextStep.NACK else self._reporter.keep(task)
+                    await self._tell(task, work)
             if not due:
                 at = self._tasks.next_at()
                 await self._until_changed(None if at is None else max(0.0, at - now))

@@ -363,6 +363,12 @@ def wait_jobs(
     )  # fmt: skip
 
 
+def standings(jobs: Iterable[Job]) -> Command[list[Outcome]]:
+    """Return how jobs stand now, 1000 at most, without waiting for their end."""
+    command = _on_jobs(b"WAITJOB", tuple(jobs), replies.read_outcomes)
+    return attrs.evolve(command, words=(b"WAITJOB", milliseconds(0), *command.words[1:]))
+
+
 def outcome(job: AnyJob, timeout: Span | None = None) -> Command[Outcome]:
     """Wait until a job is over; returns its outcome, which is pending when `timeout` ends first (None = no limit)."""
     return Command(

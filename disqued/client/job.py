@@ -67,7 +67,7 @@ class RunningJob(Job):
 
     @property
     def is_cancelled(self) -> bool:
-        """True once the worker knows that somebody cancelled the job: from `progress`, or from its WORKING.
+        """True once the worker knows that somebody cancelled the job: from `progress`, WORKING or WAITJOB.
 
         A handler that then raises ends the job as cancelled; one that returns acknowledges it.
         """

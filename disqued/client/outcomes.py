@@ -45,6 +45,11 @@ class Outcome:
         """Whether the job has ended."""
         return self.state != PENDING
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the job was cancelled; a consumer may still have it."""
+        return self.state == "cancelled" or (self.state == PENDING and self.reason == "cancelling")
+
     def result(self) -> bytes | None:
         """Return the result.  Raises JobDead, JobCancelled, JobExpired, ResultUnknown, or WaitTimeout while pending."""
         name = self.id.decode()

@@ -3,6 +3,7 @@
 When no node can be reached, the job returns to its queue by its retry time (`Figures.untold`).  Durations are seconds.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -56,6 +57,22 @@ class JobReporter:
             self._on_cancel(task)
         except DisquedError:
             self._tasks.not_kept(task, self._now())
+        self._on_change()
+
+    async def look(self, tasks: list[Task]) -> None:
+        """Ask which jobs of a live worker were cancelled."""
+        cancelled: set[bytes] = set()
+        with contextlib.suppress(DisquedError):  # the next look may succeed
+            for at in range(0, len(tasks), commands.WAITED_MAX):
+                some = tasks[at : at + commands.WAITED_MAX]
+                found = await self._say(commands.standings(task.job for task in some))
+                cancelled.update(outcome.id for outcome in found if outcome.is_cancelled)
+        for task in tasks:
+            if task.job.id in cancelled and self._tasks.is_running(task):
+                self._tasks.cancelled(task)
+                self._on_cancel(task)
+            else:
+                self._tasks.looked(task, self._now())
         self._on_change()
 
     async def progress(self, task: Task, value: bytes | str) -> None:

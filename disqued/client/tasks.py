@@ -9,8 +9,8 @@
          --> give_up: running jobs are given back
 
 A worker keeps a job alive from its arrival until it is acknowledged or given back.  A live worker (`seats`) need not:
-its node keeps its jobs as long as it lives.  A worker learns the retry time of a job from the reply to WORKING; the
-shortest is one second.
+its node keeps its jobs as long as it lives.  It asks once a second which of them were cancelled.  A worker learns the
+retry time of a job from the reply to WORKING; the shortest is one second.
 
 Nothing here waits or sends: a worker does what `due` says and reports the outcome.  Times are seconds.
 """
@@ -31,6 +31,7 @@ FIRST_WORKING_S: Final = 0.5  #: half of the shortest retry time; a job that end
 KEEPS_PER_RETRY: Final = 3
 #: Pause after a WORKING that failed, while the retry time is unknown.
 AGAIN_S: Final = 0.3
+LOOK_S: Final = 1.0  #: how often a live worker asks which of its jobs were cancelled
 AT_MOST_ONCE: Final = 0.0
 REASON_MAX: Final = 1_024  #: bytes
 STOPPED: Final = "the worker stopped"
@@ -51,6 +52,7 @@ class NextStep(Enum):
     """What to send about a job now."""
 
     WORKING = "working"
+    LOOK = "look"
     NACK = "nack"
 
 
@@ -141,7 +143,7 @@ class Task:
 
     job: Job
     phase: Phase
-    #: When to send WORKING; None = never, or it is under way.
+    #: When to send WORKING, or to ask whether it was cancelled; None = never, or it is under way.
     working_at: float | None
     #: Its retry time, 0 = at most once; None = unknown yet.
     retry: float | None = None
@@ -219,7 +221,7 @@ class Tasks:
         if known is not None and known.phase is not Phase.RETURNING:
             return None
         self.figures.taken += 1
-        task = self._tasks[job.id] = Task(job, Phase.RUNNING, now + FIRST_WORKING_S if self._keeps_alive else None)
+        task = self._tasks[job.id] = Task(job, Phase.RUNNING, now + FIRST_WORKING_S)
         return task
 
     # Time.
@@ -234,17 +236,21 @@ class Tasks:
                 found.append((NextStep.NACK, task))
             elif task.working_at is not None and task.working_at <= now:
                 task.working_at = None
-                found.append((NextStep.WORKING, task))
+                if self._keeps_alive:
+                    found.append((NextStep.WORKING, task))
+                elif task.phase is Phase.RUNNING:
+                    found.append((NextStep.LOOK, task))
         return found
 
     def next_at(self) -> float | None:
-        """Return when the next WORKING is due; None when there is none."""
+        """Return when the next step is due that waits for its time; None when there is none."""
         return min((task.working_at for task in self._tasks.values() if task.working_at is not None), default=None)
 
     def kept(self, task: Task, retry: float, now: float) -> None:
         """Take the reply to WORKING: the retry time of the job, which starts now."""
         task.retry = float(retry)
-        task.working_at = None if task.is_once or not self._keeps_alive else now + task.retry / KEEPS_PER_RETRY
+        if self._keeps_alive:
+            task.working_at = None if task.is_once else now + task.retry / KEEPS_PER_RETRY
 
     def not_kept(self, task: Task, now: float) -> None:
         """Note that WORKING failed, or that the node did not know the job."""
@@ -253,9 +259,15 @@ class Tasks:
 
     def too_late(self, task: Task) -> None:
         """Note that the next delivery can no longer be postponed; this one still counts."""
-        task.working_at = None
+        if self._keeps_alive:
+            task.working_at = None
         self.figures.too_late += not task.is_too_late
         task.is_too_late = True
+
+    def looked(self, task: Task, now: float) -> None:
+        """Note that a job of a live worker was not cancelled, as far as is known."""
+        if self.is_running(task):
+            task.working_at = now + LOOK_S
 
     def cancelled(self, task: Task) -> None:
         """Note that somebody cancelled a job: it is not kept alive, and its handler should end."""

@@ -311,6 +311,32 @@ async def test_a_running_job_that_is_cancelled_ends_when_its_handler_does(side: 
 
 
 @pytest_twisted.ensureDeferred
+async def test_a_handler_of_a_live_worker_learns_that_its_job_was_cancelled(
+    side: Any, client: Any, daemon: Daemon, queue: str
+) -> None:
+    job_id = await client.add(queue, "x", retry=300)
+    begun: list[RunningJob] = []
+    gate = Gate()
+
+    def handler(job: RunningJob) -> object:
+        begun.append(job)
+        if side.cancels():
+            return side.waits(gate, job)
+        while not job.is_cancelled:
+            sleep(0.02)
+        raise RuntimeError("stop")
+
+    worker = side.worker(client, [queue], handler, poll=0.1, live=True)
+    await until(lambda: begun, "a job at work")
+    before = said(daemon, "working")
+    assert await client.cancel(job_id) == ["cancelling"]
+    await until(lambda: worker.figures.cancelled == 1 and not worker.at_work, "a handler that ended")
+    assert begun[0].is_cancelled
+    assert (worker.figures.failed, said(daemon, "working")) == (0, before)
+    await stopped(worker)
+
+
+@pytest_twisted.ensureDeferred
 async def test_progress_tells_a_handler_that_its_job_was_cancelled(side: Any, client: Any, queue: str) -> None:
     gate, done = Gate(), []
     job_id = await client.add(queue, "x", retry=300)

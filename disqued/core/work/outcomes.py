@@ -80,6 +80,8 @@ _WORDS: Final = {
 }
 #: The same of a job that no node knows while one does not answer.
 _AWAY: Final = (_PENDING, b"no node that answered knows it, and another one did not answer")
+#: The same of one that is cancelled while a consumer has it.
+_STOPPING: Final = (_PENDING, b"cancelling")
 _KNOWING: Final = (UNDER_WAY, A_COPY, SOON, PENDING)  #: what a node says that has, or had, a job that is not over
 _RIVALS: Final = b"acknowledged on both sides of a partition, with different results"
 
@@ -157,6 +159,7 @@ class Wait(Timed):
         said = _WORDS[state]
         if not self.is_over(job_id):
             said = _AWAY if state == NOT_KNOWN and not self.has_asked_all else _WORDS[PENDING]
+            said = _STOPPING if fate.is_cancelled else said
             state = PENDING
         elif state in _KNOWING:
             # What knew it before may have heard of its end since.
@@ -165,7 +168,7 @@ class Wait(Timed):
         word_of_state, reason = said
         if state == WAS_ACKED and fate.has_rivals:
             reason = _RIVALS
-        elif state in (PENDING, EXPIRED, IS_DEAD) and fate.failures:
+        elif state in (PENDING, EXPIRED, IS_DEAD) and fate.failures and said is not _STOPPING:
             reason = fate.failures[-1].reason or reason
         word = accepted(fate) if state == WAS_ACKED else None
         if state == PENDING and self.with_progress:

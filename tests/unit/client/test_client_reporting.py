@@ -9,6 +9,7 @@ from disqued.client.blocking.stepping import finish
 from disqued.client.commands import Command
 from disqued.client.errors import JobCancelled, ServerError, TooLate, Unreachable
 from disqued.client.job import Job
+from disqued.client.outcomes import Outcome
 from disqued.client.reporting import JobReporter
 from disqued.client.tasks import Backoff, GiveBack, MoveTo, NextStep, Task, Tasks
 
@@ -70,6 +71,25 @@ def test_a_job_goes_back_only_when_somebody_would_get_it_again() -> None:
     assert [word for word, _ in again.said] == [b"WORKING", b"NACK"]
     assert [word for word, _ in once.said] == [b"WORKING"]
     assert (again.tasks.figures.returned, once.tasks.figures.left) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "stops"),
+    [("pending", "cancelling", True), ("cancelled", "", True), ("pending", "", False), ("unknown", "", False)],
+)
+def test_a_live_worker_asks_which_of_its_jobs_were_cancelled(state: str, reason: str, *, stops: bool) -> None:
+    bench = Bench()
+    bench.answer = [Outcome(bench.task.job.id, state, reason=reason)]
+    finish(bench.reporter.look([bench.task]))
+    assert bench.words == [(b"WAITJOB", b"1")]
+    assert (bench.task.cancelled.is_set, bench.cancelled) == (stops, [bench.task] if stops else [])
+    assert bench.task.working_at == (None if stops else 101.0)
+
+
+def test_a_live_worker_asks_again_when_no_node_answers() -> None:
+    bench = Bench(Unreachable("no node"))
+    finish(bench.reporter.look([bench.task]))
+    assert (bench.task.working_at, bench.cancelled, bench.warnings) == (101.0, [], [])
 
 
 def test_a_failed_job_is_given_back_as_its_failure_says() -> None:

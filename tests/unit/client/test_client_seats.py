@@ -73,10 +73,13 @@ def test_the_node_keeps_alive_what_a_live_worker_has() -> None:
     tasks = Tasks(1, Backoff(), Random(1), keeps_alive=False)
     task = tasks.begin(JOB, 0.0)
     assert task is not None
-    assert tasks.next_at() is None
-    tasks.not_kept(task, 1.0)
-    assert tasks.next_at() is None
-    tasks.kept(task, 30, 2.0)
-    assert (tasks.next_at(), task.retry) == (None, 30.0)
+    tasks.not_kept(task, 0.2)
+    tasks.kept(task, 30, 0.3)
+    tasks.too_late(task)
+    assert (tasks.next_at(), task.retry) == (0.5, 30.0)
+    assert tasks.due(0.5) == [(NextStep.LOOK, task)], "it asks whether it was cancelled"
+    assert tasks.due(9.0) == [], "it has asked, and waits for the answer"
+    tasks.looked(task, 10.0)
+    assert tasks.next_at() == 11.0
     tasks.failed(task, ValueError())
     assert [what for what, _ in tasks.due(200.0)] == [NextStep.NACK]

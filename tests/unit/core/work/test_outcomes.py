@@ -264,6 +264,19 @@ def test_waiting_ends_in_time_and_says_what_is_pending(server: Server) -> None:
     assert [found[:3] for found in rows] == [[other, b"pending", None], [one, b"acked", b"done"]]
 
 
+def test_a_job_that_is_cancelled_while_a_consumer_has_it_is_pending_and_says_so(server: Server) -> None:
+    job_id = server.add("q", "body", "RETRY", 100)
+    server.get("q")
+    server("WAITJOB", 10, job_id, client="anna")
+    server.advance(10)
+    server("CANCEL", job_id)
+    server("WAITJOB", 10, job_id, client="anna")
+    server.advance(10)
+    assert [rows[0][1:] for rows in server.answers["anna"]] == [
+        [b"pending", None, 1, b""], [b"pending", None, 1, b"cancelling"],
+    ]  # fmt: skip
+
+
 def test_any_waits_for_the_first(server: Server) -> None:
     one, other = server.add("q", "1"), server.add("q", "2")
     server("WAITJOB", 0, "ANY", one, other, client="anna")
