@@ -373,7 +373,8 @@ class State:
     def _let_go_of_rare(self, job: Job) -> None:
         """Undo what most jobs do not have."""
         self.memory.used -= job.options.cost
-        self.custody.settled.pop(job, None)
+        if self.custody.settled:
+            self.custody.settled.pop(job, None)
         fate = job.options.fate
         if fate is not NO_FATE:
             _unlist_failed(self.queues, job)
@@ -383,6 +384,8 @@ class State:
             self.queues.end_delay(job)
         if job.options.kind:
             self.memory.used -= EVENT_COST
+        if job.__class__ is Job:
+            return
         if isinstance(job, NamedJob):
             self.aliases.remove(job)
         elif isinstance(job, Entry) and job.state != QUEUED:
