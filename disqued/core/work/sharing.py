@@ -219,7 +219,7 @@ class Sharing(Machine):
     def on_working(self, sender: bytes, job_id: bytes, scope: bytes, left_ms: int) -> None:
         """Leave a job to the consumer that has it, for the time that it has left."""
         job = self.known(sender, job_id)
-        if job is None or not job.options.retry_ms or self._queueing.waits(job):
+        if job is None or not job.options.retry_ms:
             return
         left_ms = min(left_ms, job.options.retry_ms)
         if self._queueing.is_leased(job) and left_ms <= job.requeue_at - self._state.now:
