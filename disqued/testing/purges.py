@@ -15,7 +15,7 @@ Times are integer milliseconds.
 """
 
 from collections.abc import Callable
-from itertools import permutations
+from itertools import product
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,6 +51,7 @@ class Purger(Actor):
         self._own: list[bytes] = []  #: jobs that the node had then
         self._holders: dict[bytes, set[int]] = {}  #: numbers of the nodes that may hold each job, of all nodes
         self._once: list[bytes] = []  #: jobs with RETRY 0, on whatever node
+        self._well: set[tuple[int, int]] = set()  #: nodes that could hear each other then
 
     def go_on(self) -> None:
         """Purge a queue."""
@@ -90,6 +91,7 @@ class Purger(Actor):
     def _look(self, asked: "SimServer") -> None:
         """Note the jobs of the queue, and who may hold them."""
         self._faults = self._count_faults()
+        self._well = self._well_now()
         self._own, self._holders, self._once = [], {}, []
         for server in self.servers:
             for job in server.state.jobs if server.boot else ():
@@ -112,6 +114,7 @@ class Purger(Actor):
     def _answered(self, asked: "SimServer", words: list[bytes]) -> None:
         checker, now = self.checker, self.events.now
         is_quiet = self._count_faults() == self._faults
+        self._well &= self._well_now()
         is_whole = is_quiet and self._is_mesh(set(range(len(self.servers))))
         if is_whole:
             checker.purged_until[words[1]][self._number] = now
@@ -131,9 +134,14 @@ class Purger(Actor):
                 checker.purged[job_id] = now
 
     def _is_mesh(self, numbers: set[int]) -> bool:
-        """Return whether these nodes serve, and hear each other well."""
-        some = [self.servers[number] for number in numbers]
-        return all(server.is_up and not server.is_paused for server in some) and all(
-            other.id in server.state.peers.linked and server.network.path(server, other).is_well
-            for server, other in permutations(some, 2)
-        )
+        """Return whether these nodes served, and heard each other well, from the question to the answer."""
+        return all(pair in self._well for pair in product(numbers, repeat=2))
+
+    def _well_now(self) -> set[tuple[int, int]]:
+        """Return the pairs of nodes that serve, and hear each other well."""
+        serving = [server for server in self.servers if server.is_up and not server.is_paused]
+        return {
+            (server.number, other.number)
+            for server, other in product(serving, repeat=2)
+            if server is other or (other.id in server.state.peers.linked and server.network.path(server, other).is_well)
+        }
