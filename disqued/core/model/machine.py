@@ -76,8 +76,8 @@ class Machine:
     def fate_changed(self, job: Job, before: Fate) -> None:
         """A job has another fate than before."""
 
-    def put_off_elsewhere(self, job: Job, left_ms: int) -> None:
-        """Another holder queues a job after this time, and not before."""
+    def put_off_elsewhere(self, job: Job, left_ms: int, *, is_news: bool) -> None:
+        """Another holder queues a job after this time, and not before; `is_news`: after a try not known here before."""
 
     # Clients and queues.
 

@@ -233,16 +233,19 @@ class DeadLetters(Machine):
             job.requeue_at = state.now + options.probe_ms + state.numbers.spread(SPREAD_MS)
         self._queueing.reschedule(job)
 
-    def put_off_elsewhere(self, job: Job, left_ms: int) -> None:
-        """Queue a job a little after the node that put it off, in case that node is gone by then."""
+    def put_off_elsewhere(self, job: Job, left_ms: int, *, is_news: bool) -> None:
+        """Queue a job a little after the node that put it off, in case that node is gone by then.
+
+        `is_news`: the word of it told of a try that was not known here.
+        """
         state, options = self._state, job.options
         if job.state != ACTIVE or not options.retry_ms or options.fate is NO_FATE or self._queueing.is_leased(job):
             return
         at = state.now + left_ms
         if left_ms <= SPREAD_MS:
             # The other one asks, too, or is about to.  That moves no timer: the word may be older than what is known
-            # here.  But where both ask, neither counts a try.
-            if not job.flags & FLAG_ASKING or job.flags & FLAG_PUT_OFF:
+            # here.  But where both ask, neither counts a try, unless this node has delivered the job since that one.
+            if not is_news or not job.flags & FLAG_ASKING or job.flags & FLAG_PUT_OFF:
                 return
         elif job.flags & FLAG_PUT_OFF and abs(job.requeue_at - at) <= SPREAD_MS:
             return  # known already

@@ -98,7 +98,8 @@ class Fates(Machine):
             job.additional_deliveries = max(job.additional_deliveries, additional_deliveries)
         if after != before:
             self._state.set_fate(job, after)
-        has_more_tries = job.options.terms.max_tries and job.nacks + job.additional_deliveries != tries
+        has_counted = job.nacks + job.additional_deliveries != tries or after.generation != before.generation
+        has_more_tries = job.options.terms.max_tries and has_counted
         # A progress alone is not worth a record with the body of the job.
         if has_more_tries or after._replace(progress=None) != before._replace(progress=None):
             self._note(job)
@@ -106,7 +107,7 @@ class Fates(Machine):
             self._follow(job, before)
         if left_ms:
             for machine in self._machines:
-                machine.put_off_elsewhere(job, left_ms)
+                machine.put_off_elsewhere(job, left_ms, is_news=has_counted)
 
     def learn_of_copy(self, job: Job, stored: StoredJob) -> None:
         """Learn what the sender of a copy knows of a job that is here."""

@@ -3,7 +3,7 @@
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.model.job import ACKED, ACTIVE, DEAD, FLAG_PUT_OFF
+from disqued.core.model.job import ACKED, ACTIVE, DEAD, FLAG_ASKING, FLAG_PUT_OFF
 from disqued.core.model.job import QUEUED as QUEUED_STATE
 from disqued.core.model.messages import FATE, QUEUED, REDRIVE, WILLQUEUE
 from disqued.core.model.outbox import JOB_ADDED
@@ -11,7 +11,7 @@ from disqued.core.recovery import AT_END, Recovery
 from disqued.core.work import deadletters
 from disqued.core.work.copies import SPREAD_MS
 from disqued.wire.jobdump import decode_record, encode_job
-from tests.cluster_fixtures import Cluster, Member
+from tests.cluster_fixtures import Cluster, Flight, Member
 from tests.core_fixtures import Word
 
 
@@ -104,6 +104,25 @@ def test_a_late_word_of_a_put_off_that_has_ended_moves_no_timer() -> None:
     a.say(b, (FATE, job_id, 1, 1, 0, a.job(job_id).options.fate))
     assert b.job(job_id).requeue_at == before
     assert not b.job(job_id).flags & FLAG_PUT_OFF
+
+
+def test_an_old_word_of_a_put_off_hides_no_try_that_came_after_it() -> None:
+    """A node that was away takes the job to be put off yet; the one that asks has delivered it since."""
+    cluster = Cluster(2)
+    a, b = cluster
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 50, "MAXTRIES", 2)
+    (job_id,) = a.answers.pop("client")
+    a.get()
+    a("NACK", job_id, "DELAY", 60)
+    word = (FATE, job_id, 1, 1, 0, b.job(job_id).options.fate)
+    cluster.advance(60_000)
+    assert len(a.get()) == 1
+    cluster.cut(a, b)
+    cluster.advance(50_000)
+    job = a.job(job_id)
+    assert job.flags & FLAG_ASKING
+    a.hear(Flight(b, a, word, word))
+    assert not job.flags & FLAG_PUT_OFF
 
 
 def test_a_put_off_holds_on_all_nodes_and_ends_on_the_one_that_was_told() -> None:
