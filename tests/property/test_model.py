@@ -305,9 +305,10 @@ class AgainstAModel(RuleBasedStateMachine):
         elif (job.expires_at - self.model.now) * 2 < job.ttl_ms:
             assert self.server.refusal("WORKING", job_id).startswith(TooLate.code)
         else:
-            self.model.dequeue(job)
-            if job.retry_ms:
-                job.requeue_at = self.model.now + job.retry_ms
+            if job.state != "active" or job.queued_before:  # else its delay is not over, and stays
+                self.model.dequeue(job)
+                if job.retry_ms:
+                    job.requeue_at = self.model.now + job.retry_ms
             assert self.server("WORKING", job_id) == job.retry_ms // 1_000
         self.settle()
 
