@@ -12,32 +12,17 @@ from typing import Any
 import pytest
 import pytest_twisted
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode, format_trace_id
 from twisted.internet.defer import inlineCallbacks
 from twisted.internet.task import deferLater
 
-from disqued.client import Bury, RetryLater, RunningJob, tracing
+from disqued.client import Bury, RetryLater, RunningJob
 from tests.integration.client_sides import AioSide, BlockingSide, DeferredSide, Gate, address, until
 from tests.integration.daemon import LIMIT, ROOT, Daemon, environment, wait_until
+from tests.spans import Spans
 
 Start = Callable[..., Daemon]
-
-
-class Spans:
-    """The spans that have ended."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._exporter = InMemorySpanExporter()
-        provider = TracerProvider()
-        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.tracer = provider.get_tracer("test")
-        monkeypatch.setattr(tracing, "tracer", self.tracer)
-
-    def ended(self, name: str = "") -> list[ReadableSpan]:
-        return [span for span in self._exporter.get_finished_spans() if span.name.startswith(name)]
 
 
 @pytest.fixture

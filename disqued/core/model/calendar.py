@@ -28,7 +28,7 @@ NAME_MAX: Final = 255  #: bytes of the name of a schedule
 LINE_MAX: Final = 255  #: bytes of a cron line, and of the name of a time zone
 CATCH_UP_MAX: Final = 1_000
 CATCH_UP: Final = 1  #: unless SCHEDULE SET says more
-NO_NODE: Final = b"00000000"  #: in ids of jobs of schedules, in the place of the node that made the job
+NO_NODE: Final = b"00000000"  #: stands in the ids of scheduled jobs where other ids name the node that made the job
 ON_TIME_MS: Final = 10_000  #: an instant that is older has been missed, and CATCHUP says whether it counts
 UTC: Final = b"UTC"
 #: Headers that jobs of schedules have.

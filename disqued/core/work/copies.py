@@ -105,7 +105,7 @@ class Copies:
     def _requeue_at(self, stored: StoredJob, job: Job) -> int:
         """When a copy is queued that nobody queues before: a retry period after the first queueing, at the earliest.
 
-        0 for one that is delivered at most once: other nodes may have a copy, too, and one is told to queue it.
+        Returns 0 for one that is delivered at most once: its origin tells one of the nodes with a copy to queue it.
         """
         state = self._state
         delay_ms = delay_left(max(stored.requeue, 1), stored.flags, stored.delay_ms, stored.retry_ms)

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import baggage, context, trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode, TraceState, format_span_id, format_trace_id
 
 from disqued.client import Bury, JobCancelled, RetryLater, commands, tracing
@@ -21,27 +19,12 @@ from disqued.client.calls import Call, Patience
 from disqued.client.job import Job
 from disqued.client.nodes import Nodes
 from disqued.client.tasks import STOPPED, GiveBack, Phase, Task
+from tests.spans import Spans
 
 ROOT = Path(__file__).parents[3]
 ID = b"DI" + b"b" * 8 + b"0" * 32 + b"05a0SQ"
 TRACE_ID, SPAN_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = f"00-{TRACE_ID}-{SPAN_ID}-01"
-
-
-class Spans:
-    """The spans that have ended."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._exporter = InMemorySpanExporter()
-        provider = TracerProvider()
-        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.tracer = provider.get_tracer("test")
-        monkeypatch.setattr(tracing, "tracer", self.tracer)
-
-    def ended(self) -> list[ReadableSpan]:
-        found = list(self._exporter.get_finished_spans())
-        self._exporter.clear()
-        return found
 
 
 @pytest.fixture
@@ -74,7 +57,7 @@ def test_an_addition_is_a_span_of_its_caller_whose_context_goes_with_the_job(spa
     call = call_of(headers={"size": "32"}, key="k")
     with spans.tracer.start_as_current_span("order"):
         assert run(tracing.sent(call, added())) == ID
-    sent, order = spans.ended()
+    sent, order = spans.take()
     assert (sent.name, sent.kind, sent.parent, sent.links) == ("send mail", SpanKind.PRODUCER, order.context, ())
     assert dict(sent.attributes or {}) == {
         "messaging.system": "disqued", "messaging.operation.name": "send", "messaging.operation.type": "send",
@@ -104,7 +87,7 @@ def test_a_traceparent_of_the_caller_stays_and_the_span_links_to_it(spans: Spans
     words = call.command.words
     run(tracing.sent(call, added()))
     assert call.command.words == words
-    [sent] = spans.ended()
+    [sent] = spans.take()
     [link] = sent.links
     assert (format_trace_id(link.context.trace_id), format_span_id(link.context.span_id)) == (TRACE_ID, SPAN_ID)
     assert sent.parent is None
@@ -117,7 +100,7 @@ def test_headers_that_leave_no_room_go_without_a_context(spans: Spans, headers: 
     call = call_of(headers=headers)
     run(tracing.sent(call, added()))
     assert headers_of(call).keys() == {name.encode() for name in headers}
-    assert len(spans.ended()) == 1
+    assert len(spans.take()) == 1
 
 
 def test_what_does_not_fit_is_left_out_from_the_end(spans: Spans) -> None:
@@ -137,7 +120,7 @@ def test_an_addition_that_fails_has_its_error(spans: Spans) -> None:
 
     with pytest.raises(JobCancelled):
         tracing.sent(call_of(), fails()).send(None)
-    [sent] = spans.ended()
+    [sent] = spans.take()
     assert sent.status.status_code is StatusCode.ERROR
     assert (sent.attributes or {})["error.type"] == "disqued.client.errors.JobCancelled"
     assert [event.name for event in sent.events] == ["exception"]
@@ -163,7 +146,7 @@ def attempted(spans: Spans, task: Task) -> ReadableSpan:
     """Let an attempt end with what the task says."""
     with tracing.attempt(task):
         pass
-    [span] = spans.ended()
+    [span] = spans.take()
     return span
 
 
@@ -171,7 +154,7 @@ def test_an_attempt_is_a_trace_of_its_own_that_links_to_the_producer(spans: Span
     begin, task = spans.tracer.start_as_current_span, task_of(traceparent=TRACEPARENT.encode())
     with begin("the program"), tracing.attempt(task), begin("inside"):
         pass
-    inside, attempt, _ = spans.ended()
+    inside, attempt, _ = spans.take()
     assert (attempt.name, attempt.kind, attempt.parent) == ("process mail", SpanKind.CONSUMER, None)
     assert inside.parent == attempt.context
     [link] = attempt.links

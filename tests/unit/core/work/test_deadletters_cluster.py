@@ -5,7 +5,7 @@ import pytest
 from disqued.commands.table import BLOCKED
 from disqued.core.model.job import ACKED, ACTIVE, DEAD, FLAG_ASKING, FLAG_PUT_OFF
 from disqued.core.model.job import QUEUED as QUEUED_STATE
-from disqued.core.model.messages import FATE, QUEUED, REDRIVE, WILLQUEUE
+from disqued.core.model.messages import FATE, QUEUED, REDRIVE, WILLQUEUE, WORKING
 from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.recovery import AT_END, Recovery
 from disqued.core.work import deadletters
@@ -123,6 +123,20 @@ def test_an_old_word_of_a_put_off_hides_no_try_that_came_after_it() -> None:
     assert job.flags & FLAG_ASKING
     a.hear(Flight(b, a, word, word))
     assert not job.flags & FLAG_PUT_OFF
+
+
+def test_a_holder_heeds_the_word_that_a_consumer_has_a_job_that_it_takes_to_be_put_off() -> None:
+    """Else it would queue the job at the end of the put-off, and count no try."""
+    cluster = Cluster(2)
+    a, b = cluster
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 50, "MAXTRIES", 2)
+    (job_id,) = a.answers.pop("client")
+    a.get()
+    a("NACK", job_id, "DELAY", 60)
+    assert b.job(job_id).flags & FLAG_PUT_OFF
+    a.say(b, (WORKING, job_id, b"", 50_000))
+    assert not b.job(job_id).flags & FLAG_PUT_OFF
+    assert b.job(job_id).requeue_at >= b.state.now + 50_000
 
 
 def test_a_put_off_holds_on_all_nodes_and_ends_on_the_one_that_was_told() -> None:
