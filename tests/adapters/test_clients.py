@@ -15,6 +15,7 @@ from disqued.commands.shapes import integer
 from disqued.commands.table import LONG, Flag, command
 from disqued.net.clients import connection
 from disqued.net.clients.input_queue import CHUNKS_MAX
+from disqued.net.clients.pending_replies import NO_REPLIES
 from disqued.net.loop import buffers, rounds, turns
 from tests.adapters.inprocess import RawClient, RecordingStore, Running, pack, wait_until
 
@@ -669,6 +670,22 @@ async def test_jobs_whose_delivery_waits_for_a_commit_go_back_when_their_client_
     await client.closed()
     store.answer_at_once()
     assert await other.call("GETJOB", "FROM", "q") == [[b"q", job_id, b"once"]]
+
+
+@async_test
+async def test_what_all_idle_clients_share_is_never_added_to(launch: Launch) -> None:
+    store = RecordingStore(later=True)
+    running = launch(store=store)
+    clients = [await running.connect() for _ in range(3)]
+    await wait_until(lambda: len(list(running.daemon.clients.sessions())) == len(clients))
+    assert all(session.held is NO_REPLIES for session in running.daemon.clients.sessions())
+    for client in clients:
+        client.send("ADDJOB", "q", "body", 0)
+        await wait_until(lambda: any(session.is_held for session in running.daemon.clients.sessions()))
+        store.answer()
+        assert len(await client.replies(1)) == 1
+    assert (NO_REPLIES.texts, NO_REPLIES.deliveries, NO_REPLIES.promises) == ([], [], [])
+    assert len({id(session.due) for session in running.daemon.clients.sessions()}) == len(clients)
 
 
 @async_test
