@@ -21,5 +21,5 @@ class ChangedJobs(Timed):
     def __init__(self) -> None:
         self.awake_at = 0
         #: By id: the job as it was, why it is gone (GONE_...; empty = it was acknowledged, or is still there), and its
-        #: tries, of which the last is not counted any more when the job is gone.
+        #: tries so far: a job that is gone does not count the last one any more.
         self.jobs: dict[bytes, tuple[Job, bytes, int]] = {}

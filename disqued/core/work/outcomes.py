@@ -11,8 +11,8 @@ result nobody keeps can be waited for by those who began before it was over.
 Nodes may say different things of a job; `standings` says what counts.  An end that a node only remembers does not end
 a wait while another node has the job: that one has yet to hear of it, and knows the result then.  A job is unknown when
 no node of the cluster has it, and none that had it has fallen silent since; the reason says what is remembered of its
-end.  A job of which no node remembers anything is waited for while a node has no link, or says nothing for
-`SILENCE_MS`: that one may know it.
+end.  While a node has no link, or does not answer within `SILENCE_MS`, it may know a job that the others do not
+remember; such a job is waited for.
 
 Watching costs the path of a job one look at an empty table, where it is dropped (`State.let_go`).
 
