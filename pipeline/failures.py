@@ -31,7 +31,7 @@ _OF_PROGRAMS: Final = re.compile(
 _HINTS: Final = (
     (
         re.compile("base64"),
-        "a body is no base64, which bodies in CSV and JSON are taken for: --body text says that they are text",
+        "a body or a header is no base64, which CSV and JSON are thought to have: --body text says that it is text",
     ),
 )
 

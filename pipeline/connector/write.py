@@ -33,12 +33,18 @@ from disqued.wire.texts import raw
 BODY: Final = "body"
 QUEUE: Final = "queue"
 KEY: Final = "key"
+HEADERS: Final = "headers"
 US_IN_MS: Final = 1_000
 KEY_BYTES: Final = 16  #: of the hash of a row
 #: What Spark says of a batch of a stream to its tasks.
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
-_TYPES: Final = {BODY: ("binary", "string"), QUEUE: ("string",), KEY: ("binary", "string")}
+_TYPES: Final = {
+    BODY: ("binary", "string"),
+    QUEUE: ("string",),
+    KEY: ("binary", "string"),
+    HEADERS: ("map<string,binary>", "map<string,string>"),
+}
 
 
 class Prepared(WriterCommitMessage):
@@ -58,13 +64,13 @@ def check_columns(schema: StructType, options: Mapping[str, Any]) -> None:
         if name not in schema.names and not (name == QUEUE and options["queue"] is not None):
             raise ValueError(
                 f"the column {name} is missing: jobs are made of body (BINARY or STRING), queue (STRING; or the option "
-                "queue) and, if there is one, key (BINARY or STRING)"
+                "queue) and, where they are given, key (BINARY or STRING) and headers (MAP<STRING, BINARY or STRING>)"
             )
     for field in schema.fields:
         allowed = _TYPES.get(field.name)
         if allowed is None:
-            raise ValueError(f"the column {field.name} is no part of a job: there are body, queue and key")
-        if field.dataType.typeName() not in allowed:
+            raise ValueError(f"the column {field.name} is no part of a job: there are body, queue, key and headers")
+        if field.dataType.simpleString() not in allowed:
             types = " or ".join(each.upper() for each in allowed)
             raise ValueError(f"the column {field.name} is {field.dataType.simpleString()}; allowed: {types}")
 
@@ -96,17 +102,21 @@ class Sink:
         bodies = columns[BODY].to_pylist()
         queues = columns[QUEUE].to_pylist() if QUEUE in columns else [self._options["queue"]] * len(bodies)
         keys = columns[KEY].to_pylist() if KEY in columns else [None] * len(bodies)
+        headers = columns[HEADERS].to_pylist() if HEADERS in columns else [None] * len(bodies)
         made, words = f"{self._name()}/{part}".encode(), self._words()
         timeout_ms = self._options["replicationTimeout"] * MS_IN_S
         commands: list[list[Word]] = []
-        for body, queue, key in zip(bodies, queues, keys, strict=True):
+        for body, queue, key, given in zip(bodies, queues, keys, headers, strict=True):
             if body is None or queue is None:
                 raise ServerError(
                     'ERR a row has no body or no queue: null is no job (of CSV an empty cell is null, and "" no text)'
                 )
             chosen = _key(made, body, queue, seen) if key is None else key
             name = raw(queue) if "\\" in queue else queue
-            commands.append(["ADDJOB", name, body, timeout_ms, *words, KEY, chosen])
+            if any(value is None for _, value in given or ()):
+                raise ServerError("ERR the value of a header is null; leave the header out")
+            named = (word for header in given or () for word in ("HEADER", *header))
+            commands.append(["ADDJOB", name, body, timeout_ms, *words, KEY, chosen, *named])
         return commands
 
     def _name(self) -> str:

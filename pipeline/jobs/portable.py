@@ -1,7 +1,8 @@
 """Jobs as rows of files that know no bytes, and rows of files as jobs that are added once.
 
-    body BINARY --written--> body STRING (text, or base64)      for CSV and JSON
-    rows of any file --jobs_of--> queue, body, key
+    body BINARY --written--> body STRING (text, or base64)                  for CSV and JSON
+    headers MAP --written--> values as a body's; for CSV the text of a JSON object
+    rows of any file --jobs_of--> queue, body, key, and headers where there are some
 
 The key is what makes a job that is added twice one job: the column `key`, else the id that it had in the queue it came
 from, else what is in the row, counted where several rows are the same.
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 TEXT: Final = "text"
 BASE64: Final = "base64"
-NO_BASE64: Final = "a body is no base64"
+HEADERS: Final = "headers"
+NO_BASE64: Final = "a body or a header is no base64"
+NO_HEADERS: Final = 'the column headers is no JSON object, such as {"size": "32"}'
 KEYS: Final = ("key", "id")
 
 
@@ -37,8 +40,11 @@ def written(jobs: "DataFrame", form: str, body: str) -> "DataFrame":
     for field in jobs.schema:
         column = f.col(field.name)
         kind = field.dataType.typeName()
-        if field.name == "body" and body == TEXT:
-            column = column.cast("string")
+        if kind == "map":
+            column = f.transform_values(column, lambda _, value: _text_of(value, body))
+            column = f.to_json(column) if form == "csv" else column
+        elif field.name == "body":
+            column = _text_of(column, body)
         elif kind == "binary":
             column = f.base64(column)
         elif kind == "timestamp":
@@ -48,7 +54,10 @@ def written(jobs: "DataFrame", form: str, body: str) -> "DataFrame":
 
 
 def jobs_of(rows: "DataFrame", queue: str | None, body: str, name: str) -> "DataFrame":
-    """Give queue, body and key of jobs that rows are to become.  Raises Misused for columns that cannot be jobs."""
+    """Give queue, body and key of jobs that rows are to become, and their headers where rows have some.
+
+    Raises Misused for columns that cannot be jobs.
+    """
     from pyspark.sql import functions as f
 
     columns = rows.columns
@@ -59,15 +68,54 @@ def jobs_of(rows: "DataFrame", queue: str | None, body: str, name: str) -> "Data
     named = f.lit(queue) if queue is not None else f.col("queue").cast("string")
     content = f.col("body")
     if rows.schema["body"].dataType.typeName() != "binary":
-        text = content.cast("string")
-        content = _bytes_of(text) if body == BASE64 else f.encode(text, "UTF-8")
+        content = _content_of(content.cast("string"), body)
     own = next((each for each in KEYS if each in columns), None)
-    made = rows.select(named.alias("queue"), content.alias("body"), *([f.col(own).alias("own")] if own else []))
+    parts = [named.alias("queue"), content.alias("body")]
+    if HEADERS in columns:
+        parts.append(_headers_of(rows, body).alias(HEADERS))
+    made = rows.select(*parts, *([f.col(own).alias("own")] if own else []))
     if own == "key":
         return made.withColumnRenamed("own", "key")
     if own == "id":
-        return made.select("queue", "body", f.concat_ws("/", f.lit(name), "own").alias("key"))
+        return made.withColumn("key", f.concat_ws("/", f.lit(name), "own")).drop("own")
     return _counted(made, name)
+
+
+def _text_of(value: "Column", body: str) -> "Column":
+    """Write bytes as text, or as base64."""
+    from pyspark.sql import functions as f
+
+    return value.cast("string") if body == TEXT else f.base64(value)
+
+
+def _content_of(text: "Column", body: str) -> "Column":
+    """Read what `_text_of` wrote."""
+    from pyspark.sql import functions as f
+
+    return _bytes_of(text) if body == BASE64 else f.encode(text, "UTF-8")
+
+
+def _headers_of(rows: "DataFrame", body: str) -> "Column":
+    """Give names and values of headers, whatever has become of the map on its way.  Raises Misused.
+
+    Spark reads an object of JSON lines as a struct of all names that any row has, most of them null in a row.
+    """
+    from pyspark.sql import functions as f
+
+    column = f.col(HEADERS)
+    form = rows.schema[HEADERS].dataType
+    kind = form.typeName()
+    if kind == "map":
+        if form.simpleString() == "map<string,binary>":
+            return column
+        names = column
+    elif kind in ("struct", "string", "void"):
+        text = f.to_json(column) if kind == "struct" else column.cast("string")
+        names = f.from_json(text, "map<string,string>")
+        names = f.when(text.isNull() | names.isNotNull(), names).otherwise(f.raise_error(f.lit(NO_HEADERS)))
+    else:
+        raise Misused(f"the column headers is {form.simpleString()}; allowed: a map, an object of JSON, or its text")
+    return f.transform_values(names, lambda _, value: _content_of(value.cast("string"), body))
 
 
 def _bytes_of(text: "Column") -> "Column":
@@ -88,4 +136,4 @@ def _counted(made: "DataFrame", name: str) -> "DataFrame":
     same = made.withColumn("digest", digest)
     number = f.row_number().over(Window.partitionBy("digest").orderBy(f.lit(0)))
     key = f.concat_ws("/", f.lit(name), "digest", number.cast("string"))
-    return same.select("queue", "body", key.alias("key"))
+    return same.withColumn("key", key).drop("digest")

@@ -168,6 +168,51 @@ def test_whatever_is_in_bodies_and_names_of_queues_comes_back_as_it_was(
                 assert after == sorted(before[name] * times), (form, body, name)
 
 
+@pytest.mark.parametrize(
+    ("form", "body"),
+    [
+        *((form, body) for form in ("csv", "json") for body in ("text", "base64")),
+        ("parquet", "base64"),
+        ("store", "text"),
+    ],
+)
+def test_headers_come_back_as_they_were(
+    move: Move, start: Callable[..., Daemon], daemon: Daemon, queue: str, tmp_path: Path, form: str, body: str
+) -> None:
+    other = start("--persistence", "aof", "--appendfsync", "always", directory=tmp_path / "data")
+    given: dict[str, list[Any]] = {
+        "none": [],
+        "one": ["HEADER", "size", "32"],
+        "two": ["HEADER", "size", "", "HEADER", "traceparent", 'a,b\n"c"'],
+    }
+    for name, words in given.items():
+        other.call("ADDJOB", queue, name, 0, *words)
+    path = tmp_path / "data" if form == "store" else tmp_path / "out"
+    words = ("--as", form, "--body", body)
+    if form != "store":
+        move("export", "--queues", queue, "--to", path, "--address", f"{HOST}:{other.port}", *words, node=False)
+    move("import", "--from", path, *words)
+    found = {job[2]: job for job in daemon.call("GETJOB", "COUNT", 9, "WITHHEADERS", "FROM", queue)}
+    assert {name: found[name][4] for name in found} == {name: words[1:3] + words[4:] for name, words in given.items()}
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ("dear", "the column headers is no JSON object"),
+        ([1], "the column headers is array<bigint>; allowed: a map, an object of JSON, or its text"),
+        ({"size": "ann!"}, "is no base64"),
+    ],
+)
+def test_headers_that_are_none_end_the_import(
+    move: Move, daemon: Daemon, queue: str, tmp_path: Path, headers: Any, said: str
+) -> None:
+    (tmp_path / "mails.json").write_text(json.dumps({"body": "YW5u", "headers": headers}) + "\n")
+    words = ("import", "--from", tmp_path / "mails.json", "--as", "json", "--queue", queue)
+    assert said in move(*words, status=2)[-1]
+    assert not left(daemon, queue)
+
+
 def test_rows_without_a_key_are_told_apart_by_what_is_in_them(
     move: Move, daemon: Daemon, queue: str, tmp_path: Path
 ) -> None:
@@ -187,7 +232,7 @@ def test_a_body_that_is_no_base64_ends_the_import(
 ) -> None:
     (tmp_path / "mails.json").write_text(json.dumps({"body": body}) + "\n")
     words = ("import", "--from", tmp_path / "mails.json", "--as", "json", "--queue", queue)
-    assert "a body is no base64" in move(*words, status=2)[-1]
+    assert "is no base64" in move(*words, status=2)[-1]
     assert not left(daemon, queue)
 
 
