@@ -71,13 +71,14 @@ class SimDriver:
     def __init__(
         self, node: Node, journal: SimJournal, events: EventQueue, clock: NodeClock, *,
         power_failure: PowerFailure, commit_ms: int, rng: Random, takes: Takes,
-        watch: Callable[[Callable[[], None]], None],
+        watch: Callable[[Callable[[], None]], None], begin_commit: Callable[[], None], committed: Callable[[], None],
         send: Callable[[Messages], None], follow_members: Callable[[], None], follow_trail: Callable[[], None],
     ) -> None:  # fmt: skip
         """Take a node and its journal.
 
         A commit takes up to `commit_ms`, drawn from `rng`; 0 = it is done when it returns.  `takes` returns whether
-        the process takes a late call now; `watch` carries out a tick.  The others are as in `Outside`.
+        the process takes a late call now; `watch` carries out a tick; `begin_commit` hears that a commit begins,
+        `committed` that it is done.  The others are as in `Outside`.
         """
         self.turn = Turn(node, self)
         self.clients = SimClients(self._replies_leave)
@@ -93,6 +94,8 @@ class SimDriver:
         self._rng = rng
         self._takes = takes
         self._watch = watch
+        self._begin_commit = begin_commit
+        self._committed = committed
         self._steps = False  #: a step runs: nobody is answered within it
         self._timer_at = 0
         self._turn_open = False
@@ -159,6 +162,7 @@ class SimDriver:
 
     def commit(self) -> str | None:
         """Commit; returns the reason of a failure, "" when it is done, None when it takes its time, or never ends."""
+        self._begin_commit()
         if self._commit_ms:
             self._later(self._rng.randrange(self._commit_ms) + 1, self._commit_late)
             return None
@@ -176,6 +180,7 @@ class SimDriver:
             reason = str(error)
         else:
             reason = ""
+            self._committed()
             if journal.policy in SYNC_MS and not self._sync_planned:
                 self._sync_planned = True
                 self._later(SYNC_MS[journal.policy], self._sync)

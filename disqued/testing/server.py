@@ -129,7 +129,8 @@ class SimServer:
         self.driver = driver = SimDriver(
             node, self.journal, self.events, self.clock,
             power_failure=self.power_failure, commit_ms=self.commit_ms, rng=self.rng, takes=self._takes,
-            watch=self._watched,
+            watch=self._watched, begin_commit=self.dead_watch.begin_commit,
+            committed=self.dead_watch.committed,
             send=self.links.send, follow_members=self._follow_members, follow_trail=self._follow_trail,
         )  # fmt: skip
         self._dispatch = Dispatch(
@@ -172,6 +173,7 @@ class SimServer:
         """
         lost = self.disk.lose_power() if power and self.journal.records else False
         if self.policy == NONE or (lost and self.policy != ALWAYS):
+            self.known_dead.clear()
             self._on_loss(self)
         if self.event_log is not None:
             self.event_log.crash(power=power)

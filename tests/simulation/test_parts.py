@@ -260,8 +260,10 @@ def test_a_campaign_goes_on_where_it_ended(tmp_path: Path, capsys: pytest.Captur
     assert list(simulated.read(log)) == done
     assert simulated.main(["--hours", "8", "--log", str(log)]) == 0
     assert "in all: 2 stories, 8 cluster-hours" in capsys.readouterr().out
-    left = simulated.left({("calm", 1), ("calm", 2), ("busy", 1)})
+    left = simulated.left({("calm", 1), ("calm", 2), ("busy", 1)}, [])
     assert [(story.profile, story.seed) for story in (next(left), next(left))] == [("busy", 2), ("order", 1)]
+    left = simulated.left({("busy", 1)}, ["busy"])
+    assert [(story.profile, story.seed) for story in (next(left), next(left))] == [("busy", 2), ("busy", 3)]
 
 
 def test_a_campaign_that_has_failed_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
