@@ -31,7 +31,7 @@ _OF_PROGRAMS: Final = re.compile(
 _HINTS: Final = (
     (
         re.compile("base64"),
-        "a body or a header is no base64, which CSV and JSON are thought to have: --body text says that it is text",
+        "a body or a header is no base64, such as CSV and JSON are to have: --body text says that they are text",
     ),
 )
 
