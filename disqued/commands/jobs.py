@@ -447,7 +447,8 @@ class Nack(_OnEachJob):
     it.  A job with RETRY 0 is not given back, so that no second call delivers it twice.
 
     Options come after the ids.  A job that waits in a queue is not given back, nor is one that is put off; but DEAD
-    buries that.
+    buries that.  One that nobody was given, since its delay is not over or DEQUEUE took it out of its queue, is queued
+    at once and nothing is counted, where this node knows that; with DELAY it stays as it is.
     """
 
     ids: list[bytes] = rest("Jobs to give back.", JOB_ID, minimum=0, long=True)
@@ -495,7 +496,7 @@ def _give_back(node: Node, said: GivenBack, *, is_plain: bool) -> Callable[[byte
             if job.options.kind:
                 raise WrongType
         elif is_plain:
-            return requeueing.enqueue(job, nack=True)
+            return requeueing.nack(job)
         return requeueing.give_back(job, said)
 
     return _on_known(node, give_back)
@@ -530,13 +531,16 @@ class Enqueue(_OnEachJob):
 )  # fmt: skip
 @attrs.define
 class Dequeue(_OnEachJob):
-    """Take jobs out of their queue without delivering them; their retry timer goes on."""
+    """Take jobs out of their queue without delivering them; their retry timer goes on.
+
+    Whatever queues them again, be it ENQUEUE, NACK or the timer, counts no try: no consumer has had them.
+    """
 
     ids: list[bytes] = rest("Jobs to take out.", JOB_ID, minimum=0, long=True)
 
     def change(self, node: Node, client: Client) -> Callable[[bytes], bool]:
         """Make a job active that is queued."""
-        return _on_work(node, node.queueing.dequeue)
+        return _on_work(node, node.queueing.take_out)
 
 
 @command(

@@ -39,6 +39,7 @@ class ModelJob:
     requeue_at: int | None  # of a queued job: meaningless
     state: str = "active"
     queued_before: bool = False
+    taken_out: bool = False
     nacks: int = 0
     additional: int = 0
     served: int = 0
@@ -89,11 +90,10 @@ class Model:
         """ENQUEUE, NACK, or the retry timer."""
         if job is None or job.state != "active" or (job.queued_before and not job.retry_ms):
             return False
-        if nack:
-            job.nacks += 1
-        elif job.queued_before:
-            job.additional += 1
-        job.state, job.queued_before = "queued", True
+        if job.queued_before and not job.taken_out:
+            job.nacks += nack
+            job.additional += not nack
+        job.state, job.queued_before, job.taken_out = "queued", True, False
         job.requeue_at = self.now + job.retry_ms if job.retry_ms else None
         return True
 
@@ -122,7 +122,7 @@ class Model:
         """DEQUEUE: the timer goes on, and one that ended meanwhile has begun again each time."""
         if job is None or job.state != "queued":
             return False
-        job.state = "active"
+        job.state, job.taken_out = "active", True
         while job.requeue_at is not None and job.requeue_at <= self.now:
             job.requeue_at += job.retry_ms
         return True
@@ -307,6 +307,7 @@ class AgainstAModel(RuleBasedStateMachine):
         else:
             if job.state != "active" or job.queued_before:  # else its delay is not over, and stays
                 self.model.dequeue(job)
+                job.taken_out = False
                 if job.retry_ms:
                     job.requeue_at = self.model.now + job.retry_ms
             assert self.server("WORKING", job_id) == job.retry_ms // 1_000

@@ -116,6 +116,7 @@ FLAG_PROMISED: Final = 512  #: a producer received its id for a key: kept even i
 FLAG_DROPPED: Final = 128  #: its queue was deleted, or it was cancelled: it ends instead of being queued again
 FLAG_GIVEN: Final = 2048  #: on its way to another node, which may not have it yet
 FLAG_COPY: Final = 1024  #: received from another node, whose message may come twice: its end is remembered
+FLAG_TAKEN_OUT: Final = 16384  #: taken out of its queue by DEQUEUE: no consumer has had it since it was queued
 FLAG_DOUBTED: Final = 4096  #: taken out of its queue until the other holders confirm that they have not queued it
 FLAG_WITH_CONSUMER: Final = FLAG_LEASED | FLAG_ELSEWHERE | FLAG_HELD_ELSEWHERE
 

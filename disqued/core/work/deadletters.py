@@ -33,6 +33,7 @@ from disqued.core.model.job import (
     FLAG_GIVEN,
     FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
+    FLAG_TAKEN_OUT,
     FLAG_WITH_CONSUMER,
     INTO_ACTIVE,
     INTO_DEAD,
@@ -210,7 +211,7 @@ class DeadLetters(Machine):
         custody.asking.pop(job, None)
         custody.owed.pop(job, None)
         custody.evictable.pop(job, None)
-        job.flags &= ~(FLAG_ASKING | FLAG_DOUBTED | FLAG_GIVEN | FLAG_PUT_OFF)
+        job.flags &= ~(FLAG_ASKING | FLAG_DOUBTED | FLAG_GIVEN | FLAG_PUT_OFF | FLAG_TAKEN_OUT)
         job.requeue_at = 0
         assert INTO_DEAD[job.state], forbidden(job.state, DEAD)
         job.state = DEAD

@@ -20,7 +20,15 @@ the node of the worker fails; the word of the lease alone takes it from its work
 Times are integer milliseconds of the monotonic clock.
 """
 
-from disqued.core.model.job import FLAG_ELSEWHERE, FLAG_LEASED, FLAG_QUEUED_BEFORE, RETRY_NEVER_MS, WORK_SCOPE, Job
+from disqued.core.model.job import (
+    FLAG_ELSEWHERE,
+    FLAG_LEASED,
+    FLAG_QUEUED_BEFORE,
+    FLAG_TAKEN_OUT,
+    RETRY_NEVER_MS,
+    WORK_SCOPE,
+    Job,
+)
 from disqued.core.model.messages import DELIVERED, LEASED, WORKING, Held, Message
 from disqued.core.model.outbox import UNIT_LEASED, Record
 from disqued.core.model.state import State
@@ -52,7 +60,7 @@ class Leases:
         state = self._state
         if job.flags & FLAG_ELSEWHERE:
             state.end_lease(job)
-        job.flags |= FLAG_LEASED
+        job.flags = job.flags & ~FLAG_TAKEN_OUT | FLAG_LEASED
         state.queue(job.queue).note_lease(job, since)
         self.announce(job, span_ms)
 

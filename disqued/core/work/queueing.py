@@ -23,6 +23,7 @@ from disqued.core.model.job import (
     FLAG_LEASED,
     FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
+    FLAG_TAKEN_OUT,
     FLAG_WITH_CONSUMER,
     INTO_ACTIVE,
     INTO_QUEUED,
@@ -102,6 +103,16 @@ class Queueing(Machine):
         job.state = ACTIVE
         return True
 
+    def take_out(self, job: Job) -> bool:
+        """Take a job out of its queue because a client says so; say whether it was queued.
+
+        That it is queued again then counts nothing: no consumer has had it.
+        """
+        if not self.dequeue(job):
+            return False
+        job.flags |= FLAG_TAKEN_OUT
+        return True
+
     def reschedule(self, job: Job) -> None:
         """See to it that the job is looked at when its next deadline comes; it may be looked at before."""
         at = job.expires_at
@@ -132,7 +143,7 @@ class Queueing(Machine):
     def restart(self, job: Job, requeue_at: int) -> None:
         """Let the timer of a job begin again, and give up the question whether it may be queued."""
         job.requeue_at = requeue_at
-        job.flags &= ~(FLAG_ASKING | FLAG_GIVEN | FLAG_PUT_OFF)
+        job.flags &= ~(FLAG_ASKING | FLAG_GIVEN | FLAG_PUT_OFF | FLAG_TAKEN_OUT)
         if self._state.queues.delayed:
             self._state.queues.end_delay(job)
         if self._state.custody.asking:

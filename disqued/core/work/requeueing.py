@@ -34,6 +34,7 @@ from disqued.core.model.job import (
     FLAG_LEASED,
     FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
+    FLAG_TAKEN_OUT,
     FLAG_WITH_CONSUMER,
     QUEUED,
     RETRY_NEVER_MS,
@@ -97,6 +98,9 @@ class Requeueing(Machine):
         Not possible for a job that is queued, acked, dead or still waiting for copies, nor for an at-most-once job that
         was queued before, or of which this node has a copy that its origin has not told it to queue.  One without a try
         left becomes dead instead.  A NACK of a job with terms or a fate comes by `give_back`, which has counted it.
+
+        A try is a delivery: a job that was never queued, or that somebody took out of its queue, has had none, whoever
+        queues it.
         """
         if job.state != ACTIVE or (job.flags & FLAG_DROPPED and self._acks.end(job)):
             return False
@@ -109,16 +113,17 @@ class Requeueing(Machine):
         again = job.flags & FLAG_QUEUED_BEFORE
         if not retry_ms and (again or (not job.requeue_at and (nack or asked))):
             return False
-        if options.delay_ms and not again and self._waits_for_journal(job, nack=nack):
+        if options.delay_ms and not again and self._waits_for_journal(job):
             return True
         ends_delay = asked and self.queueing.is_delayed(job)
         is_new = not job.flags & (FLAG_DOUBTED | FLAG_PUT_OFF) or nack or asked
+        counts = bool(again) and not job.flags & FLAG_TAKEN_OUT
         if is_new:
             if options.is_rare:
-                if not nack and not self._take_try(job, again=bool(again), asked=asked, late=late):
+                if not nack and not self._take_try(job, again=counts, asked=asked, late=late):
                     return False
             else:
-                self._count_enqueued(job, nack=nack, again=bool(again), asked=asked)
+                self._count_enqueued(job, nack=nack, again=counts, asked=asked)
         state = self._state
         job.requeue_at = state.now + retry_ms if retry_ms else 0
         if front:
@@ -131,7 +136,7 @@ class Requeueing(Machine):
         if options.is_rare or ends_delay:
             self._note_queued(job, is_told=nack or job.options is not options)
         if job.holders and (again or nack or ends_delay):
-            how = AFTER_NACK if nack else AS_BEFORE if not (again and is_new) else ASKED if asked else AGAIN
+            how = AFTER_NACK if nack else AS_BEFORE if not (counts and is_new) else ASKED if asked else AGAIN
             state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, how))
         return True
 
@@ -182,10 +187,20 @@ class Requeueing(Machine):
             return b"no acknowledgement within %d s" % (span_ms // 1_000)
         return NO_TRY_LEFT if asked else WORKER_GONE
 
+    def nack(self, job: Job) -> bool:
+        """Let a consumer give back a job that has neither terms nor a fate; return whether it could."""
+        return self.enqueue(job, asked=True) if self._is_untried(job) else self.enqueue(job, nack=True)
+
+    @staticmethod
+    def _is_untried(job: Job) -> bool:
+        """Return whether no consumer has had a job since it was last counted, as far as this node knows."""
+        return job.flags & FLAG_TAKEN_OUT != 0 or not job.flags & FLAG_QUEUED_BEFORE
+
     def give_back(self, job: Job, said: GivenBack) -> bool:
         """Let a consumer give a job back that has terms or a fate, or of which it says more; return whether it could.
 
         Not possible for a job that waits in a queue or is put off: nobody has it.  One that is put off can be buried.
+        One that was taken out of its queue, or was never in it, is queued and counts nothing.
         """
         state, retry_ms = self._state, job.options.retry_ms
         if job.state != ACTIVE:
@@ -193,7 +208,7 @@ class Requeueing(Machine):
         if job.flags & FLAG_DROPPED:
             self._acks.end(job)
             return False
-        waits = job.flags & FLAG_PUT_OFF or not job.flags & FLAG_QUEUED_BEFORE
+        waits = job.flags & FLAG_PUT_OFF or self._is_untried(job)
         if waits and not said.buries:
             return said.delay_ms < 0 and not job.flags & FLAG_PUT_OFF and self.enqueue(job, asked=True)
         if not waits:
@@ -235,7 +250,7 @@ class Requeueing(Machine):
         state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, AS_BEFORE))
         return True
 
-    def _waits_for_journal(self, job: Job, *, nack: bool) -> bool:
+    def _waits_for_journal(self, job: Job) -> bool:
         """Let the journal know that a delayed job is queued for the first time; return whether it is held until then.
 
         A job with a retry period that somebody queues before its time is written down by who does that.
@@ -256,9 +271,6 @@ class Requeueing(Machine):
             if not state.outbox.journal:
                 # A step that writes nothing has no commit, and the job would be held until another step has one.
                 state.outbox.journal.append((WATERMARK, state.durability.watermark.until))
-        if nack:
-            job.nacks += 1
-            state.counters.nacked += 1
         state.durability.watermark.hold(job)
         return True
 

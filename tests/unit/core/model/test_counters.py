@@ -185,7 +185,13 @@ class Model(RuleBasedStateMachine):
     @rule(number=st.integers(0))
     def nack(self, number: int) -> None:
         if job_id := self._any(number):
-            self.told["nacked"] += self.server("NACK", job_id)
+            before = self._nacks(job_id)
+            self.server("NACK", job_id)
+            self.told["nacked"] += self._nacks(job_id) - before
+
+    def _nacks(self, job_id: bytes) -> int:
+        job = self.server.state.jobs.get(job_id)
+        return 0 if job is None else job.nacks
 
     @rule(number=st.integers(0))
     def dequeue(self, number: int) -> None:

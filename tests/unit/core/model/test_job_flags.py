@@ -19,6 +19,7 @@ from disqued.core.model.job import (
     FLAG_LEASED,
     FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
+    FLAG_TAKEN_OUT,
     QUEUED,
     STATE_NAMES,
     StoredJob,
@@ -47,8 +48,8 @@ def active(server: Server, *options: str | int) -> jobs.Job:
 
 
 def test_each_flag_is_a_bit_of_its_own() -> None:
-    assert len(FLAGS) == len(set(FLAGS.values())) == 14
-    assert ALL.bit_count() == 14
+    assert len(FLAGS) == len(set(FLAGS.values())) == 15
+    assert ALL.bit_count() == 15
 
 
 @EACH
@@ -73,7 +74,9 @@ def test_a_job_whose_timer_begins_again_is_with_no_consumer_and_asked_for_no_mor
     job.flags = flag
     server.node.begin()
     server.node.queueing.put_off(job, server.state.now + 1_000)
-    ended = flag in (FLAG_ASKING, FLAG_GIVEN, FLAG_PUT_OFF, FLAG_LEASED, FLAG_ELSEWHERE, FLAG_HELD_ELSEWHERE)
+    ended = flag in (
+        FLAG_ASKING, FLAG_GIVEN, FLAG_PUT_OFF, FLAG_TAKEN_OUT, FLAG_LEASED, FLAG_ELSEWHERE, FLAG_HELD_ELSEWHERE,
+    )  # fmt: skip
     assert job.flags == (0 if ended else flag)
     assert job.requeue_at == server.state.now + 1_000
 

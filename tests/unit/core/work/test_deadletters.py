@@ -95,6 +95,62 @@ def test_what_ends_a_delay_of_addjob_early_is_no_try_either(word: str) -> None:
     assert server.job(job_id).nacks == 0
 
 
+@pytest.mark.parametrize("terms", [(), ("MAXTRIES", 1)])
+@pytest.mark.parametrize("words", [("NACK",), ("NACK", "REASON", "no"), ("ENQUEUE",), ()])
+def test_a_job_that_was_taken_out_of_its_queue_has_had_no_try_whoever_queues_it(
+    terms: tuple[str | int, ...], words: tuple[str, ...]
+) -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 5, *terms)
+    for _ in range(3):
+        assert server("DEQUEUE", job_id) == 1
+        if words:
+            assert server(words[0], job_id, *words[1:]) == 1
+        else:
+            server.advance(5_000)
+        shown = server.show(job_id)
+        assert shown is not None
+        assert (shown["state"], shown["nacks"], shown["additional-deliveries"]) == (b"queued", 0, 0)
+    server.get()
+    server("NACK", job_id)
+    assert state_of(server, job_id) == (b"dead" if terms else b"queued"), "that was a try"
+    assert server.job(job_id).nacks == 1
+    check(server)
+
+
+def test_a_consumer_counts_that_took_over_a_job_that_was_taken_out_of_its_queue() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 5)
+    server("DEQUEUE", job_id)
+    assert server("WORKING", job_id) == 5
+    assert server("NACK", job_id) == 1
+    assert server.job(job_id).nacks == 1
+
+
+def test_a_job_that_nobody_was_given_is_not_put_off_but_may_be_buried() -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", 5)
+    server("DEQUEUE", job_id)
+    assert server("NACK", job_id, "DELAY", 60) == 0
+    assert server("NACK", job_id, "DEAD") == 1
+    assert (state_of(server, job_id), server.job(job_id).nacks) == (b"dead", 0)
+
+
+@pytest.mark.parametrize("delay", [0, 30])
+def test_holders_agree_that_a_job_which_nobody_was_given_has_had_no_try(delay: int) -> None:
+    a, b = cluster = Cluster(2)
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 60, "DELAY", delay)
+    [job_id] = [job.id for job in a.state.jobs]
+    if not delay:
+        a("DEQUEUE", job_id)
+    assert a("NACK", job_id) == 1
+    cluster.settle()
+    for node, state in ((a, b"queued"), (b, b"active")):
+        shown = node.show(job_id)
+        assert shown is not None
+        assert (shown["state"], shown["nacks"], shown["additional-deliveries"]) == (state, 0, 0)
+
+
 def test_enqueue_takes_a_try_and_says_when_there_was_none_left() -> None:
     server = Server()
     job_id = server.add("q", "body", "MAXTRIES", 2, "RETRY", 10)
