@@ -581,7 +581,8 @@ class Working:
 class WaitJob:
     """Wait until jobs are over, and answer how each ended: its state, its result, its tries and the reason.
 
-    Any node may be asked.  The states are acked, dead, cancelled, expired, unknown and, of a job that is not over when
+    Any node may be asked.  The tries of a job that is not over are the highest number that a node told within the last
+    250 milliseconds of the time; one that does not answer by then may know of another one.  The states are acked, dead, cancelled, expired, unknown and, of a job that is not over when
     the time is, pending.  The result is null unless the job is acked.  The reason is that of the last failure, or says
     how the job ended.
 

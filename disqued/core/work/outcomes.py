@@ -14,6 +14,9 @@ no node of the cluster has it, and none that had it has fallen silent since; the
 end.  While a node has no link, or does not answer within `SILENCE_MS`, it may know a job that the others do not
 remember; such a job is waited for.
 
+A holder cannot tell whether a consumer of another one has a job.  So all that have a job are asked once more shortly
+before a client is answered that its time is over, and the highest number of tries counts.
+
 Watching costs the path of a job one look at an empty table, where it is dropped (`State.let_go`).
 
 Times are integer milliseconds.
@@ -55,6 +58,8 @@ from disqued.errors import WrongType
 
 SILENCE_MS: Final = 2_000  #: how long nodes that say nothing are waited for in a round
 ASKED_EVERY_MS: Final = 5_000
+#: How long before the time of a wait is over nodes are asked how often its jobs were tried that are not over.
+TRIES_ASKED_MS: Final = 250
 WATCHED_MS: Final = 20_000  #: how long a node is told of jobs that it asked for once
 FOR_EVER: Final = 1 << 62
 BYTES_PER_MESSAGE: Final = 256 << 10  #: results, after which the next message begins
@@ -95,7 +100,7 @@ class Wait(Timed):
 
     __slots__ = (
         "answers_any", "client", "deadline_at", "has_asked_all", "hidden", "is_asking", "job_ids", "knowing", "named",
-        "news", "number", "progress", "seen", "unheard", "with_progress",
+        "news", "next_round_at", "number", "progress", "seen", "tries_asked_at", "unheard", "with_progress",
     )  # fmt: skip
 
     def __init__(
@@ -108,6 +113,8 @@ class Wait(Timed):
         self.named: list[bytes] = named  #: as the client named them
         self.job_ids: list[bytes] = list(dict.fromkeys(named))
         self.deadline_at: int = deadline_at  #: 0 = never
+        self.tries_asked_at: int = max(1, deadline_at - TRIES_ASKED_MS) if deadline_at else 0  #: 0 = never, or not again
+        self.next_round_at: int = 0  #: when a round begins or ends
         self.answers_any: bool = answers_any
         self.with_progress: bool = with_progress
         self.hidden: frozenset[bytes] = hidden  #: jobs of which the client may not know
@@ -253,6 +260,7 @@ class Outcomes(Machine):
             if rows is not None:
                 self.forsake(this)
                 return rows
+        self._ask_for_tries(this)
         self._plan(this, SILENCE_MS if this.unheard else ASKED_EVERY_MS)
         return None
 
@@ -265,9 +273,33 @@ class Outcomes(Machine):
             if state.send(node_id, (WATCH, this.number, tuple(some))):
                 this.unheard.setdefault(node_id, set()).update(some)
 
+    def _ask_for_tries(self, this: Wait) -> None:
+        """Ask all nodes that have jobs how often these were tried, once the time of a wait is nearly over."""
+        state = self._state
+        if not 0 < this.tries_asked_at <= state.now:
+            return
+        this.tries_asked_at = 0
+        asked: dict[bytes, list[bytes]] = {}
+        for job_id in this.left:
+            job = state.jobs.get(job_id)
+            having: Iterable[bytes] = this.knowing.get(job_id, _NONE) if job is None else job.holders or _NONE
+            for node_id in having:
+                asked.setdefault(node_id, []).append(job_id)
+        for node_id, job_ids in sorted(asked.items()):
+            for at in range(0, len(job_ids), IDS_PER_MESSAGE):
+                # A node without a link is not asked.
+                state.send(node_id, (WATCH, this.number, tuple(job_ids[at : at + IDS_PER_MESSAGE])))
+
     def _plan(self, this: Wait, in_ms: int) -> None:
-        at = self._state.now + in_ms
-        self._state.schedule.move(this, min(at, this.deadline_at) if this.deadline_at else at)
+        this.next_round_at = self._state.now + in_ms
+        self._await(this)
+
+    def _await(self, this: Wait) -> None:
+        """See to it that a wait is looked at when there is something to do."""
+        at = this.next_round_at
+        if this.deadline_at:
+            at = min(at, this.tries_asked_at or this.deadline_at)
+        self._state.schedule.move(this, at)
 
     def due(self, this: Wait) -> None:
         """Ask again, or answer: the time is over."""
@@ -276,7 +308,12 @@ class Outcomes(Machine):
         if self._open.get(this.number) is not this:
             return
         if this.deadline_at and this.deadline_at <= state.now:
+            self._note_own(this)
             self._answer(this, this.all_rows())
+            return
+        self._ask_for_tries(this)
+        if this.next_round_at > state.now:
+            self._await(this)
         elif not this.is_asking:
             self._begin_round(this)
         elif not self._end_round(this):
@@ -287,14 +324,17 @@ class Outcomes(Machine):
         state = self._state
         this.unheard = {}
         this.is_asking = True
-        for job_id in this.left:
-            # It may have left this node, or come to it.
-            this.note(state.node_id, standing_of(state, job_id))
+        self._note_own(this)
         for node_id in list(state.peers.linked):
             self._ask(this, node_id)
         self._plan(this, SILENCE_MS)
         if not this.unheard:
             self._end_round(this)
+
+    def _note_own(self, this: Wait) -> None:
+        """Note how the jobs stand here that are not over: they may have left this node, or come to it."""
+        for job_id in this.left:
+            this.note(self._state.node_id, standing_of(self._state, job_id))
 
     def _end_round(self, this: Wait) -> bool:
         """Take jobs for unknown that no node knows; return whether the client is answered now."""

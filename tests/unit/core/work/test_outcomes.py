@@ -10,7 +10,7 @@ from disqued.core.model.messages import DELJOB, EXPIRED, FATE, GOTACK, OUTCOME, 
 from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED
 from disqued.core.recovery import Recovery, walk
 from disqued.core.work.acks import RESULT_BYTES
-from disqued.core.work.outcomes import ASKED_EVERY_MS, WATCHED_MS
+from disqued.core.work.outcomes import ASKED_EVERY_MS, TRIES_ASKED_MS, WATCHED_MS
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.cluster_fixtures import Cluster, Flight, Member
 from tests.core_fixtures import UNKNOWN_ID, Server, check
@@ -410,6 +410,64 @@ def test_a_progress_is_told_once_a_second_and_journaled_with_the_next_record() -
 
 
 # Several nodes.
+
+
+def tries_told(member: Member, job_id: bytes) -> int:
+    """The tries in the one row that the client of a node was answered."""
+    ((answered, state, _, tries, _),) = member.answers["client"].pop()  # type: ignore[misc]
+    assert (answered, state) == (job_id, b"pending")
+    return int(tries)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+@pytest.mark.parametrize("timeout_ms", [TRIES_ASKED_MS // 2, 2_000, 2 * ASKED_EVERY_MS + 1])
+def test_a_wait_whose_time_is_over_tells_the_tries_of_the_holder_that_has_the_consumer(
+    place: int, timeout_ms: int
+) -> None:
+    cluster = Cluster(4)
+    a = cluster.members[0]
+    job_id = held(cluster)
+    asked = [member for member in cluster if member.holds(job_id)] + [stranger_to(cluster, job_id)]
+    if timeout_ms > TRIES_ASKED_MS:
+        a.get("q")
+        a("NACK", job_id)
+        cluster.settle()
+    asked[place]("WAITJOB", timeout_ms, job_id)
+    a.get("q")
+    cluster.advance(timeout_ms)
+    if timeout_ms > TRIES_ASKED_MS:
+        assert tries_told(asked[place], job_id) == 2
+    else:
+        # They were asked as the wait began, and had not handed it out.
+        assert tries_told(asked[place], job_id) == (asked[place] is a)
+        asked[place]("WAITJOB", timeout_ms, job_id)
+        cluster.advance(timeout_ms)
+        assert tries_told(asked[place], job_id) == 1
+
+
+def test_a_holder_asks_nobody_while_a_wait_has_time_left() -> None:
+    cluster = Cluster(3)
+    job_id = held(cluster)
+    b = cluster.members[1]
+    b("WAITJOB", 4_000, job_id)
+    cluster.advance(4_000 - TRIES_ASKED_MS - 1)
+    assert not cluster.sent(WATCH)
+    cluster.advance(1)
+    assert len(cluster.sent(WATCH)) == 2
+    cluster.advance(TRIES_ASKED_MS)
+    assert tries_told(b, job_id) == 0
+    assert len(cluster.sent(WATCH)) == 2
+
+
+def test_a_holder_tells_what_it_knows_when_the_others_do_not_answer() -> None:
+    cluster = Cluster(3)
+    job_id = held(cluster)
+    a, b, _ = cluster
+    a.get("q")
+    cluster.isolate(b)
+    b("WAITJOB", 1_000, job_id)
+    cluster.advance(1_000)
+    assert tries_told(b, job_id) == 0
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
