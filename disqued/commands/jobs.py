@@ -581,14 +581,16 @@ class Working:
 class WaitJob:
     """Wait until jobs are over, and answer how each ended: its state, its result, its tries and the reason.
 
-    Any node may be asked.  The tries of a job that is not over are the highest number that a node told within the last
-    250 milliseconds of the time; one that does not answer by then may know of another one.  The states are acked, dead, cancelled, expired, unknown and, of a job that is not over when
+    Any node may be asked.  The states are acked, dead, cancelled, expired, unknown and, of a job that is not over when
     the time is, pending.  The result is null unless the job is acked.  The reason is that of the last failure, or says
     how the job ended.
 
     With ANY the reply comes as soon as one job is over, and has those alone that are.  With PROGRESS it comes, too,
     when the progress of a job changes after it was first seen by this call, and the row of a job that is not over has
     its last progress instead of a result.
+
+    Tries are deliveries.  Nodes that have a job are asked for them a quarter of a second before the time is over, so
+    that those of a job that is pending may leave out what a node did since, or a node that does not answer.
 
     A job that was added without RESULT can be waited for as well: clients that wait receive its end, and its result if
     the consumer gave one.  For later calls it is cancelled if it was, and otherwise unknown; the reason says how it

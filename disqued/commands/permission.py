@@ -31,6 +31,7 @@ from disqued.commands.touched import (
     workers_of,
 )
 from disqued.core.model.policies import OWNER_MAX
+from disqued.core.model.queues import ADDRESS
 from disqued.core.node import Call, Node
 from disqued.errors import NoPermission, UnknownJob
 
@@ -157,11 +158,13 @@ def seen_by(client: Any) -> Sees | None:
 def owner_of(client: Any) -> bytes:
     """Return who a client is, for people: the user, the name of the connection, or both; printable UTF-8.
 
-    The default user is named only for a connection without a name.
+    That somebody is the default user says nothing: one without a name is its address.
     """
     user: User | None = getattr(client, "user", None)
-    user_name = b"" if user is None or (user.name == DEFAULT and client.name) else user.name
+    user_name = b"" if user is None or user.name == DEFAULT else user.name
     names = (user_name, client.name)
+    if not any(names):
+        names = (ADDRESS + str(getattr(client, "address", "")).encode(), b"")
     text = ", client ".join(name.decode("utf-8", "replace") for name in names if name)
     printable = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return printable.encode()[:OWNER_MAX].decode("utf-8", "ignore").encode()

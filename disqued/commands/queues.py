@@ -286,7 +286,8 @@ class Pause:
 
     The words are read from left to right: in and out add up, all is both, none clears; state changes nothing.  A node
     that cannot be reached learns the last word when it is back, and a node with a store keeps it over a restart.  It
-    may have a reason, which producers hear with the error PAUSED, along with who paused the queue.
+    may have a reason, which producers hear with the error PAUSED, along with who paused the queue: the user, the name
+    of the connection, or the address of a client that has neither.
 
     node limits the pause to this node; it counts besides that of the cluster, until the next word for the whole
     cluster.  bcast is what Disque called the whole cluster, and is the default here.

@@ -1,5 +1,6 @@
 """The verbs of a queue on real daemons: what is in it, and what operators do with it."""
 
+import re
 from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
@@ -80,7 +81,10 @@ def test_a_queue_is_paused_and_resumed_and_a_delayed_job_is_queued(node: Daemon)
     delayed = node.call("ADDJOB", "mail", "x", 0, "DELAY", 600)
     assert done("requeue", delayed, *at(node)) == "1 of 1 jobs have been queued\n"
     assert done("pause", "mail", "--reason", "smtp is down", *at(node)) == "the pause of mail is all\n"
-    assert "smtp is down" in str(node.call("QSTAT", "mail", "FULL"))
+    stat = node.call("QSTAT", "mail", "FULL")
+    facts = dict(zip(stat[::2], stat[1::2], strict=True))
+    assert facts["pause-reason"] == "smtp is down"
+    assert re.fullmatch(r"address 127\.0\.0\.1:\d+", facts["pause-by"])
     assert node.call("GETJOB", "NOHANG", "FROM", "mail") is None
     assert done("resume", "mail", *at(node)) == "the pause of mail is none\n"
     assert done("pause", "mail", "--only", "in", *at(node)) == "the pause of mail is in\n"

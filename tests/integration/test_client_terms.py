@@ -263,6 +263,8 @@ async def test_a_queue_has_a_policy_that_jobs_follow(side: Any, client: Any, que
     assert {name: setting.value for name, setting in found.items()} == {
         "pause": "out", "max_tries": 3, "backoff": (2, 600), "result_ttl": 60,
     }  # fmt: skip
+    stat = await client.qstat(queue, full=True)
+    assert stat["pause-by"], "a client without a name is its address"
     shown = await client.show(await client.add(queue, "x"))
     assert (shown["max-tries"], shown["backoff"]) == (3, [2, 600])
     await client.unset_policy(queue, "max_tries", "backoff", "result_ttl")

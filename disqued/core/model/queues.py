@@ -29,7 +29,8 @@ PAUSE_IN: Final = 1  #: takes no new jobs
 PAUSE_OUT: Final = 2  #: hands out no jobs
 PAUSE_NAMES = {0: b"none", PAUSE_IN: b"in", PAUSE_OUT: b"out", PAUSE_IN | PAUSE_OUT: b"all"}
 
-ANYBODY: Final = b"default"  #: the user that clients are who have not said who they are
+ANYBODY: Final = b"default"  #: owner that older versions have noted for clients that did not say who they are
+ADDRESS: Final = b"address "  #: in front of an owner that is the address of such a client
 
 _serial = attrgetter("serial")
 
@@ -235,8 +236,9 @@ class Queues:
         setting = self.policies.pause_of(name)
         if not setting.bits & PAUSE_IN:
             return QueuePaused()
-        # That somebody is the default user says nothing.
-        owner = b"" if setting.owner == ANYBODY else setting.owner
+        # That somebody is the default user says nothing; without a reason an address says too little to change the text.
+        is_nobody = setting.owner == ANYBODY or (not setting.reason and setting.owner.startswith(ADDRESS))
+        owner = b"" if is_nobody else setting.owner
         return QueuePaused(setting.reason.decode(), owner.decode())
 
     def remove(self, queue: Queue) -> None:

@@ -113,7 +113,8 @@ class Wait(Timed):
         self.named: list[bytes] = named  #: as the client named them
         self.job_ids: list[bytes] = list(dict.fromkeys(named))
         self.deadline_at: int = deadline_at  #: 0 = never
-        self.tries_asked_at: int = max(1, deadline_at - TRIES_ASKED_MS) if deadline_at else 0  #: 0 = never, or not again
+        #: When nodes are asked how often jobs were tried; 0 = never, or not again.
+        self.tries_asked_at: int = max(1, deadline_at - TRIES_ASKED_MS) if deadline_at else 0
         self.next_round_at: int = 0  #: when a round begins or ends
         self.answers_any: bool = answers_any
         self.with_progress: bool = with_progress

@@ -219,7 +219,7 @@ def test_qstat_full_has_what_the_last_word_for_the_cluster_said(server: Server) 
     stat = server.stat()
     assert stat is not None
     facts = [stat[name] for name in ("pause", "pause-reason", "pause-by", "pause-at", "pause-node")]
-    assert facts == [b"all", b"deploy", b"", at, b"out"]
+    assert facts == [b"all", b"deploy", b"address client", at, b"out"]
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_a_node_that_was_away_learns_the_last_word_when_a_link_opens(cluster: Cl
     assert c("PAUSE", "q", "state") == b"none"
     cluster.heal(a, c)
     assert (c("PAUSE", "q", "state"), c("PAUSE", "other", "state")) == (b"all", b"none")
-    assert c.refusal("ADDJOB", "q", "body", 0) == f"{REFUSAL} (deploy)"
+    assert c.refusal("ADDJOB", "q", "body", 0) == f"{REFUSAL} (deploy; by address client)"
     cluster.heal(b, c)
     assert states(cluster) == [b"all"] * 3
     check_all(cluster)
@@ -224,6 +224,9 @@ def test_reason_and_owner_are_told_to_producers_on_every_node(cluster: Cluster) 
     assert b.refusal("ADDJOB", "q", "body", 0) == f"{REFUSAL} (by ops)"
     a("PAUSE", "q", "in", client=Named(b"", b"default"))
     assert b.refusal("ADDJOB", "q", "body", 0) == REFUSAL
+    a("PAUSE", "q", "in", "REASON", "deploy", client=Named(b"", b"default"))
+    assert b.refusal("ADDJOB", "q", "body", 0) == f"{REFUSAL} (deploy; by address 10.0.0.9:4711)"
+    assert b.stat()["pause-by"] == b"address 10.0.0.9:4711"  # type: ignore[index]
     a("PAUSE", "q", "in", client=Named(b"cli", b"default"))
     assert b.refusal("ADDJOB", "q", "body", 0) == f"{REFUSAL} (by cli)"
 
@@ -237,7 +240,7 @@ def test_a_producer_of_a_node_that_has_not_learnt_of_the_pause_hears_of_it_from_
     assert c("ADDJOB", "q", "body", 0, "REPLICATE", 2, client="paul") is not None
     cluster.advance(1)
     assert [str(answer.line, "ascii") for answer in c.answers["paul"]] == [REFUSAL]
-    assert b.refusal("ADDJOB", "q", "body", 0, "REPLICATE", 2) == f"{REFUSAL} (deploy)"
+    assert b.refusal("ADDJOB", "q", "body", 0, "REPLICATE", 2) == f"{REFUSAL} (deploy; by address client)"
 
 
 # Keeping and forgetting.
@@ -306,6 +309,7 @@ class Named:
     def __init__(self, name: bytes, user: bytes) -> None:
         self.name = name
         self.user = User(user)
+        self.address = "10.0.0.9:4711"
 
 
 class User:
