@@ -236,7 +236,7 @@ class Queues:
         setting = self.policies.pause_of(name)
         if not setting.bits & PAUSE_IN:
             return QueuePaused()
-        # That somebody is the default user says nothing; without a reason an address says too little to change the text.
+        # The default user is nobody; without a reason an address says too little to change the text.
         is_nobody = setting.owner == ANYBODY or (not setting.reason and setting.owner.startswith(ADDRESS))
         owner = b"" if is_nobody else setting.owner
         return QueuePaused(setting.reason.decode(), owner.decode())
