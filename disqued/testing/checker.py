@@ -117,6 +117,8 @@ class Rules:
     collected_ms: int | None = None
     #: No node takes another one for failed: none fails, and none is held up.
     nobody_suspected: bool = False
+    #: A job is not dead of which every delivery was given back untried: no node takes it for lost meanwhile.
+    untried_lives: bool = False
     #: Within which a delayed job is delivered whose time came while its node was down; None = not checked.
     after_start_ms: int | None = None
 
@@ -128,7 +130,11 @@ class Ledger:
         #: Every request, by number.
         self.requests: dict[int, Request] = {}
         self.violations: list[str] = []
-        self._tries: dict[tuple[bytes, NodeName, int], int] = {}  #: deliveries by job, node and generation
+        #: Deliveries that count as tries, by job, node and generation.
+        self._tries: dict[tuple[bytes, NodeName, int], int] = {}
+        self._last_try: dict[bytes, tuple[bytes, NodeName, int]] = {}  #: the last delivery of each job
+        #: Of each job in each generation: deliveries, and how many of them were given back untried for certain.
+        self._untried: dict[tuple[bytes, int], tuple[int, int]] = {}
         #: Of jobs that were redriven: the generation, the node and the time of the last delivery.
         self._redriven: dict[bytes, tuple[int, NodeName, int]] = {}
         self._made_at = made_at
@@ -286,6 +292,9 @@ class Checker(Ledger):
         """Note that a node handed out a job that may be tried so often."""
         place = (job_id, node, generation)
         self._tries[place] = tries = self._tries.get(place, 0) + 1
+        self._last_try[job_id] = place
+        heard, untried = self._untried.get((job_id, generation), (0, 0))
+        self._untried[job_id, generation] = (heard + 1, untried)
         if tries > max_tries:
             self.violations.append(f"node {node} delivered {job_id!r} {tries} times; it has {max_tries} tries")
         if generation:
@@ -339,6 +348,26 @@ class Checker(Ledger):
         """Note that a consumer gives jobs back: they may be delivered again at once."""
         for job_id in job_ids:
             self._redriven.pop(job_id, None)
+
+    def not_tried(self, job_ids: Iterable[bytes]) -> None:
+        """Note that a consumer says that it has not begun with jobs: their last delivery may be no try."""
+        for job_id in job_ids:
+            place = self._last_try.get(job_id)
+            if place is not None:
+                self._tries[place] -= 1
+
+    def returned_untried(self, job_ids: Iterable[bytes]) -> None:
+        """Note that a node has taken back jobs with which their consumer had not begun."""
+        for job_id in job_ids:
+            place = self._last_try.get(job_id)
+            if place is not None:
+                heard, untried = self._untried[job_id, place[2]]
+                self._untried[job_id, place[2]] = (heard, untried + 1)
+
+    def is_untried(self, job_id: bytes, generation: int) -> bool:
+        """Return whether every delivery of a job in a generation was given back untried, and there was one."""
+        heard, untried = self._untried.get((job_id, generation), (0, 0))
+        return 0 < heard == untried
 
     def known(self, job_id: bytes) -> Request | None:
         """The request of a job."""

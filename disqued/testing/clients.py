@@ -69,6 +69,7 @@ class Load:
     acks_again: float = 0.0  #: says so once more, to another node
     cancels: float = 0.01  #: a producer acknowledges its own job
     tries: tuple[int, ...] = ()  #: MAXTRIES of jobs with a retry period; consumers who give back say more of it then
+    untried: float = 0.0  #: share of the NACKs by which a consumer says that it has not begun
     breaks: float = 0.0  #: a producer that uses keys loses its connection while it waits
 
 
@@ -322,6 +323,7 @@ class Consumer(Taker[bytes]):
     def __init__(self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random) -> None:
         super().__init__(servers, checker, load, name, rng)
         self._asks_for_jobs = False
+        self._returning: list[bytes] = []  #: what it has given back untried, and has no answer yet
         self.queues = [load.queues[0]]
 
     def retire(self) -> None:
@@ -350,6 +352,9 @@ class Consumer(Taker[bytes]):
             self._take(connection, value)
             self.plan(rng.randint(0, load.work_ms) if self._held else rng.randint(50, 500))
             return
+        returning, self._returning = self._returning, []
+        if returning and value == len(returning):
+            self.checker.returned_untried(returning)
         if not isinstance(value, CommandError):
             known = value == len(self._acking)
             for job_id in self._acking:
@@ -394,6 +399,11 @@ class Consumer(Taker[bytes]):
         draw -= load.dies
         if draw < load.nacks:
             self.checker.given_back(held)
+            if load.untried and self.rng.random() < load.untried:
+                self.checker.not_tried(held)
+                self._returning = held
+                connection.server.command(connection, [b"NACK", *held, b"UNTRIED"])
+                return
             connection.server.command(connection, [b"NACK", *held, *self._said()])
             return
         draw -= load.nacks
@@ -413,6 +423,6 @@ class Consumer(Taker[bytes]):
 
     def disconnected(self, connection: Connection) -> None:
         """What it had in its hands comes again, to whoever asks."""
-        self._held, self._acking = [], []
+        self._held, self._acking, self._returning = [], [], []
         self._asks_for_jobs = False
         super().disconnected(connection)

@@ -109,7 +109,10 @@ UNSURE: Final = attrs.evolve(DILIGENT, delays_s=(0, 0, 3), think_ms=1_000, break
 #: Consumers who fail often.
 FAILING: Final = Load(
     retries_s=(2, 5, 10), replicate=(1, 2, 2, 3), dies=0.1, nacks=0.4, works_on=0.02, fast_acks=0.0, tries=(1, 2, 3, 5),
+    untried=0.2,
 )  # fmt: skip
+#: The same, and consumers give back most jobs untried, in time.
+UNTRIED: Final = attrs.evolve(FAILING, retries_s=(5, 10), dies=0.02, nacks=0.7, tries=(1, 2), untried=0.8)
 _APART: Final = ("partition", "cut", "crash", "power", "restart", "compact", "pause", "slow")
 _RESTARTS: Final = ("crash", "power", "restart", "compact", "pause")
 _PARTED: Final = ("partition", "one_way", "clog", "cut", "slow", "pause")
@@ -177,6 +180,7 @@ ALL: Final = (
     Profile("memory", nodes=4, kinds=_MEMORY, load=HASTY, maxmemory=60_000, rules=CAREFREE),
     Profile("policies", nodes=4, kinds=_POLICIES, load=HASTY, every_ms=2_500),
     Profile("retries", nodes=3, kinds=_RETRIES, load=FAILING, every_ms=8_000, redrivers=2),
+    Profile("untried", load=UNTRIED, rules=Rules(untried_lives=True)),
     Profile("results", nodes=4, kinds=_RESULTS, load=RESULTS, every_ms=6_000, results=True),
     Profile("purges", nodes=4, kinds=_PURGES, load=PURGED, consumers=3, every_ms=6_000, purgers=2),
     Profile("schedules", nodes=4, kinds=_SCHEDULES, producers=2, consumers=3, schedules=4, every_ms=5_000),

@@ -482,6 +482,13 @@ class World:
             if server.pause_watch.broken
         ]
         given += [f"{server} handed out {what}" for server in self.servers for what in server.dead_watch.broken]
+        if self.checker.rules.untried_lives:
+            given += [
+                f"{server} buried {job_id!r}, which nobody tried"
+                for server in self.servers
+                for job_id, last in sorted(server.known_dead.items())
+                if any(self.checker.is_untried(job_id, generation) for generation in range(last + 1))
+            ]
         of_checkers = [*self.checker.verdict(), *self._logs.wrong(), *self._schedules.wrong()]
         return [*of_checkers, *late, *suspicions, *given, *self._leftovers()]
 

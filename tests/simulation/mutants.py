@@ -127,6 +127,8 @@ RETRIES = attrs.evolve(
     BY_NAME["retries"], name="mutant-retries", every_ms=3_000, bursts=3,
     kinds=("partition", "cut", "mess", "crash", "restart"), **_SHORT,
 )  # fmt: skip
+#: Nothing fails, and consumers give back most jobs untried.
+UNTRIED = attrs.evolve(BY_NAME["untried"], name="mutant-untried", bursts=3, **_SHORT)
 #: Queues are paused, here and everywhere, while nodes come and go.
 POLICIES = attrs.evolve(BY_NAME["policies"], name="mutant-policies", every_ms=1_000, bursts=3, **_SHORT)
 #: The same between two nodes, where messages are lost and no link breaks.
@@ -585,6 +587,14 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a NACK takes no try", RETRIES,
         Requeueing, "give_back", "job.nacks += 1", "pass",
+    ),
+    _mutant(
+        "a job that is given back untried has been tried", UNTRIED,
+        Requeueing, "take_back", "state.counters.returned += 1", "job.nacks += 1",
+    ),
+    _mutant(
+        "a job that is given back untried waits for its timer", UNTRIED,
+        Requeueing, "take_back", "self.queueing.enqueue_new(job, state.queue(job.queue))", "return True",
     ),
     _mutant(
         "the tries of a job are not journaled", RETRIES,
