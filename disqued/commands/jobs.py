@@ -96,7 +96,6 @@ KEEPDEAD = seconds("KEEPDEAD", 0, "KEEPDEAD time must be a non negative number")
 RESULT = seconds("RESULT", 1, "RESULT time must be a number > 0")
 
 NACK_DELAY = seconds("DELAY", 0, "DELAY time must be a non negative number")
-NACK_OPTION_WORDS = 6  #: words of all options of NACK
 _BAD_REASON = f"REASON must be at most {FAILURE_REASON_MAX} bytes"
 
 
@@ -312,8 +311,25 @@ class _OnEachJob(ABC):
 
     @classmethod
     def in_parts(cls, words: list[bytes]) -> _InParts:
-        """Make the command of words that are too many to be dealt with at once."""
-        return _InParts(cls(), words)
+        """Make the command of words that are too many to be dealt with at once: options come before or after the ids.
+
+        Raises SyntaxFault, and what is wrong with an option.
+        """
+        entry = MANUAL[words[0].upper().decode()]
+        widths = {field.arg.keyword: field.arg.width for field in entry.fields if field.arg.style == "option"}
+        widths |= {field.arg.keyword: 0 for field in entry.fields if field.arg.style == "flag"}
+        most = sum(widths.values()) + len(widths)  #: words of all options
+        first, last = 1, len(words)
+        while first <= most and words[first][:32].upper() in widths:
+            first += 1 + widths[words[first][:32].upper()]
+        for at in range(last - 1, max(first, last - most) - 1, -1):
+            if words[at][:32].upper() in widths:
+                last = at
+        options = entry.parse([words[0], *words[1:first], *words[last:]])
+        assert isinstance(options, cls)
+        if options.ids:
+            raise SyntaxFault
+        return _InParts(options, [words[0], *words[first:last]] if first > 1 else words[:last])
 
     def run(self, node: Node, client: Client) -> int:
         """Apply it to each id; returns how many it applied to."""
@@ -364,7 +380,9 @@ class AckJob(_OnEachJob):
     result: bytes | None = option("RESULT", "What came of the one job; at most result-max bytes.", BYTES)
 
     def change(self, node: Node, client: Client) -> Callable[[bytes], bool]:
-        """Acknowledge a job; True when it was known and not done."""
+        """Acknowledge a job; True when it was known and not done.  Raises CommandError: many jobs have no result."""
+        if self.result is not None:
+            raise CommandError(ONE_RESULT)
         return node.acks.acknowledge
 
     def run(self, node: Node, client: Client) -> Any:
@@ -446,8 +464,8 @@ class Nack(_OnEachJob):
     With UNTRIED a job returns to its place in its queue and nothing is counted: its consumer has not begun to work on
     it.  A job with RETRY 0 is not given back, so that no second call delivers it twice.
 
-    Options come after the ids.  A job that waits in a queue is not given back, nor is one that is put off; but DEAD
-    buries that.  One that nobody was given, since its delay is not over or DEQUEUE took it out of its queue, is queued
+    Options come before or after the ids.  A job that waits in a queue is not given back, nor is one that is put off;
+    but DEAD buries that.  One that nobody was given, since its delay is not over or DEQUEUE took it out of its queue, is queued
     at once and nothing is counted, where this node knows that; with DELAY it stays as it is.
     """
 
@@ -456,19 +474,6 @@ class Nack(_OnEachJob):
     reason: bytes | None = option("REASON", "Why the try failed; up to 1 KiB.", FAILURE_REASON)
     dead: bool = flag("DEAD", "Bury them: they are dead now.")
     untried: bool = flag("UNTRIED", "Count no try; goes without the other options.")
-
-    @classmethod
-    def in_parts(cls, words: list[bytes]) -> _InParts:
-        """Make the command of very many words; options come last."""
-        first = len(words)
-        for at in range(len(words) - 1, max(0, len(words) - NACK_OPTION_WORDS) - 1, -1):
-            if words[at][:32].upper() in (b"DELAY", b"REASON", b"DEAD", b"UNTRIED"):
-                first = at
-        options = _NACK.parse([words[0], *words[first:]])
-        assert isinstance(options, cls)
-        if options.ids:
-            raise SyntaxFault
-        return _InParts(options, words[:first])
 
     def change(self, node: Node, client: Client) -> Callable[[bytes], bool]:
         """Give back a job that is active."""
@@ -500,9 +505,6 @@ def _give_back(node: Node, said: GivenBack, *, is_plain: bool) -> Callable[[byte
         return requeueing.give_back(job, said)
 
     return _on_known(node, give_back)
-
-
-_NACK = MANUAL["NACK"]
 
 
 @command(

@@ -4,7 +4,8 @@ import pytest
 
 from disqued.commands import table
 from disqued.commands.jobs import JOBS_AT_ONCE, SHOWN
-from disqued.commands.table import BLOCKED
+from disqued.commands.table import BLOCKED, LONG
+from disqued.errors import CommandError
 from tests.core_fixtures import NODE_ID, OLD_ID, UNKNOWN_ID, Server, Word, words
 
 SYNTAX = "ERR syntax error"
@@ -311,3 +312,43 @@ def test_names_are_read_in_any_case(server: Server, name: str) -> None:
 @pytest.mark.parametrize("name", ["ADDJOBS", "", "ADDJO"])
 def test_an_unknown_name_is_answered_as_it_was_sent(server: Server, name: str) -> None:
     assert server.refusal(name, "q", "x", 0) == f"ERR unknown command '{name}'"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ACKJOB", "ids", "RESULT", "x"), ("ACKJOB", "RESULT", "x", "ids"), ("ACKJOB", "ids", "RESULT"),
+        ("ACKJOB", "ids", "FOO"), ("NACK", "ids", "DELAY", "5", "REASON", "no"), ("NACK", "DEAD", "ids"),
+        ("NACK", "REASON", "no", "ids", "DELAY", "5"), ("NACK", "ids", "DELAY"), ("NACK", "ids", "DELAY", "x"),
+        ("NACK", "ids", "UNTRIED", "DEAD"), ("NACK", "ids", "REASON", "DEAD"), ("NACK", "ids", "FOO"),
+        ("NACK", "FOO", "ids"), ("DELJOB", "ids", "FOO"), ("ENQUEUE", "ids", "DEAD"),
+    ],
+)  # fmt: skip
+def test_options_are_read_alike_whether_ids_are_few_or_many(words: tuple[str, ...]) -> None:
+    answers = []
+    for count in (2, LONG):
+        server = Server()
+        ids = [server.add("q", "body", "RETRY", 60) for _ in range(count)]
+        server.get("q", count=count)
+        sent = [word for given in words for word in (ids if given == "ids" else [given])]
+        try:
+            answer = server(*sent, client="anna")
+            if answer is BLOCKED:
+                server.advance(1)
+                (answer,) = server.answers["anna"]
+        except CommandError as error:
+            answer = error
+        if isinstance(answer, CommandError):
+            answers.append((str(answer.line, "ascii"), b"active", 0))
+        else:
+            shown = server.show(ids[-1])
+            assert shown is not None
+            answers.append((answer // count, shown["state"], len(shown.get("failures", ()))))  # type: ignore[operator]
+    assert answers[0] == answers[1]
+
+
+def test_options_alone_are_no_ids_however_many_they_are() -> None:
+    server = Server()
+    server("NACK", *["DEAD"] * (LONG + 1), client="anna")
+    server.advance(1)
+    assert [str(answer.line, "ascii") for answer in server.answers["anna"]] == ["BADID Invalid Job ID format."]
