@@ -465,8 +465,8 @@ class Nack(_OnEachJob):
     it.  A job with RETRY 0 is not given back, so that no second call delivers it twice.
 
     Options come before or after the ids.  A job that waits in a queue is not given back, nor is one that is put off;
-    but DEAD buries that.  One that nobody was given, since its delay is not over or DEQUEUE took it out of its queue, is queued
-    at once and nothing is counted, where this node knows that; with DELAY it stays as it is.
+    but DEAD buries that.  One that nobody was given, since its delay is not over or DEQUEUE took it out of its queue,
+    is queued at once and nothing is counted, where this node knows that; with DELAY it stays as it is.
     """
 
     ids: list[bytes] = rest("Jobs to give back.", JOB_ID, minimum=0, long=True)
