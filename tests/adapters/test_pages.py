@@ -257,6 +257,32 @@ async def test_a_queue_shows_its_dead_and_failing_jobs_and_its_policy(admin: Adm
 
 
 @async_test
+async def test_the_table_of_queues_has_dead_and_failing_jobs_and_is_sorted_by_them(admin: Admin) -> None:
+    client = admin()
+    running = client.running
+    for name, dead, failing in (("ann", 1, 3), ("ben", 2, 0), ("cleo", 0, 1)):
+        ids = [await add(client, name, "x", "RETRY", 60) for _ in range(dead + failing)]
+        await run(running, "GETJOB", "COUNT", len(ids), "FROM", name)
+        for number, job_id in enumerate(ids):
+            await run(running, "NACK", job_id, *(("DEAD",) if number < dead else ("DELAY", 60)))
+    for sort, expected in (("dead", ["ben", "ann", "cleo"]), ("failing", ["ann", "cleo", "ben"])):
+        html = await page(client, f"/queues?sort={sort}")
+        rows = re.findall(r'<th scope="row"><a [^>]*>(\w+)</a></th>(.*?)</tr>', html, re.DOTALL)
+        assert [name for name, _ in rows] == expected
+        figures = {name: re.findall(r'<td class="num">([^<]*)</td>', row)[4:6] for name, row in rows}
+        assert figures == {"ann": ["3", "1"], "ben": ["0", "2"], "cleo": ["1", "0"]}
+
+
+@async_test
+async def test_the_form_that_adds_a_job_asks_for_its_terms(admin: Admin, tmp_path: Path) -> None:
+    client = with_tokens(admin, tmp_path)
+    for path in ("/", "/queues", "/queues/mail"):
+        form = (await page(client, path, OPERATOR)).partition("/api/add")[2].partition("</form>")[0]
+        asked = {"max_tries", "backoff.first", "backoff.most", "keep_dead", "result", "headers"}
+        assert asked <= set(re.findall(r'name="([^"]+)"', form))
+
+
+@async_test
 async def test_a_queue_of_delayed_jobs_alone_says_how_many_they_are(admin: Admin) -> None:
     client = admin()
     await add(client, "later", "x", "DELAY", 60)

@@ -119,6 +119,24 @@ def test_a_new_operator_adds_a_job_and_sees_the_queue_grow(page: Browser, daemon
     assert page.run("return window.sameAsBefore") is True
 
 
+def test_a_job_is_added_with_the_terms_that_an_operator_types(page: Browser, daemon: Daemon) -> None:
+    page.open("/queues/terms")
+    form = "[data-action*='/api/add']"
+    typed = {"body": "x", "max_tries": "3", "backoff.first": "2", "backoff.most": "60", "keep_dead": "90",
+             "result": "70", "headers": "tenant=7 note=a=b"}  # fmt: skip
+    for name, text in typed.items():
+        page.type(f"{form} [name='{name}']", text)
+    line = page.run(f'return document.querySelector("{form} [data-line=redis]").textContent')
+    assert line.endswith(" MAXTRIES 3 BACKOFF 2 60 KEEPDEAD 90 RESULT 70 HEADER tenant 7 HEADER note a=b")
+    page.click("#do-add")
+    page.wait_text("#told", "Added as DI")
+    [[_, job_id, _]] = daemon.call("GETJOB", "FROM", "terms")
+    shown = show(str(job_id), daemon)
+    assert [shown[name] for name in ("max-tries", "backoff", "keep-dead", "keep-result", "headers")] == [
+        3, [2, 60], 90, 70, ["tenant", "7", "note", "a=b"],
+    ]  # fmt: skip
+
+
 def test_the_chart_is_drawn_and_moves(page: Browser, daemon: Daemon) -> None:
     daemon.call("ADDJOB", "drawn", "x", 0)
     page.open("/queues/drawn")

@@ -36,6 +36,12 @@ def add_job(queue: bytes | None) -> Action:
             Input("retry", "Retry, s", "number", hint=_DEFAULT, word="RETRY"),
             Input("ttl", "Time to live, s", "number", hint="a day", word="TTL"),
             Input("replicate", "Copies", "number", hint=_DEFAULT, word="REPLICATE"),
+            Input("max_tries", "Tries at most", "number", hint="no limit", word="MAXTRIES"),
+            Input("backoff.first", "Back-off, s", "number", hint="none", word="BACKOFF"),
+            Input("backoff.most", "Back-off at most, s", "number", hint="an hour"),
+            Input("keep_dead", "Stays when dead, s", "number", hint=_DEFAULT, word="KEEPDEAD"),
+            Input("result", "Result stays, s", "number", hint="not kept", word="RESULT"),
+            Input("headers", "Headers", "pairs", hint="such as tenant=7 source=web", word="HEADER"),
         ),
         {} if queue is None else {"queue": queue}, "Added as {result}.",
     )  # fmt: skip

@@ -30,7 +30,9 @@ class Input:
 
     name: str  #: of the JSON body; `backoff.first` is a part of a field
     label: str
-    kind: str = "text"  #: text, area, number, or list: words with spaces between; picked: the jobs selected in a table
+    #: text, area or number; list: words with spaces between; pairs: such as name=value, empty at first; picked: the
+    #: jobs selected in a table
+    kind: str = "text"
     value: str = ""  #: what stands in it first
     hint: str = ""  #: what stands in it while it is empty
     word: str = ""  #: redis-cli's word before the value; with one, an empty field is left out
@@ -91,7 +93,7 @@ class Action:
         """The JSON body while nobody has typed anything."""
         found: dict[str, Any] = as_json(dict(self.fixed))
         for one in self.words:
-            if isinstance(one, Input) and (one.value or one.kind != "number"):
+            if isinstance(one, Input) and (one.value or one.kind not in ("number", "pairs")):
                 name, _, part = one.name.partition(".")
                 value = one.of(one.value)
                 found[name] = {**found.get(name, {}), part: value} if part else value

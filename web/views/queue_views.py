@@ -41,6 +41,8 @@ class QueueRow:
     pause: str  #: none, in, out or all: in effect on this node
     pause_note: str = ""  #: where it holds, who said so and why; empty while it is not paused
     pause_reason: str = ""  #: why the whole cluster paused it
+    failing: int = 0  #: jobs that are not dead and of which a failure is known
+    dead: int = 0
 
 
 class Rates:
@@ -111,7 +113,7 @@ def row_of(node: NodeView, queue: Queue, rates: Rates) -> QueueRow:
     return QueueRow(
         queue.name, queue.length, rate_in, rate_out, oldest, len(queue.waiters), sources,
         queue.import_rate.per_second(now) if sources else 0, PAUSE_NAMES[queue.pause].decode(),
-        *_pause_facts(node, queue),
+        *_pause_facts(node, queue), len(queue.failing), len(queue.dead),
     )  # fmt: skip
 
 
@@ -137,6 +139,8 @@ SORTS: Final[dict[str, tuple[Callable[[QueueRow], Any], bool]]] = {
     "out": (lambda row: (row.out_rate or 0, row.name), True),
     "oldest": (lambda row: (-1 if row.oldest_ms is None else row.oldest_ms, row.name), True),
     "blocked": (lambda row: (row.blocked, row.name), True),
+    "failing": (lambda row: (row.failing, row.name), True),
+    "dead": (lambda row: (row.dead, row.name), True),
     "imported": (lambda row: (row.import_rate, row.name), True),
     "paused": (lambda row: (row.pause != "none", row.name), True),
 }

@@ -72,7 +72,18 @@ function curlLine(path, value) {
 
 const listed = (input) => input.value.split(/\s+/).filter(Boolean);
 
+/** The names and values in a field of words like name=value. */
+const paired = (input) =>
+  listed(input).map((word) => {
+    const [name, ...rest] = word.split("=");
+    return [name, rest.join("=")];
+  });
+
 function valueOf(input) {
+  if (input.dataset.kind === "pairs") {
+    const found = paired(input).map(([name, value]) => ({ name, value }));
+    return found.length ? found : undefined;
+  }
   if (input.dataset.kind === "list") return listed(input);
   if (input.value === "") return input.dataset.word || input.dataset.kind === "number" ? undefined : "";
   const value = input.dataset.kind === "number" && /^[0-9]+$/.test(input.value) ? Number(input.value) : input.value;
@@ -108,6 +119,7 @@ function asked(form) {
     if (word.input === "ids") return value.ids ?? [];
     const input = form.elements[word.input];
     if (input.dataset.kind === "list") return listed(input);
+    if (input.dataset.kind === "pairs") return paired(input).flatMap((pair) => [input.dataset.word, ...pair]);
     if (input.value === "") return input.dataset.word || input.dataset.kind === "number" ? [] : [""];
     return input.dataset.word ? [input.dataset.word, input.value] : [input.value];
   });
