@@ -220,7 +220,7 @@ def _statistics(node: Node, queue: Queue) -> list[Any]:
     ]  # fmt: skip
 
 
-_NO_IDS = "ID and the ids of jobs go together"
+_NO_IDS = "ID (by_id in JSON) goes with the ids of jobs, and they with it"
 
 
 @command(

@@ -97,6 +97,10 @@ def test_the_policy_of_a_queue_is_set_shown_and_taken_back(node: Daemon) -> None
     assert ["backoff", "10"] in rows
     assert "maxtries" not in done("policy", "mail", "--unset", "maxtries", *at(node))
     assert "maxtries is no FIELD=VALUE" in refused("policy", "mail", "maxtries", *at(node), status=2)
+    for words in (("foo=1",), ("maxtries=1", "pause=all"), ("--unset", "foo")):
+        told = " ".join(refused("policy", "mail", *words, *at(node), status=2).split())
+        assert "is no field; allowed are " in told
+        assert all(field in told for field in ("replicate", "maxtries", "backoff", "keepdead", "result"))
 
 
 def test_a_schedule_is_set_shown_paused_fired_and_deleted(node: Daemon) -> None:

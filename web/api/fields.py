@@ -203,8 +203,8 @@ def _value(name: str, arg: Arg, value: Any) -> list[bytes]:
     if not arg.parts:
         return [_word(name, arg, value)]
     if not isinstance(value, Mapping) or not set(arg.required) <= set(value) <= set(arg.parts):
-        spare = "".join(f", and perhaps {part}" for part in arg.parts if part not in arg.required)
-        raise _wrong(name, value, f"objects with exactly {', '.join(arg.required)}{spare}")
+        spare = "".join(f", and {part} if wanted" for part in arg.parts if part not in arg.required)
+        raise _wrong(name, value, f"objects with {' and '.join(arg.required or arg.parts)}{spare}")
     return [_word(f"{name}.{part}", arg, value[part]) for part in arg.parts if part in value]
 
 

@@ -4,9 +4,12 @@ import os
 
 import click
 
+from disqued.core.model.policies import PAUSE_FIELD, QUEUE_FIELD_NAMES
 from disqued.tools.connecting import Target, node_options
 from disqued.tools.console_text import short
 from disqued.tools.queue_verbs.field_tables import moment, print_table
+
+FIELDS = [name.decode() for field, name in QUEUE_FIELD_NAMES.items() if field != PAUSE_FIELD]
 
 
 @click.command()
@@ -32,7 +35,10 @@ def command(target: Target, queue: str, fields: tuple[str, ...], unset: tuple[st
         key, sign, value = field.partition("=")
         if not sign:
             raise click.UsageError(f"{short(field)} is no FIELD=VALUE, such as maxtries=5")
+        _check(key)
         words += [key, *value.split(",")]
+    for key in unset:
+        _check(key)
     with target.node() as node:
         if words:
             node.call("QPOLICY", name, "SET", *words)
@@ -41,3 +47,9 @@ def command(target: Target, queue: str, fields: tuple[str, ...], unset: tuple[st
         rows = node.call("QPOLICY", name, "GET")
     texts = [[field.decode(), value.decode(), moment(at), node_id[:8].decode()] for field, value, node_id, at in rows]
     print_table(["field", "value", "set", "on node"], texts)
+
+
+def _check(field: str) -> None:
+    """Check the name of a field.  Raises UsageError."""
+    if field.lower() not in FIELDS:
+        raise click.UsageError(f"{short(field)} is no field; allowed are {', '.join(FIELDS)}")

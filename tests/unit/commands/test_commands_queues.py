@@ -10,7 +10,7 @@ from disqued.commands.queues import DESCRIBED_MAX, ELEMENTS_MAX, LOOKED_AT_MAX
 from disqued.core.model.job import QUEUED, WAIT_REPL
 from disqued.core.model.registry import TABLES
 from disqued.core.work.delivery import FETCHED_BYTES
-from tests.core_fixtures import NODE_ID, Server, Word
+from tests.core_fixtures import NODE_ID, UNKNOWN_ID, Server, Word
 
 SYNTAX = "ERR syntax error"
 NOT_AN_INTEGER = "ERR value is not an integer or out of range"
@@ -545,3 +545,10 @@ def test_a_cursor_that_no_call_returned_ends_the_walk(server: Server, cursor: in
     for number in range(100):
         server.add("q", number)
     assert server("JSCAN", cursor if cursor < 2**63 else cursor - 2**64) == [b"0", []]
+
+
+@pytest.mark.parametrize("words", [("ID",), (UNKNOWN_ID,)])
+def test_redrive_by_id_says_which_words_and_fields_go_together(server: Server, words: tuple[str | bytes, ...]) -> None:
+    assert server.refusal("REDRIVE", "q", *words) == (
+        "ERR ID (by_id in JSON) goes with the ids of jobs, and they with it"
+    )

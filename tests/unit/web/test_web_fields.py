@@ -114,4 +114,4 @@ def test_null_is_answered_with_what_is_allowed_of_a_body() -> None:
 def test_a_value_of_parts_says_which_of_them_may_be_left_out() -> None:
     with pytest.raises(Problem) as refused:
         words(COMMANDS["QPOLICY"], {"queue": "q", "sets": True, "backoff": [1, 5]})
-    assert refused.value.detail.endswith("allowed are objects with exactly first, and perhaps most")
+    assert refused.value.detail.endswith("allowed are objects with first, and most if wanted")
