@@ -156,6 +156,14 @@ def _again(terminal: Terminal, over: ExitStack) -> None:
     daemon.call("NACK", job_id)
 
 
+@trouble("Jobs are dead")
+def _dead(terminal: Terminal, over: ExitStack) -> None:
+    daemon = terminal.begin("--port 7711")
+    terminal.words[JOB] = job_id = str(daemon.call("ADDJOB", "mail", "to: ann", 0, "MAXTRIES", 1))
+    daemon.call("GETJOB", "FROM", "mail")
+    daemon.call("NACK", job_id, "REASON", "smtp is down")
+
+
 @trouble("A job is stuck")
 def _stuck(terminal: Terminal, over: ExitStack) -> None:
     daemon = terminal.begin("--port 7711")
