@@ -294,6 +294,8 @@ class Pause:
 
     A queue that is paused in takes what other nodes bring for consumers of this one, or because they are leaving.
     When memory is full, a queue that is not there cannot be paused.
+
+    Rules of users know whole commands, so that state needs the right to write, too; QSTAT with FULL shows the pause.
     """
 
     queue: bytes = positional("Queue to pause.", QUEUE)
