@@ -117,7 +117,7 @@ class Requeueing(Machine):
             return True
         ends_delay = asked and self.queueing.is_delayed(job)
         is_new = not job.flags & (FLAG_DOUBTED | FLAG_PUT_OFF) or nack or asked
-        counts = bool(again) and not job.flags & FLAG_TAKEN_OUT
+        counts = again != 0 and not job.flags & FLAG_TAKEN_OUT
         if is_new:
             if options.is_rare:
                 if not nack and not self._take_try(job, again=counts, asked=asked, late=late):
