@@ -689,8 +689,8 @@ def test_count_takes_the_oldest_and_ids_take_these() -> None:
     assert [state_of(server, job_id) for job_id in ids] == [b"queued"] * 2 + [b"dead"] * 3
     assert redrive(server, "ID", ids[4], ids[0], UNKNOWN_ID, "COUNT", 5) == 1
     assert state_of(server, ids[4]) == b"queued"
-    assert "go together" in server.refusal("REDRIVE", "q", "ID")
-    assert "go together" in server.refusal("REDRIVE", "q", ids[0])
+    assert "goes with the ids of jobs" in server.refusal("REDRIVE", "q", "ID")
+    assert "goes with the ids of jobs" in server.refusal("REDRIVE", "q", ids[0])
     assert redrive(Server()) == 0
 
 
