@@ -42,6 +42,7 @@ from disqued.core.model.policies import (
     PAUSE_FIELD,
     SCHEDULE_FIELD,
     SCHEDULE_FIRED_FIELD,
+    SCHEDULE_PAUSE_FIELD,
     PauseSetting,
     Register,
 )
@@ -59,7 +60,7 @@ from disqued.wire.jobdump import (
 )
 from disqued.wire.schedulevalues import encode_schedule
 from tests.fates import fates, terms
-from tests.schedule_values import NIGHTLY, schedules
+from tests.schedule_values import LAST, NIGHTLY, schedules
 
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
 OLD_ID = b"D-0f0c644f-abcdefghijklmnopqrstuvwx-05a0"
@@ -513,6 +514,15 @@ WRITTEN: dict[str, bytes] = {
     "group": encode_event((GROUP, b"queue", b"0:group", ((b"01234567", 19), (b"abcdef01", 20))), 21),
     "group-before": encode_event((GROUP, b"queue", b"", (), 22), 99),
     "policy": encode_event(DEPLOY, 99),
+    **{
+        name: encode_event((POLICY, b"nightly", field, register), 99)
+        for name, field, register in (
+            ("policy-schedule", SCHEDULE_FIELD, Register(3, NODE_A, 23, NIGHTLY)),
+            ("policy-schedule-deleted", SCHEDULE_FIELD, Register(4, NODE_A, 24, ())),
+            ("policy-schedule-pause", SCHEDULE_PAUSE_FIELD, Register(1, NODE_B, 25, (1,))),
+            ("policy-schedule-fired", SCHEDULE_FIRED_FIELD, Register(26, NODE_B, 27, LAST)),
+        )
+    },
 }
 
 

@@ -19,14 +19,19 @@ from disqued.core.model.policies import (
     OWNER_MAX,
     PAUSE_FIELD,
     REASON_MAX,
+    SCHEDULE_FIELD,
+    SCHEDULE_FIRED_FIELD,
+    SCHEDULE_PAUSE_FIELD,
     TTL_FIELD,
     PauseSetting,
     Policy,
     Register,
 )
+from disqued.testing.clock import WALL_MS
 from disqued.wire.fields import BadMessage
 from disqued.wire.messages import decode, encode
 from tests.fates import FATE
+from tests.schedule_values import LAST, NIGHTLY
 
 NOW = 5_000
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
@@ -360,10 +365,25 @@ SMALL: list[Message] = [
 ]
 
 
+#: What one kind of message says of schedules, by further names.
+OF_SCHEDULES: dict[str, Message] = {
+    name: (m.POLICY, 7, ((b"nightly", field, register),))
+    for name, field, register in (
+        ("POLICY-schedule", SCHEDULE_FIELD, Register(3, NODE_A, WALL_MS, NIGHTLY)),
+        ("POLICY-schedule-deleted", SCHEDULE_FIELD, Register(4, NODE_A, WALL_MS, ())),
+        ("POLICY-schedule-pause", SCHEDULE_PAUSE_FIELD, Register(1, NODE_B, WALL_MS, (1,))),
+        ("POLICY-schedule-fired", SCHEDULE_FIRED_FIELD, Register(WALL_MS, NODE_B, WALL_MS, LAST)),
+    )
+}
+
+
 def test_each_kind_of_message_is_that_of_version_1_byte_for_byte() -> None:
     expected = dict(line.split() for line in BYTES.read_text().splitlines())
-    assert {named(message): encode(message, NOW).hex() for message in SMALL} == expected
-    assert list(expected) == list(m.NAMES.values())
+    messages = {named(message): message for message in SMALL} | OF_SCHEDULES
+    assert {name: encode(message, NOW).hex() for name, message in messages.items()} == expected
+    assert [name for name in expected if name not in OF_SCHEDULES] == list(m.NAMES.values())
+    for name, message in OF_SCHEDULES.items():
+        assert decode(bytes.fromhex(expected[name])) == message
 
 
 def test_the_limits_cover_each_kind_of_message() -> None:
