@@ -20,7 +20,7 @@ from disqued.commands.table import BLOCKED, Flag, command, container, flag, opti
 from disqued.commands.values import BYTES, PATTERN, QUEUE, Kind, one_of, seconds
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
-from disqued.core.cluster.schedules import NEXT_MAX
+from disqued.core.cluster.schedules import NEXT_MAX, RUNS_TOLD
 from disqued.core.model.calendar import (
     AT,
     CATCH_UP,
@@ -218,8 +218,9 @@ def _state_of(node: Node, name: bytes, setting: ScheduleSetting) -> bytes:
 
 
 _ROW = tuple_of(
-    "[name, when, queue, state, next]", bulk("name"), bulk("cron line, EVERY seconds or AT unix-seconds"),
+    "[name, when, queue, state, next, last, became]", bulk("name"), bulk("cron line, EVERY seconds or AT unix-seconds"),
     bulk("queue"), bulk("active | paused | done"), integer("next instant in unix seconds; 0 = none"),
+    integer("last instant in unix seconds; 0 = none"), bulk("what became of it, as in SCHEDULE GET; empty = none"),
 )  # fmt: skip
 
 
@@ -241,17 +242,26 @@ class ScheduleList:
         schedules = node.state.queues.policies.schedules
         names = yield from in_order([name for name in schedules if matches(self.pattern, name)])
         rows = (
-            [name, words_of(setting), setting.job.queue, _state_of(node, name, setting), _next_second(node, name)]
+            [
+                name, words_of(setting), setting.job.queue, _state_of(node, name, setting), _next_second(node, name),
+                *_last_of(node, name),
+            ]
             for name in names
             if (setting := schedules.get(name)) is not None and (sees is None or sees(setting.job.queue))
-        )
+        )  # fmt: skip
         return (yield from spelt(rows, LISTED_PER_PART))
 
 
+def _last_of(node: Node, name: bytes) -> tuple[int, bytes]:
+    """Return the last instant of a schedule in unix seconds and what became of it; 0 and nothing when there is none."""
+    runs = node.schedules.runs_of(name, 1)
+    return (runs[0].instant // 1_000, runs[0].state) if runs else (0, b"")
+
+
 _FIELDS = (
-    "name", "when", "zone", "state", "next", "last", "last-job", "queue", "body", "overlap", "catchup", "jitter", "ttl",
-    "retry", "delay", "replicate", "maxlen", "async", "maxtries", "backoff", "keepdead", "result", "headers", "set-on",
-    "set-at",
+    "name", "when", "zone", "state", "next", "last", "last-job", "runs", "queue", "body", "overlap", "catchup",
+    "jitter", "ttl", "retry", "delay", "replicate", "maxlen", "async", "maxtries", "backoff", "keepdead", "result",
+    "headers", "set-on", "set-at",
 )  # fmt: skip
 
 
@@ -263,8 +273,21 @@ _FIELDS = (
 class ScheduleGet:
     """Show a schedule; null when there is none of this name.
 
-    last is the last instant that is over, and last-job the last job that was added.  Spans and instants are seconds;
-    replicate 0 means as many copies as can be made, 3 at most, and maxlen 0 no limit.
+    last is the last instant that is over, and last-job the last job that was added.  runs are the last instants that
+    are over, the latest first, 5 at most: of each the instant, the id of its job and what became of that, as far as
+    this node knows:
+
+    queued, delayed, running: the job is here, or a consumer has it; pending: another node hands it out.
+
+    acked, cancelled, dead, expired, deleted, ended: how it came to an end.
+
+    skipped: the last job was not over (OVERLAP skip); there is no id.
+
+    unknown: this node does not know.  It has forgotten the job, or has never had it, or the instant was missed or came
+    in a pause.  WAITJOB asks all nodes; with RESULT the end of a job is known for so long.
+
+    Runs begin anew when the schedule is set.  Spans and instants are seconds; replicate 0 means as many copies as can
+    be made, 3 at most, and maxlen 0 no limit.
     """
 
     name: bytes = positional("Name of the schedule.", SCHEDULE)
@@ -279,12 +302,16 @@ class ScheduleGet:
         values = [
             self.name, words_of(setting), setting.zone, _state_of(node, self.name, setting),
             _next_second(node, self.name), _last_second(policies.registers.get((self.name, SCHEDULE_FIRED_FIELD))),
-            policies.last_job_of(self.name), job.queue, job.body, b"skip" if setting.skips else b"allow",
-            setting.catch_up, setting.jitter_ms // 1_000, job.ttl_ms // 1_000, job.retry_ms // 1_000,
-            job.delay_ms // 1_000, job.replicate, job.maxlen, int(job.asynchronous), *_terms(job.terms),
-            register.node_id, register.set_at // 1_000,
+            policies.last_job_of(self.name), self._runs(node), job.queue, job.body,
+            b"skip" if setting.skips else b"allow", setting.catch_up, setting.jitter_ms // 1_000, job.ttl_ms // 1_000,
+            job.retry_ms // 1_000, job.delay_ms // 1_000, job.replicate, job.maxlen, int(job.asynchronous),
+            *_terms(job.terms), register.node_id, register.set_at // 1_000,
         ]  # fmt: skip
         return [part for name, value in zip(_FIELDS, values, strict=True) for part in (name.encode(), value)]
+
+    def _runs(self, node: Node) -> list[list[Any]]:
+        runs = node.schedules.runs_of(self.name, RUNS_TOLD)
+        return [[run.instant // 1_000, run.job_id, run.state] for run in runs]
 
 
 def _last_second(fired: Register | None) -> int:

@@ -10,6 +10,7 @@ The clocks are read at each call.  Times are integer milliseconds.
 
 from collections.abc import Collection
 
+from disqued.core.cluster.schedules import Schedules
 from disqued.core.model.counters import Counters
 from disqued.core.model.groups import Group
 from disqued.core.model.job import Job, Unit
@@ -27,11 +28,12 @@ from disqued.core.work.background import Background
 class NodeView:
     """The readable part of one node."""
 
-    __slots__ = ("_node", "_state")
+    __slots__ = ("_node", "_state", "schedules")
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._state = node.state
+        self.schedules: Schedules = node.schedules  #: call only what asks and changes nothing
 
     # The node.
 

@@ -22,10 +22,11 @@ Times are integer milliseconds of the monotonic clock; instants are unix millise
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from disqued.core.cluster.policy_sync import Policies
 from disqued.core.model.calendar import (
+    ON_TIME_MS,
     ScheduleSetting,
     derived_id,
     last_instants,
@@ -36,8 +37,19 @@ from disqued.core.model.calendar import (
     that_count,
 )
 from disqued.core.model.clock import Calendar
-from disqued.core.model.job import ACKED, DEAD
+from disqued.core.model.job import ACKED, DEAD, FLAG_COPY, FLAG_WITH_CONSUMER, QUEUED, Job
 from disqued.core.model.machine import Acts, Machine, on
+from disqued.core.model.messages import (
+    ENDED,
+    ENDED_CANCELLED,
+    ENDED_DEAD,
+    ENDED_EXPIRED,
+    EXPIRED,
+    GONE,
+    NOT_KNOWN,
+    UNDER_WAY,
+    WAS_CANCELLED,
+)
 from disqued.core.model.outbox import Client
 from disqued.core.model.peers import LEAVING
 from disqued.core.model.policies import (
@@ -48,12 +60,13 @@ from disqued.core.model.policies import (
     Value,
 )
 from disqued.core.model.schedule import Timed
-from disqued.core.model.state import State
+from disqued.core.model.state import State, is_delayed
 from disqued.core.model.unfinished import AT_ONCE
 from disqued.core.work.additions import Additions
 from disqued.core.work.background import BackgroundClient
 from disqued.core.work.outcomes import Outcomes
 from disqued.core.work.placement import Placement
+from disqued.core.work.standings import end_of
 from disqued.errors import CommandError
 
 OTHERS_MS: Final = 2_000  #: how long each node leaves an instant to the one before it
@@ -65,14 +78,45 @@ RETRY_MS: Final = 2_000  #: pause after a refusal, then twice as long
 RETRY_MAX_MS: Final = 60_000
 LOOKED_EVERY_MS: Final = 60_000  #: how often the wall clock is looked at, which may be set
 NEXT_MAX: Final = 1_000  #: instants that SCHEDULE NEXT tells at most
+RUNS_TOLD: Final = 5  #: last instants that SCHEDULE GET tells
 _PENDING: Final = b"pending"
+_SKIPPED: Final = b"skipped"
+#: What became of a job that is not on this node any more, by what this node remembers of its end.
+_ENDS: Final = {
+    NOT_KNOWN: b"unknown",
+    UNDER_WAY: _PENDING,
+    GONE: b"deleted",
+    ENDED: b"ended",
+    ENDED_DEAD: b"dead",
+    ENDED_EXPIRED: b"expired",
+    EXPIRED: b"expired",
+    ENDED_CANCELLED: b"cancelled",
+    WAS_CANCELLED: b"cancelled",
+}
+
+
+class Run(NamedTuple):
+    """An instant of a schedule that is over, and what became of it as far as this node knows."""
+
+    instant: int
+    job_id: bytes  #: empty = the instant was passed over: the last job was not over
+    state: bytes  #: queued, delayed, running, pending, acked, dead, cancelled, expired, ..., skipped or unknown
+
+
+class ScheduleFigures(NamedTuple):
+    """How the schedules stand on this node."""
+
+    schedules: int
+    paused: int
+    refused: int  #: whose next job was refused, and is tried again
+    behind_ms: int  #: since the first instant that has come and is not over; 0 = there is none
 
 
 class Plan(Timed, BackgroundClient):
     """A schedule as this node sees to it; it stands for the producer of its jobs."""
 
-    __slots__ = ("answer", "asked", "instant", "is_busy", "job_id", "name", "retry_at", "retry_ms", "seen_at",
-                 "when_over")  # fmt: skip
+    __slots__ = ("answer", "asked", "instant", "is_busy", "job_id", "missed", "name", "retry_at", "retry_ms",
+                 "seen_at", "when_over")  # fmt: skip
 
     def __init__(self, name: bytes, when_over: Callable[["Plan"], None]) -> None:
         self.awake_at = 0
@@ -80,6 +124,7 @@ class Plan(Timed, BackgroundClient):
         self.when_over: Callable[[Plan], None] = when_over
         self.instant: int = 0  #: that is to be fired next, and has come; 0 = none
         self.seen_at: int = 0  #: when this node saw that it has come
+        self.missed: int = 0  #: instants before it that do not count any more
         self.job_id: bytes = b""  #: of its job
         self.is_busy: bool = False  #: copies of the job, or answers of nodes, are waited for
         self.answer: object = None  #: what came of that; None = nothing yet
@@ -106,7 +151,8 @@ class Plan(Timed, BackgroundClient):
 class Schedules(Machine):
     """The machine that fires schedules."""
 
-    __slots__ = ("_additions", "_calendar", "_hold_until", "_outcomes", "_placement", "_plans", "_policies", "_state")
+    __slots__ = ("_additions", "_calendar", "_hold_until", "_outcomes", "_paused", "_placement", "_plans", "_policies",
+                 "_state")  # fmt: skip
 
     def __init__(
         self, state: State, policies: Policies, additions: Additions, placement: Placement, *, outcomes: Outcomes,
@@ -119,6 +165,7 @@ class Schedules(Machine):
         self._outcomes = outcomes
         self._calendar = calendar
         self._plans: dict[bytes, Plan] = {}
+        self._paused: set[bytes] = set()  #: names of schedules that are paused
         self._hold_until: int = 0  #: nothing is fired before
 
     def due_table(self) -> Acts:
@@ -178,6 +225,45 @@ class Schedules(Machine):
         wall = max(self._state.wall, self._over_until(name))
         return next_instants(setting, self._set_at(name), self._calendar, wall, count)
 
+    def runs_of(self, name: bytes, count: int) -> list[Run]:
+        """Return the last instants of a schedule that are over, the latest first.
+
+        Their ids follow from name, version and instant, so that nothing is kept for this.  An instant that was missed,
+        or came in a pause, has no job; it is told as one whose job is unknown.
+        """
+        table = self._state.queues.policies
+        setting, fired = table.schedules.get(name), table.registers.get((name, SCHEDULE_FIRED_FIELD))
+        if setting is None or fired is None:
+            return []
+        last = table.last_job_of(name)
+        instants = last_instants(setting, self._set_at(name), self._calendar, 0, fired.counter, count)
+        if not instants:  # it was set again since
+            return [Run(fired.counter, last, _state_of(self._state, last))] if last else []
+        runs: list[Run] = []
+        for instant in reversed(instants):
+            job_id = self._id_of(name, setting, instant)
+            if instant == fired.counter and job_id != last:
+                runs.append(Run(instant, b"", _SKIPPED))
+            else:
+                runs.append(Run(instant, job_id, _state_of(self._state, job_id)))
+        return runs
+
+    def _id_of(self, name: bytes, setting: ScheduleSetting, instant: int) -> bytes:
+        """Return the id of the job of an instant."""
+        register = self._state.queues.policies.registers[name, SCHEDULE_FIELD]
+        ttl_suffix = options_of(name, setting, instant, 1).ttl_suffix
+        return derived_id(name, (register.counter, register.node_id), instant, ttl_suffix)
+
+    @property
+    def figures(self) -> ScheduleFigures:
+        """How the schedules stand: O(schedules)."""
+        wall, refused, behind = self._state.wall, 0, 0
+        for plan in self._plans.values():
+            if plan.instant:
+                refused += plan.retry_at > 0
+                behind = max(behind, wall - plan.instant)
+        return ScheduleFigures(len(self._state.queues.policies.schedules), len(self._paused), refused, behind)
+
     # Planning.
 
     def start(self) -> None:
@@ -198,7 +284,12 @@ class Schedules(Machine):
     def schedule_changed(self, name: bytes) -> None:
         """Plan a schedule, or no longer."""
         plan = self._plans.get(name)
-        if name in self._state.queues.policies.schedules:
+        table = self._state.queues.policies
+        if name in table.schedules and table.is_schedule_paused(name):
+            self._paused.add(name)
+        else:
+            self._paused.discard(name)
+        if name in table.schedules:
             if plan is None:
                 plan = self._plans[name] = Plan(name, self._wake)
             self._wake(plan)
@@ -262,6 +353,7 @@ class Schedules(Machine):
         if plan.instant != instants[0]:
             plan.instant, plan.seen_at = instants[0], state.now
             plan.retry_at, plan.retry_ms = 0, RETRY_MS
+        plan.missed = len(past) - len(instants)
         self._see_to(plan, setting)
 
     def _sleep(self, plan: Plan, span_ms: int) -> None:
@@ -308,10 +400,9 @@ class Schedules(Machine):
         if state.leaving or state.durability.read_only or self._placement.takes_no_copy:
             self._postpone(plan)
             return
-        register = table.registers[plan.name, SCHEDULE_FIELD]
         copies = setting.job.replicate or self._placement.default_copies
         options = options_of(plan.name, setting, plan.instant, copies)
-        plan.job_id = derived_id(plan.name, (register.counter, register.node_id), plan.instant, options.ttl_suffix)
+        plan.job_id = self._id_of(plan.name, setting, plan.instant)
         if state.jobs.get(plan.job_id) is not None or plan.job_id in state.custody.ended:
             self._settle(plan, plan.job_id)
             return
@@ -326,9 +417,25 @@ class Schedules(Machine):
             self._postpone(plan)
             return
         if is_there:
-            self._settle(plan, plan.job_id)
+            self._fired(plan, plan.job_id)
         else:
             plan.is_busy = True
+
+    def _fired(self, plan: Plan, job_id: bytes) -> None:
+        """Count an instant whose job this node has made, and remember the end of that, though nobody else holds it."""
+        job, counters = self._state.jobs.get(job_id), self._state.counters
+        if job is not None:
+            job.flags |= FLAG_COPY
+        counters.instants_fired += 1
+        counters.instants_late += self._state.wall - plan.instant > ON_TIME_MS
+        counters.instants_missed += plan.missed
+        self._settle(plan, job_id)
+
+    def _pass_over(self, plan: Plan, last: bytes) -> None:
+        """Leave out an instant, since the last job is not over."""
+        self._state.counters.instants_skipped += 1
+        self._state.counters.instants_missed += plan.missed
+        self._settle(plan, last)
 
     def _settle(self, plan: Plan, last: bytes) -> None:
         """The instant is over, on all nodes; look for the next one."""
@@ -339,6 +446,7 @@ class Schedules(Machine):
 
     def _postpone(self, plan: Plan) -> None:
         """Try again later."""
+        self._state.counters.firings_refused += 1
         plan.retry_at = self._state.now + plan.retry_ms
         plan.retry_ms = min(2 * plan.retry_ms, RETRY_MAX_MS)
         self._wake(plan)
@@ -348,7 +456,7 @@ class Schedules(Machine):
         state = self._state
         job = state.jobs.get(job_id)
         if job is not None and job.state not in (ACKED, DEAD):
-            self._settle(plan, job_id)
+            self._pass_over(plan, job_id)
             return False
         if job is not None or job_id in state.custody.ended or not state.peers.linked:
             return True
@@ -361,15 +469,38 @@ class Schedules(Machine):
         answer, plan.answer = plan.answer, None
         plan.is_busy = False
         if isinstance(answer, bytes):
-            self._settle(plan, answer)
+            self._fired(plan, answer)
         elif isinstance(answer, list):
             last = self._state.queues.policies.last_job_of(plan.name)
             if any(row[0] == last and row[1] == _PENDING for row in answer):
-                self._settle(plan, last)
+                self._pass_over(plan, last)
             else:
                 plan.asked = last
         else:
             self._postpone(plan)
+
+
+def _state_of(state: State, job_id: bytes) -> bytes:
+    """Return how the job of an instant stands, as far as this node knows."""
+    job = state.jobs.get(job_id)
+    if job is not None:
+        return _state_of_job(job)
+    standing = state.custody.ended.of(job_id, state.now)
+    # A job of a schedule is never given up: one that must not come back is acknowledged.
+    return b"acked" if standing == ENDED and job_id in state.custody.ended else _ENDS[standing]
+
+
+def _state_of_job(job: Job) -> bytes:
+    """Return how a job stands that is on this node."""
+    if job.state == QUEUED:
+        return b"queued"
+    if job.state == DEAD:
+        return b"dead"
+    if job.state == ACKED:
+        return b"cancelled" if end_of(job.options.fate) == WAS_CANCELLED else b"acked"
+    if job.flags & FLAG_WITH_CONSUMER:
+        return b"running"
+    return b"delayed" if is_delayed(job) else _PENDING
 
 
 class NoCalendar:

@@ -36,9 +36,10 @@ class Counters:
 
     __slots__ = (
         "acked_untimed", "acks_heard", "added", "background_failed", "buried", "cancelled", "copies", "dequeued",
-        "evicted_acked", "evicted_once", "exported", "fast_acked", "flight_buckets", "flight_ms", "gone", "imported",
-        "nacked", "outcomes", "queued", "recovered", "redelivered", "redriven", "refused", "repeated", "requeued",
-        "returned", "tasks_given_back", "unique_refused", "waiting_buckets", "waiting_ms", "workers_died", "working",
+        "evicted_acked", "evicted_once", "exported", "fast_acked", "firings_refused", "flight_buckets", "flight_ms",
+        "gone", "imported", "instants_fired", "instants_late", "instants_missed", "instants_skipped", "nacked",
+        "outcomes", "queued", "recovered", "redelivered", "redriven", "refused", "repeated", "requeued", "returned",
+        "tasks_given_back", "unique_refused", "waiting_buckets", "waiting_ms", "workers_died", "working",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -61,6 +62,11 @@ class Counters:
         self.redriven: int = 0  #: dead jobs that this node queued again (REDRIVE)
         self.cancelled: int = 0  #: jobs that ended here since they were cancelled
         self.outcomes: int = 0  #: results of acknowledged jobs that this node kept for their time
+        self.instants_fired: int = 0  #: instants of schedules whose jobs this node made
+        self.instants_late: int = 0  #: of these: more than 10 s after the instant
+        self.instants_skipped: int = 0  #: instants that this node passed over, as the last job was not over
+        self.instants_missed: int = 0  #: before these: instants that were missed, and beyond CATCHUP
+        self.firings_refused: int = 0  #: times that the job of an instant was refused; it is tried again
         self.dequeued: int = 0  #: jobs that left their queue and were not delivered (DEQUEUE, WORKING, QUEUED)
         self.working: int = 0  #: times that WORKING put a delivery off
         self.workers_died: int = 0  #: without a sign of life, with their connection, or since somebody said so (FAIL)

@@ -313,8 +313,169 @@ def test_names_are_listed_in_order_and_by_pattern(server: Server) -> None:
         every(server, 60, name=name)
     next_at = server.clock.wall() // 1_000 + 60
     assert [row[0] for row in server("SCHEDULE", "LIST")] == [b"a", b"ab", b"b"]
-    assert server("SCHEDULE", "LIST", "a?") == [[b"ab", b"EVERY 60", b"q", b"active", next_at]]
+    assert server("SCHEDULE", "LIST", "a?") == [[b"ab", b"EVERY 60", b"q", b"active", next_at, 0, b""]]
     assert "a schedule name has 1 to 255 bytes" in server.refusal("SCHEDULE", "GET", "n" * 256)
+
+
+# What is told of the last runs.
+
+
+def runs(server: Server, name: str = "beat") -> list[tuple[int, bytes, bytes]]:
+    rows = told(server, name)["runs"]
+    assert isinstance(rows, list)
+    return [tuple(row) for row in rows]
+
+
+def states(server: Server) -> list[str]:
+    return [state.decode() for _, _, state in runs(server)]
+
+
+def test_the_last_runs_are_told_with_what_became_of_their_jobs(server: Server) -> None:
+    every(server, 10, "RETRY", 600, "TTL", 3_600)
+    assert runs(server) == []
+    job_ids = []
+    for at in range(7):
+        server.advance(10_000)
+        assert runs(server)[0] == (server.clock.wall() // 1_000, told(server)["last-job"], b"queued")
+        job_ids.append(runs(server)[0][1])
+        # The first ones stay in the queue.
+        if at >= 2:
+            assert [row[1] for row in server.get(count=9)][-1] == job_ids[-1]
+    assert len(set(job_ids)) == 7
+    server("ACKJOB", job_ids[-1])
+    server("NACK", job_ids[-2], "DEAD")
+    server("CANCEL", job_ids[-3])
+    server("NACK", job_ids[-3])
+    server("NACK", job_ids[-4], "DELAY", 60)
+    assert [job_id for _, job_id, _ in runs(server)] == job_ids[:1:-1]
+    assert states(server) == ["acked", "dead", "cancelled", "delayed", "running"]
+    assert server("SCHEDULE", "LIST")[0][5:] == [server.clock.wall() // 1_000, b"acked"]
+    check(server)
+
+
+def test_a_run_that_expired_was_deleted_or_is_not_known_any_more_is_told_as_that(server: Server) -> None:
+    every(server, 100, "TTL", 60, "RETRY", 30)
+    server.advance(100_000)
+    server("DELJOB", runs(server)[0][1])
+    server.advance(100_000)
+    assert states(server) == ["queued", "deleted"]
+    server.advance(61_000)
+    assert states(server) == ["expired", "deleted"]
+    server.state.custody.ended = Endings()
+    assert states(server) == ["unknown", "unknown"]
+
+
+def test_a_result_lets_a_run_be_known_for_longer(server: Server) -> None:
+    every(server, 100, "RESULT", 86_400)
+    server.advance(100_000)
+    server("ACKJOB", server.get()[0][1], "RESULT", "42 pages")
+    server.state.custody.ended = Endings()
+    assert states(server) == ["acked"]
+
+
+def test_an_instant_that_was_passed_over_is_told_as_skipped(server: Server) -> None:
+    every(server, 10, "OVERLAP", "skip", "RETRY", 1_000)
+    server.advance(20_000)
+    assert runs(server)[0] == (server.clock.wall() // 1_000, b"", b"skipped")
+    assert states(server) == ["skipped", "queued"]
+    assert server.state.counters.instants_skipped == 1
+
+
+def test_runs_begin_anew_when_a_schedule_is_set_and_its_last_job_is_known_until_then(server: Server) -> None:
+    every(server, 10)
+    server.advance(20_000)
+    (_, last, _), _ = runs(server)
+    at = server.clock.wall() // 1_000
+    every(server, 60)
+    assert runs(server) == [(at, last, b"queued")]
+    server.advance(60_000)
+    assert len(runs(server)) == 1
+    assert runs(server)[0][1] != last
+
+
+def test_each_holder_tells_the_runs_and_the_node_of_the_consumer_that_one_runs(cluster: Cluster) -> None:
+    first, (second, third) = first_of(cluster)
+    every(second, 60, "REPLICATE", 3, "RETRY", 600)
+    cluster.advance(60_500)
+    assert {runs(member)[0][:2] for member in cluster} == {runs(first)[0][:2]}
+    assert states(first) == ["queued"]
+    assert states(second) == states(third) == ["pending"]
+    (row,) = first.get()
+    assert states(first) == ["running"]
+    cluster.advance(1_000)
+    first("ACKJOB", row[1])
+    cluster.advance(1_000)
+    assert [states(member) for member in cluster] == [["acked"]] * 3
+
+
+# What is counted.
+
+
+def test_what_a_node_fires_misses_and_is_refused_is_counted(server: Server) -> None:
+    counters = server.state.counters
+    every(server, 10, "CATCHUP", 2)
+    every(server, 3_600, name="other")
+    server.advance(10_000)
+    assert (counters.instants_fired, counters.instants_late, counters.firings_refused) == (1, 0, 0)
+    assert server.node.schedules.figures == (2, 0, 0, 0)
+    server("PAUSE", "q", "in")
+    server.advance(60_000)
+    assert counters.firings_refused > 1
+    schedules, paused, refused, behind_ms = server.node.schedules.figures
+    assert (schedules, paused, refused) == (2, 0, 1)
+    assert behind_ms >= 10_000
+    server("PAUSE", "q", "none")
+    server.advance(60_000)
+    # Six came in the pause: the last one, which is on time or is not, two of those before, and those since.
+    assert counters.instants_fired + counters.instants_missed == 13
+    assert counters.instants_late == 2
+    assert counters.instants_missed in (3, 4)
+    assert server.node.schedules.figures == (2, 0, 0, 0)
+    server("SCHEDULE", "PAUSE", "beat")
+    assert server.node.schedules.figures[:2] == (2, 1)
+    server("SCHEDULE", "DEL", "beat")
+    assert server.node.schedules.figures[:2] == (1, 0)
+
+
+# Wall clocks that are wrong.
+
+
+def test_a_clock_that_is_set_back_fires_no_instant_twice(server: Server) -> None:
+    every(server, 10, "CATCHUP", 9)
+    server.advance(60_000)
+    server.clock.jump_wall(-45_000)
+    server.node.begin()
+    fired = server.state.counters.instants_fired
+    assert fired == 6
+    server.advance(54_000)
+    assert server.state.counters.instants_fired == fired, "these instants are over"
+    server.advance(7_000)
+    assert server.state.counters.instants_fired == fired + 1
+    assert len(server.get(count=99)) == fired + 1
+    check(server)
+
+
+def test_a_clock_that_is_set_forward_lets_what_it_left_out_be_fired_within_a_minute(server: Server) -> None:
+    every(server, 100, "CATCHUP", 9)
+    server.advance(10_000)
+    server.clock.jump_wall(350_000)
+    server.node.begin()
+    server.advance(60_000)
+    assert len(server.get(count=99)) == 4
+    check(server)
+
+
+def test_the_clock_that_is_ahead_fires_and_the_others_take_it_for_over(cluster: Cluster) -> None:
+    first, (second, third) = first_of(cluster)
+    every(first, 100)
+    second.clock.jump_wall(30_000)
+    second.node.begin()
+    cluster.advance(70_000 + OTHERS_MS + 100)
+    assert {name for name, _ in made(*cluster)} >= {second.name}
+    assert len(ids(*cluster)) == 1
+    assert told(first)["last"] == told(third)["last"] == told(second)["last"] != 0
+    cluster.advance(60_000)
+    assert len(ids(*cluster)) == 1
 
 
 # Several nodes.
