@@ -116,6 +116,7 @@ INFO_FIELDS: dict[str, dict[str, Any]] = {
     },
     "Jobs": {"registered_jobs": None, "dead_jobs": None, "failing_jobs": None},
     "Queues": {"registered_queues": None, "background_pushes": None, "background_pushes_failed": None},
+    "Schedules": {},
     "Persistence": {
         "loading": 0, "aof_enabled": 0, "aof_state": "off", "aof_rewrite_in_progress": 0, "aof_rewrite_scheduled": 0,
         "aof_last_rewrite_time_sec": -1, "aof_current_rewrite_time_sec": -1, "aof_last_bgrewrite_status": "ok",
@@ -178,9 +179,26 @@ def _node_facts(node: NodeView) -> dict[str, dict[str, Any]]:
             "background_pushes": node.background_pushes,
             "background_pushes_failed": node.counters.background_failed,
         },
+        "Schedules": _schedule_facts(node),
         "Stats": {"background_additions": additions.running, "background_additions_failed": additions.failed},
         "Replication": {"master_replid": node.id.decode()},
         "Commandstats": _command_statistics(),
+    }
+
+
+def _schedule_facts(node: NodeView) -> dict[str, int]:
+    counters = node.counters
+    schedules, paused, refused, behind_ms = node.schedules.figures
+    return {
+        "registered_schedules": schedules,
+        "paused_schedules": paused,
+        "refused_schedules": refused,
+        "schedules_behind_ms": behind_ms,
+        "schedule_instants_fired": counters.instants_fired,
+        "schedule_instants_late": counters.instants_late,
+        "schedule_instants_skipped": counters.instants_skipped,
+        "schedule_instants_missed": counters.instants_missed,
+        "schedule_firings_refused": counters.firings_refused,
     }
 
 
@@ -211,15 +229,15 @@ def _section(name: str, node_facts: Mapping[str, Any], host_facts: Mapping[str, 
 
 @command(
     "INFO", group="server", flags=Flag.READ | Flag.LOADING, reply=bulk("sections of field:value lines"),
-    cost="O(N) in the clients",
+    cost="O(N) in the clients and the schedules",
 )  # fmt: skip
 @attrs.define
 class Info:
     """Facts and counters of this node.
 
-    Sections are Server, Clients, Memory, Jobs, Queues, Persistence, Events, Stats, Replication, Cluster, CPU and
-    Commandstats.  Without a section, or with `default`, all but Commandstats are answered; with `all`, that too.  An
-    unknown section is empty.
+    Sections are Server, Clients, Memory, Jobs, Queues, Schedules, Persistence, Events, Stats, Replication, Cluster, CPU
+    and Commandstats.  Without a section, or with `default`, all but Commandstats are answered; with `all`, that too.
+    An unknown section is empty.
     """
 
     section: bytes | None = optional("Section to answer, in any case.", BYTES)

@@ -24,7 +24,7 @@ _MOMENTS: Final = ("next", "last", "set-at")
 @click.option("--delete", "verb", flag_value="DEL", help="Delete the schedule; jobs that it has added stay.")
 @node_options
 def command(target: Target, name: str | None, words: tuple[str, ...], verb: str | None) -> None:
-    """Show the schedules of the cluster, or one of them with its next times; or set or change one.
+    """Show the schedules of the cluster, or one of them with its last and next times; or set or change one.
 
     \b
     Examples:
@@ -33,7 +33,8 @@ def command(target: Target, name: str | None, words: tuple[str, ...], verb: str 
       disqued schedule nightly "0 2 * * *" TZ Europe/Berlin QUEUE reports BODY sales
       disqued schedule nightly --pause
 
-    WORDs are those of SCHEDULE SET behind the name.
+    WORDs are those of SCHEDULE SET behind the name.  What became of a job is told as far as the node knows,
+    in the words of SCHEDULE GET.
     """
     if name is None and verb is not None:
         raise click.UsageError("--pause, --resume, --fire and --delete go with the NAME of a schedule")
@@ -55,18 +56,22 @@ def command(target: Target, name: str | None, words: tuple[str, ...], verb: str 
 def _list(node: NodeConnection) -> None:
     rows = node.call("SCHEDULE", "LIST")
     texts = [
-        [_text(name), _text(when), _text(queue), state.decode(), _moment(at)] for name, when, queue, state, at in rows
+        [_text(name), _text(when), _text(queue), state.decode(), _moment(next_at), _moment(last_at), became.decode()]
+        for name, when, queue, state, next_at, last_at, became in rows
     ]
-    print_table(["name", "when", "queue", "state", "next"], texts)
+    print_table(["name", "when", "queue", "state", "next", "last", "became"], texts)
 
 
 def _show(node: NodeConnection, name: str) -> None:
-    """Print what a schedule says, and when it comes next."""
+    """Print what a schedule says, what became of its last instants, and when it comes next."""
     facts: Any = read_facts(node.call("SCHEDULE", "GET", os.fsencode(name)), b"")
     if facts is None:
         raise Failed(f"there is no schedule {short(name)}; `disqued schedule` names those that there are")
+    runs = facts.pop("runs")
     rows = [[key, _moment(value) if key in _MOMENTS else _shown(value)] for key, value in facts.items()]
     print_table(["field", "value"], rows)
+    for at, job_id, state in runs:
+        click.echo(f"run: {moment(at)}  {state.decode():9}  {job_id.decode()}".rstrip())
     for at in node.call("SCHEDULE", "NEXT", os.fsencode(name), NEXT_SHOWN):
         click.echo(f"next: {moment(at)}")
 

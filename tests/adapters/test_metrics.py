@@ -72,6 +72,27 @@ async def test_what_clients_did_is_counted(launch: Launch) -> None:
 
 
 @pytest_twisted.ensureDeferred
+async def test_schedules_and_their_instants_are_counted(launch: Launch) -> None:
+    running, client = await _begin(launch)
+    resp = await running.connect()
+    for name in ("one", "two", "three"):
+        await resp.call("SCHEDULE", "SET", name, "EVERY", 3_600, "QUEUE", "a", "BODY", "x")
+    await resp.call("SCHEDULE", "PAUSE", "two")
+    counters = client.site.gateway.view.counters
+    counters.instants_fired, counters.instants_late = 7, 2
+    counters.instants_skipped, counters.instants_missed, counters.firings_refused = 3, 4, 5
+    found = await _scrape(client)
+    told = {
+        ("disqued_schedules", "active"): 2, ("disqued_schedules", "paused"): 1, ("disqued_schedules_refused", ""): 0,
+        ("disqued_schedules_behind_seconds", ""): 0, ("disqued_schedule_refusals_total", ""): 5,
+        ("disqued_schedule_instants_total", "on_time"): 5, ("disqued_schedule_instants_total", "late"): 2,
+        ("disqued_schedule_instants_total", "skipped"): 3, ("disqued_schedule_instants_total", "missed"): 4,
+    }  # fmt: skip
+    assert {key: found[key] for key in told} == told
+    await client.stop()
+
+
+@pytest_twisted.ensureDeferred
 async def test_dead_failing_redriven_and_cancelled_jobs_and_results_are_counted(launch: Launch) -> None:
     running, client = await _begin(launch)
     resp = await running.connect()

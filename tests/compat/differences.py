@@ -415,6 +415,28 @@ DIFFERENCES = (
         ),
     ),
     Difference(
+        "info-schedules",
+        "How schedules stand, and what became of their instants.",
+        (("INFO",),),
+        _with_fields(
+            {
+                b"background_pushes_failed": (
+                    b"",
+                    b"# Schedules",
+                    b"registered_schedules:0",
+                    b"paused_schedules:0",
+                    b"refused_schedules:0",
+                    b"schedules_behind_ms:0",
+                    b"schedule_instants_fired:0",
+                    b"schedule_instants_late:0",
+                    b"schedule_instants_skipped:0",
+                    b"schedule_instants_missed:0",
+                    b"schedule_firings_refused:0",
+                ),
+            }
+        ),
+    ),
+    Difference(
         "info-events",
         "What became of the event log.",
         (("INFO",),),

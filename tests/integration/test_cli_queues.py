@@ -109,7 +109,7 @@ def test_a_schedule_is_set_shown_paused_fired_and_deleted(node: Daemon) -> None:
     assert shown.count("next: ") == 5
     assert "Europe/Berlin" in shown
     titles, nightly = done("schedule", *at(node)).splitlines()
-    assert titles.split() == ["name", "when", "queue", "state", "next"]
+    assert titles.split() == ["name", "when", "queue", "state", "next", "last", "became"]
     assert nightly.startswith("nightly  0 2 * * *  reports  active")
     job_id = done("schedule", "nightly", "--fire", *at(node)).strip()
     assert node.call("GETJOB", "FROM", "reports") == [["reports", job_id, "sales"]]
@@ -120,6 +120,19 @@ def test_a_schedule_is_set_shown_paused_fired_and_deleted(node: Daemon) -> None:
     assert "there is no schedule nightly" in refused("schedule", "nightly", *at(node), status=1)
     assert "allowed are five fields" in refused("schedule", "x", "* *", "QUEUE", "q", "BODY", "b", *at(node), status=1)
     assert "go with the NAME of a schedule" in refused("schedule", "--pause", *at(node), status=2)
+
+
+def test_the_last_runs_of_a_schedule_are_shown_with_what_became_of_them(node: Daemon) -> None:
+    assert "run: " not in done("schedule", "beat", "EVERY", 1, "QUEUE", "q", "BODY", "b", "RETRY", 600, *at(node))
+    ((_, job_id, _),) = node.call("GETJOB", "TIMEOUT", 10_000, "FROM", "q")
+    assert node.call("SCHEDULE", "PAUSE", "beat") == "OK"
+    runs = [line.split() for line in done("schedule", "beat", *at(node)).splitlines() if line.startswith("run: ")]
+    assert ["running", job_id] in [words[-2:] for words in runs]
+    node.call("ACKJOB", job_id)
+    runs = [line.split() for line in done("schedule", "beat", *at(node)).splitlines() if line.startswith("run: ")]
+    assert ["acked", job_id] in [words[-2:] for words in runs]
+    _, row = done("schedule", *at(node)).splitlines()
+    assert row.split()[-1] in ("acked", "queued")
 
 
 def test_a_schedule_is_fired_by_a_cluster_once_each_time_and_outlives_kills(tmp_path: Path) -> None:

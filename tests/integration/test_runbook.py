@@ -178,6 +178,14 @@ def _nothing(terminal: Terminal, over: ExitStack) -> None:
     daemon.call("PAUSE", "mail", "out")
 
 
+@trouble("A schedule does not fire")
+def _late(terminal: Terminal, over: ExitStack) -> None:
+    daemon = terminal.begin("--port 7711")
+    daemon.call("PAUSE", "mail", "in")
+    daemon.call("SCHEDULE", "SET", "beat", "EVERY", 5, "QUEUE", "mail", "BODY", "x")
+    wait_until(lambda: daemon.call("INFO", "schedules")["refused_schedules"] == 1, "a firing is refused")  # type: ignore[index]
+
+
 def joined(terminal: Terminal) -> list[Daemon]:
     """Start the three nodes of the page, which know each other."""
     options = "--persistence aof --cluster-node-timeout 2000"

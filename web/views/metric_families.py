@@ -75,6 +75,7 @@ def of_node(gateway: Gateway, sums: QueueTotals, pulse: Pulse) -> Iterator[Metri
     yield from _of_daemon(gateway, facts)
     yield from _of_queues(node, sums)
     yield from _of_jobs(node.counters)
+    yield from _of_schedules(node)
     yield from _of_workers(node)
     yield from _of_lists(node)
     yield from _of_commands()
@@ -169,6 +170,26 @@ def _of_jobs(counters: Counters) -> Iterator[Metric]:
                      counters.waiting_buckets, counters.waiting_ms)  # fmt: skip
     yield _histogram("disqued_job_in_flight_seconds", "From the delivery of a job, or its last WORKING, to its ack.",
                      counters.flight_buckets, counters.flight_ms)  # fmt: skip
+
+
+def _of_schedules(node: NodeView) -> Iterator[Metric]:
+    counters = node.counters
+    schedules, paused, refused, behind_ms = node.schedules.figures
+    yield _gauges("disqued_schedules", "Schedules of the cluster, as far as this node was told.", "state",
+                  {"active": schedules - paused, "paused": paused})  # fmt: skip
+    yield _gauge("disqued_schedules_refused", "Of these: those whose next job was refused here, and is tried again.",
+                 refused)  # fmt: skip
+    yield _gauge("disqued_schedules_behind_seconds",
+                 "Since the first instant that has come and is not over; 0 = there is none.",
+                 behind_ms / 1_000)  # fmt: skip
+    yield _counts(
+        "disqued_schedule_instants", "Instants that this node fired, or passed over since a job was not over or beyond"
+        " CATCHUP.", "how",
+        {"on_time": counters.instants_fired - counters.instants_late, "late": counters.instants_late,
+         "skipped": counters.instants_skipped, "missed": counters.instants_missed},
+    )  # fmt: skip
+    yield _count("disqued_schedule_refusals", "Times that the job of an instant was refused; it is tried again.",
+                 counters.firings_refused)  # fmt: skip
 
 
 def _of_workers(node: NodeView) -> Iterator[Metric]:

@@ -56,7 +56,7 @@ def test_a_node_is_a_master_that_takes_writes_to_those_who_ask_for_its_role(clie
 
 def test_info_has_disques_sections_and_fields_in_disques_order(client):
     found = sections(client.says("INFO"))
-    ours = {"Events", "Replication", "Cluster"}
+    ours = {"Schedules", "Events", "Replication", "Cluster"}
     disques = ["Server", "Clients", "Memory", "Jobs", "Queues", "Persistence", "Stats", "CPU"]
     assert [name for name in found if name not in ours] == disques
     assert ours <= set(found)
@@ -142,6 +142,18 @@ def test_info_ends_sections_with_an_empty_line_between_them(client):
         b"# Queues\r\nregistered_queues:0\r\nbackground_pushes:0\r\nbackground_pushes_failed:0\r\n"
     )
     assert b"failing_jobs:0\r\n\r\n# Queues\r\n" in client.says("INFO")
+
+
+def test_info_tells_how_the_schedules_stand(client):
+    client.says("SCHEDULE", "SET", "beat", "EVERY", "60", "QUEUE", "q", "BODY", "b")
+    client.says("SCHEDULE", "SET", "other", "EVERY", "60", "QUEUE", "q", "BODY", "b")
+    client.says("SCHEDULE", "PAUSE", "other")
+    found = sections(client.says("INFO", "schedules"))["Schedules"]
+    assert found == {
+        "registered_schedules": "2", "paused_schedules": "1", "refused_schedules": "0", "schedules_behind_ms": "0",
+        "schedule_instants_fired": "0", "schedule_instants_late": "0", "schedule_instants_skipped": "0",
+        "schedule_instants_missed": "0", "schedule_firings_refused": "0",
+    }  # fmt: skip
 
 
 def test_the_facts_of_a_section_come_in_disques_order_whoever_knows_them(client):
