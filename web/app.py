@@ -40,6 +40,7 @@ from disqued.web.pages import (  # noqa: F401 - they declare routes
     overview,
     queue_pages,
     reports_page,
+    schedule_pages,
     settings_pages,
     updates,
     worker_pages,

@@ -20,7 +20,7 @@ from disqued.commands.table import BLOCKED, Flag, command, container, flag, opti
 from disqued.commands.values import BYTES, PATTERN, QUEUE, Kind, one_of, seconds
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
-from disqued.core.cluster.schedules import NEXT_MAX, RUNS_TOLD
+from disqued.core.cluster.schedules import NEXT_MAX, RUNS_TOLD, Schedules
 from disqued.core.model.calendar import (
     AT,
     CATCH_UP,
@@ -36,7 +36,7 @@ from disqued.core.model.calendar import (
 )
 from disqued.core.model.glob import matches
 from disqued.core.model.outbox import Client
-from disqued.core.model.policies import SCHEDULE_FIELD, SCHEDULE_FIRED_FIELD, Register, cost_of_register
+from disqued.core.model.policies import SCHEDULE_FIELD, SCHEDULE_FIRED_FIELD, PolicyTable, Register, cost_of_register
 from disqued.core.model.queues import check_name
 from disqued.core.model.terms import Terms, headers_misfit
 from disqued.core.model.unfinished import Parts
@@ -211,10 +211,15 @@ def _next_second(node: Node, name: bytes) -> int:
     return instants[0] // 1_000 if instants else 0
 
 
-def _state_of(node: Node, name: bytes, setting: ScheduleSetting) -> bytes:
-    if node.state.queues.policies.is_schedule_paused(name):
+def standing_of(policies: PolicyTable, schedules: Schedules, name: bytes) -> bytes:
+    """Return whether a schedule is active, paused or done."""
+    if policies.is_schedule_paused(name):
         return b"paused"
-    return b"done" if setting.kind == AT and not node.schedules.next_of(name, 1) else b"active"
+    return b"done" if policies.schedules[name].kind == AT and not schedules.next_of(name, 1) else b"active"
+
+
+def _standing(node: Node, name: bytes) -> bytes:
+    return standing_of(node.state.queues.policies, node.schedules, name)
 
 
 _ROW = tuple_of(
@@ -243,7 +248,7 @@ class ScheduleList:
         names = yield from in_order([name for name in schedules if matches(self.pattern, name)])
         rows = (
             [
-                name, words_of(setting), setting.job.queue, _state_of(node, name, setting), _next_second(node, name),
+                name, words_of(setting), setting.job.queue, _standing(node, name), _next_second(node, name),
                 *_last_of(node, name),
             ]
             for name in names
@@ -300,7 +305,7 @@ class ScheduleGet:
             return None
         job, register = setting.job, policies.registers[self.name, SCHEDULE_FIELD]
         values = [
-            self.name, words_of(setting), setting.zone, _state_of(node, self.name, setting),
+            self.name, words_of(setting), setting.zone, _standing(node, self.name),
             _next_second(node, self.name), _last_second(policies.registers.get((self.name, SCHEDULE_FIRED_FIELD))),
             policies.last_job_of(self.name), self._runs(node), job.queue, job.body,
             b"skip" if setting.skips else b"allow", setting.catch_up, setting.jitter_ms // 1_000, job.ttl_ms // 1_000,

@@ -17,7 +17,7 @@ from disqued.core.model.job import Job, Unit
 from disqued.core.model.memory import Memory
 from disqued.core.model.messages import Vitals
 from disqued.core.model.peers import KnownNode, Peer
-from disqued.core.model.policies import QUEUE_FIELD_NAMES, PauseSetting, Register, is_empty
+from disqued.core.model.policies import QUEUE_FIELD_NAMES, PauseSetting, PolicyTable, Register, is_empty
 from disqued.core.model.queues import Queue
 from disqued.core.model.vitals import own_vitals
 from disqued.core.model.worker import RemoteWorker, Worker
@@ -28,11 +28,12 @@ from disqued.core.work.background import Background
 class NodeView:
     """The readable part of one node."""
 
-    __slots__ = ("_node", "_state", "schedules")
+    __slots__ = ("_node", "_state", "policies", "schedules")
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._state = node.state
+        self.policies: PolicyTable = node.state.queues.policies  #: what the cluster says of queues, and schedules
         self.schedules: Schedules = node.schedules  #: call only what asks and changes nothing
 
     # The node.

@@ -472,6 +472,9 @@ def test_nothing_lies_beyond_the_side_of_a_narrow_window(page: Browser, daemon: 
         daemon.call("QGET", "l" * 200, "g" * 200)
         paths += [f"/queues/{'l' * 200}", f"/jobs/{event_id}"]
         paths += ["/reports", "/reports?queue=mail&grain=day", f"/reports?queue={'n' * 200}"]
+        every = ("0 2 * * *", "TZ", "America/Argentina/ComodRivadavia")
+        daemon.call("SCHEDULE", "SET", "s" * 200, *every, "QUEUE", "n" * 200, "BODY", "b" * 2_000)
+        paths += ["/schedules", f"/schedules/{'s' * 200}"]
         for path in [*paths, "/workers", f"/workers/{'w' * 200}"]:
             page.open(path)
             page.run("document.querySelectorAll('details').forEach(one => one.open = true)")
@@ -500,6 +503,30 @@ def test_a_worker_is_declared_dead_and_its_task_is_there_again(page: Browser, da
     page.wait_text("#told", "Tasks queued again: 1")
     page.wait_text("#worker", "not alive any more")
     assert length(daemon, "worked") == 1
+
+
+def test_a_schedule_is_paused_resumed_fired_and_deleted(page: Browser, daemon: Daemon) -> None:
+    daemon.call("SCHEDULE", "SET", "to pause", "EVERY", 3_600, "QUEUE", "of schedules", "BODY", "x")
+    page.open("/schedules")
+    page.wait_text("#schedule-rows", "to pause")
+    page.click("#schedule-rows a[href='/schedules/to%20pause']")
+    page.wait_text("#schedule-now", "active")
+    page.click("#pauses button")
+    page.wait_text("#told", "Paused in the whole cluster: OK")
+    page.wait_text("#schedule-now", "paused")
+    page.wait_text("#pauses", "Resume")
+    page.click("#pauses button")
+    page.wait_text("#told", "Resumed in the whole cluster: OK")
+    page.wait_text("#schedule-now", "active")
+    page.click("#do-fire")
+    page.wait_text("#told", "Added as DI")
+    assert length(daemon, "of schedules") == 1
+    page.click("#do-delete")
+    page.wait_text(".sure p", "It fires no more")
+    page.click(".sure .yes")
+    page.wait_text("#told", "Schedules deleted: 1")
+    page.wait_text("#schedule-now", "was deleted")
+    assert daemon.call("SCHEDULE", "GET", "to pause") is None
 
 
 def test_a_setting_is_changed(page: Browser, daemon: Daemon) -> None:
@@ -689,11 +716,13 @@ def test_reports_of_a_queue_are_reached_with_the_keyboard_alone(page: Browser) -
 def test_pages_can_be_read_without_scripts(page: Browser, daemon: Daemon) -> None:
     job_id = str(daemon.call("ADDJOB", "plain", "the body", 0))
     put_to_work(daemon, "press-1", "worked")
+    daemon.call("SCHEDULE", "SET", "nightly", "0 2 * * *", "QUEUE", "plain", "BODY", "the sales")
     expected = {
         "/": ["Jobs held", "this node"], "/queues": ["plain"], "/queues/plain": ["Jobs waiting", "the body", "ADDJOB"],
         f"/jobs/{job_id}": ["at about place 1", "the body", "Added"],
         "/settings": ["maxmemory"], "/actions": ["Actions"], "/workers": ["Alive here", "press-1"],
         "/reports": ["Chart: Jobs per hour", "jobs lost", "over target"],
+        "/schedules": ["nightly", "0 2 * * *", "active"], "/schedules/nightly": ["Next instants", "the sales"],
         "/workers/press-1": ["Tasks at work", "the task"], "/queues/worked": ["Who has its jobs", "press-1"],
     }  # fmt: skip
     with page.without_scripts():
@@ -726,6 +755,12 @@ def test_axe_finds_no_violations(page: Browser, daemon: Daemon, scheme: str) -> 
     paths += ["/", "/queues", "/queues/checked", "/queues/none", f"/jobs/{job_id}", "/jobs/none", "/actions"]
     paths += ["/settings", "/login", "/none", "/workers", "/workers/press-2", "/queues/checked-too", "/workers/none"]
     paths += ["/queues/logged", f"/jobs/{event_id}", "/reports", "/reports?queue=mail&grain=day"]
+    daemon.call("SCHEDULE", "SET", "seen", "EVERY", 1, "QUEUE", "beats", "BODY", "x", "MAXLEN", 9)
+    daemon.call("SCHEDULE", "SET", "stopped", "0 2 * * *", "TZ", "Asia/Tokyo", "QUEUE", "beats", "BODY", "x")
+    daemon.call("SCHEDULE", "PAUSE", "stopped")
+    wait_until(lambda: bool(daemon.call("SCHEDULE", "LIST", "seen")[0][5]), "an instant is over")  # type: ignore[index]
+    daemon.call("SCHEDULE", "PAUSE", "seen")
+    paths += ["/schedules", "/schedules/seen", "/schedules/stopped", "/schedules/none"]
     for path in paths:
         page.open(path)
         page.run("document.querySelectorAll('details').forEach(one => one.open = true)")

@@ -156,6 +156,31 @@ def on_worker(worker_id: bytes) -> list[Action]:
     ]  # fmt: skip
 
 
+def pause_schedule(name: bytes, *, is_paused: bool) -> list[Action]:
+    """Pause a schedule in the whole cluster, or end that."""
+    verb, label, done = ("RESUME", "Resume", "Resumed") if is_paused else ("PAUSE", "Pause", "Paused")
+    return [
+        Action(
+            "schedule-pause", label, f"/api/commands/SCHEDULE%20{verb}", (b"SCHEDULE", verb.encode(), name),
+            {"name": name}, f"{done} in the whole cluster: {{result}}.",
+        )
+    ]  # fmt: skip
+
+
+def on_schedule(name: bytes) -> list[Action]:
+    """What else can be done with a schedule."""
+    return [
+        Action(
+            "fire", "Add one job now", "/api/commands/SCHEDULE%20FIRE", (b"SCHEDULE", b"FIRE", name), {"name": name},
+            "Added as {result}.",
+        ),
+        Action(
+            "delete", "Delete", "/api/commands/SCHEDULE%20DEL", (b"SCHEDULE", b"DEL", name), {"name": name},
+            "Schedules deleted: {result}.", "It fires no more, on no node. Jobs that it has added stay.", ends=True,
+        ),
+    ]  # fmt: skip
+
+
 def on_groups(queue: bytes) -> list[Action]:
     """What can be done with the groups of consumers of a log."""
     group, at = Input("group", "Group", needed=True), Input("at", "Begins at", value="NOW", hint="FIRST, NOW or an id")

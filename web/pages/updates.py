@@ -5,11 +5,12 @@ from typing import Any
 from disqued.web.http import answers
 from disqued.web.http.exchange import STREAM, QueryParameter, Reply, Request, Role, Visitor
 from disqued.web.http.problems import Problem
-from disqued.web.pages import overview, queue_pages, render, worker_pages
+from disqued.web.pages import overview, queue_pages, render, schedule_pages, worker_pages
 from disqued.web.routes import route
 from disqued.web.site import Site
 from disqued.web.views.live import Subscription
 from disqued.web.views.queue_views import SORTS, QueueQuery, QueueRow
+from disqued.web.views.schedule_views import ScheduleQuery
 from disqued.web.views.worker_views import WorkerQuery
 
 
@@ -18,13 +19,16 @@ from disqued.web.views.worker_views import WorkerQuery
     listed=False,
     query=(
         QueryParameter(
-            "page", "Which page", {"type": "string", "enum": ["overview", "queues", "queue", "workers", "worker"]}
+            "page",
+            "Which page",
+            {"type": "string", "enum": ["overview", "queues", "queue", "workers", "worker", "schedules", "schedule"]},
         ),
         QueryParameter("queue", "Which queue", {"type": "string", "format": "bytes"}),
         QueryParameter("worker", "Which worker", {"type": "string", "format": "bytes"}),
-        QueryParameter("q", "Part of the names of queues or workers"),
+        QueryParameter("schedule", "Which schedule", {"type": "string", "format": "bytes"}),
+        QueryParameter("q", "Part of the names of queues, workers or schedules"),
         QueryParameter("sort", "Column of the table of queues"),
-        QueryParameter("n", "Page of the table of queues or workers", {"type": "integer", "minimum": 1}),
+        QueryParameter("n", "Page of the table of queues, workers or schedules", {"type": "integer", "minimum": 1}),
     ),
 )  # fmt: skip
 async def events(site: Site, asked: Request) -> Reply:
@@ -35,7 +39,7 @@ async def events(site: Site, asked: Request) -> Reply:
         raise Problem(400, f"sort={sort[:100]}: allowed are {', '.join(SORTS)}")
     watched = Subscription(query.get("page", "overview"), query.get("queue", b""),
                            QueueQuery(query.get("q", ""), sort, query.get("n", 1)), visitor.sees_bodies, visitor.role,
-                           query.get("worker", b""))  # fmt: skip
+                           query.get("worker", b""), query.get("schedule", b""))  # fmt: skip
     answers.begin(asked.request, STREAM)
     await site.live.listen(asked.request, watched, lambda one, rows: draw(site, one, rows),
                            lambda: site.access.still_holds(asked.request, visitor))  # fmt: skip
@@ -68,6 +72,13 @@ async def draw(site: Site, watched: Subscription, rows: list[QueueRow]) -> dict[
     elif watched.page == "worker":
         values = worker_pages.worker_values(site, watched.worker, reader)
         parts = {"worker": "_worker.html", "tasks": "_tasks.html"}
+    elif watched.page == "schedules":
+        chosen = ScheduleQuery(watched.view.text, watched.view.page)
+        values = schedule_pages.schedules_values(site, chosen, await chosen.cut(site.gateway))
+        parts = {"schedule-facts": "_schedule_facts.html", "schedule-rows": "_schedule_rows.html"}
+    elif watched.page == "schedule":
+        values = schedule_pages.schedule_values(site, watched.schedule, reader)
+        parts = {"schedule-now": "_schedule.html", "runs": "_runs.html", "coming": "_coming.html"}
     else:
         values = overview.overview_values(site)
         rates = values["rates"]

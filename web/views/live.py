@@ -42,12 +42,13 @@ RETRY: Final = {"Retry-After": "30"}
 class Subscription:
     """What a listener looks at; listeners with the same share what is drawn."""
 
-    page: str  #: overview, queues, queue, workers or worker
+    page: str  #: overview, queues, queue, workers, worker, schedules or schedule
     queue: bytes
     view: QueueQuery
     sees_bodies: bool
     role: Role
     worker: bytes = b""
+    schedule: bytes = b""
 
 
 #: Draws a view: {"html": {id: text}, "point": [...]}; the rows are those of all queues where a view needs them.

@@ -63,6 +63,11 @@ def worker_path(raw: bytes) -> str:
     return f"/worker?id={segment(raw)}" if raw in NO_SEGMENTS else f"/workers/{segment(raw)}"
 
 
+def schedule_path(raw: bytes) -> str:
+    """Where the page of a schedule is."""
+    return f"/schedule?name={segment(raw)}" if raw in NO_SEGMENTS else f"/schedules/{segment(raw)}"
+
+
 def qstat_path(raw: bytes) -> str:
     """Where the API tells how a queue is."""
     return f"/api/qstat{'?queue=' if raw in NO_SEGMENTS else '/'}{segment(raw)}"

@@ -1,0 +1,186 @@
+"""The pages of schedules: when each comes, what became of its last jobs, and what can be done about it."""
+
+import re
+from typing import Any
+
+import pytest
+
+from disqued.web.views import schedule_views
+from tests.adapters.http import AdminClient
+from tests.adapters.inprocess import wait_until
+from tests.adapters.test_pages import OPERATOR, VIEWER, Admin, async_test, page, run, with_tokens, words
+
+NIGHTLY = ("0 2 * * *", "TZ", "Europe/Berlin")
+
+
+async def scheduled(client: AdminClient, name: bytes | str = "nightly", *more: str | int) -> None:
+    """Set a schedule of the queue reports, at the times of a cron line unless `more` begins with others."""
+    when = more or NIGHTLY
+    await run(client.running, "SCHEDULE", "SET", name, *when, "QUEUE", "reports", "BODY", "the sales")
+
+
+def figures(html: str) -> str:
+    """Put the value of each figure before its name."""
+    return words(re.sub(r"<dt>(.*?)</dt><dd>(.*?)</dd>", r"\2 \1", html, flags=re.DOTALL))
+
+
+async def fired(client: AdminClient) -> bytes:
+    """Let a schedule of every second fire, and pause it; return the id of its last job."""
+    await scheduled(client, "beat", "EVERY", 1, "RETRY", 600)
+    schedules = client.site.gateway.view.schedules
+    await wait_until(lambda: bool(schedules.runs_of(b"beat", 1)))
+    await run(client.running, "SCHEDULE", "PAUSE", "beat")
+    return schedules.runs_of(b"beat", 1)[0].job_id
+
+
+@async_test
+async def test_schedules_are_in_a_table_with_when_they_come(admin: Admin) -> None:
+    client = admin()
+    assert "There are no schedules" in await page(client, "/schedules")
+    await scheduled(client)
+    await scheduled(client, "weekly", "EVERY", 604_800)
+    await run(client.running, "SCHEDULE", "PAUSE", "weekly")
+    text = figures(html := await page(client, "/schedules"))
+    assert "Schedules 2" in text
+    assert "1 Paused" in text
+    text = words(html)
+    assert "nightly 0 2 * * * Europe/Berlin reports active 2" in text
+    assert re.search(r"weekly EVERY 604800 \S reports paused \S \S \S", text)
+    assert "weekly" not in (found := words(await page(client, "/schedules?q=NIGHT")))
+    assert "nightly" in found
+    assert "No schedule has this" in await page(client, "/schedules?q=nobody")
+
+
+@async_test
+async def test_a_schedule_has_its_page(admin: Admin) -> None:
+    client = admin()
+    await scheduled(client)
+    html = await page(client, "/schedules/nightly")
+    assert html.count("<li><time>") == schedule_views.COMING_SHOWN
+    assert "No instant is over" in html
+    text = words(html)
+    assert "Time zone Europe/Berlin Queue reports Body the sales" in text
+    for verb in ("PAUSE", "FIRE", "DEL"):
+        assert f"SCHEDULE {verb} nightly" in html
+        assert f"/api/commands/SCHEDULE%20{verb}" in html
+
+
+@async_test
+async def test_the_last_instants_are_shown_with_what_became_of_their_jobs(admin: Admin) -> None:
+    client = admin()
+    job_id = (await fired(client)).decode()
+    html = await page(client, "/schedules/beat")
+    assert f'href="/jobs/{job_id}"' in html
+    assert f"queued {job_id}" in words(html)
+    await run(client.running, "ACKJOB", job_id)
+    assert f"acked {job_id}" in words(await page(client, "/schedules/beat"))
+    assert "acked" in words(await page(client, "/schedules"))
+
+
+@async_test
+async def test_a_schedule_is_paused_resumed_fired_and_deleted(admin: Admin) -> None:
+    client = admin()
+    await scheduled(client)
+    assert (await client.post("/api/commands/SCHEDULE%20PAUSE", {"name": "nightly"})).body == {"reply": "OK"}
+    html = await page(client, "/schedules/nightly")
+    assert "SCHEDULE RESUME nightly" in html
+    assert "SCHEDULE PAUSE" not in html
+    assert "none: it is paused, or done" in html
+    assert (await client.post("/api/commands/SCHEDULE%20RESUME", {"name": "nightly"})).body == {"reply": "OK"}
+    assert "SCHEDULE PAUSE nightly" in await page(client, "/schedules/nightly")
+    assert (await client.post("/api/commands/SCHEDULE%20FIRE", {"name": "nightly"})).body["reply"].startswith("DI")
+    assert (await client.post("/api/commands/SCHEDULE%20DEL", {"name": "nightly"})).body == {"reply": 1}
+    assert "this node knows no schedule nightly" in await page(client, "/schedules/nightly", status=404)
+
+
+@async_test
+async def test_a_viewer_sees_schedules_without_bodies_and_buttons(admin: Admin, tmp_path: Any) -> None:
+    client = with_tokens(admin, tmp_path)
+    await scheduled(client, "nightly", *NIGHTLY, "HEADER", "secret-name", "secret-value")
+    html = await page(client, "/schedules/nightly", VIEWER)
+    assert "the sales" not in html
+    assert "secret-" not in html
+    assert html.count("withheld") == 2
+    assert "SCHEDULE DEL" not in html
+    assert "SCHEDULE DEL" in await page(client, "/schedules/nightly", OPERATOR)
+    as_viewer = {"Authorization": f"Bearer {VIEWER}"}
+    for verb in ("PAUSE", "RESUME", "FIRE", "DEL"):
+        refused = await client.post(f"/api/commands/SCHEDULE%20{verb}", {"name": "nightly"}, headers=as_viewer)
+        assert refused.status == 403
+    assert client.site.gateway.view.policies.schedules
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        (b".", "/schedule?name=."), (b"..", "/schedule?name=.."), (b"a/b", "/schedules/a%2Fb"),
+        (b"\xff<script>x</script>", "/schedules/%FF%3Cscript%3Ex%3C%2Fscript%3E"), (b"'\"&", "/schedules/%27%22%26"),
+    ],
+)  # fmt: skip
+@async_test
+async def test_any_bytes_are_the_name_of_a_schedule(admin: Admin, name: bytes, path: str) -> None:
+    client = admin()
+    await scheduled(client, name)
+    html = await page(client, "/schedules")
+    assert f'href="{path}"' in html
+    assert "<script>x" not in html
+    html = await page(client, path)
+    assert "<script>x" not in html
+    assert "the sales" in html
+
+
+@async_test
+async def test_what_a_schedule_says_is_no_markup(admin: Admin) -> None:
+    client = admin()
+    evil = "<script>x</script>"
+    words = ("0 2 * * *", "QUEUE", evil, "BODY", evil, "HEADER", evil, evil)
+    await run(client.running, "SCHEDULE", "SET", "evil", *words)
+    for path in ("/schedules", "/schedules/evil", f"/schedules?q={evil}"):
+        html = await page(client, path)
+        assert "<script>x" not in html
+        assert "&lt;script&gt;x" in html
+
+
+@async_test
+async def test_a_schedule_that_is_not_named_is_asked_for(admin: Admin) -> None:
+    assert "the name of a schedule" in await page(admin(), "/schedule", status=400)
+
+
+@async_test
+async def test_very_many_schedules_are_cut_into_pages_and_others_have_their_turn(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = admin()
+    for number in range(2 * schedule_views.PAGE_ROWS + 1):
+        await scheduled(client, b"s%03d" % number, "EVERY", 3_600)
+    turns = 0
+
+    def turn(reactor: Any, before: Any = schedule_views.next_turn) -> Any:
+        nonlocal turns
+        turns += 1
+        if turns == 2:
+            client.running.daemon.node.schedules.delete(b"s099")
+        return before(reactor)
+
+    monkeypatch.setattr(schedule_views, "next_turn", turn)
+    html = await page(client, "/schedules")
+    assert turns == schedule_views.PAGE_ROWS // schedule_views.SLICE_SCHEDULES - 1
+    assert html.count('href="/schedules/s') == schedule_views.PAGE_ROWS - 1
+    assert "Page 1 of 3" in words(html)
+    assert 'href="/schedules?q=&amp;page=2"' in html
+    assert "Page 2 of 2" in words(await page(client, "/schedules?page=9"))
+
+
+@async_test
+async def test_what_changes_is_sent_again(admin: Admin) -> None:
+    client = admin()
+    await fired(client)
+    exchange = client.begin("GET", "/api/events?page=schedules")
+    await wait_until(lambda: b"schedule-rows" in exchange.received)
+    assert b"beat" in exchange.received
+    exchange.hang_up()
+    exchange = client.begin("GET", "/api/events?page=schedule&schedule=beat")
+    await wait_until(lambda: b"schedule-now" in exchange.received)
+    await run(client.running, "SCHEDULE", "DEL", "beat")
+    await wait_until(lambda: b"was deleted" in exchange.received)
+    exchange.hang_up()
