@@ -42,13 +42,15 @@ class Clock:
 class NodeClock:
     """The clocks of one node in virtual time."""
 
-    __slots__ = ("_events", "drift_ms", "offset_ms")
+    __slots__ = ("_drift_ms", "_events", "_latest", "off_ms", "offset_ms")
 
     def __init__(self, events: EventQueue, offset_ms: int) -> None:
         """Take the virtual time, and what the monotonic clock is ahead of it; a machine that boots has another."""
         self._events = events
         self.offset_ms: int = offset_ms
-        self.drift_ms: int = 0  #: how far the wall clock is from the truth
+        self.off_ms: int = 0  #: how far the wall clock is from the truth for all its life
+        self._drift_ms: int = 0
+        self._latest: int = 0
 
     def now(self) -> int:
         """Milliseconds on the monotonic clock."""
@@ -56,4 +58,19 @@ class NodeClock:
 
     def wall(self) -> int:
         """Milliseconds since 1970, as far as this node knows."""
-        return WALL_MS + self._events.now + self.drift_ms
+        return WALL_MS + self._events.now + self.off_ms + self._drift_ms
+
+    @property
+    def drift_ms(self) -> int:
+        """How much further the wall clock is from the truth, since it was set."""
+        return self._drift_ms
+
+    @drift_ms.setter
+    def drift_ms(self, ms: int) -> None:
+        self._latest = self.latest
+        self._drift_ms = ms
+
+    @property
+    def latest(self) -> int:
+        """The latest time that the wall clock has shown."""
+        return max(self._latest, self.wall())

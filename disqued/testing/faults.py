@@ -10,6 +10,7 @@ can be; that is how a failing seed is reduced.  `heal` ends everything at once. 
     clog        swizzled: links of some nodes stop one after the other, and go on in another order
     cut         links break                            mess         single messages lost, doubled, put off
     slow        seconds of delay                       clock        wall clocks jump by hours
+    set_clock   a wall clock is set forward or back by up to three minutes, and set right again
     full_disk   writes fail                            bad_sync     syncs fail
     leaving     CLUSTER LEAVING, and when it says that it is safe the node is stopped and its disk is wiped
     queue       PAUSE in, out, all, none               compact      the journal is written anew
@@ -30,11 +31,12 @@ from disqued.testing.policies import PolicyChecker
 from disqued.testing.server import SimServer
 
 HOUR_MS: Final = 3_600_000
+SET_MS: Final = 180_000  #: by which a clock is set forward or back, at most
 BUSY_MS: Final = 700  #: that a node without a fault may be busy for, at most
 
 KINDS: Final = (
     "crash", "power", "pause", "busy", "restart", "partition", "one_way", "clog", "cut", "mess", "slow", "clock",
-    "full_disk", "bad_sync", "leaving", "queue", "compact", "policy",
+    "full_disk", "bad_sync", "leaving", "queue", "compact", "policy", "set_clock",
 )  # fmt: skip
 
 
@@ -232,6 +234,14 @@ class FaultInjector:
         server = rng.choice(self._servers)
         server.clock.drift_ms = rng.choice((0, 1, 1)) * rng.randint(-3 * HOUR_MS, 3 * HOUR_MS)
         self._tell("clock", f"{server} is {server.clock.drift_ms} ms off")
+
+    def _set_clock(self, rng: Random) -> None:
+        server = rng.choice(self._servers)
+        span_ms = self._span(rng, 1_000, 60_000)
+        most_ms = rng.choice((5_000, SET_MS, SET_MS))
+        server.clock.drift_ms = rng.randint(-most_ms, most_ms)
+        self._tell("set_clock", f"{server} is {server.clock.drift_ms} ms off for {span_ms} ms")
+        self._ends_after(span_ms, lambda: setattr(server.clock, "drift_ms", 0))
 
     def _full_disk(self, rng: Random) -> None:
         self._break_disk("full_disk", "is_full", rng)

@@ -26,8 +26,8 @@
                  messages are lost; one result for each job
     purges       operators purge queues while links fail and messages are lost, processes and power fail; what a purge
                  has ended everywhere comes back nowhere
-    schedules    schedules fire while links fail and messages are lost, processes and power fail; each instant has one
-                 job, none is missed, and what is done comes back nowhere
+    schedules    schedules fire while links fail and messages are lost, processes and power fail, and wall clocks are
+                 wrong; each instant has one job, none is missed, and what is done comes back nowhere
     schedules-calm  the same, and nothing fails: each job comes once, soon after its instant
     workers      calm, with live workers that die and leave; what one has that is alive nobody else gets, and what one
                  that is dead had, elements of lists among it, comes back by that alone
@@ -126,7 +126,7 @@ _RETRIES: Final = ("partition", "one_way", "cut", "mess", "crash", "power", "res
 _RESULTS: Final = (*_NETWORK, "crash", "power", "restart", "compact")
 #: `clog` would block paths later than it says that it does.
 _PURGES: Final = ("partition", "one_way", "cut", "mess", "slow", "pause", "crash", "power", "restart", "compact")
-_SCHEDULES: Final = (*_NETWORK, "busy", "crash", "power", "restart", "compact")
+_SCHEDULES: Final = (*_NETWORK, "busy", "crash", "power", "restart", "compact", "set_clock")
 _DEATHS: Final = ("crash", "power", "cut", "partition", "pause", "restart", "slow")
 _DISKS: Final = ("full_disk", "bad_sync", "power", "compact", "restart", "crash")
 
@@ -183,7 +183,9 @@ ALL: Final = (
     Profile("untried", load=UNTRIED, rules=Rules(untried_lives=True)),
     Profile("results", nodes=4, kinds=_RESULTS, load=RESULTS, every_ms=6_000, results=True),
     Profile("purges", nodes=4, kinds=_PURGES, load=PURGED, consumers=3, every_ms=6_000, purgers=2),
-    Profile("schedules", nodes=4, kinds=_SCHEDULES, producers=2, consumers=3, schedules=4, every_ms=5_000),
+    Profile(
+        "schedules", nodes=4, kinds=_SCHEDULES, producers=2, consumers=3, schedules=4, every_ms=5_000, off_ms=3_000
+    ),
     Profile(
         "schedules-calm", load=DILIGENT, producers=2, consumers=3, schedules=6,
         rules=Rules(all_acks_last=True, exactly_once=True),

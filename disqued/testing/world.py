@@ -79,6 +79,7 @@ class Profile:
     results: bool = False  #: producers wait for results, which consumers give
     purgers: int = 0  #: operators who purge queues while faults go on
     redrivers: int = 0  #: operators who redrive dead jobs while faults go on
+    off_ms: int = 0  #: by which the wall clock of each node is wrong for all its life, at most
     schedules: int = 0  #: consumers of the jobs of schedules, which are there where there are any
     keyed: bool = False  #: producers use keys, and say again what was not answered
     consumers: int = 5
@@ -123,6 +124,9 @@ class World:
             )
             for number in range(profile.nodes)
         ]  # fmt: skip
+        if profile.off_ms:
+            for server in self.servers:
+                server.clock.off_ms = draw.randint(-profile.off_ms, profile.off_ms)
         if events is not None:
             for server in self.servers:
                 draws = generator(f"{name} events {server.number}")
@@ -541,7 +545,10 @@ class World:
 
 def _new_schedules(world: World) -> ScheduleAge:
     is_calm = not world.profile.kinds
-    return ScheduleAge(world.servers, str(world.ages), is_calm=is_calm, retry_s=60 if is_calm else 5)
+    are_clocks_set = "set_clock" in world.profile.kinds
+    return ScheduleAge(
+        world.servers, str(world.ages), is_calm=is_calm, retry_s=60 if is_calm else 5, are_clocks_set=are_clocks_set
+    )
 
 
 def _is_a_beginning(queue: Queue) -> bool:

@@ -148,6 +148,10 @@ SCHEDULES = attrs.evolve(
 )  # fmt: skip
 #: The same on two sides, of which one has nobody who takes the jobs.
 SCHEDULES_APART = attrs.evolve(SCHEDULES, name="mutant-schedules-apart", nodes=3, kinds=("partition",), schedules=1)
+#: Nodes stop and start, and their clocks are set.
+SCHEDULES_CLOCKS = attrs.evolve(
+    SCHEDULES, name="mutant-schedules-clocks", kinds=("set_clock", "crash", "compact"), every_ms=1_500
+)
 #: Producers wait for results and cancel jobs, while nodes come and go.
 RESULTS = attrs.evolve(
     BY_NAME["results"], name="mutant-results", every_ms=2_000, bursts=3, **{**_SHORT, "drain_ms": 1_200_000}
@@ -731,6 +735,14 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "schedules are not planned after a start", SCHEDULES,
         Schedules, "start", "self.schedule_changed(name)", "pass",
+    ),
+    _mutant(
+        "an instant that another clock has shown is not over", SCHEDULES_CLOCKS,
+        Policies, "on_policy", "wall + AHEAD_MS", "wall",
+    ),
+    _mutant(
+        "a last instant that the clock has not shown yet does not count", SCHEDULES_CLOCKS,
+        Schedules, "_over_until", "if fired is None else", "if fired is None or fired.counter > self._state.wall else",
     ),
     _mutant(
         "a job that cannot get its copies is given up on all nodes", SCHEDULES,
