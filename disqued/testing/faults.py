@@ -317,17 +317,17 @@ class FaultInjector:
                 self._tell("leaving", f"{server} says that it is safe: stopped, its disk wiped, back after 5 s")
                 server.stop()
                 server.disk.wipe()
-                self._ends_after(5_000, lambda: self._come_back(server))
+                self._ends_after(5_000, lambda: _come_back(server))
                 return
             self._events.after(250, look)
 
         self._events.after(250, look)
 
-    @staticmethod
-    def _come_back(server: SimServer) -> None:
-        if not server.is_up:
-            server.start()
-            _stay(server)
+
+def _come_back(server: SimServer) -> None:
+    if not server.is_up:
+        server.start()
+        _stay(server)
 
 
 def _is_safe_to_stop(server: SimServer) -> bool:

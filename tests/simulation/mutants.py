@@ -699,7 +699,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # Schedules.
     _mutant(
         "the id of a scheduled job depends on the node", SCHEDULES,
-        Schedules, "_id_of", "(register.counter, register.node_id)", "(register.counter, self._state.node_id)",
+        firing, "_id_of", "(register.counter, register.node_id)", "(register.counter, state.node_id)",
     ),
     _mutant(
         "all nodes fire at once", SCHEDULES_CALM,

@@ -241,18 +241,12 @@ class Schedules(Machine):
             return [Run(fired.counter, last, _state_of(self._state, last))] if last else []
         runs: list[Run] = []
         for instant in reversed(instants):
-            job_id = self._id_of(name, setting, instant)
+            job_id = _id_of(self._state, name, setting, instant)
             if instant == fired.counter and job_id != last:
                 runs.append(Run(instant, b"", _SKIPPED))
             else:
                 runs.append(Run(instant, job_id, _state_of(self._state, job_id)))
         return runs
-
-    def _id_of(self, name: bytes, setting: ScheduleSetting, instant: int) -> bytes:
-        """Return the id of the job of an instant."""
-        register = self._state.queues.policies.registers[name, SCHEDULE_FIELD]
-        ttl_suffix = options_of(name, setting, instant, 1).ttl_suffix
-        return derived_id(name, (register.counter, register.node_id), instant, ttl_suffix)
 
     @property
     def figures(self) -> ScheduleFigures:
@@ -402,7 +396,7 @@ class Schedules(Machine):
             return
         copies = setting.job.replicate or self._placement.default_copies
         options = options_of(plan.name, setting, plan.instant, copies)
-        plan.job_id = self._id_of(plan.name, setting, plan.instant)
+        plan.job_id = _id_of(self._state, plan.name, setting, plan.instant)
         if state.jobs.get(plan.job_id) is not None or plan.job_id in state.custody.ended:
             self._settle(plan, plan.job_id)
             return
@@ -478,6 +472,13 @@ class Schedules(Machine):
                 plan.asked = last
         else:
             self._postpone(plan)
+
+
+def _id_of(state: State, name: bytes, setting: ScheduleSetting, instant: int) -> bytes:
+    """Return the id of the job of an instant."""
+    register = state.queues.policies.registers[name, SCHEDULE_FIELD]
+    ttl_suffix = options_of(name, setting, instant, 1).ttl_suffix
+    return derived_id(name, (register.counter, register.node_id), instant, ttl_suffix)
 
 
 def _state_of(state: State, job_id: bytes) -> bytes:
