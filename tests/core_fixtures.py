@@ -61,8 +61,9 @@ from disqued.core.model.memory import (
 from disqued.core.model.messages import EVENT
 from disqued.core.model.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, UNIT_LEASED, Client, Record
 from disqued.core.model.policies import cost_of_register
+from disqued.core.model.queues import GROUPED, HOLDS_ALL, THROTTLED, Queue
 from disqued.core.model.schedule import WIDTH_MS
-from disqued.core.model.state import is_delayed
+from disqued.core.model.state import State, is_delayed
 from disqued.core.model.waiters import Watcher
 from disqued.core.node import Node
 from disqued.cron import CronCalendar
@@ -327,6 +328,7 @@ def check(server: Server) -> None:
         BOUND_COST * len(state.custody.bound),
         PENDING_COST * len(server.node.replication.pending),
         *(QUEUE_COST + len(name) for name in queues),
+        *(queue.grouped.cost for queue in queues.values() if queue.grouped is not None),
         *(queue.stream.cost for queue in queues.values() if queue.stream is not None),
         *(worker.cost for worker in server.node.workers.by_id.values()),
         *(HOME_COST + len(worker_id) for worker_id in server.node.homes.known),
@@ -342,7 +344,11 @@ def check(server: Server) -> None:
         assert len(units) == len(queue.units)
         assert units == sorted(units, key=lambda unit: (unit.order_key, unit.id))
         assert all(unit.queue == queue.name for unit in units)
-        keeps = queue.is_awaited and units and not queue.pause & 2 and queue not in state.waiting.behind
+        check_groups(state, queue)
+        keeps = (
+            queue.is_awaited and queue.units.ready_count and not queue.holds & HOLDS_ALL
+            and queue not in state.waiting.behind
+        )  # fmt: skip
         assert not keeps, f"{queue.name!r} keeps a job from its consumers"
         queued += units
         assert queue.tangled or list(queue.leased.values()) == sorted(queue.leased.values())
@@ -391,6 +397,35 @@ def check(server: Server) -> None:
     # What is cancelled is not kept: live entries, as many stale ones, and a few for each bucket in use.
     live = len(jobs) + len(state.waiting.blocked) + len(state.queues) + len(server.node.workers.by_id)
     assert state.schedule.entries <= 20 * live + WIDTH_MS
+
+
+def check_groups(state: State, queue: Queue) -> None:
+    """Assert that a queue is held as its gate says, and that what its groups say is what its units say."""
+    gate = state.queues.policies.gates.get(queue.name)
+    assert bool(queue.holds & THROTTLED) == (gate is not None and gate.until > 0)
+    grouped = queue.grouped
+    assert (grouped is not None) == (gate is not None and gate.needs_groups) == bool(queue.holds & GROUPED)
+    if grouped is None:
+        assert queue.units.ready_count == len(queue.units)
+        return
+    assert grouped is queue.units
+    assert gate is not None
+    assert gate.is_fair == grouped.is_fair
+    assert queue in state.waiting.behind or grouped.go_on(1)
+    if queue in state.waiting.behind:
+        return
+    by_group: dict[bytes, list[Unit]] = {}
+    for unit in grouped:
+        by_group.setdefault(unit.options.terms.group, []).append(unit)
+    assert grouped.group_count == len(by_group)
+    assert all(list(grouped.units_of(name)) == units for name, units in by_group.items())
+    ready = [units for name, units in by_group.items() if not grouped.is_blocked(name)]
+    assert {name for name in by_group if grouped.is_blocked(name)} == by_group.keys() & gate.groups.keys()
+    assert grouped.ready_count == sum(map(len, ready))
+    if ready:
+        heads = [units[0] for units in ready]
+        assert grouped.first in heads
+        assert grouped.is_fair or grouped.first is min(heads, key=lambda unit: (unit.order_key, unit.id))
 
 
 def check_log(log: Stream) -> None:

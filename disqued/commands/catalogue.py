@@ -8,6 +8,7 @@ from disqued.commands import (
     groups,
     introspection,
     jobs,
+    limits,
     lists,
     okq,
     queues,
@@ -20,6 +21,6 @@ from disqued.commands import (
 )
 
 MODULES = (
-    jobs, queues, schedules, lists, okq, streams, groups, workers, tasks, subscriptions, connection, clients, server,
-    acl, cluster, introspection,
+    jobs, queues, limits, schedules, lists, okq, streams, groups, workers, tasks, subscriptions, connection, clients,
+    server, acl, cluster, introspection,
 )  # fmt: skip

@@ -37,7 +37,7 @@ from disqued.core.model.fate import FAILURE_REASON_MAX, FAILURE_WHO_MAX, NO_FATE
 from disqued.core.model.groups import Entry, Group, units_of
 from disqued.core.model.job import ACKED, ACTIVE, KEYED, RETRY_NEVER_MS, STATE_NAMES, Job, NamedJob, attempt_of
 from disqued.core.model.outbox import Client
-from disqued.core.model.terms import NO_TERMS, TRIES_MAX, Terms, headers_misfit
+from disqued.core.model.terms import GROUP_MAX, NO_TERMS, TRIES_MAX, Terms, headers_misfit
 from disqued.core.model.unfinished import Parts
 from disqued.core.node import Node
 from disqued.core.work.queueing import requeue_within
@@ -78,6 +78,16 @@ def _read_key(text: bytes) -> bytes:
     return text
 
 
+_BAD_GROUP = f"GROUP must be 1 to {GROUP_MAX} bytes"
+
+
+def _read_group(text: bytes) -> bytes:
+    if not 0 < len(text) <= GROUP_MAX:
+        raise CommandError(_BAD_GROUP)
+    return text
+
+
+GROUP = Kind("string", _read_group, f"1 to {GROUP_MAX} bytes", errors=(f"ERR {_BAD_GROUP}",))
 KEY = Kind("string", _read_key, f"1 to {KEY_MAX} bytes", errors=(f"ERR {_BAD_KEY}",))
 MAXLEN = integer_kind(1, INT64_MAX, "MAXLEN must be a positive number", "1 or more")
 
@@ -151,8 +161,10 @@ class AddJob:
     first, for two seconds at most, before the time for the copies begins, with ASYNC too; those that cannot hear each
     other may each add a job of one key.
 
-    MAXTRIES, BACKOFF, KEEPDEAD, RESULT and HEADER are the terms of the job: they go with it to every node that holds
-    it, and never change.  The event log has the trace id of a header `traceparent`, as W3C Trace Context has it.
+    MAXTRIES, BACKOFF, KEEPDEAD, RESULT, HEADER and GROUP are the terms of the job: they go with it to every node that
+    holds it, and never change.  Jobs of one GROUP, say of one customer, are a group within their queue, to which
+    QPOLICY FAIR and THROTTLE apply; jobs without GROUP are a group of their own.  The event log has the trace id of a
+    header `traceparent`, as W3C Trace Context has it.
 
     Options that are not given are those of the queue, where QPOLICY has set them.  Other commands that add jobs take no
     default of QPOLICY.
@@ -187,6 +199,7 @@ class AddJob:
         "HEADER", "A header, which GETJOB WITHHEADERS answers; 16 of them, 8 KiB together.", BYTES,
         parts=("name", "value"),
     )  # fmt: skip
+    group: bytes = option("GROUP", "Group within the queue: a customer, a tenant, an account.", GROUP, b"")
     key: bytes | None = option("KEY", "Add nothing while a job of the queue has this key: answer its id.", KEY)
 
     def cached_options(self) -> CachedOptions:
@@ -198,7 +211,7 @@ class AddJob:
         return CachedOptions(
             ttl=self.ttl, retry=self.retry, delay=self.delay, replicate=self.replicate,
             maxlen=self.maxlen, timeout_ms=self.timeout, asynchronous=self.asynchronous,
-            terms=WishedTerms(self.max_tries, self.backoff, self.keep_dead, self.result, self.headers),
+            terms=WishedTerms(self.max_tries, self.backoff, self.keep_dead, self.result, self.headers, self.group),
         )  # fmt: skip
 
     def run(self, node: Node, client: Client) -> Any:
@@ -239,9 +252,9 @@ class GetJob:
 
     The number of the delivery, which WITHHEADERS answers, is 1 for the first and grows with each further one: together
     with the id it is a fencing token, by which a store can refuse what a consumer writes that has lost the job.  Of a
-    job with a term (MAXTRIES, BACKOFF, KEEPDEAD, RESULT or HEADER) nodes write the number down and tell each other, so
-    that it comes twice only from nodes that could not hear each other.  Of a job without terms it may come twice after
-    a crash as well.
+    job with a term (MAXTRIES, BACKOFF, KEEPDEAD, RESULT, HEADER or GROUP) nodes write the number down and tell each
+    other, so that it comes twice only from nodes that could not hear each other.  Of a job without terms it may come
+    twice after a crash as well.
     """
 
     nohang: bool = flag("NOHANG", "Do not wait: null when there is no job.")
@@ -666,8 +679,8 @@ _UNIT = tuple_of(
 )  # fmt: skip
 #: Names that follow where a job has what they stand for, in this order.
 SHOWN_TOO = (
-    "groups", "key", "max-tries", "backoff", "keep-dead", "keep-result", "headers", "generation", "attempt",
-    "failures", "cancelled", "progress", "result", "rival-results",
+    "groups", "key", "max-tries", "backoff", "keep-dead", "keep-result", "headers", "group", "generation",
+    "attempt", "failures", "cancelled", "progress", "result", "rival-results",
 )  # fmt: skip
 DESCRIPTION = pairs("what is known of the job", *SHOWN, optional=SHOWN_TOO)
 
@@ -703,13 +716,14 @@ def _said(fate: Fate) -> list[Any]:
 
 def _terms(terms: Terms) -> list[Any]:
     """The terms of a job, in seconds."""
-    return [
+    shown: list[Any] = [
         b"max-tries", terms.max_tries,
         b"backoff", [terms.backoff_ms // 1_000, terms.backoff_most_ms // 1_000],
         b"keep-dead", terms.keep_dead_ms // 1_000,
         b"keep-result", terms.keep_result_ms // 1_000,
         b"headers", [word for header in terms.headers for word in header],
     ]  # fmt: skip
+    return [*shown, b"group", terms.group] if terms.group else shown
 
 
 def _fate(job: Job) -> list[Any]:

@@ -71,6 +71,7 @@ class WishedTerms(NamedTuple):
     keep_dead: int | None = None
     keep_result: int | None = None
     headers: Headers = ()
+    group: bytes = b""
 
     def filled(self, defaults: Defaults, *, has_one_try: bool) -> "WishedTerms":
         """Return the terms, completed by the defaults of a queue; for one try there are none of tries."""
@@ -80,6 +81,7 @@ class WishedTerms(NamedTuple):
             _or(self.keep_dead, defaults.keep_dead),
             _or(self.keep_result, defaults.keep_result),
             self.headers,
+            self.group,
         )
 
     def complete(self, dead_ttl_ms: int) -> Terms:
@@ -96,6 +98,7 @@ class WishedTerms(NamedTuple):
             keep_dead_ms if may_die else 0,
             (self.keep_result or 0) * 1_000,
             self.headers,
+            self.group,
         )
         return NO_TERMS if terms == NO_TERMS else terms
 

@@ -5,6 +5,7 @@ Source: Disque 1.0-rc1; the Disque README announced SCAN, whose grammar works be
 
 from collections.abc import Callable, Iterable
 from itertools import chain, islice
+from math import ceil
 from typing import Any
 from zlib import crc32
 
@@ -38,6 +39,7 @@ from disqued.core.model.messages import DRY
 from disqued.core.model.outbox import Client
 from disqued.core.model.policies import (
     BACKOFF_FIELD,
+    FAIR_FIELD,
     KEEPDEAD_FIELD,
     MAXLEN_FIELD,
     MAXTRIES_FIELD,
@@ -136,7 +138,7 @@ STATISTICS = (
 )  # fmt: skip
 MORE_STATISTICS = (
     "produced", "consumed", "sources", "ctime", "pause-reason", "pause-by", "pause-at", "pause-node",
-    "dead", "failing", "delayed",
+    "dead", "failing", "delayed", "groups", "throttled-for",
 )  # fmt: skip
 STREAM_STATISTICS = ("owned",)
 
@@ -161,7 +163,9 @@ class QStat:
     its reason, who said it and when, in unix seconds (0 = never).  pause-node is the pause of this node alone; pause
     is both together.  dead are the dead jobs that this node holds, failing the others of which it knows a failure:
     those that were given back with options, and those with terms.  delayed are the jobs that this node queues when
-    their delay is over: that of ADDJOB on one node, that of a NACK or a BACKOFF on all that hold the job.
+    their delay is over: that of ADDJOB on one node, that of a NACK or a BACKOFF on all that hold the job.  groups are
+    the groups of which jobs wait on this node, in a queue that keeps its groups apart (QPOLICY FAIR, or THROTTLE with
+    GROUP), and throttled-for is how many seconds THROTTLE holds the whole queue back from now on.
 
     Of a log it also answers how many of its events this node hands out (owned).  Other nodes have copies of these, so
     that only the sum of owned over all nodes counts each event once.
@@ -186,6 +190,8 @@ class QStat:
                 b"dead", len(queue.dead),
                 b"failing", len(queue.failing),
                 b"delayed", node.state.queues.delayed_in(queue.name),
+                b"groups", 0 if queue.grouped is None else queue.grouped.group_count,
+                b"throttled-for", ceil(node.gates.throttled_ms(queue.name) / 1_000),
             ]  # fmt: skip
             if queue.stream is not None:
                 values += [b"owned", queue.stream.owned]
@@ -407,11 +413,15 @@ _FIELD = tuple_of(
 )  # fmt: skip
 @attrs.define
 class QPolicy:
-    """Set defaults of ADDJOB for a queue in the whole cluster, or show them.
+    """Set defaults of ADDJOB for a queue in the whole cluster, and FAIR, or show them.
 
     ADDJOB takes the default of its queue for each option that it does not give itself.  A job keeps the options that it
     was added with: a change is for later jobs.  Other commands that add jobs, such as QADD, RQ.PUSH and
     WQ.ENQUEUE, take none of these.
+
+    With FAIR each node hands out the jobs of the queue that wait on it group by group in turn, one of each, instead of
+    the oldest first: of k groups that have jobs, none waits for more than k-1 jobs of others.  GROUP of ADDJOB says the
+    group of a job; within a group the oldest goes first.
 
     MAXTRIES and BACKOFF are left aside for a job with RETRY 0, which has one try.  A queue is not given both.
 
@@ -437,6 +447,7 @@ class QPolicy:
     )  # fmt: skip
     keep_dead: int | None = option("KEEPDEAD", "Seconds that a dead job stays beyond its TTL.", KEEPDEAD)
     result: int | None = option("RESULT", "Seconds to keep the result after the acknowledgement.", RESULT)
+    fair: bool = flag("FAIR", "Hand out the jobs of each GROUP in turn.")
     unset: list[int] = rest("Fields that shall have no value any more.", _NUMBER_NAME, word="UNSET", minimum=0)
 
     def run(self, node: Node, client: Client) -> Any:
@@ -449,6 +460,8 @@ class QPolicy:
         check_backoff(self.backoff)
         if self.backoff is not None:
             values[BACKOFF_FIELD] = self.backoff
+        if self.fair:
+            values[FAIR_FIELD] = (1,)
         if self.sets + self.shows + bool(self.unset) > 1 or self.sets != bool(values):
             raise CommandError(_ONE_VERB)
         policies = node.state.queues.policies

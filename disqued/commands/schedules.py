@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import attrs
 
-from disqued.commands.jobs import BACKOFF, DELAY, KEEPDEAD, MAXLEN, MAXTRIES, REPLICATE, RESULT, RETRY, TTL
+from disqued.commands.jobs import BACKOFF, DELAY, GROUP, KEEPDEAD, MAXLEN, MAXTRIES, REPLICATE, RESULT, RETRY, TTL
 from disqued.commands.parse_cache import (
     DEFAULT_TTL_S,
     NEVER_DELIVERED,
@@ -146,6 +146,7 @@ class ScheduleSet:
     headers: tuple[tuple[bytes, bytes], ...] = repeated(
         "HEADER", "A header of each job, besides schedule-name and schedule-time.", BYTES, parts=("name", "value")
     )
+    group: bytes = option("GROUP", "Group of each job within its queue.", GROUP, b"")
 
     def run(self, node: Node, client: Client) -> Status:
         """Set the schedule.  Raises OutOfMemory (OOM), NameTooLong (ERR)."""
@@ -186,7 +187,7 @@ class ScheduleSet:
         cached = CachedOptions(
             ttl=self.ttl, retry=self.retry, delay=self.delay, replicate=self.replicate, maxlen=self.maxlen,
             timeout_ms=0, asynchronous=self.asynchronous,
-            terms=WishedTerms(self.max_tries, self.backoff, self.keep_dead, self.result, self.headers),
+            terms=WishedTerms(self.max_tries, self.backoff, self.keep_dead, self.result, self.headers, self.group),
         ).of_queue(node.state.queues.policies, self.queue)  # fmt: skip
         options = cached.options(node.placement, node.state)
         if options.delay_ms + self.jitter * 1_000 >= options.ttl_ms:
@@ -266,7 +267,7 @@ def _last_of(node: Node, name: bytes) -> tuple[int, bytes]:
 _FIELDS = (
     "name", "when", "zone", "state", "next", "last", "last-job", "runs", "queue", "body", "overlap", "catchup",
     "jitter", "ttl", "retry", "delay", "replicate", "maxlen", "async", "maxtries", "backoff", "keepdead", "result",
-    "headers", "set-on", "set-at",
+    "headers", "group", "set-on", "set-at",
 )  # fmt: skip
 
 
@@ -326,7 +327,8 @@ def _last_second(fired: Register | None) -> int:
 def _terms(terms: Terms) -> list[Any]:
     backoff = b"%d %d" % (terms.backoff_ms // 1_000, terms.backoff_most_ms // 1_000) if terms.backoff_ms else b""
     headers = [part for header in terms.headers for part in header]
-    return [terms.max_tries, backoff, terms.keep_dead_ms // 1_000, terms.keep_result_ms // 1_000, headers]
+    return [terms.max_tries, backoff, terms.keep_dead_ms // 1_000, terms.keep_result_ms // 1_000, headers,
+            terms.group]  # fmt: skip
 
 
 @command(

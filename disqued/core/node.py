@@ -8,6 +8,7 @@
     link    --+--> Node, one step at a  +--> acks          ACKJOB, DELJOB, collection; purges: QPURGE
     gone    --+    time, on one State   |    outcomes      WAITJOB; cancels: CANCEL; progress: WORKING PROGRESS
     tick    --+           |             +--> federation    jobs to where consumers wait; policies: pauses of queues
+                          |             +--> gates         FAIR and THROTTLE
                           |             +--> membership    who is there; its detector: who answers
                           |             +--> workers       who is alive and has what; homes: on which node
                           |             +--> notifications what listeners receive
@@ -28,6 +29,7 @@ from typing import Protocol
 from mypy_extensions import mypyc_attr
 
 from disqued.core.cluster.federation import Federation
+from disqued.core.cluster.gates import Gates
 from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.membership import Membership
 from disqued.core.cluster.notifications import Notifications
@@ -161,6 +163,7 @@ class Node:
         self.delivery = Delivery(self.state, self.queueing, self.blocking, self.entry_delivery)
         self.federation = Federation(self.state, self.delivery, self.fates, self.purges)
         self.policies = Policies(self.state, self.queueing, self.federation, self.machines)
+        self.gates = Gates(self.state, self.policies, self.federation, self.delivery)
         self.schedules = Schedules(
             self.state, self.policies, self.additions, self.placement, outcomes=self.outcomes,
             calendar=calendar or NoCalendar(),
@@ -186,7 +189,8 @@ class Node:
             self.membership, self.membership.detector, self.blocking, self.queueing, self.requeueing, self.keys,
             self.placement, self.replication, self.replicas, self.sharing, self.acks, self.acks.rounds, self.fates,
             self.letters, self.cancels, self.progress, self.outcomes, self.lists, self.consumers,
-            self.federation, self.federation.local_demand, self.policies, self.schedules, self.leaving, self.workers,
+            self.federation, self.federation.local_demand, self.policies, self.gates, self.schedules,
+            self.leaving, self.workers,
             self.worker_moves, self.homes,
             self.notifications, self.group_starts, self.streams, self.acksets, self.offers, self.readers,
             self.reconciliation, self.inquiries, self.purges, self.redrives,

@@ -1,15 +1,16 @@
 """Terms and fates of jobs as bytes, in the journal and between nodes; and the messages about them.
 
-    terms, little-endian, 35 bytes and then the headers:
+    terms, little-endian, 35 bytes and then the headers and the group:
         tries 2, back-off 8, longest back-off 8, stay of a dead job 8, stay of a result 8, number of headers 1
         for each header: length of name 1, length of value 2, name, value
+        if there is a group: its length 1, its name
     fate, 10 bytes and then the words:
         generation 4, bits 1, tries of earlier generations 4, number of failures 1
         for each failure: time 8, node id 20, length of who 1, length of reason 2, who, reason
         progress and result, where the bits say so: time 8, node id 20, length of value 4, value
 
 Bits: 1 dead, 2 cancelled, 4 rival results, 8 progress, 16 result.  `NO_TERMS` and `NO_FATE` are no bytes at all, so
-that each value has one form.
+that each value has one form.  A version that does not know groups refuses terms with one: their parts do not add up.
 
 Durations are milliseconds, times unix milliseconds.  Whatever is counted has a bound.
 """
@@ -54,7 +55,8 @@ def encode_terms(terms: Terms) -> bytes:
     if terms == NO_TERMS:
         return b""
     headers = [_HEADER.pack(len(name), len(value)) + name + value for name, value in terms.headers]
-    return b"".join((_TERMS.pack(*terms[:5], len(headers)), *headers))
+    group = bytes((len(terms.group),)) + terms.group if terms.group else b""
+    return b"".join((_TERMS.pack(*terms[:5], len(headers)), *headers, group))
 
 
 def decode_terms(data: bytes) -> Terms:
@@ -70,9 +72,16 @@ def decode_terms(data: bytes) -> Terms:
             at += _HEADER.size
             headers.append((data[at : at + name_length], data[at + name_length : at + name_length + value_length]))
             at += name_length + value_length
+        group = b""
+        if at < len(data):
+            group_start = at + 1
+            at = group_start + data[at]
+            group = data[group_start:at]
+            if not group:
+                raise BadRecord("terms with a group of 0 bytes; no bytes say that there is none")
     except error as problem:
         raise BadRecord(f"terms in {len(data)} bytes: {problem}") from None
-    terms = Terms._make((*numbers, tuple(headers)))
+    terms = Terms._make((*numbers, tuple(headers), group))
     if at != len(data):
         raise BadRecord(f"terms in {len(data)} bytes whose parts add up to {at}")
     if max(terms[1:5]) > RETRY_NEVER_MS:

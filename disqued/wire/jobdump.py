@@ -52,6 +52,7 @@ from typing import Final
 
 from disqued.core.model.calendar import LastFiring, ScheduleSetting
 from disqued.core.model.fate import NO_FATE
+from disqued.core.model.gates import split_throttle_name
 from disqued.core.model.groups import read_scope
 from disqued.core.model.ids import JOB_ID_LENGTH, NODE_ID_LENGTH, OLD_JOB_ID_LENGTH, is_job_id, is_node_id
 from disqued.core.model.job import (
@@ -85,6 +86,7 @@ from disqued.core.model.outbox import (
 from disqued.core.model.policies import (
     COUNTER_MAX,
     FIELD_NAMES,
+    GROUP_THROTTLE_FIELD,
     NUMBER_FIELDS,
     OWNER_MAX,
     PAUSE_FIELD,
@@ -720,6 +722,8 @@ def decode_policy(data: bytes, at: int) -> tuple[Policy, int]:
             f"field {field}, counter {counter}, set at {set_at}; allowed are 0 to {max(FIELD_NAMES)}, up to"
             f" {COUNTER_MAX}, and up to {STAMP_MAX}"
         )
+    if field == GROUP_THROTTLE_FIELD and split_throttle_name(data[queue_start:value_start]) is None:
+        raise BadRecord(f"{data[queue_start:value_start][:40]!r} names no group of a queue: its length, it, the queue")
     value: Value
     if field == PAUSE_FIELD:
         value = _decode_pause_value(data[value_start:end])

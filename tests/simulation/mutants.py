@@ -694,7 +694,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a queue that is paused out hands out all the same", POLICIES,
-        Delivery, "take", "if queue.pause & PAUSE_OUT:", "if False:",
+        Delivery, "take", "if queue.holds & HOLDS and not self._may_give(queue):", "if False:",
     ),
     # Schedules.
     _mutant(

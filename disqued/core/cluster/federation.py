@@ -23,10 +23,11 @@ Whatever else comes and finds that nobody waits any more, since another node was
 once to where it is wanted.  Each move meets a want, which is used up, so that jobs move no more often than consumers
 ask.
 
-A queue that is paused out neither asks nor gives.  One that is paused in takes what other nodes bring: it was asked
-for, or has nowhere else to be.  A node that is leaving gives and does not ask.  One that is over `maxmemory` takes only
-what it asked for, and jobs that are delivered at most once: they are nowhere else any more.  One that is a tenth over
-does not ask, and the others give it no more than it has room for, as it told last, or one job.
+A queue that is paused out or throttled neither asks nor gives, and jobs of a group that is throttled stay.  One that is
+paused in takes what other nodes bring: it was asked for, or has nowhere else to be.  A node that is leaving gives and
+does not ask.  One that is over `maxmemory` takes only what it asked for, and jobs that are delivered at most once: they
+are nowhere else any more.  One that is a tenth over does not ask, and the others give it no more than it has room for,
+as it told last, or one job.
 
 Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README, "Client nodes: federation".
 """
@@ -39,7 +40,7 @@ from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.memory import OVERDRAFT_PART, cost_of_job
 from disqued.core.model.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, POLLJOBS, YOURJOBS
 from disqued.core.model.peers import LEAVING, Peer
-from disqued.core.model.queues import PAUSE_OUT, Queue
+from disqued.core.model.queues import HOLDS_ALL, Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.work.delivery import Delivery
@@ -94,7 +95,7 @@ class Federation(Machine):
     def link_opened(self, node_id: bytes) -> None:
         """Bring a node that has just become reachable what it wants."""
         for name in self.wants.of_node(node_id):
-            self._look_at(name)
+            self.look_at(name)
 
     def on_needjobs(self, sender: bytes, name: bytes, count: int) -> None:
         """Give jobs to consumers that wait on another node, or remember that they do."""
@@ -123,7 +124,7 @@ class Federation(Machine):
                 if not self._bring(queue, node_id, want):
                     break
 
-    def _look_at(self, name: bytes) -> None:
+    def look_at(self, name: bytes) -> None:
         """See at the end of the step what of a queue other nodes can have."""
         state = self._state
         queue = state.queues.by_name.get(name)
@@ -165,12 +166,12 @@ class Federation(Machine):
 
     def _stock(self, queue: Queue, *, everything: bool) -> int:
         """How many jobs of a queue other nodes can have now, at most; without `everything` not what is kept."""
-        if queue.pause & PAUSE_OUT or queue.waiters:
+        if queue.holds & HOLDS_ALL or queue.waiters:
             return 0
         arrival = self._arrivals.get(queue.name)
         if everything or arrival is None or arrival.queue is not queue or not self._is_recent(arrival):
-            return len(queue.units)
-        return min(len(queue.units), arrival.own + queue.jobs_in - arrival.jobs_in)
+            return queue.units.ready_count
+        return min(queue.units.ready_count, arrival.own + queue.jobs_in - arrival.jobs_in)
 
     def _is_recent(self, arrival: PrefetchedQueue) -> bool:
         return self._state.now - arrival.at < KEPT_MS
@@ -181,7 +182,7 @@ class Federation(Machine):
             self._state.schedule.add(arrival, arrival.at + KEPT_MS)
             return
         del self._arrivals[arrival.queue.name]
-        self._look_at(arrival.queue.name)
+        self.look_at(arrival.queue.name)
 
     # Taking over.
 
@@ -228,13 +229,13 @@ class Federation(Machine):
         arrival.jobs_in = queue.jobs_in
         arrival.at = now
 
-    # Pausing.
+    # Pauses and other holds.
 
-    def pause_changed(self, queue: Queue) -> None:
-        """Withdraw what this node asks for a queue that is paused now, or ask and give again."""
-        if queue.pause & PAUSE_OUT:
+    def holds_changed(self, queue: Queue) -> None:
+        """Withdraw what this node asks for a queue that hands nothing out now, or ask and give again."""
+        if queue.holds & HOLDS_ALL:
             self.local_demand.end(queue.name)
         else:
-            self._look_at(queue.name)
-            if queue.is_awaited and not len(queue.units):
+            self.look_at(queue.name)
+            if queue.is_awaited and not queue.units.ready_count:
                 self.local_demand.need([queue])

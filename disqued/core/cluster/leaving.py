@@ -367,12 +367,12 @@ class Leaving(Timed, Machine):
         self._sent(job)
 
     def _move(self, queue: Queue) -> None:
-        """Let the next node have the oldest jobs of a queue."""
+        """Let the next node have the oldest jobs of a queue, throttled or not: it holds them back as this one does."""
         state = self._state
         node_id = self._next_node()
         if not node_id:
             return
-        jobs = self._federation.moves.give_away(queue, JOBS_PER_MESSAGE, node_id)
+        jobs = self._federation.moves.give_away(queue, JOBS_PER_MESSAGE, node_id, held=True)
         for job in jobs:
             self._look_into(job)
             if job.options.retry_ms and job.confirmed is None:

@@ -19,7 +19,7 @@ from itertools import islice
 
 from disqued.core.model.machine import Acts, Machine, on
 from disqued.core.model.messages import JOBS_PER_MESSAGE, NEEDJOBS, POLLJOBS
-from disqued.core.model.queues import PAUSE_OUT, ImportRate, Queue
+from disqued.core.model.queues import HOLDS_ALL, ImportRate, Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import QuietParts
@@ -89,7 +89,7 @@ class LocalDemand(Machine):
         if state.leaving or not state.peers.linked:
             return
         for queue in queues:
-            if not queue.pause & PAUSE_OUT:
+            if not queue.holds & HOLDS_ALL:
                 demand = self._demand_for(queue)
                 demand.lingers_until = state.now + LINGER_MS
                 self._ask(demand)
@@ -227,7 +227,7 @@ class LocalDemand(Machine):
         if self._demands.get(demand.queue.name) is not demand:
             # What was due before it has ended it.
             return
-        if demand.queue.is_awaited and not demand.queue.pause & PAUSE_OUT and not state.leaving:
+        if demand.queue.is_awaited and not demand.queue.holds & HOLDS_ALL and not state.leaving:
             self._ask(demand)
             self._come_back_at(demand, self._asks_at(demand))
         elif state.now < demand.lingers_until:

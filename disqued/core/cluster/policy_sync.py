@@ -23,9 +23,12 @@ from disqued.core.model.messages import PAUSE, POLICIES_PER_MESSAGE, POLICY
 from disqued.core.model.outbox import POLICY as POLICY_RECORD
 from disqued.core.model.policies import (
     AHEAD_MS,
+    GATE_FIELDS,
     PAUSE_FIELD,
     SCHEDULE_FIELDS,
     SCHEDULE_FIRED_FIELD,
+    THROTTLE_FIELDS,
+    THROTTLE_MAX_MS,
     PauseSetting,
     Place,
     Policy,
@@ -98,10 +101,13 @@ class Policies(Timed, Machine):
 
     def settle(self, name: bytes, instant: int, job_id: bytes) -> None:
         """Note in the whole cluster that an instant of a schedule is over; `job_id` is the last job of the schedule."""
+        self.reach(name, SCHEDULE_FIRED_FIELD, instant, LastFiring(job_id))
+
+    def reach(self, name: bytes, field: int, counter: int, value: Value) -> None:
+        """Set a field whose counter is an instant in the whole cluster, unless a later one is known."""
         state = self._state
-        register = Register(instant, state.node_id, state.wall, LastFiring(job_id))
-        if self._learn(name, SCHEDULE_FIRED_FIELD, register):
-            self._tell([(name, SCHEDULE_FIRED_FIELD)], b"")
+        if self._learn(name, field, Register(counter, state.node_id, state.wall, value)):
+            self._tell([(name, field)], b"")
 
     def pause_here(self, name: bytes, pause: int) -> None:
         """Set the PAUSE_... bits of a queue on this node alone."""
@@ -118,7 +124,7 @@ class Policies(Timed, Machine):
         queue = self._state.queues.by_name.get(name)
         if queue is None or queue.pause == before:
             return
-        self._federation.pause_changed(queue)
+        self._federation.holds_changed(queue)
         if not queue.pause & PAUSE_OUT:
             for machine in self._machines:
                 machine.queue_resumed(queue)
@@ -129,7 +135,8 @@ class Policies(Timed, Machine):
         """Learn registers, hand on those that are new, and answer; or hear that a node has what it was told.
 
         An outdated one that nothing is known of here was forgotten, and stays so.  An instant of a schedule that is far
-        ahead comes of a wrong clock, and would keep the schedule from coming until then.
+        ahead comes of a wrong clock, and would keep the schedule from coming until then; so does the end of a throttle
+        that is further ahead than the longest one.
         """
         if not policies:
             self._answered(sender, number)
@@ -141,6 +148,8 @@ class Policies(Timed, Machine):
             if (name, field) not in table.registers and table.is_outdated(name, field, register, wall):
                 continue
             if field == SCHEDULE_FIRED_FIELD and register.counter > wall + AHEAD_MS:
+                continue
+            if field in THROTTLE_FIELDS and register.counter > wall + THROTTLE_MAX_MS + AHEAD_MS:
                 continue
             if self._learn(name, field, register):
                 new.append((name, field))
@@ -159,7 +168,14 @@ class Policies(Timed, Machine):
             self._follow_pause(name)
         elif field in SCHEDULE_FIELDS:
             self._follow_schedule(name)
+        elif field in GATE_FIELDS:
+            self._follow_gate(name, field)
         return True
+
+    def _follow_gate(self, name: bytes, field: int) -> None:
+        """Let the machines know that something else may limit a queue."""
+        for machine in self._machines:
+            machine.gate_changed(name, field)
 
     def _follow_schedule(self, name: bytes) -> None:
         """Let the machines know that another thing may be known of a schedule."""
@@ -293,11 +309,12 @@ class Policies(Timed, Machine):
         for count, place in enumerate(list(policies.registers), 1):
             register = policies.registers.get(place)
             if register is not None and policies.is_outdated(*place, register, state.wall):
-                self._forget(*place)
+                self.forget(*place)
             if count % SWEPT_PER_PART == 0:
                 yield
 
-    def _forget(self, name: bytes, field: int) -> None:
+    def forget(self, name: bytes, field: int) -> None:
+        """Forget a register that is outdated."""
         state = self._state
         state.queues.policies.forget(name, field)
         if state.journaling:
@@ -305,6 +322,8 @@ class Policies(Timed, Machine):
             state.outbox.journal.append((POLICY_RECORD, name, field, gone))
         if field in SCHEDULE_FIELDS:
             self._follow_schedule(name)
+        elif field in GATE_FIELDS:
+            self._follow_gate(name, field)
 
     # The whole node.
 

@@ -51,20 +51,24 @@ class Transfer:
 
     # Giving.
 
-    def give_away(self, queue: Queue, count: int, node_id: bytes, room: int | None = None) -> list[Job]:
-        """Take up to `count` jobs out of a queue for another node, fewer of large ones; oldest first.
+    def give_away(
+        self, queue: Queue, count: int, node_id: bytes, room: int | None = None, *, held: bool = False
+    ) -> list[Job]:
+        """Take up to `count` jobs out of a queue for another node, fewer of large ones, in the order of delivery.
 
-        `room`: bytes that the node has room for, as memory is counted; None = not known.
+        `room`: bytes that the node has room for, as memory is counted; None = not known.  With `held` jobs of groups
+        that are held back go, too, oldest first.
         """
         state = self._state
         given: list[Job] = []
         size = 0
-        while len(given) < count and size < FETCHED_BYTES and len(queue.units):
+        units = queue.units
+        while len(given) < count and size < FETCHED_BYTES and (len(units) if held else units.ready_count):
             if room is not None:
-                room -= cost_of_job(queue.units.first.job)
+                room -= cost_of_job(units.first.job)
                 if room < 0:
                     break
-            job = queue.units.pop_first().job
+            job = (units.pop_oldest() if held else units.pop_first()).job
             assert INTO_ACTIVE[job.state], forbidden(job.state, ACTIVE)
             job.state = ACTIVE
             if job.expires_at <= state.now:

@@ -87,6 +87,9 @@ class Machine:
     def queue_resumed(self, queue: Queue) -> None:
         """A queue gives its jobs, and may have been paused until now."""
 
+    def gate_changed(self, name: bytes, field: int) -> None:
+        """A register that limits what a queue hands out is new here, or is forgotten; `name` is that of its place."""
+
     def schedule_changed(self, name: bytes) -> None:
         """What the cluster says of a schedule, or that it says nothing any more, is new here."""
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from disqued.core.model.fate import cost_of_fate
 from disqued.core.model.job import Job, NamedJob, StoredJob
-from disqued.core.model.terms import cost_of_headers
+from disqued.core.model.terms import cost_of_terms
 
 JOB_COST: Final = 480  #: bytes of a job without its body: object, id, places in registry, queue and schedule
 NAME_FREE: Final = 100  #: bytes of the name of its queue that a job does not count, as most share it with the queue
@@ -41,7 +41,7 @@ def cost_of_job(job: Job | StoredJob) -> int:
     if isinstance(job, NamedJob | StoredJob) and job.alias:
         size += NAME_COST + len(job.alias)
     if isinstance(job, StoredJob):
-        size += cost_of_headers(job.terms.headers) + cost_of_fate(job.fate)
+        size += cost_of_terms(job.terms) + cost_of_fate(job.fate)
         return size + EVENT_COST if job.kind else size
     size += job.options.cost
     return size + EVENT_COST if job.options.kind else size

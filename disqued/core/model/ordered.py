@@ -13,7 +13,7 @@ from disqued.core.model.job import Unit
 
 BLOCK: Final = 512  #: units in a block at most
 
-_place = attrgetter("order_key", "id")
+place_of = attrgetter("order_key", "id")  #: where a unit stands
 
 
 class OrderedUnits:
@@ -21,10 +21,11 @@ class OrderedUnits:
 
     __slots__ = ("_blocks", "_length")
 
-    def __init__(self) -> None:
+    def __init__(self, units: "OrderedUnits | None" = None) -> None:
+        """Begin empty, or take over the units of another one, which is not to be used again."""
         #: Sorted lists; none is empty, and all of one comes before all of the next.
-        self._blocks: list[list[Unit]] = []
-        self._length = 0
+        self._blocks: list[list[Unit]] = [] if units is None else units._blocks
+        self._length: int = 0 if units is None else units._length
 
     def __len__(self) -> int:
         return self._length
@@ -72,14 +73,23 @@ class OrderedUnits:
                 self._insert(unit)
         self._length += 1
 
+    @property
+    def ready_count(self) -> int:
+        """Units that `pop_first` could take, one after the other."""
+        return self._length
+
     def pop_first(self) -> Unit:
-        """Take the oldest unit; the queue must not be empty."""
+        """Take the next unit, which is the oldest; the queue must not be empty."""
         first = self._blocks[0]
         unit = first.pop(0)
         if not first:
             del self._blocks[0]
         self._length -= 1
         return unit
+
+    def pop_oldest(self) -> Unit:
+        """Take the oldest unit, whatever is to be handed out next; the queue must not be empty."""
+        return self.pop_first()
 
     @property
     def first(self) -> Unit:
@@ -93,7 +103,7 @@ class OrderedUnits:
             return
         number = self._block_of(place)
         block = blocks[number]
-        for at in range(bisect_right(block, place, key=_place), len(block)):
+        for at in range(bisect_right(block, place, key=place_of), len(block)):
             yield block[at]
         for later in range(number + 1, len(blocks)):
             yield from blocks[later]
@@ -103,7 +113,7 @@ class OrderedUnits:
         if not self._blocks:
             return 0
         number = self._block_of(place)
-        return sum(map(len, self._blocks[:number])) + bisect_left(self._blocks[number], place, key=_place)
+        return sum(map(len, self._blocks[:number])) + bisect_left(self._blocks[number], place, key=place_of)
 
     def release(self) -> Iterator[int]:
         """Let go of all units, bit by bit; yields how many each bit was.  Not to be used again."""
@@ -114,10 +124,10 @@ class OrderedUnits:
         """Take out a unit.  Raises KeyError when it is not in here."""
         if not self._blocks:
             raise KeyError(unit.id)
-        place = _place(unit)
+        place = place_of(unit)
         number = self._block_of(place)
         block = self._blocks[number]
-        index = bisect_left(block, place, key=_place)
+        index = bisect_left(block, place, key=place_of)
         if index == len(block) or block[index] is not unit:
             raise KeyError(unit.id)
         del block[index]
@@ -127,14 +137,14 @@ class OrderedUnits:
 
     def _block_of(self, place: tuple[int, bytes]) -> int:
         """Find the first block whose last unit does not come before the place, or the last block."""
-        number = bisect_left(self._blocks, place, key=lambda block: _place(block[-1]))
+        number = bisect_left(self._blocks, place, key=lambda block: place_of(block[-1]))
         return min(number, len(self._blocks) - 1)
 
     def _insert(self, unit: Unit) -> None:
-        place = _place(unit)
+        place = place_of(unit)
         number = self._block_of(place)
         block = self._blocks[number]
-        block.insert(bisect_left(block, place, key=_place), unit)
+        block.insert(bisect_left(block, place, key=place_of), unit)
         if len(block) > BLOCK:
             self._blocks.insert(number + 1, block[BLOCK // 2 :])
             del block[BLOCK // 2 :]

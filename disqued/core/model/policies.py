@@ -16,6 +16,9 @@ back.
 A schedule of jobs is a register as well, whose place has the name of the schedule (`calendar`).  Its last instant is
 another one, in which the instant is the counter: so the latest instant wins, whoever fired it.
 
+The throttle of a queue, or of one of its groups, is a register whose counter is the end of the throttle: so the latest
+end wins, and the register is forgotten when it is over.
+
 Registers outlive their queue, and a flush.  Wall clocks are compared for the forgetting alone.
 
 Times are unix milliseconds.
@@ -24,6 +27,7 @@ Times are unix milliseconds.
 from typing import Final, NamedTuple
 
 from disqued.core.model.calendar import AT, LastFiring, ScheduleSetting, cost_of_schedule
+from disqued.core.model.gates import THROTTLE_MAX_S, Gate, split_throttle_name
 from disqued.core.model.memory import Memory
 from disqued.core.model.terms import TRIES_MAX
 
@@ -37,11 +41,17 @@ MAXTRIES_FIELD: Final = 5
 BACKOFF_FIELD: Final = 6  #: seconds: the first delay, and perhaps the longest
 KEEPDEAD_FIELD: Final = 7  #: seconds
 RESULT_FIELD: Final = 8  #: seconds
+FAIR_FIELD: Final = 9  #: 1 = fair to the groups of the queue
+THROTTLE_FIELD: Final = 16  #: its end, which is the counter of the register, and how many seconds were asked for
+GROUP_THROTTLE_FIELD: Final = 17  #: the same of a group, whose place has a `throttle_name`
+THROTTLE_FIELDS: Final = (THROTTLE_FIELD, GROUP_THROTTLE_FIELD)
+GATE_FIELDS: Final = (FAIR_FIELD, *THROTTLE_FIELDS)  #: those that limit what a queue hands out
 # Fields of a schedule, whose place has its name instead of that of a queue.
 SCHEDULE_FIELD: Final = 32
 SCHEDULE_PAUSE_FIELD: Final = 33  #: 1 = paused
 SCHEDULE_FIRED_FIELD: Final = 34  #: its last instant, which is the counter of the register, and its last job
 SCHEDULE_FIELDS: Final = (SCHEDULE_FIELD, SCHEDULE_PAUSE_FIELD, SCHEDULE_FIRED_FIELD)
+THROTTLE_MAX_MS: Final = THROTTLE_MAX_S * 1_000
 #: Fields of a queue.
 QUEUE_FIELD_NAMES: Final = {
     PAUSE_FIELD: b"pause",
@@ -53,9 +63,12 @@ QUEUE_FIELD_NAMES: Final = {
     BACKOFF_FIELD: b"backoff",
     KEEPDEAD_FIELD: b"keepdead",
     RESULT_FIELD: b"result",
+    FAIR_FIELD: b"fair",
 }
 FIELD_NAMES: Final = {
     **QUEUE_FIELD_NAMES,
+    THROTTLE_FIELD: b"throttle",
+    GROUP_THROTTLE_FIELD: b"group-throttle",
     SCHEDULE_FIELD: b"schedule",
     SCHEDULE_PAUSE_FIELD: b"schedule-pause",
     SCHEDULE_FIRED_FIELD: b"schedule-fired",
@@ -121,6 +134,9 @@ NUMBER_FIELDS: Final = {
     BACKOFF_FIELD: NumberField(1, SPAN_MAX_S, most=2),
     KEEPDEAD_FIELD: NumberField(0, SPAN_MAX_S),
     RESULT_FIELD: NumberField(1, SPAN_MAX_S),
+    FAIR_FIELD: NumberField(1, 1),
+    THROTTLE_FIELD: NumberField(1, THROTTLE_MAX_S),
+    GROUP_THROTTLE_FIELD: NumberField(1, THROTTLE_MAX_S),
     SCHEDULE_PAUSE_FIELD: NumberField(1, 1),
 }
 
@@ -173,15 +189,22 @@ def cost_of_register(queue: bytes, value: Value) -> int:
     return POLICY_COST + len(queue) + size_of(value)
 
 
+def queue_of_gate(name: bytes, field: int) -> tuple[bytes, bytes]:
+    """Return the queue that a register limits at this place, and the group of it; empty = the whole queue."""
+    found = split_throttle_name(name) if field == GROUP_THROTTLE_FIELD else None
+    return (name, b"") if found is None else found
+
+
 class PolicyTable:
     """The registers that a node knows."""
 
-    __slots__ = ("_memory", "defaults", "registers", "schedules")
+    __slots__ = ("_memory", "defaults", "gates", "registers", "schedules")
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self.registers: dict[Place, Register] = {}  #: for look-ups; only this class changes it
         self.defaults: dict[bytes, Defaults] = {}  #: by queue; likewise
+        self.gates: dict[bytes, Gate] = {}  #: by queue, of those that are limited; likewise
         self.schedules: dict[bytes, ScheduleSetting] = {}  #: by name; likewise
 
     def __len__(self) -> int:
@@ -226,8 +249,10 @@ class PolicyTable:
         """Return whether a register may be forgotten.
 
         The last instant of a schedule is known as long as the schedule is.  A schedule of one instant is forgotten as
-        one that was deleted at that instant.
+        one that was deleted at that instant.  A throttle is forgotten when it is over.
         """
+        if field in THROTTLE_FIELDS:
+            return wall >= register.counter
         over_at = register.set_at
         value = register.value
         if field == SCHEDULE_FIRED_FIELD:
@@ -249,6 +274,9 @@ class PolicyTable:
                 self.schedules[queue] = register.value
             else:
                 self.schedules.pop(queue, None)
+        if field in GATE_FIELDS:
+            self._follow_gate(queue, field)
+            return
         if field == PAUSE_FIELD or field in SCHEDULE_FIELDS:
             return
         defaults = self.derive_defaults(queue)
@@ -256,6 +284,25 @@ class PolicyTable:
             self.defaults.pop(queue, None)
         else:
             self.defaults[queue] = defaults
+
+    def _follow_gate(self, name: bytes, field: int) -> None:
+        """Enter what limits a queue, of which a field has changed."""
+        register = self.registers.get((name, field))
+        queue, group = queue_of_gate(name, field)
+        gate = self.gates.get(queue)
+        if gate is None:
+            gate = self.gates[queue] = Gate()
+        end = 0 if register is None else register.counter
+        if field == FAIR_FIELD:
+            gate.is_fair = bool(self._numbers_of(name, field))
+        elif field == THROTTLE_FIELD:
+            gate.until = end
+        elif end:
+            gate.groups[group] = end
+        else:
+            gate.groups.pop(group, None)
+        if gate.is_open:
+            del self.gates[queue]
 
     def succeed(self, queue: bytes, field: int, node_id: bytes, wall: int, value: Value) -> Register:
         """Make the register that comes after the one that is known; it is not entered yet."""

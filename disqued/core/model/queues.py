@@ -4,7 +4,7 @@ A queue holds the units that wait on this node, ordered by (order_key, id): olde
 for them in the order in which they came (`waiters`).
 
 A queue is paused by the word of the cluster (`policies`), or by one for this node alone; a queue that is paused is
-there.
+there.  What limits a queue otherwise, or sorts its units into groups, is its gate (`gates`, `grouped`).
 
 Times are integer milliseconds of the monotonic clock.  Source: Disque, src/queue.c.
 """
@@ -15,9 +15,11 @@ from math import ceil
 from operator import attrgetter
 from typing import ClassVar, Final
 
+from disqued.core.model.gates import Gate
+from disqued.core.model.grouped import GroupedUnits
 from disqued.core.model.groups import Stream
 from disqued.core.model.job import KIND_LOG, KIND_WORK, Unit
-from disqued.core.model.memory import QUEUE_COST
+from disqued.core.model.memory import QUEUE_COST, Memory
 from disqued.core.model.ordered import OrderedUnits
 from disqued.core.model.policies import PolicyTable
 from disqued.core.model.waiters import Awaited
@@ -27,6 +29,10 @@ NAME_MAX: Final = 65_000  #: bytes of a queue name that a client may create
 
 PAUSE_IN: Final = 1  #: takes no new jobs
 PAUSE_OUT: Final = 2  #: hands out no jobs
+THROTTLED: Final = 4  #: hands out no jobs for a while
+GROUPED: Final = 8  #: hands out jobs of ready groups alone
+HOLDS_ALL: Final = PAUSE_OUT | THROTTLED  #: each of these: hands out no jobs
+HOLDS: Final = HOLDS_ALL | GROUPED  #: each of these: whoever takes a job looks closer
 PAUSE_NAMES = {0: b"none", PAUSE_IN: b"in", PAUSE_OUT: b"out", PAUSE_IN | PAUSE_OUT: b"all"}
 
 ANYBODY: Final = b"default"  #: owner that older versions have noted for clients that did not say who they are
@@ -84,6 +90,8 @@ class Queue(Awaited):
         "dead",
         "elsewhere",
         "failing",
+        "grouped",
+        "holds",
         "import_rate",
         "jobs_in",
         "jobs_out",
@@ -114,7 +122,9 @@ class Queue(Awaited):
         self.dead: dict[Unit, None] = {}  #: jobs that are never delivered again before REDRIVE
         self.failing: dict[Unit, None] = {}  #: other jobs of which failures are known
         self.stream: Stream | None = None  #: its entries and consumer groups; None = it never had any
-        self.pause: int = 0  #: PAUSE_... bits in effect: of the cluster and of this node
+        self.pause: int = 0  #: PAUSE_... bits in effect: of the cluster and of this node; set by `set_pause`
+        self.holds: int = 0  #: these bits, THROTTLED and GROUPED
+        self.grouped: GroupedUnits | None = None  #: `units`, if they are sorted into groups
         self.pause_here: int = 0  #: PAUSE_... bits of this node alone
         self.jobs_in: int = 0  #: times that a job was queued
         self.requeued: int = 0  #: how many of these were requeues
@@ -131,6 +141,32 @@ class Queue(Awaited):
         if self.dead or self.failing:
             return False
         return not (len(self.units) or self.waiters or self.watchers or self.leased or self.elsewhere or self.pause)
+
+    def set_pause(self, pause: int) -> None:
+        """Set the PAUSE_... bits in effect."""
+        self.holds = self.holds & ~self.pause | pause
+        self.pause = pause
+
+    def follow(self, gate: Gate | None, memory: Memory) -> GroupedUnits | None:
+        """Be limited as a gate says, or by none; returns groups that are to be let go of bit by bit.
+
+        Units that are to be in groups are sorted by `GroupedUnits.go_on`.
+        """
+        self.holds &= ~(THROTTLED | GROUPED)
+        if gate is not None and gate.until:
+            self.holds |= THROTTLED
+        old = self.grouped
+        if gate is None or not gate.needs_groups:
+            if old is not None:
+                self.units, self.grouped = OrderedUnits(old), None
+        else:
+            self.holds |= GROUPED
+            if old is not None and old.is_fair == gate.is_fair:
+                return None
+            self.units = self.grouped = GroupedUnits(self.units, memory, is_fair=gate.is_fair, blocked=gate.groups)
+        if old is not None:
+            memory.used -= old.cost
+        return old
 
     def note_lease(self, unit: Unit, since: int) -> None:
         """Enter a unit among those that consumers have, since that time."""
@@ -177,9 +213,10 @@ class Queue(Awaited):
 class Queues:
     """Every queue of the node, by name, and in the order in which they were created; and what is said of them."""
 
-    __slots__ = ("_delayed_in", "_order", "_serials", "by_name", "dead", "delayed", "failing", "policies")
+    __slots__ = ("_delayed_in", "_memory", "_order", "_serials", "by_name", "dead", "delayed", "failing", "policies")
 
-    def __init__(self, policies: PolicyTable) -> None:
+    def __init__(self, policies: PolicyTable, memory: Memory) -> None:
+        self._memory = memory
         self.policies: PolicyTable = policies  #: of queues that are there, and of others
         self.by_name: dict[bytes, Queue] = {}  #: for look-ups; only this class changes it
         self.dead: int = 0  #: dead jobs of all queues
@@ -199,7 +236,10 @@ class Queues:
         queue = self.by_name[name] = Queue(name, self._serials, now, wall)
         self._order.append(queue)
         if self.policies.registers:
-            queue.pause = self.policies.pause_of(name).bits
+            queue.set_pause(self.policies.pause_of(name).bits)
+            gate = self.policies.gates.get(name)
+            if gate is not None:
+                queue.follow(gate, self._memory)
         return queue
 
     def note_delay(self, unit: Unit) -> None:

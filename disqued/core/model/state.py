@@ -97,7 +97,7 @@ class State:
 
     def _clear(self, policies: PolicyTable) -> None:
         self.jobs: Registry = Registry()
-        self.queues: Queues = Queues(policies)
+        self.queues: Queues = Queues(policies, self.memory)
         self.schedule: Schedule = Schedule()
         self.custody: Custody = Custody(self.memory)
         self.aliases: Aliases = Aliases(self.memory)

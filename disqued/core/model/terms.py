@@ -15,6 +15,8 @@ HEADERS_MAX: Final = 16
 HEADER_NAME_MAX: Final = 255  #: bytes
 HEADERS_BYTES_MAX: Final = 8_192  #: of all names and values together
 HEADER_COST: Final = 180  #: bytes of a header without its name and value: two strings, their pair, its place
+GROUP_MAX: Final = 255  #: bytes of the name of a group
+GROUP_COST: Final = 430  #: bytes of a group without its name: options that jobs of other groups do not share
 
 TRACEPARENT: Final = b"traceparent"  #: name of the header that says which trace a job belongs to
 #: Version, trace id, parent id and flags, as W3C Trace Context has them; versions after 00 may add fields.
@@ -36,6 +38,7 @@ class Terms(NamedTuple):
     keep_dead_ms: int = 0  #: how long a dead job stays beyond its time to live
     keep_result_ms: int = 0  #: how long its result is kept after the acknowledgement; 0 = not at all
     headers: Headers = ()  #: (name, value), each name once
+    group: bytes = b""  #: group within the queue (`grouped`); empty = that of all jobs without a name of a group
 
     @property
     def stay_ms(self) -> int:
@@ -59,6 +62,12 @@ def backoff_of(terms: Terms, job_id: bytes, nacks: int) -> int:
 def cost_of_headers(headers: Headers) -> int:
     """Return the bytes that headers take."""
     return sum([HEADER_COST + len(name) + len(value) for name, value in headers])
+
+
+def cost_of_terms(terms: Terms) -> int:
+    """Return the bytes that the headers and the group of a job take."""
+    size = cost_of_headers(terms.headers)
+    return size + GROUP_COST + len(terms.group) if terms.group else size
 
 
 def trace_id_of(headers: Headers) -> bytes:

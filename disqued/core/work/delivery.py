@@ -10,9 +10,9 @@ A job with retry 0 is delivered at most once: the journal says that it is done b
 nothing queues it a second time.
 
 A job whose time is over is never handed out.  Those at the front of a queue are dropped when they are met, a bounded
-number in a millisecond; a queue with more of them is `behind`, and they are dropped bit by bit.  Until that is done it
-is not known whether there is a job to give, so every consumer waits for it, NOHANG or not: some milliseconds later
-comes the job, or the word that there is none.
+number in a millisecond; a queue with more of them is `behind`, and they are dropped bit by bit.  So is a long queue
+whose jobs are being sorted into groups (`grouped`).  Until that is done it is not known whether there is a job to give,
+so every consumer waits for it, NOHANG or not: some milliseconds later comes the job, or the word that there is none.
 
 Source: Disque, src/queue.c.
 """
@@ -34,7 +34,7 @@ from disqued.core.model.job import (
     forbidden,
 )
 from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED, UNIT_DONE, Client
-from disqued.core.model.queues import PAUSE_OUT, Queue
+from disqued.core.model.queues import HOLDS, HOLDS_ALL, Queue
 from disqued.core.model.state import State
 from disqued.core.model.trace import DELIVER, ONCE, REQUEUE, UNSEEN
 from disqued.core.model.unfinished import QuietParts
@@ -50,6 +50,7 @@ OVER_AT_ONCE: Final = (
 OVER_PER_PART: Final = (
     1_000  #: such jobs dropped per part of the work on a queue that is behind, some milliseconds' work
 )
+SORTED_PER_PART: Final = 2_000  #: jobs sorted into groups per part of the work on a queue that is behind
 FETCHED_BYTES: Final = 1 << 20  #: names and bodies after which a fetch ends: only its last job makes a reply larger
 
 _BITS_KNOWN: Final = 1_024
@@ -158,7 +159,7 @@ class Delivery:
         """Take the oldest job of a queue, if it has one to give, for its retry period or for that span."""
         state = self._state
         units = queue.units
-        if queue.pause & PAUSE_OUT:
+        if queue.holds & HOLDS and not self._may_give(queue):
             return None
         while len(units):
             unit = units.pop_first()
@@ -169,6 +170,8 @@ class Delivery:
             if job.expires_at <= state.now:
                 state.forget(job, GONE_EXPIRED)
                 if self.has_dropped_enough(queue):
+                    return None
+                if queue.grouped is not None and not queue.grouped.pass_over(unit):
                     return None
                 continue
             retry_ms = unit.options.retry_ms
@@ -202,6 +205,10 @@ class Delivery:
             return unit
         return None
 
+    def _may_give(self, queue: Queue) -> bool:
+        """Return whether a queue of which something holds jobs back has one to give all the same."""
+        return not queue.holds & HOLDS_ALL and queue.units.ready_count > 0
+
     def has_dropped_enough(self, queue: Queue) -> bool:
         """Count a job that was dropped because its time is over; say whether the others have to wait."""
         state = self._state
@@ -211,19 +218,30 @@ class Delivery:
         if self._over < OVER_AT_ONCE:
             return False
         if len(queue.units):
-            if not state.waiting.behind:
-                state.work(self._catch_up())
-            state.waiting.behind[queue] = None
+            self.fall_behind(queue)
         return True
 
+    def fall_behind(self, queue: Queue) -> None:
+        """Let consumers wait, NOHANG or not, until it is known which job a queue gives next, if it has one."""
+        state = self._state
+        if not state.waiting.behind:
+            state.work(self._catch_up())
+        state.waiting.behind[queue] = None
+
     def _catch_up(self) -> QuietParts:
-        """Drop the jobs whose time is over in front of the queues that are behind, and serve those who wait."""
+        """Make the queues ready that are behind, and serve those who wait.
+
+        Their jobs are sorted into groups, if they are to be, and those in front are dropped whose time is over.
+        """
         state = self._state
         # A flush puts another dict in the place of this one.
         while state.waiting.behind:
             queue = next(iter(state.waiting.behind))
-            if self._drop_over(queue):
+            is_sorted = queue.grouped is None or queue.grouped.go_on(SORTED_PER_PART)
+            if self._drop_over(queue) and is_sorted:
                 self._serve_behind(queue)
+            elif not is_sorted:
+                state.ready[queue] = None
             yield
 
     def _drop_over(self, queue: Queue) -> bool:
@@ -238,7 +256,7 @@ class Delivery:
         return False
 
     def _begins_with_over(self, queue: Queue) -> bool:
-        return len(queue.units) > 0 and queue.units.first.job.expires_at <= self._state.now
+        return queue.units.ready_count > 0 and queue.units.first.job.expires_at <= self._state.now
 
     def _serve_behind(self, queue: Queue) -> None:
         """Serve those who wait for a queue whose first job is good; who would not wait hears if there is no more."""
@@ -307,7 +325,7 @@ class Delivery:
 
     def has_some(self, queue: Queue) -> bool:
         """Tell whether a queue has a job to give; jobs in front whose time is over are dropped."""
-        while not queue.pause & PAUSE_OUT and len(queue.units):
+        while not queue.holds & HOLDS_ALL and queue.units.ready_count:
             if not self._begins_with_over(queue):
                 return True
             unit = queue.units.pop_first()

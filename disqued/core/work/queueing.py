@@ -34,7 +34,7 @@ from disqued.core.model.job import (
 )
 from disqued.core.model.machine import Machine
 from disqued.core.model.outbox import QUEUE_PAUSED, WORK, Notification
-from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT, Queue
+from disqued.core.model.queues import HOLDS_ALL, PAUSE_IN, PAUSE_OUT, Queue
 from disqued.core.model.schedule import HELD_BYTES
 from disqued.core.model.state import State
 from disqued.core.work.copies import Copies, delay_left
@@ -81,7 +81,7 @@ class Queueing(Machine):
         queue.jobs_in += 1
         state.counters.queued += 1
         queue.accessed_at = state.now
-        if (queue.waiters or queue.watchers) and not queue.pause & PAUSE_OUT:
+        if (queue.waiters or queue.watchers) and not queue.holds & HOLDS_ALL:
             state.ready[queue] = None
         demand = state.demand
         if demand.jobs and queue.name in demand.jobs:
@@ -197,6 +197,6 @@ class Queueing(Machine):
                 return
             queue = state.queue(queue_name)
         pause |= queue.pause_here
-        queue.pause = pause
+        queue.set_pause(pause)
         if not pause & PAUSE_OUT and ((queue.is_awaited and len(queue.units)) or queue.stream is not None):
             state.ready[queue] = None

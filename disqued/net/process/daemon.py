@@ -237,6 +237,7 @@ class Daemon:
         self.node.membership.detector.plan()
         self.node.leaving.wake()
         self.node.policies.resume()
+        self.node.gates.resume()
         self.node.schedules.start()
         self.driver.run_due()
         self.bus.start()

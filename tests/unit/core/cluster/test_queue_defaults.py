@@ -8,7 +8,7 @@ from disqued.core.model.terms import NO_TERMS, Terms
 from tests.cluster_fixtures import Cluster
 from tests.core_fixtures import Server, check
 
-NAMES = "ttl, retry, replicate, maxlen, maxtries, backoff, keepdead, result"
+NAMES = "ttl, retry, replicate, maxlen, maxtries, backoff, keepdead, result, fair"
 MISUSE = "ERR QPOLICY takes SET and options, UNSET and fields, or GET"
 
 

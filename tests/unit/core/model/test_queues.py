@@ -59,9 +59,9 @@ def test_removing_a_unit_that_is_not_there_is_a_bug_and_said_so(order_key: int) 
 
 def test_a_queue_is_idle_without_jobs_consumers_and_pause(queue: Queue) -> None:
     assert queue.is_idle
-    queue.pause = PAUSE_IN | PAUSE_OUT
+    queue.set_pause(PAUSE_IN | PAUSE_OUT)
     assert not queue.is_idle
-    queue.pause = 0
+    queue.set_pause(0)
     queue.waiters[Waiter("anna", [queue], PLAIN)] = None
     assert not queue.is_idle
     queue.waiters.clear()
@@ -70,7 +70,8 @@ def test_a_queue_is_idle_without_jobs_consumers_and_pause(queue: Queue) -> None:
 
 
 def test_queues_are_walked_in_the_order_of_their_creation_whatever_comes_and_goes() -> None:
-    queues = Queues(PolicyTable(Memory(1 << 30, evicts=True)))
+    memory = Memory(1 << 30, evicts=True)
+    queues = Queues(PolicyTable(memory), memory)
     made = [queues.create(b"%d" % number, 0, 0) for number in range(10)]
     assert [queue.serial for queue in made] == list(range(1, 11))
     queues.remove(made[4])

@@ -1,0 +1,254 @@
+"""Units in groups: those of a queue that is fair to its groups, or of which some groups hand nothing out for now.
+
+A group is the jobs of one queue that have the same GROUP; jobs without one are a group of their own, the empty name.
+All units stay in the order of their age, as in `OrderedUnits`: whoever only looks (QPEEK, scans, purges) sees no
+difference.  Besides, each group has its own units in order, and the groups that may hand out are *ready*:
+
+    all units, by age      a1 b1 a2 a3 c1 b2 ...
+    groups, each by age    a: a1 a2 a3     b: b1 b2     c: c1     d: d1, blocked
+    ready, FAIR            ring: a -> b -> c -> a ...             pop_first: a1 b1 c1 a2 b2 a3
+    ready, not FAIR        heads: a1 b1 c1, by age                pop_first: a1 b1 a2 a3 c1 b2
+
+FAIR is deficit round robin with a quantum of one and a cost of one for each job, so no deficit is left after a turn:
+of k ready groups none waits for more than k-1 jobs of others.  A group that becomes ready goes to the end of the ring.
+
+Whoever limits what a group may have blocks it and unblocks it (`block`, `unblock`).  A blocked group is neither in the
+ring nor among the heads, so it costs no search however many jobs it has: `pop_first`, `first` and `ready_count` know
+ready groups alone.  The names of blocked groups are remembered, whether they have units or not.
+
+A queue that becomes grouped is sorted into groups bit by bit, oldest units first (`go_on`).  Units that are not sorted
+in yet are not ready.
+"""
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from disqued.core.model.job import Unit
+from disqued.core.model.memory import Memory
+from disqued.core.model.ordered import OrderedUnits, place_of
+
+READY_GROUP_COST: Final = 440  #: bytes of a group of which units wait, without its name: its blocks, its places
+_BEFORE_ALL: Final = (-(1 << 63), b"")  #: a place in front of every unit
+
+
+_NO_UNITS: Final = OrderedUnits()
+
+
+class JobGroup:
+    """The units of one group that wait in a queue; there is at least one."""
+
+    __slots__ = ("name", "units")
+
+    def __init__(self, name: bytes) -> None:
+        self.name: bytes = name
+        self.units: OrderedUnits = OrderedUnits()
+
+
+class GroupedUnits(OrderedUnits):
+    """Units in order, of which `pop_first` takes those of ready groups alone."""
+
+    __slots__ = ("_blocked", "_cost", "_groups", "_heads", "_memory", "_ready", "_ring", "_sorted_to", "is_fair")
+
+    def __init__(self, units: OrderedUnits, memory: Memory, *, is_fair: bool, blocked: Iterable[bytes] = ()) -> None:
+        """Take over the units of a queue, which are not sorted into groups yet: see `go_on`."""
+        super().__init__(units)
+        self._memory = memory
+        self.is_fair: bool = is_fair
+        self._blocked: set[bytes] = set(blocked)
+        self._groups: dict[bytes, JobGroup] = {}
+        self._ring: OrderedDict[JobGroup, None] = OrderedDict()  #: ready groups, the next one first; if it is fair
+        self._heads: OrderedUnits = OrderedUnits()  #: the first unit of each ready group; if it is not fair
+        self._ready = 0  #: units of ready groups
+        self._cost = 0  #: bytes that groups take
+        #: Place of the last unit that is sorted in, and all before it are; None = every unit is.
+        self._sorted_to: tuple[int, bytes] | None = _BEFORE_ALL if self._length else None
+
+    # Groups.
+
+    @property
+    def group_count(self) -> int:
+        """Groups of which units wait."""
+        return len(self._groups)
+
+    @property
+    def ready_count(self) -> int:
+        """Units that `pop_first` could take, one after the other."""
+        return self._ready
+
+    def is_blocked(self, name: bytes) -> bool:
+        """Return whether a group hands nothing out."""
+        return name in self._blocked
+
+    def units_of(self, name: bytes) -> OrderedUnits:
+        """Return the units of a group that wait; to be read alone."""
+        group = self._groups.get(name)
+        return _NO_UNITS if group is None else group.units
+
+    def block(self, name: bytes) -> None:
+        """Let a group hand nothing out."""
+        if name in self._blocked:
+            return
+        group = self._groups.get(name)
+        if group is not None:
+            self._unready(group, group.units.first)
+            self._ready -= len(group.units)
+        self._blocked.add(name)
+
+    def unblock(self, name: bytes) -> None:
+        """Let a group hand out again; its turn comes after those of all ready groups."""
+        if name not in self._blocked:
+            return
+        self._blocked.remove(name)
+        group = self._groups.get(name)
+        if group is not None:
+            self._make_ready(group)
+            self._ready += len(group.units)
+
+    def set_blocked(self, names: Collection[bytes]) -> None:
+        """Block these groups, and no others."""
+        for name in [name for name in self._blocked if name not in names]:
+            self.unblock(name)
+        for name in names:
+            self.block(name)
+
+    def pass_over(self, unit: Unit) -> bool:
+        """Give its group the turn back that a unit took which was not handed out; return whether any unit is ready."""
+        if self.is_fair:
+            group = self._groups.get(unit.options.terms.group)
+            if group is not None and group in self._ring:
+                self._ring.move_to_end(group, last=False)
+        return self._ready > 0
+
+    def go_on(self, count: int) -> bool:
+        """Sort so many more units into groups; return whether all are."""
+        if self._sorted_to is None:
+            return True
+        units = list(islice(self.after(self._sorted_to), count))
+        for unit in units:
+            self._enter(unit)
+        self._sorted_to = place_of(units[-1]) if len(units) == count else None
+        return self._sorted_to is None
+
+    def _is_sorted_in(self, unit: Unit) -> bool:
+        return self._sorted_to is None or place_of(unit) <= self._sorted_to
+
+    def _enter(self, unit: Unit) -> None:
+        """Sort a unit into its group."""
+        name = unit.options.terms.group
+        group = self._groups.get(name)
+        if group is None:
+            group = self._groups[name] = JobGroup(name)
+            group.units.push(unit)
+            self._hold(READY_GROUP_COST + len(name))
+            if name not in self._blocked:
+                self._make_ready(group)
+        elif self.is_fair or name in self._blocked:
+            group.units.push(unit)
+        else:
+            before = group.units.first
+            group.units.push(unit)
+            if group.units.first is unit:
+                self._heads.remove(before)
+                self._heads.push(unit)
+        if name not in self._blocked:
+            self._ready += 1
+
+    def _leave(self, unit: Unit) -> None:
+        """Take a unit out of its group, in which it is."""
+        name = unit.options.terms.group
+        group = self._groups[name]
+        before = group.units.first
+        group.units.remove(unit)
+        if name not in self._blocked:
+            self._ready -= 1
+            if not len(group.units):
+                self._unready(group, before)
+            elif before is unit and not self.is_fair:
+                self._heads.remove(before)
+                self._heads.push(group.units.first)
+        if not len(group.units):
+            self._forget(group)
+
+    def _make_ready(self, group: JobGroup) -> None:
+        if self.is_fair:
+            self._ring[group] = None
+        else:
+            self._heads.push(group.units.first)
+
+    def _unready(self, group: JobGroup, first: Unit) -> None:
+        """Take a group from those that are ready, whose first unit is, or was, this one."""
+        if self.is_fair:
+            del self._ring[group]
+        else:
+            self._heads.remove(first)
+
+    def _forget(self, group: JobGroup) -> None:
+        del self._groups[group.name]
+        self._hold(-READY_GROUP_COST - len(group.name))
+
+    def _hold(self, size: int) -> None:
+        self._cost += size
+        self._memory.used += size
+
+    # Units.
+
+    def push(self, unit: Unit) -> None:
+        """Put a unit in its place."""
+        super().push(unit)
+        if self._is_sorted_in(unit):
+            self._enter(unit)
+
+    def pop_first(self) -> Unit:
+        """Take the next unit of a ready group; there must be one."""
+        if self.is_fair:
+            group, _ = self._ring.popitem(last=False)
+            unit = group.units.pop_first()
+        else:
+            unit = self._heads.pop_first()
+            group = self._groups[unit.options.terms.group]
+            group.units.pop_first()
+        self._ready -= 1
+        if len(group.units):
+            self._make_ready(group)
+        else:
+            self._forget(group)
+        super().remove(unit)
+        return unit
+
+    def pop_oldest(self) -> Unit:
+        """Take the oldest unit, whether its group is ready or not; the queue must not be empty."""
+        unit = super().pop_first()
+        if self._is_sorted_in(unit):
+            self._leave(unit)
+        return unit
+
+    @property
+    def first(self) -> Unit:
+        """The unit that `pop_first` would take; there must be one."""
+        return next(iter(self._ring)).units.first if self.is_fair else self._heads.first
+
+    def remove(self, unit: Unit) -> None:
+        """Take out a unit.  Raises KeyError when it is not in here."""
+        super().remove(unit)
+        if self._is_sorted_in(unit):
+            self._leave(unit)
+
+    def release(self) -> Iterator[int]:
+        """Let go of all units, bit by bit; yields how many each bit was.  Not to be used again."""
+        yield from super().release()
+        yield from self.release_groups()
+
+    @property
+    def cost(self) -> int:
+        """Bytes that its groups take."""
+        return self._cost
+
+    def release_groups(self) -> Iterator[int]:
+        """Let go of the groups, bit by bit, when others have taken over the units.  Not to be used again."""
+        yield from self._heads.release()
+        while self._groups:
+            _, group = self._groups.popitem()
+            self._ring.pop(group, None)
+            yield from group.units.release()
