@@ -108,7 +108,7 @@ class Job:
     key: bytes
     delay_s: int = 0  #: what is left
     has: Has = Has.MOVER
-    terms: Words = ()  #: options of ADDJOB, from MAXTRIES to HEADER; an older node refuses them
+    terms: Words = ()  #: options of ADDJOB, from MAXTRIES to GROUP; an older node refuses them
 
     @property
     def is_given_once(self) -> bool:
@@ -117,8 +117,9 @@ class Job:
 
 
 def words_of(
-    max_tries: int, backoff: Sequence[int], keep_dead: int, keep_result: int, headers: Sequence[bytes]
-) -> Words:
+    max_tries: int, backoff: Sequence[int], keep_dead: int, keep_result: int, headers: Sequence[bytes],
+    *, group: bytes = b"",
+) -> Words:  # fmt: skip
     """Return the options of ADDJOB for terms as SHOW tells them, in seconds; headers are names and values in turn."""
     words: list[Any] = [b"MAXTRIES", max_tries] if max_tries else []
     words += [b"BACKOFF", *backoff] if backoff[0] else []
@@ -126,6 +127,7 @@ def words_of(
     words += [b"RESULT", keep_result] if keep_result else []
     for name, value in zip(headers[::2], headers[1::2], strict=True):
         words += [b"HEADER", name, value]
+    words += [b"GROUP", group] if group else []
     return tuple(words)
 
 
@@ -246,7 +248,7 @@ def read_shown(job_id: bytes, body: bytes, reply: Any) -> Job | None:
     terms: Words = ()
     if b"max-tries" in facts:
         told = (facts[name] for name in (b"max-tries", b"backoff", b"keep-dead", b"keep-result", b"headers"))
-        terms = words_of(*told)
+        terms = words_of(*told, group=facts.get(b"group", b""))
     return Job(job_id, body, facts[b"ttl"], facts[b"retry"], facts[b"repl"], key, terms=terms)
 
 

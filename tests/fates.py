@@ -33,6 +33,7 @@ fates = st.just(NO_FATE) | _some_fates.map(lambda fate: NO_FATE if fate == NO_FA
 _spans = st.integers(0, 1 << 32)
 _names = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=9).map(str.encode)
 headers = st.dictionaries(_names, st.binary(max_size=40), max_size=4).map(lambda found: tuple(found.items()))
-terms = st.just(NO_TERMS) | st.builds(Terms, st.integers(0, 65_535), _spans, _spans, _spans, _spans, headers).map(
-    lambda found: NO_TERMS if found == NO_TERMS else found
-)
+groups = st.just(b"") | st.binary(max_size=255)
+terms = st.just(NO_TERMS) | st.builds(
+    Terms, st.integers(0, 65_535), _spans, _spans, _spans, _spans, headers, groups
+).map(lambda found: NO_TERMS if found == NO_TERMS else found)  # fmt: skip

@@ -45,6 +45,8 @@ KEY_MAX: Final = 1_024  #: bytes
 REASON_MAX: Final = 1_024  #: bytes
 PROGRESS_MAX: Final = 1_024  #: bytes
 TRIES_MAX: Final = 65_535
+GROUP_MAX: Final = 255  #: bytes
+THROTTLE_MAX: Final = 86_400  #: seconds
 RATE_MAX: Final = 1_000_000  #: jobs a second
 WAITED_MAX: Final = 1_000  #: jobs that one command waits for
 LONG_S: Final = 600.0  #: how long a command may take that goes through the jobs of a queue on all nodes
@@ -133,6 +135,7 @@ def add(
     keep_dead: Span | None = None,
     result_ttl: Span | None = None,
     headers: Mapping[str, bytes | str] | None = None,
+    group: bytes | str | None = None,
     retry_add: bool = False,
 ) -> Command[AddedJob]:
     """Add a job; returns its id, as bytes with the methods `wait` and `outcome`.
@@ -149,7 +152,8 @@ def add(
     which doubles with each further one, or a pair of it and the longest delay.  `keep_dead` is how long a dead job
     stays beyond its time to live, `result_ttl` how long its result stays after its acknowledgement.  `headers` go with
     the job to its consumer: 16 of them, and 8 KiB together.  With OpenTelemetry the client adds those of the current
-    trace, unless there is a `traceparent` among them.
+    trace, unless there is a `traceparent` among them.  `group` is the group of the job within its queue, such as a
+    customer, in 1 to 255 bytes: `set_policy(fair=True)` and `throttle` look at it.
 
     When the connection breaks before the reply, the job may have been added.  With a `key` the client adds it again
     elsewhere, and it exists once.  Without one it raises Uncertain, unless `retry_add` allows that it exists twice.
@@ -166,6 +170,8 @@ def add(
     given = encode_headers(headers) if headers else ()
     for header in given:
         words += b"HEADER", *header
+    if group is not None:
+        words += b"GROUP", _group(group)
     if key is not None:
         words += b"KEY", _key(key)
     return Command(
@@ -228,6 +234,14 @@ def _key(key: bytes | str) -> bytes:
     data = encode_data(key, "key")
     if not 0 < len(data) <= KEY_MAX:
         raise ValueError(f"a key of {len(data)} bytes; 1 to {KEY_MAX} are allowed")
+    return data
+
+
+def _group(group: bytes | str) -> bytes:
+    """Encode the group of a job.  Raises ValueError if it is empty or too long."""
+    data = encode_data(group, "group")
+    if not 0 < len(data) <= GROUP_MAX:
+        raise ValueError(f"a group of {len(data)} bytes; 1 to {GROUP_MAX} are allowed")
     return data
 
 
@@ -496,12 +510,16 @@ def set_policy(
     backoff: Span | tuple[Span, Span] | None = None,
     keep_dead: Span | None = None,
     result_ttl: Span | None = None,
+    fair: bool = False,
 ) -> Command[str]:
     """Set defaults of `add` for a queue in the whole cluster; None leaves a field as it is.  Returns OK.
 
-    `add` takes the default for each option that it does not give itself; jobs that were added before keep theirs.
+    `add` takes the default for each option that it does not give itself; jobs that were added before keep theirs.  With
+    `fair` the groups of the queue take turns, and `unset_policy(queue, "fair")` ends that.
     """
     words = [*_settings(None, retry, ttl, replicate, maxlen), *_terms(max_tries, backoff, keep_dead, result_ttl)]
+    if fair:
+        words.append(b"FAIR")
     if not words:
         raise ValueError("set_policy without a field; at least one is needed")
     return Command((b"QPOLICY", encode_data(queue, "queue"), b"SET", *words), replies.read_word)
@@ -536,6 +554,17 @@ def pause(
         parts += [b"REASON", encode_data(reason, "reason")]
     words = (b"PAUSE", encode_data(queue, "queue"), *parts, *((b"node",) if node else ()))
     return Command(words, replies.read_word)
+
+
+def throttle(queue: bytes | str, seconds: Span, *, group: bytes | str | None = None) -> Command[int]:
+    """Let a queue, or one group of it, hand out nothing for so many whole seconds in the whole cluster.
+
+    The latest end counts; 0 changes nothing.  Returns the seconds that are left.
+    """
+    span = whole_seconds(seconds, "seconds", most=THROTTLE_MAX)
+    words = (b"THROTTLE", encode_data(queue, "queue"), span, *(() if group is None else (b"GROUP", _group(group))))
+    # The same end comes of it again, or a later one: to say it once more does no harm.
+    return Command(words, replies.read_number, repeatable=True)
 
 
 Page: TypeAlias = tuple[bytes, list[bytes]]

@@ -10,7 +10,7 @@ from disqued.client.replies import read_list
 #: Fields by the names that the arguments of `add` have, and as nodes call them.
 _FIELDS: Final = {
     "replicate": "replicate", "retry": "retry", "ttl": "ttl", "maxlen": "maxlen", "max_tries": "maxtries",
-    "backoff": "backoff", "keep_dead": "keepdead", "result_ttl": "result",
+    "backoff": "backoff", "keep_dead": "keepdead", "result_ttl": "result", "fair": "fair",
 }  # fmt: skip
 _NAMES: Final = {field: name for name, field in _FIELDS.items()}
 

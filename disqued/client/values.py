@@ -62,11 +62,11 @@ def to_seconds(span: Span, name: str) -> float:
     return float(span)
 
 
-def whole_seconds(span: Span, name: str, least: int = 0) -> bytes:
+def whole_seconds(span: Span, name: str, least: int = 0, most: int = MOST_SECONDS) -> bytes:
     """Encode a duration for an option in whole seconds.  Raises ValueError."""
     seconds = to_seconds(span, name)
-    if seconds != int(seconds) or not least <= seconds <= MOST_SECONDS:
-        raise ValueError(f"{name} is {seconds:g} seconds; whole ones from {least} to {MOST_SECONDS} are allowed")
+    if seconds != int(seconds) or not least <= seconds <= most:
+        raise ValueError(f"{name} is {seconds:g} seconds; whole ones from {least} to {most} are allowed")
     return b"%d" % seconds
 
 

@@ -25,7 +25,7 @@ from disqued.core.model.job import JobOptions, Unit, attempt_of, process_of
 from disqued.core.model.memory import WORK_COST
 from disqued.core.model.messages import HAS, HAS_ANYWHERE, SOON
 from disqued.core.model.outbox import WORK, Client, Notification
-from disqued.core.model.queues import Queue, check_name
+from disqued.core.model.queues import HOLDS_ALL, Queue, check_name
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.waiters import Form
 from disqued.core.node import Node
@@ -232,8 +232,8 @@ class WqUnwork:
 
 
 @command(
-    "WQ.REQUEST", group="workers", flags=Flag.READ | Flag.FAST, reply=integer("tasks that wait on this node"),
-    cost="O(1)", errors=(WrongType,), is_of_connection=True,
+    "WQ.REQUEST", group="workers", flags=Flag.READ | Flag.FAST,
+    reply=integer("tasks that this node could hand out now"), cost="O(1)", errors=(WrongType,), is_of_connection=True,
 )  # fmt: skip
 @attrs.define
 class WqRequest:
@@ -242,7 +242,8 @@ class WqRequest:
     queue: bytes = positional("Queue to ask about.", QUEUE)
 
     def run(self, node: Node, client: Client) -> int:
-        count = _length(node, self.queue)
+        queue = work_queue(node, self.queue)
+        count = 0 if queue is None or queue.holds & HOLDS_ALL else queue.units.ready_count
         if count and node.notifications.listens:
             node.outbox.events.append(Notification(self.queue, WORK, count, client))
         return count

@@ -148,6 +148,7 @@ class SimServer:
         if self.journal.records and not self.state.durability.watermark.until:
             self.outbox.journal.append(self.state.begin_watermark())
         node.workers.recover(recovery.held)
+        node.gates.resume()
         node.acksets.resume()
         # A flush in the journal took their deadlines along.
         node.membership.detector.plan()

@@ -20,6 +20,8 @@ def terms_as_json(terms: Terms) -> str | None:
     values = _but_for(terms._asdict(), _USUAL_TERMS)
     if "headers" in values:
         values["headers"] = [[text(name), text(value)] for name, value in terms.headers]
+    if "group" in values:
+        values["group"] = text(terms.group)
     return _json(values)
 
 

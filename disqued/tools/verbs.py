@@ -25,6 +25,7 @@ VERBS: Final = {
     "cancel": ("cancel jobs in the whole cluster", "disqued.tools.queue_verbs.cancel"),
     "pause": ("pause a queue in the whole cluster", "disqued.tools.queue_verbs.pause"),
     "resume": ("end the pause of a queue", "disqued.tools.queue_verbs.resume"),
+    "throttle": ("hand nothing out of a queue for a while", "disqued.tools.queue_verbs.throttle"),
     "policy": ("show or set the policy of a queue", "disqued.tools.queue_verbs.policy"),
     "schedule": ("show the schedules of a cluster, or change one", "disqued.tools.schedule"),
     "purge": ("end the jobs of a queue in the whole cluster", "disqued.tools.purge"),

@@ -74,10 +74,10 @@ def decode_terms(data: bytes) -> Terms:
             at += name_length + value_length
         group = b""
         if at < len(data):
-            group_start = at + 1
-            at = group_start + data[at]
+            group_start, length = at + 1, data[at]
+            at = group_start + length
             group = data[group_start:at]
-            if not group:
+            if not length:
                 raise BadRecord("terms with a group of 0 bytes; no bytes say that there is none")
     except error as problem:
         raise BadRecord(f"terms in {len(data)} bytes: {problem}") from None

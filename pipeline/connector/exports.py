@@ -111,6 +111,8 @@ def terms_of(said: str | None) -> Terms:
     values = json.loads(said)
     if "headers" in values:
         values["headers"] = tuple((bytes_of(name), bytes_of(value)) for name, value in values["headers"])
+    if "group" in values:
+        values["group"] = bytes_of(values["group"])
     return Terms(**values)
 
 

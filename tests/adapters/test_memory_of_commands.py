@@ -335,6 +335,7 @@ ROWS |= {
     "SLOWLOG LEN": said("SLOWLOG", "LEN"),
     "SLOWLOG RESET": said("SLOWLOG", "RESET"),
     "SUBSCRIBE": said("SUBSCRIBE", CHANNEL, kept=BUFFERS, times=80),
+    "THROTTLE": said("THROTTLE", N, 60, kept=USED),
     "TIME": said("TIME"),
     "UNSUBSCRIBE": said("UNSUBSCRIBE", N),
     "WORKER FAIL": said("WORKER", "FAIL", WORKER, before=start_worker),

@@ -450,6 +450,7 @@ CASES: dict[str, Case] = {
     "SLOWLOG LEN": said("SLOWLOG", "LEN"),
     "SLOWLOG RESET": said("SLOWLOG", "RESET"),
     "SUBSCRIBE": said("SUBSCRIBE", "wq:a:work"),
+    "THROTTLE": said("THROTTLE", "waits", 60, "GROUP", "acme", fresh=True),
     "TIME": said("TIME"),
     "UNSUBSCRIBE": said("UNSUBSCRIBE", "wq:a:work"),
     "WORKER FAIL": Case(_held_by_worker, grows="what the worker has"),

@@ -237,7 +237,7 @@ DIFFERENCES = (
     ),
     Difference(
         "outcome-commands",
-        "What becomes of a job: policies of queues, dead letters, results, cancel.",
+        "What becomes of a job: policies of queues, throttles, dead letters, results, cancel.",
         _COMMANDS,
         _with_rows(
             (b"cancel", -2, b"write fast"),
@@ -245,6 +245,7 @@ DIFFERENCES = (
             (b"qpurge", -2, b"write"),
             (b"redrive", -2, b"write denyoom"),
             (b"schedule", -2, b"write"),
+            (b"throttle", -3, b"write fast"),
             (b"waitjob", -3, b"readonly"),
         ),
     ),

@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from zope.interface.verify import verifyObject
 
+from disqued.core.model.gates import throttle_name
 from disqued.core.model.groups import new_job, read_scope
 from disqued.core.model.job import (
     ACKED,
@@ -43,11 +44,14 @@ from disqued.core.model.outbox import (
 )
 from disqued.core.model.policies import (
     BACKOFF_FIELD,
+    FAIR_FIELD,
+    GROUP_THROTTLE_FIELD,
     MAXLEN_FIELD,
     PAUSE_FIELD,
     SCHEDULE_FIELD,
     SCHEDULE_FIRED_FIELD,
     SCHEDULE_PAUSE_FIELD,
+    THROTTLE_FIELD,
     TTL_FIELD,
     PauseSetting,
     Register,
@@ -450,6 +454,25 @@ async def test_a_schedule_comes_back_as_it_was_with_its_last_instant_also_over_a
     for _ in range(2):
         found = {record[1:3]: record for record in await bench.start() if record[0] == POLICY}
         assert found == ({record[1:3]: record for record in (nightly, paused, fired, gone)} if wanted else {})
+
+
+@async_test
+async def test_throttles_come_back_as_they_were_and_not_when_they_are_over(bench: Bench) -> None:
+    at = 1_700_000_000_007
+    name = throttle_name(b"queue \xff", b"acme \xff")
+    fair: Record = (POLICY, b"queue \xff", FAIR_FIELD, Register(1, b"b" * 40, at, (1,)))
+    whole: Record = (POLICY, b"queue \xff", THROTTLE_FIELD, Register(at + 30_000, b"b" * 40, at, (30,)))
+    group: Record = (POLICY, name, GROUP_THROTTLE_FIELD, Register(at + 60_000, b"a" * 40, at, (60,)))
+    over: Record = (POLICY, b"queue \xff", THROTTLE_FIELD, Register(0, b"b" * 40, at, ()))
+    await bench.start()
+    wanted = bench.running.records
+    await bench.put(fair, whole, group, (FLUSHED,))
+    found = {record[1:3]: record for record in await bench.start() if record[0] == POLICY}
+    assert found == ({record[1:3]: record for record in (fair, whole, group)} if wanted else {})
+    await bench.put(over)
+    last = {record[1:3]: record for record in await bench.start() if record[0] == POLICY}
+    kept = {place for place, record in last.items() if record[3].counter}
+    assert kept == ({fair[1:3], group[1:3]} if wanted else set())
 
 
 @async_test

@@ -40,6 +40,7 @@ PLUGINS = {"check": 3}
 #: Verbs that have a host.
 CONNECTING = {"cli", "top", "bench", "check", "cluster", "restart", "move", "purge"} | {
     "cancel", "dead", "pause", "peek", "policy", "queues", "redrive", "requeue", "resume", "schedule",
+    "throttle",
 }  # fmt: skip
 
 

@@ -10,11 +10,13 @@ from disqued.core.model.calendar import EVERY, JobTemplate, LastFiring, Schedule
 from disqued.core.model.memory import Memory
 from disqued.core.model.messages import POLICY
 from disqued.core.model.policies import (
+    FAIR_FIELD,
     NO_DEFAULTS,
     PAUSE_FIELD,
     RETRY_FIELD,
     SCHEDULE_FIELD,
     SCHEDULE_FIRED_FIELD,
+    THROTTLE_FIELD,
     TTL_FIELD,
     PauseSetting,
     Place,
@@ -50,6 +52,7 @@ policies = st.lists(
     st.one_of(
         fields(PAUSE_FIELD, pauses), *(fields(field, numbers) for field in (TTL_FIELD, RETRY_FIELD)),
         fields(SCHEDULE_FIELD, settings_), fields(SCHEDULE_FIRED_FIELD, lasts),
+        fields(FAIR_FIELD, st.sampled_from([(), (1,)])), fields(THROTTLE_FIELD, st.just((5,))),
     ),
     max_size=8,
 )  # fmt: skip
@@ -64,6 +67,10 @@ def merged(*parts: Sequence[Policy]) -> dict[Place, Register]:
             table.merge(queue, field, register)
     for name in (b"q", b"r"):
         assert table.defaults.get(name, NO_DEFAULTS) == table.derive_defaults(name)
+        end, fair = (table.registers.get((name, field)) for field in (THROTTLE_FIELD, FAIR_FIELD))
+        gate = table.gates.get(name)
+        assert (gate is not None and gate.until) == (end is not None and end.counter)
+        assert (gate is not None and gate.is_fair) == (fair is not None and fair.value == (1,))
         register = table.registers.get((name, SCHEDULE_FIELD))
         assert table.schedules.get(name, ()) == (() if register is None else register.value)
     assert memory.used == sum(cost_of_register(queue, known.value) for (queue, _), known in table.registers.items())
@@ -100,10 +107,14 @@ def test_nodes_that_hear_different_words_in_different_orders_agree(said: list[tu
     wall = cluster.members[0].state.wall
     everything: list[Policy] = []
     for number, part in said:
-        # None of them is outdated.
+        # None of them is outdated; the clock of the first node is ahead of all others.
         fresh = tuple(
-            (queue, field, register._replace(set_at=wall + register.set_at)) for queue, field, register in part
-        )
+            (queue, field, register._replace(
+                set_at=wall + register.set_at,
+                counter=register.counter + (wall + 1_000_000 if field == THROTTLE_FIELD else 0),
+            ))
+            for queue, field, register in part
+        )  # fmt: skip
         everything += fresh
         receiver = cluster.members[number]
         cluster.members[number - 1].say(receiver, (POLICY, 7, fresh))

@@ -623,11 +623,15 @@ def test_a_job_that_was_delivered_keeps_its_terms() -> None:
         "HEADER",
         "a",
         "",
+        "GROUP",
+        b"acme\xff",
     )
     fill(world.here, 1, *terms)
     run(move_delivered(TERMS, 100), world.perform)
     (job,) = world.there.state.jobs
-    assert job.options.terms == JobTerms(5, 2_000, 60_000, 600_000, 30_000, ((b"kind", b"\xff"), (b"a", b"")))
+    assert job.options.terms == JobTerms(
+        5, 2_000, 60_000, 600_000, 30_000, ((b"kind", b"\xff"), (b"a", b"")), b"acme\xff"
+    )
 
 
 @both

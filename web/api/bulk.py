@@ -285,7 +285,8 @@ def _words_of(terms: JobTerms) -> moves.Words:
     """Return the options of ADDJOB for the terms of a job."""
     backoff = (terms.backoff_ms // 1_000, terms.backoff_most_ms // 1_000)
     headers = [word for header in terms.headers for word in header]
-    return moves.words_of(terms.max_tries, backoff, terms.keep_dead_ms // 1_000, terms.keep_result_ms // 1_000, headers)
+    return moves.words_of(terms.max_tries, backoff, terms.keep_dead_ms // 1_000, terms.keep_result_ms // 1_000, headers,
+                          group=terms.group)  # fmt: skip
 
 
 async def _perform(run: BulkRun, machine: moves.Machine[moves.Tally]) -> moves.Tally:

@@ -99,6 +99,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     },
     "SHOW": {"id": ID},
     "SLOWLOG GET": {"count": 10, "full": True},
+    "THROTTLE": {"queue": "mail", "seconds": 30, "group": "acme"},
     "WAITJOB": {"timeout": 1000, "ids": [ID]},
     "WORKING": {"id": ID},
     "WORKER FAIL": {"id": "press-1"},

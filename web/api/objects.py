@@ -50,6 +50,7 @@ _FATED: Final[dict[str, Schema]] = {
     "keep-dead": {**_COUNT, "description": "Seconds that a dead job stays beyond its TTL."},
     "keep-result": {**_COUNT, "description": "Seconds that its result is kept."},
     "headers": {"type": "array", "items": object_of(name=BYTES, value=BYTES)},
+    "group": {**BYTES, "description": "Its group within the queue."},
     "generation": {**_COUNT, "description": "Times that it was redriven."},
     "attempt": {**_COUNT, "description": "The number of its delivery, or of the next one while it waits."},
     "failures": {

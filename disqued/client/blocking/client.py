@@ -104,6 +104,7 @@ class Client(BaseClient[Connections, Iterator[bytes]]):
     qpeek = _sends(commands.qpeek)
     qstat = _sends(commands.qstat)
     pause = _sends(commands.pause)
+    throttle = _sends(commands.throttle)
     hello = _sends(commands.hello)
     info = _sends(commands.info)
     call = _sends(commands.call)

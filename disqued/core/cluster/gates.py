@@ -20,6 +20,7 @@ from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.policy_sync import Policies
 from disqued.core.model.gates import throttle_name
 from disqued.core.model.machine import Acts, Machine, on
+from disqued.core.model.outbox import HERE_ALONE, WORK, Notification
 from disqued.core.model.policies import (
     AHEAD_MS,
     GROUP_THROTTLE_FIELD,
@@ -125,10 +126,13 @@ class Gates(Machine):
         self.opened(queue)
 
     def opened(self, queue: Queue) -> None:
-        """Serve those who wait for a queue that may hand out more than before, here and on other nodes."""
+        """Serve those who wait for a queue that may hand out more than before, and tell those who listen to it."""
         if not queue.holds & HOLDS_ALL and queue.units.ready_count:
+            state = self._state
             if queue.is_awaited:
-                self._state.ready[queue] = None
+                state.ready[queue] = None
+            if state.demand.listeners:
+                state.outbox.events.append(Notification(queue.name, WORK, queue.units.ready_count, HERE_ALONE))
             self._federation.look_at(queue.name)
 
     # The whole node.

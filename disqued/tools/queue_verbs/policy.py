@@ -24,15 +24,20 @@ def command(target: Target, queue: str, fields: tuple[str, ...], unset: tuple[st
     Examples:
       disqued policy mail
       disqued policy mail maxtries=5 backoff=10,600
+      disqued policy mail fair
       disqued policy mail --unset maxtries
 
-    Fields: ttl, retry, replicate, maxlen, maxtries, backoff (FIRST or FIRST,MOST), keepdead, result.  ADDJOB takes each
-    from its queue that it does not give itself.
+    Fields: ttl, retry, replicate, maxlen, maxtries, backoff (FIRST or FIRST,MOST), keepdead, result, and fair without
+    a value.  ADDJOB takes each from its queue that it does not give itself; fair lets the groups of the queue take
+    turns.
     """
     name = os.fsencode(queue)
     words: list[str] = []
     for field in fields:
         key, sign, value = field.partition("=")
+        if key == "fair" and value in {"", "1"}:
+            words.append(key)
+            continue
         if not sign:
             raise click.UsageError(f"{short(field)} is no FIELD=VALUE, such as maxtries=5")
         _check(key)

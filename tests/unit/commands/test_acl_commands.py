@@ -26,7 +26,7 @@ NO_NAMES = {
     "body": "ADDJOB.body ADDJOB.key QADD.contents QLPUSH.contents QRPUSH.contents RQ.PUSH.elements RQ.PUSHX.elements "
     "ADDJOB.headers WQ.ENQUEUE.tasks WQ.CANCEL.task WQ.FINISH.result WQ.PROCS.task LOADJOB.record",
     "a name within a queue that is named": "QGET.group QGROUP_FORGET.group QGROUP_RETURN.group QGROUP_START.group "
-    "QGROUP_START.at QACK.words QLPUSH.event_id QRPUSH.event_id RQ.ACK.ids",
+    "QGROUP_START.at QACK.words QLPUSH.event_id QRPUSH.event_id RQ.ACK.ids ADDJOB.group THROTTLE.group",
     "worker, beside a queue": "WORKER_START.name WQ.PROCS.worker",
     "node or address": "CLUSTER_COUNT-FAILURE-REPORTS.id CLUSTER_FORGET.id CLUSTER_MEET.ip CLUSTER_MEET.port "
     "CLUSTER_MEET.bus_port CLIENT_KILL.address CLIENT_KILL.addr CLIENT_KILL.laddr "
@@ -40,7 +40,8 @@ NO_NAMES = {
     "CLIENT_SETNAME.name CLIENT_SETINFO.text HELLO.name PAUSE.reason NACK.reason",
     "what came of a job, and how far it is": "ACKJOB.result WORKING.progress",
     "what a schedule says, beside its queue, or names of schedules, of which those are shown whose queue may be seen":
-    "SCHEDULE_SET.line SCHEDULE_SET.zone SCHEDULE_SET.body SCHEDULE_SET.headers SCHEDULE_LIST.pattern",
+    "SCHEDULE_SET.line SCHEDULE_SET.zone SCHEDULE_SET.body SCHEDULE_SET.headers SCHEDULE_SET.group "
+    "SCHEDULE_LIST.pattern",
 }  # fmt: skip
 EXPLAINED = {name for names in NO_NAMES.values() for name in names.split()}
 
@@ -132,7 +133,7 @@ READING = (
 WRITING = (
     "ACKJOB ADDJOB CANCEL DELJOB DEQUEUE ENQUEUE FASTACK NACK PAUSE QACK QADD QFLUSH QGROUP_FORGET QGROUP_RETURN "
     "QGROUP_START QLPUSH QPOLICY QPURGE QREGISTER QRPUSH REDRIVE RQ.ACK RQ.PUSH RQ.PUSHX SCHEDULE_DEL "
-    "SCHEDULE_FIRE SCHEDULE_PAUSE SCHEDULE_RESUME SCHEDULE_SET WORKER_FAIL WORKER_KEEPALIVE "
+    "SCHEDULE_FIRE SCHEDULE_PAUSE SCHEDULE_RESUME SCHEDULE_SET THROTTLE WORKER_FAIL WORKER_KEEPALIVE "
     "WORKER_START WORKER_STOP WORKING WQ.CANCEL WQ.DELETE WQ.ENQUEUE WQ.FINISH WQ.RETURN WQ.UNWORK WQ.WORK"
 )
 BOTH = "GETJOB QGET QRPOP RQ.POP RQ.RECOVER WQ.DEQUEUE"

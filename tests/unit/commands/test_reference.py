@@ -48,7 +48,8 @@ def test_every_command_and_every_argument_is_described(entry):
             ("ADDJOB",),
             (
                 "ADDJOB queue body timeout [REPLICATE n] [DELAY n] [RETRY n] [TTL n] [MAXLEN n] [ASYNC] [MAXTRIES n]"
-                " [BACKOFF first [most]] [KEEPDEAD n] [RESULT n] [HEADER name value] ... [KEY key]"
+                " [BACKOFF first [most]] [KEEPDEAD n] [RESULT n] [HEADER name value] ... [GROUP group]"
+                " [KEY key]"
             ),
         ),
         (

@@ -17,7 +17,7 @@ from tests.fakes import Client, Daemon
 
 TERMS = (
     "[MAXTRIES max-tries] [BACKOFF first [most]] [KEEPDEAD keep-dead] [RESULT result]"
-    " [HEADER name value [name value ...]]"
+    " [HEADER name value [name value ...]] [GROUP group]"
 )
 
 

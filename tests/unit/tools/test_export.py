@@ -47,7 +47,7 @@ def stored(number: int = 1, body: bytes = b"\xff\x00body") -> StoredJob:
     )  # fmt: skip
 
 
-TERMS = Terms(3, 1_000, 60_000, 86_400_000, 3_600_000, ((b"trace", b"ab\\\xff"),))
+TERMS = Terms(3, 1_000, 60_000, 86_400_000, 3_600_000, ((b"trace", b"ab\\\xff"),), b"acme \xff")
 FATE = Fate(
     generation=1, is_dead=True, spent=2, failures=(Failure(1_700_000_000_500, b"a" * 40, b"ann", b"no host \xff"),),
     progress=Word(1_700_000_000_400, b"a" * 40, b"half"),
@@ -58,7 +58,7 @@ def test_terms_and_fate_are_json_and_come_back_as_they_were() -> None:
     told = dict(zip(NAMES, row((JOB_ADDED, stored()._replace(terms=TERMS, fate=FATE))), strict=True))
     assert json.loads(str(told["terms"])) == {
         "max_tries": 3, "backoff_ms": 1_000, "backoff_most_ms": 60_000, "keep_dead_ms": 86_400_000,
-        "keep_result_ms": 3_600_000, "headers": [["trace", "ab\\\\\\xff"]],
+        "keep_result_ms": 3_600_000, "headers": [["trace", "ab\\\\\\xff"]], "group": "acme \\xff",
     }  # fmt: skip
     assert json.loads(str(told["fate"])) == {
         "generation": 1, "is_dead": True, "spent": 2,

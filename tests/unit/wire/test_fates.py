@@ -72,9 +72,20 @@ def test_what_is_cut_off_or_goes_on_is_refused() -> None:
     for length in range(1, len(became)):
         with pytest.raises(BadRecord):
             decode_fate(became[:length])
-    for decode, data in ((decode_terms, promised + b"\0"), (decode_fate, became + b"\0")):
+    for decode, data in ((decode_terms, promised + b"\1"), (decode_fate, became + b"\0")):
         with pytest.raises(BadRecord, match="add up to"):
             decode(data)
+
+
+def test_a_group_is_behind_all_that_older_versions_know() -> None:
+    plain = encode_terms(TERMS)
+    grouped = encode_terms(TERMS._replace(group=b"acme"))
+    assert grouped == plain + b"\x04acme"
+    for data in (plain + b"\x05acme", plain + b"\x03acme"):
+        with pytest.raises(BadRecord, match="add up to"):
+            decode_terms(data)
+    with pytest.raises(BadRecord, match="a group of 0 bytes"):
+        decode_terms(plain + b"\0")
 
 
 def test_what_says_nothing_is_no_bytes() -> None:

@@ -38,6 +38,7 @@ from disqued.core.model.outbox import (
 from disqued.core.model.policies import (
     COUNTER_MAX,
     FIELD_NAMES,
+    GROUP_THROTTLE_FIELD,
     NUMBER_FIELDS,
     PAUSE_FIELD,
     SCHEDULE_FIELD,
@@ -255,6 +256,11 @@ def _schedule(value: bytes, field: int = SCHEDULE_FIELD) -> bytes:
     return bytes((FORMAT, POLICY)) + head + b"n" + value
 
 
+def _throttle(name: bytes, seconds: int = 5) -> bytes:
+    """A record of the throttle of a group at this place."""
+    return encode_event((POLICY, name, GROUP_THROTTLE_FIELD, Register(9, NODE_A, 23, (seconds,))), 7)
+
+
 GROUP_RECORD = encode_event((GROUP, b"queue", b"0:g", ((b"01234567", 5),)), 7)
 
 
@@ -319,6 +325,10 @@ GROUP_RECORD = encode_event((GROUP, b"queue", b"0:g", ((b"01234567", 5),)), 7)
         (_schedule(replaced(encode_schedule(NIGHTLY), 0, b"\x02")), "which do not fit"),
         (_schedule(replaced(encode_schedule(NIGHTLY), 4, b"\x01")), "which do not fit"),
         (_schedule(b"DI0", SCHEDULE_FIRED_FIELD), "b'DI0' is no job id"),
+        (_throttle(b"q"), "b'q' names no group of a queue"),
+        (_throttle(b"\0q"), "names no group of a queue"),
+        (_throttle(b""), "names no group of a queue"),
+        (_throttle(b"\1aq", 0), "group-throttle (0,); allowed are 1 to 86400"),
         (replaced(GROUP_RECORD, 23, b"x"), "b'x:g' is no scope"),
         (replaced(GROUP_RECORD, 28, b"G"), "stamp 5 of b'01G34567'"),
     ],
