@@ -34,8 +34,9 @@ from disqued.core.model.queues import HOLDS_ALL, Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import QuietParts
-from disqued.core.work.delivery import SORTED_PER_PART, Delivery
+from disqued.core.work.delivery import Delivery
 
+SORTED_AT_ONCE: Final = 50  #: jobs of a queue that are sorted into groups at once; more are sorted bit by bit
 RELEASED_PER_PART: Final = 2_000  #: entries of groups that are freed at a time
 
 
@@ -117,7 +118,7 @@ class Gates(Machine):
             else:
                 queue.grouped.unblock(group)
         old = queue.follow(gate, state.memory)
-        if queue.grouped is not None and not queue.grouped.go_on(SORTED_PER_PART):
+        if queue.grouped is not None and not queue.grouped.go_on(SORTED_AT_ONCE):
             self._delivery.fall_behind(queue)
         if old is not None:
             state.begin_work(_in_parts(old.release_groups()))

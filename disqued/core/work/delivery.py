@@ -50,7 +50,7 @@ OVER_AT_ONCE: Final = (
 OVER_PER_PART: Final = (
     1_000  #: such jobs dropped per part of the work on a queue that is behind, some milliseconds' work
 )
-SORTED_PER_PART: Final = 2_000  #: jobs sorted into groups per part of the work on a queue that is behind
+SORTED_PER_PART: Final = 500  #: jobs sorted into groups per part of the work on a queue that is behind
 FETCHED_BYTES: Final = 1 << 20  #: names and bodies after which a fetch ends: only its last job makes a reply larger
 
 _BITS_KNOWN: Final = 1_024

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.cluster.gates import place_of_throttle
+from disqued.core.cluster.gates import SORTED_AT_ONCE, place_of_throttle
 from disqued.core.model.job import Job
 from disqued.core.model.messages import NEEDJOBS, POLICY, POLLJOBS, YOURJOBS
 from disqued.core.model.outbox import JOB_ADDED, Record
@@ -129,7 +129,7 @@ def test_a_job_that_comes_back_keeps_its_place_in_its_group(server: Server) -> N
 
 
 def test_a_long_queue_is_sorted_bit_by_bit_and_nobody_hears_meanwhile_that_it_is_empty(server: Server) -> None:
-    count = 3 * SORTED_PER_PART
+    count = 2 * SORTED_PER_PART + SORTED_AT_ONCE
     fill(server, *(f"a{number}" for number in range(count)))
     fill(server, "b1")
     server("THROTTLE", "q", 60, "GROUP", "a")
