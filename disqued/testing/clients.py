@@ -70,6 +70,7 @@ class Load:
     cancels: float = 0.01  #: a producer acknowledges its own job
     tries: tuple[int, ...] = ()  #: MAXTRIES of jobs with a retry period; consumers who give back say more of it then
     untried: float = 0.0  #: share of the NACKs by which a consumer says that it has not begun
+    groups: tuple[bytes, ...] = ()  #: of the jobs; empty = none has one
     breaks: float = 0.0  #: a producer that uses keys loses its connection while it waits
 
 
@@ -234,6 +235,9 @@ class Producer(Adder):
         if self.load.tries and request.retry_ms:
             words += [b"MAXTRIES", b"%d" % self.rng.choice(self.load.tries), b"KEEPDEAD", b"%d" % LONG_TTL_S]
             words += self.rng.choice(((), (b"BACKOFF", b"1", b"4")))
+        group = self.rng.choice(self.load.groups) if self.load.groups else b""
+        if group:
+            words += [b"GROUP", group]
         return words
 
     def heard(self, connection: Connection, value: Any) -> None:

@@ -38,6 +38,8 @@ KINDS: Final = (
     "crash", "power", "pause", "busy", "restart", "partition", "one_way", "clog", "cut", "mess", "slow", "clock",
     "full_disk", "bad_sync", "leaving", "queue", "compact", "policy", "set_clock",
 )  # fmt: skip
+#: Kinds that only stories have that are about them.
+MORE_KINDS: Final = ("throttle", "fair")
 
 
 class FaultInjector:
@@ -50,7 +52,7 @@ class FaultInjector:
         self._network = network
         self._load = load
         self._events = network.events
-        self._rng = {kind: generator(f"{seed} fault {kind}") for kind in KINDS}
+        self._rng = {kind: generator(f"{seed} fault {kind}") for kind in (*KINDS, *MORE_KINDS)}
         self._kinds = tuple(kinds)
         self._ends: dict[int, Callable[[], None]] = {}
         self._number = 0
@@ -298,6 +300,27 @@ class FaultInjector:
             (b"UNSET", b"ttl"), (b"UNSET", b"ttl", b"maxlen"),
         ))  # fmt: skip
         self._tell("policy", f"QPOLICY {queue.decode()} {b' '.join(words).decode()} on {server}")
+        self.policies.say(server, b"QPOLICY", queue, *words)
+
+    def _throttle(self, rng: Random) -> None:
+        """Throttle queues and groups, as consumers do that were told to slow down."""
+        server = self._one(rng)
+        if server is None:
+            return
+        for _ in range(rng.randint(1, 5)):
+            queue, group = rng.choice(self._load.queues), rng.choice((b"", *self._load.groups))
+            words = [queue, b"%d" % rng.randint(1, 20), *([b"GROUP", group] if group else [])]
+            self._tell("throttle", f"THROTTLE {b' '.join(words).decode()} on {server}")
+            # It is forgotten when it is over: `policies` would take that for a lost word.
+            server.command(Operator(), [b"THROTTLE", *words])
+
+    def _fair(self, rng: Random) -> None:
+        server = self._one(rng)
+        if server is None:
+            return
+        queue = rng.choice(self._load.queues)
+        words = rng.choice(((b"SET", b"FAIR"), (b"SET", b"FAIR"), (b"UNSET", b"fair")))
+        self._tell("fair", f"QPOLICY {queue.decode()} {b' '.join(words).decode()} on {server}")
         self.policies.say(server, b"QPOLICY", queue, *words)
 
     def _leaving(self, rng: Random) -> None:

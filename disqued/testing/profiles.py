@@ -20,6 +20,9 @@
     policies     queues are paused on one node or everywhere, and their defaults set, while processes, power and links
                  fail and messages are lost; all nodes agree on the last word, and none hands out what it knows to be
                  paused out
+    fair         queues whose groups take turns, and that are throttled as a whole or by group, while processes, power
+                 and links fail and messages are lost; no node hands out what it knows to be throttled, and no group
+                 waits for more than a turn of each other one
     retries      jobs with few tries and back-offs, which consumers give back with delays and reasons, or bury, while
                  links, processes and power fail and messages are lost; a dead job comes again after REDRIVE alone
     results      producers wait for results on any node and cancel some jobs, while processes, power and links fail and
@@ -89,6 +92,8 @@ DELAYED: Final = Load(
 )  # fmt: skip
 #: What is popped and given up is recovered by somebody.
 LISTED: Final = Load(retries_s=(2, 10), delays_s=(0, 0, 3), works_on=0.0, fast_acks=0.0, cancels=0.0, dies=0.08)
+#: Jobs of a few groups, and of none, which wait for consumers.
+GROUPED: Final = Load(retries_s=(2, 5, 10, 30), groups=(b"", b"x", b"y", b"z", b"zz"), think_ms=100)
 #: Every job has two copies.
 HELD: Final = attrs.evolve(
     DILIGENT, retries_s=(1, 2, 3), replicate=(2,), asynchronous=0.0, by_default=0.0, think_ms=1_000
@@ -122,6 +127,7 @@ _CARELESS: Final = ("crash", "power", "cut", "partition")
 _LEAVING: Final = ("leaving", "crash", "cut", "slow", "partition")
 _MEMORY: Final = ("crash", "partition", "cut", "queue")
 _POLICIES: Final = ("queue", "policy", *_NETWORK, "crash", "power", "restart", "compact")
+_FAIR: Final = ("throttle", "fair", *_NETWORK, "crash", "power", "restart", "compact")
 _RETRIES: Final = ("partition", "one_way", "cut", "mess", "crash", "power", "restart", "compact", "pause")
 _RESULTS: Final = (*_NETWORK, "crash", "power", "restart", "compact")
 #: `clog` would block paths later than it says that it does.
@@ -179,6 +185,7 @@ ALL: Final = (
     Profile("leaving", nodes=4, kinds=_LEAVING, every_ms=10_000, rules=CAREFREE),
     Profile("memory", nodes=4, kinds=_MEMORY, load=HASTY, maxmemory=60_000, rules=CAREFREE),
     Profile("policies", nodes=4, kinds=_POLICIES, load=HASTY, every_ms=2_500),
+    Profile("fair", nodes=4, kinds=_FAIR, load=GROUPED, consumers=4, every_ms=2_500),
     Profile("retries", nodes=3, kinds=_RETRIES, load=FAILING, every_ms=8_000, redrivers=2),
     Profile("untried", load=UNTRIED, rules=Rules(untried_lives=True)),
     Profile("results", nodes=4, kinds=_RESULTS, load=RESULTS, every_ms=6_000, results=True),

@@ -32,6 +32,7 @@ from disqued.testing.clients import Consumer, Load, Operator, Producer
 from disqued.testing.eventlog import SimEventLog
 from disqued.testing.events import EventQueue, TimeStandsStill, generator
 from disqued.testing.faults import HOUR_MS, FaultInjector
+from disqued.testing.gatewatch import GateWatch
 from disqued.testing.journal import ALWAYS
 from disqued.testing.keys import KeyedProducer
 from disqued.testing.lists import ListConsumer, ListProducer
@@ -134,6 +135,9 @@ class World:
         if profile.results:
             for server in self.servers:
                 server.watch = CancelWatch
+        if profile.load.groups:
+            for server in self.servers:
+                server.watch = GateWatch
         numbers = {server.id: server.number for server in self.servers}
         for server in self.servers:
             server.numbers = numbers
@@ -481,7 +485,8 @@ class World:
             for number in sorted(server.suspected if self.profile.rules.nobody_suspected else ())
         ]
         given = [
-            f"{server} handed out jobs of {sorted(set(server.pause_watch.broken))}, known to be paused out or cancelled"
+            f"{server} handed out jobs of {sorted(set(server.pause_watch.broken))}, known to be paused out,"
+            " throttled or cancelled, or out of turn"
             for server in self.servers
             if server.pause_watch.broken
         ]

@@ -18,6 +18,7 @@ from disqued.core import recovery
 from disqued.core.cluster import schedules as firing
 from disqued.core.cluster.failure_detector import FailureDetector
 from disqued.core.cluster.federation import Federation
+from disqued.core.cluster.gates import Gates
 from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.local_demand import LocalDemand
 from disqued.core.cluster.membership import Membership
@@ -26,10 +27,12 @@ from disqued.core.cluster.schedules import Schedules
 from disqued.core.cluster.transfer import Transfer
 from disqued.core.lists import Lists
 from disqued.core.model.endings import Endings
+from disqued.core.model.grouped import GroupedUnits
 from disqued.core.model.groups import Group, PassedEntries
 from disqued.core.model.ids import JobIds
 from disqued.core.model.peers import Peers
 from disqued.core.model.policies import PolicyTable
+from disqued.core.model.queues import Queues
 from disqued.core.model.state import State
 from disqued.core.model.watermark import Watermark
 from disqued.core.node import Node
@@ -131,6 +134,11 @@ RETRIES = attrs.evolve(
 UNTRIED = attrs.evolve(BY_NAME["untried"], name="mutant-untried", bursts=3, **_SHORT)
 #: Queues are paused, here and everywhere, while nodes come and go.
 POLICIES = attrs.evolve(BY_NAME["policies"], name="mutant-policies", every_ms=1_000, bursts=3, **_SHORT)
+#: Queues are fair and throttled, while nodes come and go.
+FAIR = attrs.evolve(
+    BY_NAME["fair"], name="mutant-fair", kinds=("throttle", "fair", "cut", "crash", "restart"), every_ms=1_000, bursts=3,
+    **_SHORT,
+)  # fmt: skip
 #: The same between two nodes, where messages are lost and no link breaks.
 MESSY_PAUSES = attrs.evolve(POLICIES, name="mutant-messy-pauses", nodes=2, kinds=("queue", "mess"), every_ms=2_000)
 #: Links fail, and messages are late when all dead jobs are redriven in the end.
@@ -695,6 +703,54 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a queue that is paused out hands out all the same", POLICIES,
         Delivery, "take", "if queue.holds & HOLDS and not self._may_give(queue):", "if False:",
+    ),
+    # Groups and throttles.
+    _mutant(
+        "a throttled queue hands out all the same", FAIR,
+        Delivery, "_may_give", "not queue.holds & HOLDS_ALL and", "",
+    ),
+    _mutant(
+        "a throttled queue gives jobs to other nodes", FAIR,
+        Federation, "_stock", "queue.holds & HOLDS_ALL or queue.waiters", "queue.waiters",
+    ),
+    _mutant(
+        "a second group that is throttled hands out all the same", FAIR,
+        Gates, "_follow", "queue.grouped.block(group)", "pass",
+    ),
+    _mutant(
+        "a queue that comes into being while it is throttled hands out", FAIR,
+        Queues, "create", "queue.follow(gate, self._memory)", "pass",
+    ),
+    _mutant(
+        "a node learns of a throttle and does not follow", FAIR,
+        Policies, "_learn", "elif field in GATE_FIELDS:", "elif False:",
+    ),
+    _mutant(
+        "a throttle does not end", FAIR,
+        Gates, "ended", "self._policies.forget(*end.place)", "pass",
+    ),
+    _mutant(
+        "after a start nothing is throttled any more", FAIR,
+        Gates, "resume", "self._follow_all(queue)", "queue.follow(None, self._state.memory)",
+    ),
+    _mutant(
+        "a group keeps the turn until it has no jobs", FAIR,
+        GroupedUnits, "pop_first", "self._make_ready(group)",
+        "self._make_ready(group); self._ring.move_to_end(group, last=False) if self.is_fair else None",
+    ),
+    _mutant(
+        "a group that gets ready goes before all others", FAIR,
+        GroupedUnits, "_make_ready", "self._ring[group] = None",
+        "self._ring[group] = None; self._ring.move_to_end(group, last=False)",
+    ),
+    _mutant(
+        "a group hands out its youngest job", FAIR,
+        GroupedUnits, "pop_first", "unit = group.units.pop_first()",
+        "unit = group.units.listed()[-1]; group.units.remove(unit)",
+    ),
+    _mutant(
+        "a group hands out nothing any more after its throttle", FAIR,
+        Gates, "_follow", "queue.grouped.unblock(group)", "pass",
     ),
     # Schedules.
     _mutant(

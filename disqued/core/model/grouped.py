@@ -214,7 +214,7 @@ class GroupedUnits(OrderedUnits):
             self._make_ready(group)
         else:
             self._forget(group)
-        super().remove(unit)
+        OrderedUnits.remove(self, unit)
         return unit
 
     def pop_oldest(self) -> Unit:

@@ -1,6 +1,8 @@
 """Units in groups, held against what a list and a rule say."""
 
+import sys
 from collections import deque
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -193,3 +195,43 @@ def test_whatever_comes_and_goes_units_are_taken_as_the_rules_say(fair: bool, se
         assert list(units) == sorted(model.units, key=place_of)
     kept = {one.options.terms.group for one in model.units}
     assert memory.used == units.cost == sum(READY_GROUP_COST + len(name) for name in kept)
+
+
+def lines_of(step: Callable[[], object]) -> int:
+    """Count the lines that a step runs."""
+    count = 0
+
+    def trace(frame: object, event: str, arg: object) -> object:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)  # type: ignore[arg-type]
+    try:
+        step()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("fair", [True, False])
+def test_of_very_many_groups_those_that_are_ready_hand_out_as_if_they_were_alone(fair: bool) -> None:
+    def hand_out(blocked: int) -> list[int]:
+        names = [b"group %d" % number for number in range(blocked)]
+        units = OrderedUnits()
+        for number, name in enumerate(names):
+            units.push(unit(number, name))
+        for number in range(100):
+            units.push(unit(blocked + number, b"ready %d" % (number % 10)))
+        made = GroupedUnits(units, Memory(1 << 40, evicts=True), is_fair=fair, blocked=names)
+        assert made.go_on(blocked + 101)
+        assert made.ready_count == 100
+        steps = [lambda: made.ready_count, lambda: made.first, made.pop_first] * 20
+        return [lines_of(step) for step in steps]
+
+    # A search over blocks of 512 units grows with the logarithm of their number: bisect runs a line for each look.
+    alone, among = hand_out(0), hand_out(100_000)
+    assert max(among) <= max(alone) + 2 * 20
+    assert sum(among) <= 3 * sum(alone)
+    OPTIONS.clear()
