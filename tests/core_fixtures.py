@@ -424,8 +424,8 @@ def check_groups(state: State, queue: Queue) -> None:
     assert grouped.ready_count == sum(map(len, ready))
     if ready:
         heads = [units[0] for units in ready]
-        assert grouped.first in heads
-        assert grouped.is_fair or grouped.first is min(heads, key=lambda unit: (unit.order_key, unit.id))
+        assert grouped.head in heads
+        assert grouped.is_fair or grouped.head is min(heads, key=lambda unit: (unit.order_key, unit.id))
 
 
 def check_log(log: Stream) -> None:

@@ -283,6 +283,22 @@ async def test_the_form_that_adds_a_job_asks_for_its_terms(admin: Admin, tmp_pat
 
 
 @async_test
+async def test_a_queue_and_a_job_say_for_how_long_they_are_throttled(admin: Admin) -> None:
+    client = admin()
+    running = client.running
+    job_id = await add(client, "mail", "x", "GROUP", "acme <b>")
+    assert "Throttled" not in words(await page(client, "/queues/mail"))
+    await run(running, "THROTTLE", "mail", 3_600, "GROUP", "acme <b>")
+    html = words(await page(client, "/queues/mail"))
+    assert "Throttled acme <b> for " in html
+    html = words(await page(client, f"/jobs/{job_id}"))
+    assert "and its group acme <b> is throttled for" in html
+    assert "Group acme <b>" in html
+    await run(running, "THROTTLE", "mail", 7_200)
+    assert "and the queue is throttled for" in words(await page(client, f"/jobs/{job_id}"))
+
+
+@async_test
 async def test_a_queue_of_delayed_jobs_alone_says_how_many_they_are(admin: Admin) -> None:
     client = admin()
     await add(client, "later", "x", "DELAY", 60)

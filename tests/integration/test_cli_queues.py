@@ -68,6 +68,21 @@ def test_dead_jobs_are_shown_counted_and_redriven(node: Daemon) -> None:
     )
 
 
+def test_a_queue_and_a_group_are_throttled_and_it_is_shown_for_how_long(node: Daemon) -> None:
+    node.call("ADDJOB", "mail", "a1", 0, "GROUP", "acme")
+    assert done("throttle", "mail", *at(node)) == "mail is not throttled\n"
+    assert done("throttle", "mail", 3600, "--group", "acme", *at(node)) == (
+        "group acme of mail hands nothing out for 3600 seconds\n"
+    )
+    assert node.call("GETJOB", "NOHANG", "FROM", "mail") is None
+    assert done("throttle", "mail", *at(node)) == "mail is not throttled\n"
+    assert done("throttle", "mail", 60, *at(node)).startswith("mail hands nothing out for ")
+    assert "86400" in refused("throttle", "mail", 86_401, *at(node), status=2)
+    assert "fair" in done("policy", "mail", "fair", *at(node))
+    facts = node.call("QSTAT", "mail", "FULL")
+    assert dict(zip(facts[::2], facts[1::2], strict=True))["groups"] == 1
+
+
 def test_jobs_are_cancelled_and_what_came_of_it_is_said(node: Daemon) -> None:
     waits, runs = (str(node.call("ADDJOB", queue, "x", 0, "RETRY", 60)) for queue in ("mail", "post"))
     node.call("GETJOB", "FROM", "post")

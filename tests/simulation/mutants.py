@@ -136,8 +136,8 @@ UNTRIED = attrs.evolve(BY_NAME["untried"], name="mutant-untried", bursts=3, **_S
 POLICIES = attrs.evolve(BY_NAME["policies"], name="mutant-policies", every_ms=1_000, bursts=3, **_SHORT)
 #: Queues are fair and throttled, while nodes come and go.
 FAIR = attrs.evolve(
-    BY_NAME["fair"], name="mutant-fair", kinds=("throttle", "fair", "cut", "crash", "restart"), every_ms=1_000, bursts=3,
-    **_SHORT,
+    BY_NAME["fair"], name="mutant-fair", kinds=("throttle", "fair", "cut", "crash", "restart"), every_ms=1_000,
+    bursts=3, **_SHORT,
 )  # fmt: skip
 #: The same between two nodes, where messages are lost and no link breaks.
 MESSY_PAUSES = attrs.evolve(POLICIES, name="mutant-messy-pauses", nodes=2, kinds=("queue", "mess"), every_ms=2_000)

@@ -1,5 +1,6 @@
 """Pages of queues: a table of all, and for each its figures, its jobs and its groups."""
 
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -18,6 +19,7 @@ from disqued.web.views import group_views, job_views, rendering, worker_views
 from disqued.web.views.queue_views import SORTS, QueuePage, QueueQuery, first_of, row_of, walk
 
 PEEKED: Final = 10  #: jobs of a queue that are shown without being asked for
+GROUPS_SHOWN: Final = 5  #: throttled groups that are named
 PEEKED_BYTES: Final = 400  #: of each body
 
 
@@ -81,6 +83,7 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
         "peeked": peeked,
         "visitor": visitor,
         "pauses": pauses,
+        "throttled": _throttled(node, name),
         "held": [] if queue is None else worker_views.held_of(node, queue, visitor),
         "groups": [] if queue is None else group_views.group_rows(node, queue),
         "policy": [
@@ -89,6 +92,17 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
         ],
         "kind": None if queue is None else _kind_of(queue),
     }
+
+
+def _throttled(node: NodeView, name: bytes) -> tuple[str, str] | None:
+    """For how long a queue is throttled, and which of its groups are; None = nothing is."""
+    left_ms, groups = node.throttled_ms(name), node.throttled_groups(name)
+    if not left_ms and not groups:
+        return None
+    shown = [f"{rendering.name(group, 40)} for {rendering.span(node.throttled_ms(name, group))}"
+             for group in islice(groups, GROUPS_SHOWN)]  # fmt: skip
+    shown += [f"{len(groups) - GROUPS_SHOWN} more"] if len(groups) > GROUPS_SHOWN else []
+    return (rendering.span(left_ms) if left_ms else f"{len(groups)} groups"), ", ".join(shown)
 
 
 def _kind_of(queue: Queue) -> str | None:

@@ -154,9 +154,21 @@ def _why_queued(node: NodeView, job: Job) -> str:
     where = f"at about place {place}" if place else f"behind more than {PLACE_MAX} others"
     if queue.pause & PAUSE_OUT:
         return f"It waits {where}, and the queue is paused: it hands out no jobs."
+    throttled = _throttled(node, job)
+    if throttled:
+        return f"It waits {where}, and {throttled}."
     if not queue.waiters:
         return f"It waits in the queue {where}; no consumer is waiting for jobs of this queue here."
     return f"It waits in the queue {where}; a consumer gets it in turn."
+
+
+def _throttled(node: NodeView, job: Job) -> str:
+    """Say for how long its queue or its group is throttled; empty = neither is."""
+    left_ms, group = node.throttled_ms(job.queue), job.options.terms.group
+    if left_ms:
+        return f"the queue is throttled for {rendering.span(left_ms)}"
+    left_ms = node.throttled_ms(job.queue, group) if group else 0
+    return f"its group {rendering.name(group, 80)} is throttled for {rendering.span(left_ms)}" if left_ms else ""
 
 
 def _why_active(node: NodeView, job: Job) -> str:

@@ -65,7 +65,7 @@ class Transfer:
         units = queue.units
         while len(given) < count and size < FETCHED_BYTES and (len(units) if held else units.ready_count):
             if room is not None:
-                room -= cost_of_job(units.first.job)
+                room -= cost_of_job((units.first if held else units.head).job)
                 if room < 0:
                     break
             job = (units.pop_oldest() if held else units.pop_first()).job

@@ -13,7 +13,7 @@ FAIR is deficit round robin with a quantum of one and a cost of one for each job
 of k ready groups none waits for more than k-1 jobs of others.  A group that becomes ready goes to the end of the ring.
 
 Whoever limits what a group may have blocks it and unblocks it (`block`, `unblock`).  A blocked group is neither in the
-ring nor among the heads, so it costs no search however many jobs it has: `pop_first`, `first` and `ready_count` know
+ring nor among the heads, so it costs no search however many jobs it has: `pop_first`, `head` and `ready_count` know
 ready groups alone.  The names of blocked groups are remembered, whether they have units or not.
 
 A queue that becomes grouped is sorted into groups bit by bit, oldest units first (`go_on`).  Units that are not sorted
@@ -225,7 +225,7 @@ class GroupedUnits(OrderedUnits):
         return unit
 
     @property
-    def first(self) -> Unit:
+    def head(self) -> Unit:
         """The unit that `pop_first` would take; there must be one."""
         return next(iter(self._ring)).units.first if self.is_fair else self._heads.first
 

@@ -87,6 +87,11 @@ class OrderedUnits:
         self._length -= 1
         return unit
 
+    @property
+    def head(self) -> Unit:
+        """The unit that `pop_first` would take; there must be one."""
+        return self._blocks[0][0]
+
     def pop_oldest(self) -> Unit:
         """Take the oldest unit, whatever is to be handed out next; the queue must not be empty."""
         return self.pop_first()

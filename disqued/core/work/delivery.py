@@ -256,7 +256,7 @@ class Delivery:
         return False
 
     def _begins_with_over(self, queue: Queue) -> bool:
-        return queue.units.ready_count > 0 and queue.units.first.job.expires_at <= self._state.now
+        return queue.units.ready_count > 0 and queue.units.head.job.expires_at <= self._state.now
 
     def _serve_behind(self, queue: Queue) -> None:
         """Serve those who wait for a queue whose first job is good; who would not wait hears if there is no more."""

@@ -39,7 +39,7 @@ def order(units: GroupedUnits) -> str:
     """The groups of the units in the order in which they are taken."""
     taken = ""
     while units.ready_count:
-        first = units.first
+        first = units.head
         assert units.pop_first() is first
         taken += first.options.terms.group.decode()
     return taken
@@ -227,7 +227,7 @@ def test_of_very_many_groups_those_that_are_ready_hand_out_as_if_they_were_alone
         made = GroupedUnits(units, Memory(1 << 40, evicts=True), is_fair=fair, blocked=names)
         assert made.go_on(blocked + 101)
         assert made.ready_count == 100
-        steps = [lambda: made.ready_count, lambda: made.first, made.pop_first] * 20
+        steps = [lambda: made.ready_count, lambda: made.head, made.pop_first] * 20
         return [lines_of(step) for step in steps]
 
     # A search over blocks of 512 units grows with the logarithm of their number: bisect runs a line for each look.
