@@ -141,10 +141,10 @@ class Gates(Machine):
     def resume(self) -> None:
         """Begin to hold what the registers say, after a start."""
         self.flushed()
-        policies = self._state.queues.policies
-        for name in policies.gates:
-            queue = self._state.queues.by_name.get(name)
-            if queue is not None:
+        queues = self._state.queues
+        # The store may have told of a throttle, then of jobs, and then that the throttle is over.
+        for queue in list(queues.by_name.values()):
+            if queue.holds & ~queue.pause or queue.name in queues.policies.gates:
                 self._follow_all(queue)
 
     def _follow_all(self, queue: Queue) -> None:

@@ -344,9 +344,12 @@ def test_a_queue_of_another_name_is_not_throttled_by_a_group(server: Server) -> 
 # The whole node.
 
 
-def restarted(server: Server, *, down_ms: int = 0, controlled: bool = False) -> Server:
-    """A node that begins with what the journal of another one has, or with its snapshot."""
-    records = [*snapshot(server.state)] if controlled else server.journal
+def restarted(
+    server: Server, *, down_ms: int = 0, controlled: bool = False, records: list[Record] | None = None
+) -> Server:
+    """A node that begins with what the journal of another one has, or with its snapshot, or with some records."""
+    if records is None:
+        records = [*snapshot(server.state)] if controlled else server.journal
     again = Server(clock=server.clock)
     server.clock.advance(down_ms)
     again.node.begin()
@@ -392,6 +395,21 @@ def test_throttles_and_fairness_outlive_a_restart(server: Server, controlled: bo
     again.advance(20_000)
     assert taken(again) == "a1 a2"
     assert [place for place, _ in again.state.queues.policies.registers.items()] == [(b"q", 9)]
+
+
+@pytest.mark.parametrize("options", [(), ("GROUP", "a")])
+def test_a_queue_that_a_store_tells_of_while_it_was_throttled_is_not_held_when_that_is_over(
+    server: Server, options: tuple[str, ...]
+) -> None:
+    server("THROTTLE", "q", 5, *options)
+    fill(server, "a1", "a2")
+    jobs = [record for record in snapshot(server.state) if record[0] == JOB_ADDED]
+    server.advance(5_000)
+    said, over = [record for record in server.journal if record[0] == POLICY_RECORD]
+    again = restarted(server, controlled=True, records=[said, *jobs, over])
+    queue = again.state.queues.by_name[b"q"]
+    assert (queue.holds, queue.grouped) == (0, None)
+    assert taken(again) == "a1 a2"
 
 
 def test_a_throttle_that_is_over_is_forgotten_by_the_journal_too(server: Server) -> None:
