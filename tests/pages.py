@@ -70,6 +70,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/explanation/fuzzing.md": {"tests/fuzz/test_fuzz.py::test_the_lines_of_the_page_try_an_input_and_keep_it": ""},
     "docs/explanation/dead-letters.md": {SESSION: ""},
     "docs/explanation/keys.md": {SESSION: ""},
+    "docs/explanation/limits.md": {SESSION: ""},
     "docs/explanation/persistence.md": {f"{SMALLER}_a_controlled_restart_goes_as_the_page_on_persistence_says": ""},
     "docs/explanation/results.md": {SESSION: ""},
     "docs/explanation/schedules.md": {SESSION: ""},
@@ -112,7 +113,12 @@ RUN_BY: dict[str, dict[str, str]] = {
         f"{INTEGRATION}/test_cli_howto.py::test_jobs_are_moved_as_the_page_says": "disqued move ",
         f"{PIPELINE}/test_moving_howto.py::test_the_commands_of_the_page_do_what_it_says": "",
     },
+    "docs/how-to/fair-tenants.md": {SESSION: ""},
     "docs/how-to/nightly-reports.md": {SESSION: ""},
+    "docs/how-to/throttle-after-429.md": {
+        f"{CLIENTS}_a_queue_is_throttled_as_the_page_says": "from disqued.client",
+        SESSION: "",
+    },
     "docs/how-to/python-clients.md": {
         f"{CLIENTS}_a_client_is_made_with_what_the_page_says_of_tls": "from disqued.client import Tls",
         f"{CLIENTS}_a_worker_works_until_it_is_told_to_stop": r"(?s).*\bWorker\(",

@@ -93,6 +93,19 @@ def test_a_client_is_made_with_what_the_page_says_of_tls(start: Start, tmp_path:
         lines.ran(WITH_TLS)
 
 
+def test_a_queue_is_throttled_as_the_page_says(start: Start) -> None:
+    page = "docs/how-to/throttle-after-429.md"
+    [(program, printed)] = PROGRAM.findall((ROOT / page).read_text())
+    daemon = start()
+    done = subprocess.run(
+        argv(program, daemon), capture_output=True, text=True, timeout=LIMIT, env=environment(), check=True
+    )
+    assert done.stdout == printed
+    assert daemon.call("QLEN", "calls") == 1
+    with following(page, [program]) as lines:
+        lines.ran(program)
+
+
 def test_a_mail_without_an_address_ends_among_the_dead_letters(start: Start) -> None:
     daemon = start()
     daemon.call("ADDJOB", "newsletter", "nonsense", 0)

@@ -89,10 +89,13 @@ def contains_in_order(printed: list[str], shown: list[str]) -> bool:
         "docs/tutorial.md",
         "docs/explanation/dead-letters.md",
         "docs/explanation/keys.md",
+        "docs/explanation/limits.md",
         "docs/explanation/results.md",
         "docs/explanation/schedules.md",
+        "docs/how-to/fair-tenants.md",
         "docs/how-to/nightly-reports.md",
         "docs/how-to/secure.md",
+        "docs/how-to/throttle-after-429.md",
         *FROM_OTHERS,
     ],
 )
