@@ -132,15 +132,6 @@ class NodeView:
         """Return what the whole cluster was told of the pause of a queue last."""
         return self._state.queues.policies.pause_of(name)
 
-    def throttled_ms(self, queue: bytes, group: bytes = b"") -> int:
-        """Return how long a queue, or a group of it, hands nothing out from now on: its own throttle alone."""
-        return self._node.gates.throttled_ms(queue, group)
-
-    def throttled_groups(self, queue: bytes) -> Collection[bytes]:
-        """Return the names of the groups of a queue that are throttled."""
-        gate = self._state.queues.policies.gates.get(queue)
-        return () if gate is None else gate.groups.keys()
-
     def policy_of(self, name: bytes) -> dict[bytes, Register]:
         """Return the fields of the policy of a queue that are set, by name."""
         registers = self._state.queues.policies.registers

@@ -27,6 +27,7 @@ from disqued.testing.clients import Load, Operator
 from disqued.testing.driver import STAGES
 from disqued.testing.events import generator
 from disqued.testing.network import Path, SimNetwork
+from disqued.testing.operations import OPERATIONS
 from disqued.testing.policies import PolicyChecker
 from disqued.testing.server import SimServer
 
@@ -38,8 +39,6 @@ KINDS: Final = (
     "crash", "power", "pause", "busy", "restart", "partition", "one_way", "clog", "cut", "mess", "slow", "clock",
     "full_disk", "bad_sync", "leaving", "queue", "compact", "policy", "set_clock",
 )  # fmt: skip
-#: Kinds that only stories have that are about them.
-MORE_KINDS: Final = ("throttle", "fair")
 
 
 class FaultInjector:
@@ -52,7 +51,7 @@ class FaultInjector:
         self._network = network
         self._load = load
         self._events = network.events
-        self._rng = {kind: generator(f"{seed} fault {kind}") for kind in (*KINDS, *MORE_KINDS)}
+        self._rng = {kind: generator(f"{seed} fault {kind}") for kind in (*KINDS, *OPERATIONS)}
         self._kinds = tuple(kinds)
         self._ends: dict[int, Callable[[], None]] = {}
         self._number = 0
@@ -78,7 +77,13 @@ class FaultInjector:
     def _begin(self, plan: tuple[str, int]) -> None:
         kind, mean_ms = plan
         if self._events.now < self._until:
-            getattr(self, f"_{kind}")(self._rng[kind])
+            operate, rng = OPERATIONS.get(kind), self._rng[kind]
+            server = None if operate is None else self._one(rng)
+            if operate is None:
+                getattr(self, f"_{kind}")(rng)
+            elif server is not None:
+                for said in operate(server, self._load, rng, self.policies):
+                    self._tell(kind, f"{said} on {server}")
             self._plan(kind, mean_ms)
 
     def _ends_after(self, ms: int, end: Callable[[], None]) -> None:
@@ -300,27 +305,6 @@ class FaultInjector:
             (b"UNSET", b"ttl"), (b"UNSET", b"ttl", b"maxlen"),
         ))  # fmt: skip
         self._tell("policy", f"QPOLICY {queue.decode()} {b' '.join(words).decode()} on {server}")
-        self.policies.say(server, b"QPOLICY", queue, *words)
-
-    def _throttle(self, rng: Random) -> None:
-        """Throttle queues and groups, as consumers do that were told to slow down."""
-        server = self._one(rng)
-        if server is None:
-            return
-        for _ in range(rng.randint(1, 5)):
-            queue, group = rng.choice(self._load.queues), rng.choice((b"", *self._load.groups))
-            words = [queue, b"%d" % rng.randint(1, 20), *([b"GROUP", group] if group else [])]
-            self._tell("throttle", f"THROTTLE {b' '.join(words).decode()} on {server}")
-            # It is forgotten when it is over: `policies` would take that for a lost word.
-            server.command(Operator(), [b"THROTTLE", *words])
-
-    def _fair(self, rng: Random) -> None:
-        server = self._one(rng)
-        if server is None:
-            return
-        queue = rng.choice(self._load.queues)
-        words = rng.choice(((b"SET", b"FAIR"), (b"SET", b"FAIR"), (b"UNSET", b"fair")))
-        self._tell("fair", f"QPOLICY {queue.decode()} {b' '.join(words).decode()} on {server}")
         self.policies.say(server, b"QPOLICY", queue, *words)
 
     def _leaving(self, rng: Random) -> None:

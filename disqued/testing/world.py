@@ -132,12 +132,9 @@ class World:
             for server in self.servers:
                 draws = generator(f"{name} events {server.number}")
                 server.event_log = SimEventLog(events, server, draws)
-        if profile.results:
+        if profile.results or profile.load.groups:
             for server in self.servers:
-                server.watch = CancelWatch
-        if profile.load.groups:
-            for server in self.servers:
-                server.watch = GateWatch
+                server.watch = CancelWatch if profile.results else GateWatch
         numbers = {server.id: server.number for server in self.servers}
         for server in self.servers:
             server.numbers = numbers

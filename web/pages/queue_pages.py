@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 import attrs
 
 from disqued.commands.queues import policy_value
+from disqued.core.model.gates import Gate
 from disqued.core.model.job import KIND_NAMES, KIND_WORK, STATE_NAMES, Job
 from disqued.core.model.queues import Queue
 from disqued.core.view import NodeView
@@ -83,7 +84,7 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
         "peeked": peeked,
         "visitor": visitor,
         "pauses": pauses,
-        "throttled": _throttled(node, name),
+        "throttled": None if queue is None or queue.gate is None else _throttled(queue.gate, node.wall()),
         "held": [] if queue is None else worker_views.held_of(node, queue, visitor),
         "groups": [] if queue is None else group_views.group_rows(node, queue),
         "policy": [
@@ -94,15 +95,18 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
     }
 
 
-def _throttled(node: NodeView, name: bytes) -> tuple[str, str] | None:
+def _throttled(gate: Gate, wall: int) -> tuple[str, str] | None:
     """For how long a queue is throttled, and which of its groups are; None = nothing is."""
-    left_ms, groups = node.throttled_ms(name), node.throttled_groups(name)
-    if not left_ms and not groups:
+    groups = gate.groups
+    if not gate.until and not groups:
         return None
-    shown = [f"{rendering.name(group, 40)} for {rendering.span(node.throttled_ms(name, group))}"
-             for group in islice(groups, GROUPS_SHOWN)]  # fmt: skip
+    shown = [
+        f"{rendering.name(group, 40)} for {rendering.span(max(0, until - wall))}"
+        for group, until in islice(groups.items(), GROUPS_SHOWN)
+    ]
     shown += [f"{len(groups) - GROUPS_SHOWN} more"] if len(groups) > GROUPS_SHOWN else []
-    return (rendering.span(left_ms) if left_ms else f"{len(groups)} groups"), ", ".join(shown)
+    whole = rendering.span(max(0, gate.until - wall)) if gate.until else f"{len(groups)} groups"
+    return whole, ", ".join(shown)
 
 
 def _kind_of(queue: Queue) -> str | None:

@@ -31,7 +31,7 @@ from disqued.core.model.job import (
     Job,
     NamedJob,
 )
-from disqued.core.model.queues import PAUSE_OUT
+from disqued.core.model.queues import PAUSE_OUT, Queue
 from disqued.core.model.registry import TABLES
 from disqued.core.view import NodeView
 from disqued.core.work.queueing import requeue_within
@@ -154,7 +154,7 @@ def _why_queued(node: NodeView, job: Job) -> str:
     where = f"at about place {place}" if place else f"behind more than {PLACE_MAX} others"
     if queue.pause & PAUSE_OUT:
         return f"It waits {where}, and the queue is paused: it hands out no jobs."
-    throttled = _throttled(node, job)
+    throttled = _throttled(queue, job, node.wall())
     if throttled:
         return f"It waits {where}, and {throttled}."
     if not queue.waiters:
@@ -162,13 +162,17 @@ def _why_queued(node: NodeView, job: Job) -> str:
     return f"It waits in the queue {where}; a consumer gets it in turn."
 
 
-def _throttled(node: NodeView, job: Job) -> str:
+def _throttled(queue: Queue, job: Job, wall: int) -> str:
     """Say for how long its queue or its group is throttled; empty = neither is."""
-    left_ms, group = node.throttled_ms(job.queue), job.options.terms.group
-    if left_ms:
-        return f"the queue is throttled for {rendering.span(left_ms)}"
-    left_ms = node.throttled_ms(job.queue, group) if group else 0
-    return f"its group {rendering.name(group, 80)} is throttled for {rendering.span(left_ms)}" if left_ms else ""
+    gate, group = queue.gate, job.options.terms.group
+    if gate is None:
+        return ""
+    if gate.until:
+        return f"the queue is throttled for {rendering.span(max(0, gate.until - wall))}"
+    until = gate.groups.get(group, 0)
+    if not until:
+        return ""
+    return f"its group {rendering.name(group, 80)} is throttled for {rendering.span(max(0, until - wall))}"
 
 
 def _why_active(node: NodeView, job: Job) -> str:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from disqued.core.model.clock import Calendar
 from disqued.core.model.job import JobOptions
-from disqued.core.model.terms import NO_TERMS, Headers, Terms, cost_of_headers
+from disqued.core.model.terms import NO_TERMS, Headers, Terms, cost_of_terms
 
 # Kinds of schedules.
 CRON: Final = 1
@@ -160,5 +160,5 @@ def cost_of_schedule(setting: ScheduleSetting) -> int:
     """Return the bytes that the texts and numbers of a schedule take."""
     job = setting.job
     numbers = 8 * (len(setting) + len(job))
-    headers = cost_of_headers(job.terms.headers) if job.terms is not NO_TERMS else 0
+    headers = cost_of_terms(job.terms) if job.terms is not NO_TERMS else 0
     return numbers + len(setting.line) + len(setting.zone) + len(job.queue) + len(job.body) + headers

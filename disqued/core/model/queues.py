@@ -90,6 +90,7 @@ class Queue(Awaited):
         "dead",
         "elsewhere",
         "failing",
+        "gate",
         "grouped",
         "holds",
         "import_rate",
@@ -124,6 +125,7 @@ class Queue(Awaited):
         self.stream: Stream | None = None  #: its entries and consumer groups; None = it never had any
         self.pause: int = 0  #: PAUSE_... bits in effect: of the cluster and of this node; set by `set_pause`
         self.holds: int = 0  #: these bits, THROTTLED and GROUPED
+        self.gate: Gate | None = None  #: what limits it; set by `follow`
         self.grouped: GroupedUnits | None = None  #: `units`, if they are sorted into groups
         self.pause_here: int = 0  #: PAUSE_... bits of this node alone
         self.jobs_in: int = 0  #: times that a job was queued
@@ -152,6 +154,7 @@ class Queue(Awaited):
 
         Units that are to be in groups are sorted by `GroupedUnits.go_on`.
         """
+        self.gate = gate
         self.holds &= ~(THROTTLED | GROUPED)
         if gate is not None and gate.until:
             self.holds |= THROTTLED

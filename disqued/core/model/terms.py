@@ -59,14 +59,9 @@ def backoff_of(terms: Terms, job_id: bytes, nacks: int) -> int:
     return span_ms * (9_000 + crc32(b"%b:%d" % (job_id, nacks)) % 2_001) // 10_000
 
 
-def cost_of_headers(headers: Headers) -> int:
-    """Return the bytes that headers take."""
-    return sum([HEADER_COST + len(name) + len(value) for name, value in headers])
-
-
 def cost_of_terms(terms: Terms) -> int:
     """Return the bytes that the headers and the group of a job take."""
-    size = cost_of_headers(terms.headers)
+    size = sum([HEADER_COST + len(name) + len(value) for name, value in terms.headers])
     return size + GROUP_COST + len(terms.group) if terms.group else size
 
 
