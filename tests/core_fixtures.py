@@ -61,8 +61,9 @@ from disqued.core.model.memory import (
 from disqued.core.model.messages import EVENT
 from disqued.core.model.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, UNIT_LEASED, Client, Record
 from disqued.core.model.policies import cost_of_register
-from disqued.core.model.queues import GROUPED, HOLDS_ALL, THROTTLED, Queue
+from disqued.core.model.queues import GROUPED, HOLDS_ALL, LIMITED, THROTTLED, Queue
 from disqued.core.model.schedule import WIDTH_MS
+from disqued.core.model.slots import SLOT_COST, Slot
 from disqued.core.model.state import State, is_delayed
 from disqued.core.model.waiters import Watcher
 from disqued.core.node import Node
@@ -333,6 +334,7 @@ def check(server: Server) -> None:
         *(worker.cost for worker in server.node.workers.by_id.values()),
         *(HOME_COST + len(worker_id) for worker_id in server.node.homes.known),
         *(cost_of_register(name, known.value) for (name, _), known in state.queues.policies.registers.items()),
+        *(SLOT_COST + len(slot.group) for slot in slots_of(server)),
     ]
     assert state.memory.used == sum(counted)
     assert sorted(job.id for same in state.aliases.named.values() for job in same) == sorted(job.id for job in named)
@@ -347,7 +349,7 @@ def check(server: Server) -> None:
         check_groups(state, queue)
         keeps = (
             queue.is_awaited and queue.units.ready_count and not queue.holds & HOLDS_ALL
-            and queue not in state.waiting.behind
+            and queue not in state.waiting.behind and not queue.holds & LIMITED
         )  # fmt: skip
         assert not keeps, f"{queue.name!r} keeps a job from its consumers"
         queued += units
@@ -399,6 +401,12 @@ def check(server: Server) -> None:
     assert state.schedule.entries <= 20 * live + WIDTH_MS
 
 
+def slots_of(server: Server) -> list[Slot]:
+    """What a node remembers of the slots of limited queues."""
+    witnesses = [server.node.witnesses.known(name) for name in server.state.queues.policies.gates]
+    return [slot for witness in witnesses if witness is not None for slot in witness.table.by_id.values()]
+
+
 def check_groups(state: State, queue: Queue) -> None:
     """Assert that a queue is held as its gate says, and that what its groups say is what its units say."""
     gate = state.queues.policies.gates.get(queue.name)
@@ -416,6 +424,8 @@ def check_groups(state: State, queue: Queue) -> None:
         return
     by_group: dict[bytes, list[Unit]] = {}
     for unit in grouped:
+        if unit in grouped.lent:
+            continue
         by_group.setdefault(unit.options.terms.group, []).append(unit)
     assert grouped.group_count == len(by_group)
     assert all(list(grouped.units_of(name)) == units for name, units in by_group.items())

@@ -8,7 +8,7 @@
     link    --+--> Node, one step at a  +--> acks          ACKJOB, DELJOB, collection; purges: QPURGE
     gone    --+    time, on one State   |    outcomes      WAITJOB; cancels: CANCEL; progress: WORKING PROGRESS
     tick    --+           |             +--> federation    jobs to where consumers wait; policies: pauses of queues
-                          |             +--> gates         FAIR and THROTTLE
+                          |             +--> gates         FAIR and THROTTLE; stewards, admission: limits
                           |             +--> membership    who is there; its detector: who answers
                           |             +--> workers       who is alive and has what; homes: on which node
                           |             +--> notifications what listeners receive
@@ -28,6 +28,7 @@ from typing import Protocol
 
 from mypy_extensions import mypyc_attr
 
+from disqued.core.cluster.admission import Admission
 from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.gates import Gates
 from disqued.core.cluster.leaving import Leaving
@@ -35,6 +36,8 @@ from disqued.core.cluster.membership import Membership
 from disqued.core.cluster.notifications import Notifications
 from disqued.core.cluster.policy_sync import Policies
 from disqued.core.cluster.schedules import NoCalendar, Schedules
+from disqued.core.cluster.stewards import Stewards
+from disqued.core.cluster.witnesses import Witnesses
 from disqued.core.lists import Lists
 from disqued.core.model import messages
 from disqued.core.model.clock import Calendar, Clock
@@ -164,6 +167,9 @@ class Node:
         self.federation = Federation(self.state, self.delivery, self.fates, self.purges)
         self.policies = Policies(self.state, self.queueing, self.federation, self.machines)
         self.gates = Gates(self.state, self.policies, self.federation, self.delivery)
+        self.witnesses = Witnesses(self.state)
+        self.admission = Admission(self.state, self.witnesses, self.delivery, self.gates)
+        self.stewards = Stewards(self.state, self.witnesses, self.admission)
         self.schedules = Schedules(
             self.state, self.policies, self.additions, self.placement, outcomes=self.outcomes,
             calendar=calendar or NoCalendar(),
@@ -189,7 +195,9 @@ class Node:
             self.membership, self.membership.detector, self.blocking, self.queueing, self.requeueing, self.keys,
             self.placement, self.replication, self.replicas, self.sharing, self.acks, self.acks.rounds, self.fates,
             self.letters, self.cancels, self.progress, self.outcomes, self.lists, self.consumers,
-            self.federation, self.federation.local_demand, self.policies, self.gates, self.schedules,
+            self.federation, self.federation.local_demand, self.policies, self.gates,
+            self.witnesses, self.admission, self.stewards,
+            self.schedules,
             self.leaving, self.workers,
             self.worker_moves, self.homes,
             self.notifications, self.group_starts, self.streams, self.acksets, self.offers, self.readers,
@@ -208,6 +216,7 @@ class Node:
         self.state.waiting.abandons.update(join(machine.abandon_table() for machine in self.machines))
         self._queue_cursor = 0
         self.begin()
+        self.witnesses.start()
 
     @property
     def id(self) -> bytes:

@@ -32,6 +32,9 @@
     schedules    schedules fire while links fail and messages are lost, processes and power fail, and wall clocks are
                  wrong; each instant has one job, none is missed, and what is done comes back nowhere
     schedules-calm  the same, and nothing fails: each job comes once, soon after its instant
+    limits       queues whose jobs are limited in number and rate, while links fail and messages are lost,
+                 processes and power fail; no limit is exceeded, and no job waits for ever
+    limits-calm  the same, and nothing fails
     workers      calm, with live workers that die and leave; what one has that is alive nobody else gets, and what one
                  that is dead had, elements of lists among it, comes back by that alone
     deaths       the same while processes, links and power fail
@@ -109,6 +112,11 @@ RESULTS: Final = Load(retries_s=(2, 5, 10), cancels=0.0, fast_acks=0.0, works_on
 PURGED: Final = Load(
     retries_s=(0, 2, 5, 10), replicate=(1, 2, 3, 3), delays_s=(0, 0, 3, 20), work_ms=3_000, dies=0.1, fast_acks=0.0,
 )  # fmt: skip
+#: Jobs of a few groups, in queues of which one is not limited.
+LIMITED: Final = Load(
+    queues=(b"a", b"b", b"c", b"d", b"e"), retries_s=(10, 10, 30), replicate=(1, 2, 3, 3), works_on=0.0, fast_acks=0.0,
+    groups=(b"", b"x", b"y", b"z"),
+)  # fmt: skip
 #: Producers whose connections break while they wait.
 UNSURE: Final = attrs.evolve(DILIGENT, delays_s=(0, 0, 3), think_ms=1_000, breaks=0.7)
 #: Consumers who fail often.
@@ -131,6 +139,7 @@ _FAIR: Final = ("throttle", "fair", *_NETWORK, "crash", "power", "restart", "com
 _RETRIES: Final = ("partition", "one_way", "cut", "mess", "crash", "power", "restart", "compact", "pause")
 _RESULTS: Final = (*_NETWORK, "crash", "power", "restart", "compact")
 #: `clog` would block paths later than it says that it does.
+_LIMITS: Final = ("partition", "one_way", "cut", "mess", "slow", "pause", "crash", "power", "restart", "compact")
 _PURGES: Final = ("partition", "one_way", "cut", "mess", "slow", "pause", "crash", "power", "restart", "compact")
 _SCHEDULES: Final = (*_NETWORK, "busy", "crash", "power", "restart", "compact", "set_clock")
 _DEATHS: Final = ("crash", "power", "cut", "partition", "pause", "restart", "slow")
@@ -197,6 +206,8 @@ ALL: Final = (
         "schedules-calm", load=DILIGENT, producers=2, consumers=3, schedules=6,
         rules=Rules(all_acks_last=True, exactly_once=True),
     ),
+    Profile("limits", load=LIMITED, consumers=12, kinds=_LIMITS, every_ms=6_000, limits=True),
+    Profile("limits-calm", load=attrs.evolve(LIMITED, dies=0.0, acks_elsewhere=0.0), consumers=12, limits=True),
     Profile("workers", load=WORKED, consumers=1, workers=8, pushes=1, rules=Rules(workers_keep=True)),
     Profile("deaths", load=WORKED, consumers=1, workers=8, pushes=1, kinds=_DEATHS, every_ms=12_000, rules=CAREFREE),
     Profile("lists", load=LISTED, producers=1, consumers=1, lists=4, jobs=15, rules=Rules()),

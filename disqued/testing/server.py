@@ -32,6 +32,7 @@ from disqued.testing.driver import PowerFailure, SimDriver
 from disqued.testing.eventlog import SimEventLog
 from disqued.testing.events import EventQueue, generator
 from disqued.testing.journal import ALWAYS, NONE, SimJournal
+from disqued.testing.limits import LimitWatch
 from disqued.testing.links import SimLinks
 from disqued.testing.network import Dial, SimLink, SimNetwork
 from disqued.testing.pausewatch import PauseWatch
@@ -80,6 +81,7 @@ class SimServer:
         self.host = f"127.0.1.{number + 1}"
         self.bus_port = BUS_PORT
         self.clock = NodeClock(events, 0)
+        self.limit_watch: LimitWatch | None = None  #: None = no queue is limited
         self.known_dead: dict[bytes, int] = {}  #: generations in which it knew jobs to be dead
         self.disk = SimDisk(generator(f"{seed} disk {number}"))
         self.power_failure = PowerFailure()
@@ -154,6 +156,7 @@ class SimServer:
         node.membership.detector.plan()
         node.leaving.wake()
         node.policies.resume()
+        node.admission.start()
         node.schedules.start()
         node.tick()
         self.outbox.members_changed = True
@@ -197,6 +200,8 @@ class SimServer:
         self._break_connections()
 
     def _end(self) -> None:
+        if self.limit_watch is not None:
+            self.limit_watch.ends(self)
         self.is_up = False
         self.is_paused = False
         self.power_failure.cancel()
@@ -251,7 +256,10 @@ class SimServer:
 
     def _watched(self, step: Callable[[], None]) -> None:
         """Carry out a step, and look at what it hands out."""
-        self.pause_watch.over(partial(self.dead_watch.over, step))
+        looked_at = partial(self.dead_watch.over, step)
+        if self.limit_watch is not None:
+            looked_at = partial(self.limit_watch.over, self, looked_at)
+        self.pause_watch.over(looked_at)
 
     def _run(self, recipient: SimRecipient, words: list[bytes], outcome: Outcome) -> None:
         self._dispatch.execute(recipient, words, outcome)

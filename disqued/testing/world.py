@@ -21,6 +21,7 @@ import attrs
 
 from disqued.core.cluster.failure_detector import FailureDetector
 from disqued.core.cluster.policy_sync import Policies
+from disqued.core.cluster.witnesses import SKEW_MS
 from disqued.core.model.job import STATE_NAMES, Job
 from disqued.core.model.memory import QUEUE_COST
 from disqued.core.model.peers import FAILING
@@ -35,6 +36,7 @@ from disqued.testing.faults import HOUR_MS, FaultInjector
 from disqued.testing.gatewatch import GateWatch
 from disqued.testing.journal import ALWAYS
 from disqued.testing.keys import KeyedProducer
+from disqued.testing.limits import SETTINGS, LimitWatch
 from disqued.testing.lists import ListConsumer, ListProducer
 from disqued.testing.network import SimNetwork
 from disqued.testing.purges import Purger
@@ -81,6 +83,7 @@ class Profile:
     purgers: int = 0  #: operators who purge queues while faults go on
     redrivers: int = 0  #: operators who redrive dead jobs while faults go on
     off_ms: int = 0  #: by which the wall clock of each node is wrong for all its life, at most
+    limits: bool = False  #: queues are limited, and jobs have groups
     schedules: int = 0  #: consumers of the jobs of schedules, which are there where there are any
     keyed: bool = False  #: producers use keys, and say again what was not answered
     consumers: int = 5
@@ -138,6 +141,10 @@ class World:
         numbers = {server.id: server.number for server in self.servers}
         for server in self.servers:
             server.numbers = numbers
+        self.limits = LimitWatch(self.servers, self.events, fails=bool(profile.kinds))
+        if profile.limits:
+            for server in self.servers:
+                server.limit_watch = self.limits
         self.network.join(self.servers, profile.jitter_ms)
         self.faults = FaultInjector(
             self.servers, self.network, self.load, [kind for kind in profile.kinds if kind not in self.without], name
@@ -225,6 +232,13 @@ class World:
             server.outbox.members_changed = True
             server.driver.finish_step()
         self._wait_until(self._is_whole, JOIN_MS, "the mesh is not complete")
+        if self.profile.limits:
+            self._pass(2 * SKEW_MS)
+            for name, values in SETTINGS.items():
+                first.node.begin()
+                first.node.policies.set(name, values)
+                first.driver.finish_step()
+            self._wait_until(self.faults.policies.agree, AGREE_MS, "nodes do not agree on limits")
 
     def _live(self) -> None:
         self.ages += 1
@@ -495,6 +509,7 @@ class World:
                 for job_id, last in sorted(server.known_dead.items())
                 if any(self.checker.is_untried(job_id, generation) for generation in range(last + 1))
             ]
+        given += self.limits.broken[:5]
         of_checkers = [*self.checker.verdict(), *self._logs.wrong(), *self._schedules.wrong()]
         return [*of_checkers, *late, *suspicions, *given, *self._leftovers()]
 

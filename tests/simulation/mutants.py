@@ -16,6 +16,7 @@ import attrs
 from disqued.commands import lists
 from disqued.core import recovery
 from disqued.core.cluster import schedules as firing
+from disqued.core.cluster.admission import Admission
 from disqued.core.cluster.failure_detector import FailureDetector
 from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.gates import Gates
@@ -24,8 +25,11 @@ from disqued.core.cluster.local_demand import LocalDemand
 from disqued.core.cluster.membership import Membership
 from disqued.core.cluster.policy_sync import Policies
 from disqued.core.cluster.schedules import Schedules
+from disqued.core.cluster.stewards import Stewards
 from disqued.core.cluster.transfer import Transfer
+from disqued.core.cluster.witnesses import Witnesses
 from disqued.core.lists import Lists
+from disqued.core.model.applicants import Applicants
 from disqued.core.model.endings import Endings
 from disqued.core.model.grouped import GroupedUnits
 from disqued.core.model.groups import Group, PassedEntries
@@ -33,6 +37,7 @@ from disqued.core.model.ids import JobIds
 from disqued.core.model.peers import Peers
 from disqued.core.model.policies import PolicyTable
 from disqued.core.model.queues import Queues
+from disqued.core.model.slots import Bucket
 from disqued.core.model.state import State
 from disqued.core.model.watermark import Watermark
 from disqued.core.node import Node
@@ -160,6 +165,15 @@ SCHEDULES_APART = attrs.evolve(SCHEDULES, name="mutant-schedules-apart", nodes=3
 SCHEDULES_CLOCKS = attrs.evolve(
     SCHEDULES, name="mutant-schedules-clocks", kinds=("set_clock", "crash", "compact"), every_ms=1_500
 )
+#: Queues are limited, while nodes come and go.
+LIMITS = attrs.evolve(
+    BY_NAME["limits"], name="mutant-limits", every_ms=3_000, bursts=3,
+    kinds=("partition", "cut", "crash", "restart"), **{**_SHORT, "drain_ms": 1_200_000},
+)  # fmt: skip
+#: The same, and nothing fails.
+LIMITS_CALM = attrs.evolve(BY_NAME["limits-calm"], name="mutant-limits-calm", bursts=2, **_SHORT)
+#: The same where messages are lost, doubled and late, and no link breaks.
+LIMITS_MESSY = attrs.evolve(LIMITS, name="mutant-limits-messy", kinds=("mess", "slow"))
 #: Producers wait for results and cancel jobs, while nodes come and go.
 RESULTS = attrs.evolve(
     BY_NAME["results"], name="mutant-results", every_ms=2_000, bursts=3, **{**_SHORT, "drain_ms": 1_200_000}
@@ -804,6 +818,58 @@ MUTANTS: tuple[Mutant, ...] = (
         "a job that cannot get its copies is given up on all nodes", SCHEDULES,
         Replication, "_fall_short",
         "isinstance(pending.client, BackgroundClient) and pending.client.takes_fewer", "False",
+    ),
+    _mutant(
+        "a steward gives one slot more than there are", LIMITS_CALM,
+        Applicants, "choose", "len(table) >= (self.limits.in_flight", "len(table) > (self.limits.in_flight",
+    ),
+    _mutant(
+        "a group has one slot more than it should", LIMITS_CALM,
+        Applicants, "_may_group", "table.by_group.get(group, 0) >= most", "table.by_group.get(group, 0) > most",
+    ),
+    _mutant(
+        "a token is never used up", LIMITS_CALM,
+        Bucket, "take", "self._level -= self.rate.per_ms", "pass",
+    ),
+    _mutant(
+        "a steward gives before others remember it", LIMITS,
+        Stewards, "_hand_over", "if this.applicants.limits.is_available else", "if True else",
+    ),
+    _mutant(
+        "a steward begins with what it remembers itself", LIMITS,
+        Stewards, "_has_heard_enough", "if all(node_id in this.answers for node_id in peers.by_id):", "if True:",
+    ),
+    _mutant(
+        "a new steward does not ask who has what", LIMITS,
+        Stewards, "_begin", "witness.remember(latest.slots, state.now)", "pass",
+    ),
+    _mutant(
+        "a witness follows whoever comes", LIMITS,
+        Witnesses, "follow", "witness.promised = max(witness.promised, epoch)", "witness.promised = epoch",
+    ),
+    _mutant(
+        "a slot ends as soon as its job is handed out", LIMITS_CALM,
+        Admission, "_look_after", "this.running[job_id] = (unit, self._state.now)", "this.ended[job_id] = None",
+    ),
+    _mutant(
+        "an answer to an earlier wish counts", LIMITS_MESSY,
+        Admission, "on_given", "0 < wish.number <= number and ", "",
+    ),
+    _mutant(
+        "what a node names no more is kept by its steward", LIMITS_MESSY,
+        Stewards, "_forget_others", "and job_id not in named:", "and False:",
+    ),
+    _mutant(
+        "nodes say nothing again", LIMITS_MESSY,
+        Admission, "_plan", "state.schedule.move(this, state.now + pause_ms)", "pass",
+    ),
+    _mutant(
+        "what nobody takes keeps its slot", LIMITS,
+        Admission, "_take_back", "this.ended[job_id] = None", "pass",
+    ),
+    _mutant(
+        "jobs of a group that waits for a slot are forgotten", LIMITS_CALM,
+        Applicants, "unblock", "heappush(self._waiting, place)", "pass",
     ),
     _mutant(
         "a job that comes back is not queued again", CRASHES,

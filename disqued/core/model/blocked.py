@@ -7,10 +7,20 @@ from disqued.core.model.schedule import Timed
 from disqued.core.model.waiters import Waiter
 
 
+class WantedQueues(Timed):
+    """Limited queues of which consumers want jobs, so that their stewards are to be asked; due at once."""
+
+    __slots__ = ("queues",)
+
+    def __init__(self) -> None:
+        self.awake_at = 0
+        self.queues: dict[Queue, None] = {}
+
+
 class BlockedClients:
     """Who waits for what, from one flush to the next."""
 
-    __slots__ = ("abandons", "behind", "blocked", "waits")
+    __slots__ = ("abandons", "asking", "behind", "blocked", "waits", "wanted")
 
     def __init__(self) -> None:
         self.blocked: dict[Client, Waiter] = {}  #: consumers
@@ -18,6 +28,8 @@ class BlockedClients:
         self.waits: dict[Client, dict[Timed, None]] = {}
         #: Queues that begin with more expired jobs than one step drops; what is behind these is not known yet.
         self.behind: dict[Queue, None] = {}
+        self.asking: dict[Queue, None] = {}  #: of these: those whose steward is asked
+        self.wanted: WantedQueues = WantedQueues()
         self.abandons: Acts = {}  #: how each class of wait ends when its client is gone
 
     def clear(self) -> None:
@@ -25,6 +37,8 @@ class BlockedClients:
         self.blocked = {}
         self.waits = {}
         self.behind = {}
+        self.asking = {}
+        self.wanted = WantedQueues()
 
     def add(self, client: Client, item: Timed) -> None:
         """Note what a client waits for."""

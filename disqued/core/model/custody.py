@@ -15,15 +15,38 @@ These stay separate tables: nearly all jobs are in none of them, so that each co
 from disqued.core.model.endings import Endings
 from disqued.core.model.job import Job, Unit
 from disqued.core.model.memory import BOUND_COST, Memory
+from disqued.core.model.schedule import Timed
 from disqued.core.model.watched import ChangedJobs, Watchers
 from disqued.core.model.worker import RemoteWorker, Worker
+
+
+class EndedLeases(Timed):
+    """Units of limited queues that no consumer has any more; due at once."""
+
+    __slots__ = ("units",)
+
+    def __init__(self) -> None:
+        self.awake_at = 0
+        self.units: list[Unit] = []
 
 
 class Custody:
     """The tables of one node, from one flush to the next."""
 
     __slots__ = (
-        "_memory", "acked", "asking", "bound", "changed", "elsewhere", "ended", "evictable", "owed", "settled", "spans",
+        "_memory",
+        "acked",
+        "asking",
+        "bound",
+        "changed",
+        "elsewhere",
+        "ended",
+        "evictable",
+        "limited",
+        "over",
+        "owed",
+        "settled",
+        "spans",
         "watched",
     )  # fmt: skip
 
@@ -31,6 +54,9 @@ class Custody:
         self._memory = memory
         #: Lease time, in milliseconds, of units whose consumer chose it; then they go to the front of the queue.
         self.spans: dict[Unit, int] = {}
+        #: Units of limited queues that consumers of this node have, each with a slot; and those of which that is over.
+        self.limited: dict[Unit, None] = {}
+        self.over: EndedLeases = EndedLeases()
         #: Units that a worker of this node has; they return when it dies.
         self.bound: dict[Unit, Worker] = {}
         #: Jobs that a worker of another node has, as far as this node knows; kept by `homes`.

@@ -49,7 +49,8 @@ class JobGroup:
 class GroupedUnits(OrderedUnits):
     """Units in order, of which `pop_first` takes those of ready groups alone."""
 
-    __slots__ = ("_blocked", "_cost", "_groups", "_heads", "_memory", "_ready", "_ring", "_sorted_to", "is_fair")
+    __slots__ = ("_blocked", "_cost", "_groups", "_heads", "_memory", "_ready", "_ring", "_sorted_to", "given",
+                 "is_fair", "lent")  # fmt: skip
 
     def __init__(self, units: OrderedUnits, memory: Memory, *, is_fair: bool, blocked: Iterable[bytes] = ()) -> None:
         """Take over the units of a queue, which are not sorted into groups yet: see `go_on`."""
@@ -62,6 +63,9 @@ class GroupedUnits(OrderedUnits):
         self._heads: OrderedUnits = OrderedUnits()  #: the first unit of each ready group; if it is not fair
         self._ready = 0  #: units of ready groups
         self._cost = 0  #: bytes that groups take
+        #: Units that somebody has taken out of their groups, and that stay in the queue; see `lend`.
+        self.lent: dict[Unit, None] = {}
+        self.given: dict[Unit, None] = {}  #: of these: who lent them may hand them out
         #: Place of the last unit that is sorted in, and all before it are; None = every unit is.
         self._sorted_to: tuple[int, bytes] | None = _BEFORE_ALL if self._length else None
 
@@ -202,6 +206,11 @@ class GroupedUnits(OrderedUnits):
 
     def pop_first(self) -> Unit:
         """Take the next unit of a ready group; there must be one."""
+        unit = self._pop_ready()
+        OrderedUnits.remove(self, unit)
+        return unit
+
+    def _pop_ready(self) -> Unit:
         if self.is_fair:
             group, _ = self._ring.popitem(last=False)
             unit = group.units.pop_first()
@@ -214,15 +223,36 @@ class GroupedUnits(OrderedUnits):
             self._make_ready(group)
         else:
             self._forget(group)
-        OrderedUnits.remove(self, unit)
         return unit
+
+    def lend(self) -> Unit:
+        """Take the next unit of a ready group out of its group, not out of the queue; there must be one.
+
+        It is not the next one again before it is taken back.
+        """
+        unit = self._pop_ready()
+        self.lent[unit] = None
+        return unit
+
+    def take_back(self, unit: Unit) -> None:
+        """Sort a unit into its group again, if it is still in the queue."""
+        if unit in self.lent:
+            del self.lent[unit]
+            self.given.pop(unit, None)
+            self._enter(unit)
 
     def pop_oldest(self) -> Unit:
         """Take the oldest unit, whether its group is ready or not; the queue must not be empty."""
         unit = super().pop_first()
-        if self._is_sorted_in(unit):
-            self._leave(unit)
+        self._leave_if_sorted_in(unit)
         return unit
+
+    def _leave_if_sorted_in(self, unit: Unit) -> None:
+        if unit in self.lent:
+            del self.lent[unit]
+            self.given.pop(unit, None)
+        elif self._is_sorted_in(unit):
+            self._leave(unit)
 
     @property
     def head(self) -> Unit:
@@ -232,8 +262,7 @@ class GroupedUnits(OrderedUnits):
     def remove(self, unit: Unit) -> None:
         """Take out a unit.  Raises KeyError when it is not in here."""
         super().remove(unit)
-        if self._is_sorted_in(unit):
-            self._leave(unit)
+        self._leave_if_sorted_in(unit)
 
     def release(self) -> Iterator[int]:
         """Let go of all units, bit by bit; yields how many each bit was.  Not to be used again."""
@@ -252,3 +281,27 @@ class GroupedUnits(OrderedUnits):
             _, group = self._groups.popitem()
             self._ring.pop(group, None)
             yield from group.units.release()
+
+
+class GivenUnits(OrderedUnits):
+    """Those of the units of a queue that are lent and given, in the order in which they were."""
+
+    __slots__ = ("_units",)
+
+    def __init__(self, units: GroupedUnits | None) -> None:
+        """Show those of these units; None = there are none."""
+        super().__init__()
+        self._units = units
+
+    def __len__(self) -> int:
+        return 0 if self._units is None else len(self._units.given)
+
+    def pop_first(self) -> Unit:
+        """Take the next unit out of the queue; there must be one."""
+        assert self._units is not None
+        unit = next(iter(self._units.given))
+        self._units.remove(unit)
+        return unit
+
+
+NOTHING_GIVEN: Final = GivenUnits(None)  #: of a queue that is not limited

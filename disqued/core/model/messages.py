@@ -157,6 +157,32 @@ POLICY: Final[int] = _kind(
     "queues", 38, "POLICY", "number, `Policy`s",
     "What the cluster says of these queues, as far as I know. The answer has the same number and no policies.",
 )  # fmt: skip
+SLOTS_WANTED: Final[int] = _kind(
+    "limits", 48, "SLOTS_WANTED", "queue, epoch, boot, number, whole, wanted, running, ended",
+    "To the steward of the queue: my consumers wait for these jobs (`SlotWish`), have these (`SlotSpan`), and are done "
+    "with the ones of these ids. epoch: of the steward that I follow; whole: that is all that I know of.",
+)  # fmt: skip
+SLOTS_GIVEN: Final[int] = _kind(
+    "limits", 49, "SLOTS_GIVEN", "queue, epoch, boot, number, given, waiting",
+    "Of the steward: hand out the jobs of these ids; those have to wait. number: of your last word that I know.",
+)  # fmt: skip
+SLOTS_KEEP: Final[int] = _kind(
+    "limits", 50, "SLOTS_KEEP", "queue, epoch, after, number, taken, ended",
+    "Of the steward: remember these `SlotSpan`s, and forget those of these ids; after: the number of the change "
+    "before, 0 = these are all.",
+)  # fmt: skip
+SLOTS_KEPT: Final[int] = _kind(
+    "limits", 51, "SLOTS_KEPT", "queue, epoch, steward, number",
+    "The answer to SLOTS_KEEP: I follow this steward, and have its changes up to the number.",
+)  # fmt: skip
+SLOTS_CLAIM: Final[int] = _kind(
+    "limits", 52, "SLOTS_CLAIM", "queue, epoch",
+    "I am the steward of the queue from now on: tell me what you know, and follow nobody before me.",
+)  # fmt: skip
+SLOTS_CLAIMED: Final[int] = _kind(
+    "limits", 53, "SLOTS_CLAIMED", "queue, epoch, steward, `SlotsKnown`, running",
+    "The answer to SLOTS_CLAIM: I follow this steward; what I remember, and what consumers of mine have (`SlotSpan`).",
+)  # fmt: skip
 FLUSH: Final[int] = _kind("queues", 26, "FLUSH", "queue, 0", "Everything that you have of this queue is done.")
 PURGE: Final[int] = _kind(
     "queues", 41, "PURGE", "queue, number, states, first",
@@ -288,6 +314,9 @@ EXPIRED: Final = 11
 WAS_CANCELLED: Final = 12
 WAS_ACKED: Final = 13
 
+#: Jobs that one SLOTS_WANTED waits for; slots that the steward of a queue counts at most.
+WISHES_PER_MESSAGE: Final = 1_000
+SLOTS_MAX: Final = 50_000
 #: Job ids that one WATCH or CANCEL names; outcomes that one OUTCOME tells of.
 IDS_PER_MESSAGE: Final = 200
 #: Jobs that one NEEDJOBS or POLLJOBS may ask for, and one YOURJOBS bring; events that one TAKE may ask for.
@@ -369,6 +398,35 @@ class Outcome(NamedTuple):
     state: int  #: NOT_KNOWN ... WAS_ACKED
     tries: int
     fate: Fate
+
+
+class SlotWish(NamedTuple):
+    """A job for which a consumer waits."""
+
+    job_id: bytes
+    order_key: int  #: its place in the queue
+    group: bytes
+    span_ms: int  #: how long a consumer has it
+
+
+class SlotSpan(NamedTuple):
+    """A slot, and for how long it lasts."""
+
+    job_id: bytes
+    group: bytes
+    node_id: bytes  #: of the node that hands the job out
+    boot: int  #: which life of that node
+    left_ms: int
+
+
+class SlotsKnown(NamedTuple):
+    """What a witness remembers of the slots of a queue."""
+
+    is_complete: bool  #: False = it started anew, and no steward has told it all since
+    epoch: int  #: of the steward that told it
+    steward: bytes
+    number: int  #: of its last change
+    slots: tuple[SlotSpan, ...]
 
 
 class Greeting(NamedTuple):

@@ -27,8 +27,9 @@ Times are unix milliseconds.
 from typing import Final, NamedTuple
 
 from disqued.core.model.calendar import AT, LastFiring, ScheduleSetting, cost_of_schedule
-from disqued.core.model.gates import THROTTLE_MAX_S, Gate, split_throttle_name
+from disqued.core.model.gates import NO_LIMITS, THROTTLE_MAX_S, Gate, Limits, split_throttle_name
 from disqued.core.model.memory import Memory
+from disqued.core.model.slots import Rate
 from disqued.core.model.terms import TRIES_MAX
 
 # Numbers of the fields, in the journal and on the bus.
@@ -42,10 +43,18 @@ BACKOFF_FIELD: Final = 6  #: seconds: the first delay, and perhaps the longest
 KEEPDEAD_FIELD: Final = 7  #: seconds
 RESULT_FIELD: Final = 8  #: seconds
 FAIR_FIELD: Final = 9  #: 1 = fair to the groups of the queue
+INFLIGHT_FIELD: Final = 10  #: jobs with consumers at the same time
+GROUPINFLIGHT_FIELD: Final = 11  #: the same of each group
+RATE_FIELD: Final = 12  #: jobs, seconds, jobs at once
+GROUPRATE_FIELD: Final = 13  #: jobs of each group, seconds, jobs at once
+PARTITION_FIELD: Final = 14  #: STRICT or AVAILABLE
 THROTTLE_FIELD: Final = 16  #: its end, which is the counter of the register, and how many seconds were asked for
 GROUP_THROTTLE_FIELD: Final = 17  #: the same of a group, whose place has a `throttle_name`
 THROTTLE_FIELDS: Final = (THROTTLE_FIELD, GROUP_THROTTLE_FIELD)
-GATE_FIELDS: Final = (FAIR_FIELD, *THROTTLE_FIELDS)  #: those that limit what a queue hands out
+LIMIT_FIELDS: Final = (INFLIGHT_FIELD, GROUPINFLIGHT_FIELD, RATE_FIELD, GROUPRATE_FIELD, PARTITION_FIELD)
+STRICT: Final = 1  #: nothing is given without a majority of the nodes
+AVAILABLE: Final = 2  #: each side of a partition gives
+GATE_FIELDS: Final = (FAIR_FIELD, *LIMIT_FIELDS, *THROTTLE_FIELDS)  #: those that limit what a queue hands out
 # Fields of a schedule, whose place has its name instead of that of a queue.
 SCHEDULE_FIELD: Final = 32
 SCHEDULE_PAUSE_FIELD: Final = 33  #: 1 = paused
@@ -64,6 +73,11 @@ QUEUE_FIELD_NAMES: Final = {
     KEEPDEAD_FIELD: b"keepdead",
     RESULT_FIELD: b"result",
     FAIR_FIELD: b"fair",
+    INFLIGHT_FIELD: b"inflight",
+    GROUPINFLIGHT_FIELD: b"groupinflight",
+    RATE_FIELD: b"rate",
+    GROUPRATE_FIELD: b"grouprate",
+    PARTITION_FIELD: b"partition",
 }
 FIELD_NAMES: Final = {
     **QUEUE_FIELD_NAMES,
@@ -124,6 +138,8 @@ class NumberField(NamedTuple):
 
 
 SPAN_MAX_S: Final = 2**31 - 1  #: seconds
+IN_FLIGHT_MAX: Final = 10_000  #: jobs that a limit lets be with consumers; the steward of a queue knows each of them
+RATE_MAX: Final = 1_000_000  #: jobs, and seconds
 #: The bounds are those of the options of ADDJOB that have the same names.
 NUMBER_FIELDS: Final = {
     TTL_FIELD: NumberField(1, SPAN_MAX_S),
@@ -135,6 +151,11 @@ NUMBER_FIELDS: Final = {
     KEEPDEAD_FIELD: NumberField(0, SPAN_MAX_S),
     RESULT_FIELD: NumberField(1, SPAN_MAX_S),
     FAIR_FIELD: NumberField(1, 1),
+    INFLIGHT_FIELD: NumberField(1, IN_FLIGHT_MAX),
+    GROUPINFLIGHT_FIELD: NumberField(1, IN_FLIGHT_MAX),
+    RATE_FIELD: NumberField(1, RATE_MAX, most=3),
+    GROUPRATE_FIELD: NumberField(1, RATE_MAX, most=3),
+    PARTITION_FIELD: NumberField(STRICT, AVAILABLE),
     THROTTLE_FIELD: NumberField(1, THROTTLE_MAX_S),
     GROUP_THROTTLE_FIELD: NumberField(1, THROTTLE_MAX_S),
     SCHEDULE_PAUSE_FIELD: NumberField(1, 1),
@@ -293,7 +314,9 @@ class PolicyTable:
         if gate is None:
             gate = self.gates[queue] = Gate()
         end = 0 if register is None else register.counter
-        if field == FAIR_FIELD:
+        if field in LIMIT_FIELDS:
+            gate.limits = self.derive_limits(name)
+        elif field == FAIR_FIELD:
             gate.is_fair = bool(self._numbers_of(name, field))
         elif field == THROTTLE_FIELD:
             gate.until = end
@@ -303,6 +326,27 @@ class PolicyTable:
             gate.groups.pop(group, None)
         if gate.is_open:
             del self.gates[queue]
+
+    def derive_limits(self, queue: bytes) -> Limits:
+        """Return the limits that the registers of a queue say."""
+        rate, group_rate = self._rate_of(queue, RATE_FIELD), self._rate_of(queue, GROUPRATE_FIELD)
+        in_flight, in_group = self._number_of(queue, INFLIGHT_FIELD), self._number_of(queue, GROUPINFLIGHT_FIELD)
+        if rate is None and group_rate is None and in_flight is None and in_group is None:
+            return NO_LIMITS
+        is_available = self._number_of(queue, PARTITION_FIELD) == AVAILABLE
+        return Limits(in_flight or 0, in_group or 0, rate, group_rate, is_available)
+
+    def _rate_of(self, queue: bytes, field: int) -> Rate | None:
+        numbers = self._numbers_of(queue, field)
+        if not numbers:
+            return None
+        seconds = numbers[1] if len(numbers) > 1 else 1
+        return Rate(numbers[0], seconds * 1_000, numbers[2] if len(numbers) > 2 else numbers[0])
+
+    def limits_of(self, queue: bytes) -> Limits:
+        """Return what the steward of a queue holds it to."""
+        gate = self.gates.get(queue)
+        return NO_LIMITS if gate is None else gate.limits
 
     def succeed(self, queue: bytes, field: int, node_id: bytes, wall: int, value: Value) -> Register:
         """Make the register that comes after the one that is known; it is not entered yet."""

@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import ClassVar, Final
 
 from disqued.core.model.gates import Gate
-from disqued.core.model.grouped import GroupedUnits
+from disqued.core.model.grouped import NOTHING_GIVEN, GivenUnits, GroupedUnits
 from disqued.core.model.groups import Stream
 from disqued.core.model.job import KIND_LOG, KIND_WORK, Unit
 from disqued.core.model.memory import QUEUE_COST, Memory
@@ -31,8 +31,9 @@ PAUSE_IN: Final = 1  #: takes no new jobs
 PAUSE_OUT: Final = 2  #: hands out no jobs
 THROTTLED: Final = 4  #: hands out no jobs for a while
 GROUPED: Final = 8  #: hands out jobs of ready groups alone
+LIMITED: Final = 16  #: hands out jobs alone that its steward has given a slot
 HOLDS_ALL: Final = PAUSE_OUT | THROTTLED  #: each of these: hands out no jobs
-HOLDS: Final = HOLDS_ALL | GROUPED  #: each of these: whoever takes a job looks closer
+HOLDS: Final = HOLDS_ALL | GROUPED | LIMITED  #: each of these: whoever takes a job looks closer
 PAUSE_NAMES = {0: b"none", PAUSE_IN: b"in", PAUSE_OUT: b"out", PAUSE_IN | PAUSE_OUT: b"all"}
 
 ANYBODY: Final = b"default"  #: owner that older versions have noted for clients that did not say who they are
@@ -91,6 +92,7 @@ class Queue(Awaited):
         "elsewhere",
         "failing",
         "gate",
+        "given",
         "grouped",
         "holds",
         "import_rate",
@@ -124,8 +126,9 @@ class Queue(Awaited):
         self.failing: dict[Unit, None] = {}  #: other jobs of which failures are known
         self.stream: Stream | None = None  #: its entries and consumer groups; None = it never had any
         self.pause: int = 0  #: PAUSE_... bits in effect: of the cluster and of this node; set by `set_pause`
-        self.holds: int = 0  #: these bits, THROTTLED and GROUPED
+        self.holds: int = 0  #: these bits, THROTTLED, GROUPED and LIMITED
         self.gate: Gate | None = None  #: what limits it; set by `follow`
+        self.given: GivenUnits = NOTHING_GIVEN  #: if it is LIMITED: units that have a slot, to be handed out now
         self.grouped: GroupedUnits | None = None  #: `units`, if they are sorted into groups
         self.pause_here: int = 0  #: PAUSE_... bits of this node alone
         self.jobs_in: int = 0  #: times that a job was queued
@@ -155,10 +158,12 @@ class Queue(Awaited):
         Units that are to be in groups are sorted by `GroupedUnits.go_on`.
         """
         self.gate = gate
-        self.holds &= ~(THROTTLED | GROUPED)
+        self.holds &= ~(THROTTLED | GROUPED | LIMITED)
         if gate is not None and gate.until:
             self.holds |= THROTTLED
         old = self.grouped
+        if gate is not None and gate.is_limited:
+            self.holds |= LIMITED
         if gate is None or not gate.needs_groups:
             if old is not None:
                 self.units, self.grouped = OrderedUnits(old), None
@@ -167,6 +172,7 @@ class Queue(Awaited):
             if old is not None and old.is_fair == gate.is_fair:
                 return None
             self.units = self.grouped = GroupedUnits(self.units, memory, is_fair=gate.is_fair, blocked=gate.groups)
+        self.given = NOTHING_GIVEN if self.grouped is None else GivenUnits(self.grouped)
         if old is not None:
             memory.used -= old.cost
         return old

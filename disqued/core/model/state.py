@@ -411,8 +411,13 @@ class State:
             if queue.elsewhere:
                 queue.elsewhere.pop(unit, None)
         custody = self.custody
-        if custody.spans or custody.bound or custody.elsewhere:
+        if custody.spans or custody.bound or custody.elsewhere or custody.limited:
             custody.end_lease(unit)
+            if unit in custody.limited:
+                del custody.limited[unit]
+                custody.over.units.append(unit)
+                if not custody.over.awake_at:
+                    self.schedule.add(custody.over, AT_ONCE)
 
     def queue(self, name: bytes) -> Queue:
         """The queue of this name, created when there is none."""

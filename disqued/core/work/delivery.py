@@ -20,6 +20,7 @@ Source: Disque, src/queue.c.
 from collections.abc import Iterable
 from typing import Final
 
+from disqued.core.model.grouped import NOTHING_GIVEN
 from disqued.core.model.job import (
     ACTIVE,
     FLAG_DELIVERED,
@@ -33,11 +34,12 @@ from disqued.core.model.job import (
     attempt_of,
     forbidden,
 )
+from disqued.core.model.ordered import OrderedUnits
 from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED, UNIT_DONE, Client
-from disqued.core.model.queues import HOLDS, HOLDS_ALL, Queue
+from disqued.core.model.queues import HOLDS, HOLDS_ALL, LIMITED, Queue
 from disqued.core.model.state import State
 from disqued.core.model.trace import DELIVER, ONCE, REQUEUE, UNSEEN
-from disqued.core.model.unfinished import QuietParts
+from disqued.core.model.unfinished import AT_ONCE, QuietParts
 from disqued.core.model.waiters import Awaited, Form, Waiter, Watcher
 from disqued.core.work.blocking import SERVED_AT_ONCE, Blocking
 from disqued.core.work.kinds import StreamDelivery
@@ -106,10 +108,14 @@ def form_with(*, counters: bool, headers: bool) -> Form:
 class Delivery:
     """The machine between the queues and the consumers of one node."""
 
-    __slots__ = ("_over", "_over_at", "_rest", "_served", "_state", "_streams", "blocking", "queueing")
+    __slots__ = (
+        "_catches_up", "_over", "_over_at", "_rest", "_served", "_state", "_streams", "blocking",
+        "queueing",
+    )  # fmt: skip
 
     def __init__(self, state: State, queueing: Queueing, blocking: Blocking, streams: StreamDelivery) -> None:
         self._state = state
+        self._catches_up = False  #: `_catch_up` is under way
         self.queueing = queueing
         self.blocking = blocking
         self._streams = streams
@@ -159,8 +165,8 @@ class Delivery:
         """Take the oldest job of a queue, if it has one to give, for its retry period or for that span."""
         state = self._state
         units = queue.units
-        if queue.holds & HOLDS and not self._may_give(queue):
-            return None
+        if queue.holds & HOLDS:
+            units = self._to_give(queue)
         while len(units):
             unit = units.pop_first()
             assert isinstance(unit, Job)  # the one unit of a job of work
@@ -171,7 +177,7 @@ class Delivery:
                 state.forget(job, GONE_EXPIRED)
                 if self.has_dropped_enough(queue):
                     return None
-                if queue.grouped is not None and not queue.grouped.pass_over(unit):
+                if units is queue.grouped and not queue.grouped.pass_over(unit):
                     return None
                 continue
             retry_ms = unit.options.retry_ms
@@ -205,9 +211,15 @@ class Delivery:
             return unit
         return None
 
-    def _may_give(self, queue: Queue) -> bool:
-        """Return whether a queue of which something holds jobs back has one to give all the same."""
-        return not queue.holds & HOLDS_ALL and queue.units.ready_count > 0
+    def _to_give(self, queue: Queue) -> OrderedUnits:
+        """Return the units to take from of a queue of which something holds jobs back; empty = it gives none now."""
+        if queue.holds & HOLDS_ALL:
+            return NOTHING_GIVEN
+        if not queue.holds & LIMITED:
+            return queue.units if queue.units.ready_count else NOTHING_GIVEN
+        if not len(queue.given):
+            self._want(queue)
+        return queue.given
 
     def has_dropped_enough(self, queue: Queue) -> bool:
         """Count a job that was dropped because its time is over; say whether the others have to wait."""
@@ -224,9 +236,26 @@ class Delivery:
     def fall_behind(self, queue: Queue) -> None:
         """Let consumers wait, NOHANG or not, until it is known which job a queue gives next, if it has one."""
         state = self._state
-        if not state.waiting.behind:
-            state.work(self._catch_up())
         state.waiting.behind[queue] = None
+        if not self._catches_up:
+            self._catches_up = True
+            state.work(self._catch_up())
+
+    def _want(self, queue: Queue) -> None:
+        """Let the steward of a limited queue be asked; consumers wait for the answer, NOHANG or not."""
+        state = self._state
+        if queue.units.ready_count:
+            state.waiting.behind[queue] = None
+            state.waiting.asking[queue] = None
+        wanted = state.waiting.wanted
+        wanted.queues[queue] = None
+        if not wanted.awake_at:
+            state.schedule.add(wanted, AT_ONCE)
+
+    def heard_steward(self, queue: Queue) -> None:
+        """Let those go who would not wait: whatever they may have now, they have."""
+        if self._state.waiting.asking.pop(queue, self) is None:
+            self._let_go(queue)
 
     def _catch_up(self) -> QuietParts:
         """Make the queues ready that are behind, and serve those who wait.
@@ -234,15 +263,16 @@ class Delivery:
         Their jobs are sorted into groups, if they are to be, and those in front are dropped whose time is over.
         """
         state = self._state
-        # A flush puts another dict in the place of this one.
-        while state.waiting.behind:
-            queue = next(iter(state.waiting.behind))
+        # A flush puts other dicts in the place of these.
+        while len(state.waiting.behind) > len(state.waiting.asking):
+            queue = next(queue for queue in state.waiting.behind if queue not in state.waiting.asking)
             is_sorted = queue.grouped is None or queue.grouped.go_on(SORTED_PER_PART)
             if self._drop_over(queue) and is_sorted:
                 self._serve_behind(queue)
             elif not is_sorted:
                 state.ready[queue] = None
             yield
+        self._catches_up = False
 
     def _drop_over(self, queue: Queue) -> bool:
         """Drop jobs whose time is over from the front of a queue; say whether none is left there."""
@@ -265,7 +295,11 @@ class Delivery:
         self.serve()
         if self._begins_with_over(queue):
             return
-        del state.waiting.behind[queue]
+        self._let_go(queue)
+
+    def _let_go(self, queue: Queue) -> None:
+        """Note that it is known what a queue has to give; who would not wait hears that it is nothing."""
+        self._state.waiting.behind.pop(queue, None)
         for waiter in list(queue.waiters):
             if waiter.nohang and not self.is_behind(waiter.queues):
                 self.blocking.timed_out(waiter)

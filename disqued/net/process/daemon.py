@@ -238,6 +238,7 @@ class Daemon:
         self.node.leaving.wake()
         self.node.policies.resume()
         self.node.gates.resume()
+        self.node.admission.start()
         self.node.schedules.start()
         self.driver.run_due()
         self.bus.start()

@@ -70,6 +70,8 @@ OUTSIDE = [
     *((field, allowed.highest + 1) for field, allowed in NUMBER_FIELDS.items() if allowed.highest < 2**63 - 1),
 ]
 POLICIES = (policy(PauseSetting(1, b"", b"")),) * m.POLICIES_PER_MESSAGE
+U64 = (1 << 64) - 1
+LONG_SLOT = m.SlotSpan(ID, b"g" * 255, NODE_A, U32, SPAN)
 LARGEST: list[Message] = [
     (m.PING, FULL, (RUMOUR,) * RUMOURS_MAX),
     (m.PONG, FULL, (RUMOUR._replace(host="ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),)),
@@ -129,6 +131,30 @@ LARGEST: list[Message] = [
     (m.OUTCOME, U32, (m.Outcome(ID, m.WAS_ACKED, U32, FATE),) * m.IDS_PER_MESSAGE),
     (m.CANCEL, U32, (ID,) * m.IDS_PER_MESSAGE),
     (m.CANCELLED, U32, ((ID, m.WAS_ACKED),) * m.IDS_PER_MESSAGE),
+    (
+        m.SLOTS_WANTED,
+        b"q" * 70_000,
+        U64,
+        U32,
+        U32,
+        True,
+        (m.SlotWish(ID, -(1 << 63), b"g" * 255, SPAN),) * 1_000,
+        (LONG_SLOT,) * 1_000,
+        (ID,) * 1_000,
+    ),
+    (m.SLOTS_WANTED, b"", 0, 0, 0, False, (), (), ()),
+    (m.SLOTS_GIVEN, b"q" * 70_000, U64, U32, U32, (ID,) * m.WISHES_PER_MESSAGE, (ID,)),
+    (m.SLOTS_KEEP, b"q" * 70_000, U64, U64 - 1, U64, (LONG_SLOT,) * m.SLOTS_MAX, (ID,) * 1_000),
+    (m.SLOTS_KEPT, b"q" * 70_000, U64, NODE_A, U64),
+    (m.SLOTS_CLAIM, b"q" * 70_000, U64),
+    (
+        m.SLOTS_CLAIMED,
+        b"q" * 70_000,
+        U64,
+        b"",
+        m.SlotsKnown(True, U64, NODE_B, U64, (LONG_SLOT,) * 1_000),
+        (LONG_SLOT,),
+    ),
 ]
 
 
@@ -219,6 +245,10 @@ NUMBERS: list[tuple[Message, int, int]] = [
     ((m.CANCELLED, 7, ((ID, m.WAS_CANCELLED),) * m.IDS_PER_MESSAGE), m.IDS_PER_MESSAGE, 2),
     ((m.CANCELLED, 7, ((ID, m.WAS_ACKED),)), m.WAS_ACKED, 1),
     ((m.POLICY, 7, POLICIES), m.POLICIES_PER_MESSAGE, 2),
+    ((m.SLOTS_GIVEN, b"q", 0, 0, 0, (ID,) * m.SLOTS_MAX, ()), m.SLOTS_MAX, 4),
+    ((m.SLOTS_WANTED, b"q", 0, 0, 0, False, (m.SlotWish(ID, 0, b"", 0),) * 1_000, (), ()), 1_000, 4),
+    ((m.SLOTS_WANTED, b"q", 0, 0, 0, False, (m.SlotWish(ID, 0, b"", SPAN),), (), ()), SPAN, 8),
+    ((m.SLOTS_KEEP, b"q", 0, 0, 0, (m.SlotSpan(ID, b"", NODE_A, 0, SPAN),), ()), SPAN, 8),
     ((m.POLICY, 7, POLICIES[:1]), COUNTER_MAX, 8),
     ((m.POLICY, 7, POLICIES[:1]), STAMP_MAX, 8),
     ((m.POLICY, 7, (policy(PauseSetting(3, b"r", b"o"), queue=b"12345678"),)), 3, 1),
@@ -313,6 +343,7 @@ def test_a_number_beyond_its_field_is_sent_as_the_nearest(message: Message, near
 # ---- The bytes of version 1.  Nodes of two releases run in one cluster while it is upgraded.
 
 BYTES = Path(__file__).parent / "bus_version_1.txt"
+SLOT = m.SlotSpan(ID, b"group", NODE_A, 7, 15_000)
 SMALL: list[Message] = [
     (m.PING, m.NODE_LEAVING, (Gossip(NODE_A, "127.0.0.1", 7711, 17711, m.NODE_PFAIL),)),
     (m.PONG, m.NODE_FULL, (Gossip(NODE_B, "2001:db8::1", 0, 1, m.NODE_FAIL),)),
@@ -362,6 +393,12 @@ SMALL: list[Message] = [
     (m.OUTCOME, 7, (m.Outcome(ID, m.WAS_ACKED, 3, FATE), m.Outcome(ID, m.NOT_KNOWN, 0, NO_FATE))),
     (m.CANCEL, 7, (ID,)),
     (m.CANCELLED, 7, ((ID, m.WAS_CANCELLED),)),
+    (m.SLOTS_WANTED, b"queue", 9, 7, 8, True, (m.SlotWish(ID, -5, b"group", 15_000),), (SLOT,), (ID,)),
+    (m.SLOTS_GIVEN, b"queue", 9, 7, 8, (ID,), (ID, ID)),
+    (m.SLOTS_KEEP, b"queue", 9, 0, 1, (SLOT,), (ID,)),
+    (m.SLOTS_KEPT, b"queue", 9, NODE_A, 1),
+    (m.SLOTS_CLAIM, b"queue", 9),
+    (m.SLOTS_CLAIMED, b"queue", 9, b"", m.SlotsKnown(True, 8, NODE_B, 1 << 40, (SLOT,)), (SLOT,)),
 ]
 
 

@@ -1,0 +1,344 @@
+"""Admission: a node asks the steward of a limited queue before it hands a job of it out.
+
+    a consumer wants a job   the next ones of the queue are lent (`grouped`), and the steward is asked for their slots
+    SLOTS_GIVEN              those are handed out at once; what nobody takes goes back, and so its slot
+    waiting                  consumers go on waiting; the next ones are asked for, of other groups if there are some
+    a lease ends             the steward hears so
+
+As many jobs are asked for as consumers wait for, beyond those that have to wait, and `WISHES_PER_MESSAGE` at most.
+When nobody waits any more they are put back.
+
+An answer counts for `GIVEN_MS` from the word that it answers (`number`): the steward counts a slot for the retry period
+and `SLACK_MS` from when it heard that, so that a job that is handed out in time has its slot as long as a consumer has
+it.  WORKING lengthens both, as long as the steward can be reached; a job with RETRY 0 has its slot for `ONCE_MS`.  An
+answer to an earlier wish, that was taken back and made anew meanwhile, does not count.
+
+Times are integer milliseconds of the monotonic clock.
+"""
+
+from typing import Final
+
+from disqued.core.cluster.gates import Gates
+from disqued.core.cluster.witnesses import ONCE_MS, SLACK_MS, Witnesses
+from disqued.core.model.blocked import WantedQueues
+from disqued.core.model.custody import EndedLeases
+from disqued.core.model.grouped import GroupedUnits
+from disqued.core.model.job import ACTIVE, FLAG_LEASED, RETRY_NEVER_MS, Unit
+from disqued.core.model.machine import Acts, Hear, Machine, on
+from disqued.core.model.messages import SLOTS_GIVEN, SLOTS_WANTED, WISHES_PER_MESSAGE, SlotWish
+from disqued.core.model.queues import LIMITED, Queue
+from disqued.core.model.schedule import Timed
+from disqued.core.model.state import State
+from disqued.core.model.unfinished import AT_ONCE
+from disqued.core.work.delivery import Delivery
+
+GIVEN_MS: Final = 4_000
+SAID_AGAIN_MS: Final = 2_000  #: how often the steward hears everything
+UNHEARD_MS: Final = 1_000  #: how long who would not wait is kept waiting for the steward
+
+
+class Wish:
+    """A job that is asked for."""
+
+    __slots__ = ("number", "unit", "waits")
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit: Unit = unit
+        self.number: int = 0  #: of the word in which it was asked for first; 0 = not yet
+        self.waits: bool = False  #: the steward has said so
+
+
+class LimitedQueue(Timed):
+    """A limited queue of which this node asks for jobs, or has some with consumers."""
+
+    __slots__ = ("asked_at", "ended", "name", "number", "running", "said", "said_all_at", "steward", "wishes")
+
+    def __init__(self, name: bytes, running: dict[bytes, tuple[Unit, int]]) -> None:
+        self.awake_at = 0
+        self.name: bytes = name
+        self.wishes: dict[bytes, Wish] = {}  #: by job
+        self.running: dict[bytes, tuple[Unit, int]] = running  #: as the witness of the queue has it
+        self.ended: dict[bytes, None] = {}  #: jobs whose slots are free; the steward has yet to hear so
+        self.number: int = 0  #: of the last word
+        self.said: list[tuple[int, int]] = []  #: numbers of the last words, and when they were said
+        self.said_all_at: int = 0  #: when the steward last heard everything
+        self.steward: bytes = b""  #: who heard the last word
+        self.asked_at: int = 0  #: since when an answer is awaited; 0 = none is
+
+
+class Admission(Machine):
+    """The machine that asks stewards."""
+
+    __slots__ = ("_by_name", "_delivery", "_gates", "_state", "_witnesses")
+
+    def __init__(self, state: State, witnesses: Witnesses, delivery: Delivery, gates: Gates) -> None:
+        self._state = state
+        self._gates = gates
+        self._witnesses = witnesses
+        self._delivery = delivery
+        self._by_name: dict[bytes, LimitedQueue] = {}
+
+    def hears(self) -> dict[int, Hear]:
+        return {SLOTS_GIVEN: self.on_given}
+
+    def due_table(self) -> Acts:
+        return on(WantedQueues, self.look_at) | on(EndedLeases, self.ended) | on(LimitedQueue, self.due)
+
+    def of(self, name: bytes) -> LimitedQueue | None:
+        """Return what this node asks for and has of a limited queue; None = nothing."""
+        return self._by_name.get(name)
+
+    # Events.
+
+    def look_at(self, wanted: WantedQueues) -> None:
+        """Consumers want jobs of these queues."""
+        queues = list(wanted.queues)
+        wanted.queues.clear()
+        for queue in queues:
+            if queue.holds & LIMITED:
+                self._ask(self._limited(queue.name))
+
+    def ended(self, over: EndedLeases) -> None:
+        """No consumer has these any more."""
+        units, over.units = over.units, []
+        changed: dict[LimitedQueue, None] = {}
+        for unit in units:
+            this = self._by_name.get(unit.queue)
+            if this is not None and this.running.pop(unit.id, None) is not None:
+                this.ended[unit.id] = None
+                changed[this] = None
+        for this in changed:
+            self._ask(this)
+
+    def gate_changed(self, name: bytes, field: int) -> None:
+        """Ask anew under other limits; a queue that is not limited any more needs nobody."""
+        this = self._by_name.get(name)
+        if this is None:
+            return
+        self._take_back(this, list(this.wishes))
+        if self._is_limited(name):
+            self._wake(this)
+        else:
+            self._forget(this)
+
+    def start(self) -> None:
+        """Go on with what consumers had before a restart in order."""
+        state = self._state
+        for name, gate in state.queues.policies.gates.items():
+            queue = state.queues.by_name.get(name)
+            if gate.is_limited and queue is not None and queue.leased:
+                this = self._limited(name)
+                for unit, since in queue.leased.items():
+                    this.running[unit.id] = (unit, since)
+                    state.custody.limited[unit] = None
+                self._wake(this)
+
+    def reachable_changed(self) -> None:
+        """The steward may be another node now."""
+        for this in self._by_name.values():
+            self._wake(this)
+
+    def link_opened(self, node_id: bytes) -> None:
+        """A steward may be there again."""
+        self.reachable_changed()
+
+    def flushing(self) -> None:
+        """All jobs are gone, and the schedule with them."""
+        for this in self._by_name.values():
+            this.ended.update(dict.fromkeys(this.running))
+            this.running.clear()
+            this.wishes.clear()
+
+    def flushed(self) -> None:
+        """Stewards are to hear that nothing is left."""
+        for this in self._by_name.values():
+            this.awake_at = 0
+            self._wake(this)
+
+    def due(self, this: LimitedQueue) -> None:
+        """Say what is new, and from time to time everything."""
+        if self._by_name.get(this.name) is this:
+            self._ask(this)
+
+    def _wake(self, this: LimitedQueue) -> None:
+        self._state.schedule.move(this, AT_ONCE)
+
+    def _limited(self, name: bytes) -> LimitedQueue:
+        this = self._by_name.get(name)
+        if this is None:
+            this = self._by_name[name] = LimitedQueue(name, self._witnesses.of(name).running)
+        return this
+
+    def _is_limited(self, name: bytes) -> bool:
+        gate = self._state.queues.policies.gates.get(name)
+        return gate is not None and gate.is_limited
+
+    def _forget(self, this: LimitedQueue) -> None:
+        self._state.schedule.cancel(this)
+        del self._by_name[this.name]
+        self._release(this)
+
+    # Asking.
+
+    def _ask(self, this: LimitedQueue) -> None:
+        """Let the steward hear what is wanted, what is running and what has ended."""
+        queue = self._state.queues.by_name.get(this.name)
+        units = None if queue is None else queue.grouped
+        self._end_those_delivered_once(this)
+        self._look_after(this, units)
+        wanted = 0 if queue is None else _wanted(queue)
+        if not wanted:
+            if this.wishes:
+                self._take_back(this, list(this.wishes))
+            if queue is not None:
+                self._gates.opened(queue)  # consumers of other nodes may want them
+        elif units is not None:
+            self._wish(this, units, wanted)
+        self._say(this)
+        if not self._has_open(this):
+            self._release(this)
+        elif not this.asked_at:
+            this.asked_at = self._state.now
+        elif self._state.now - this.asked_at >= UNHEARD_MS:
+            self._release(this)
+        self._plan(this)
+
+    def _end_those_delivered_once(self, this: LimitedQueue) -> None:
+        """Free the slots of jobs that nothing takes from a consumer, when that lasts for long."""
+        since = self._state.now - ONCE_MS
+        for job_id, (unit, at) in list(this.running.items()):
+            if at > since:
+                return
+            if not unit.options.retry_ms:
+                del this.running[job_id]
+                del self._state.custody.limited[unit]
+                this.ended[job_id] = None
+
+    def _look_after(self, this: LimitedQueue, units: GroupedUnits | None) -> None:
+        """See what became of what was asked for: handed out, given and not taken, or not there any more."""
+        custody = self._state.custody
+        for job_id, wish in list(this.wishes.items()):
+            unit = wish.unit
+            if units is not None and unit in units.lent:
+                if unit in units.given:
+                    self._take_back(this, [job_id])
+                continue
+            del this.wishes[job_id]
+            if unit.state == ACTIVE and unit.flags & FLAG_LEASED:
+                this.running[job_id] = (unit, self._state.now)
+                custody.limited[unit] = None
+            else:
+                this.ended[job_id] = None
+
+    def _take_back(self, this: LimitedQueue, job_ids: list[bytes]) -> None:
+        """Ask for these jobs no more."""
+        queue = self._state.queues.by_name.get(this.name)
+        for job_id in job_ids:
+            wish = this.wishes.pop(job_id)
+            if queue is not None and queue.grouped is not None:
+                queue.grouped.take_back(wish.unit)
+            if wish.number:
+                this.ended[job_id] = None
+
+    def _wish(self, this: LimitedQueue, units: GroupedUnits, wanted: int) -> None:
+        """Choose further jobs to ask for."""
+        open_count = sum(not wish.waits for wish in this.wishes.values())
+        while open_count < wanted and len(this.wishes) < WISHES_PER_MESSAGE and units.ready_count:
+            unit = units.lend()
+            this.wishes[unit.id] = Wish(unit)
+            open_count += 1
+
+    def _has_open(self, this: LimitedQueue) -> bool:
+        """Return whether the steward has yet to answer."""
+        return any(not wish.waits for wish in this.wishes.values())
+
+    def _say(self, this: LimitedQueue) -> None:
+        """Tell the steward what is new to it; everything, if it has not heard that for long."""
+        state = self._state
+        steward = self._witnesses.steward_of(this.name)
+        is_whole = steward != this.steward or state.now - this.said_all_at >= SAID_AGAIN_MS
+        fresh = [wish for wish in this.wishes.values() if not wish.number]
+        if not (fresh or this.ended or (is_whole and (this.wishes or this.running or this.number))):
+            return
+        if steward != state.node_id and steward not in state.peers.linked:
+            return
+        this.number += 1
+        this.said = [*this.said[-99:], (this.number, state.now)]
+        told = list(this.wishes.values()) if is_whole else fresh
+        for wish in fresh:
+            wish.number = this.number
+        wishes = tuple(self._wish_of(wish.unit) for wish in told)
+        running = self._witnesses.running(this.name) if is_whole else ()
+        ended = tuple(job_id for job_id in this.ended if job_id not in this.running)
+        this.ended.clear()
+        this.steward = steward
+        if is_whole:
+            this.said_all_at = state.now
+        epoch, boot = self._witnesses.of(this.name).promised[0], self._witnesses.boot
+        if steward == state.node_id:
+            own = self._witnesses.own_words
+            own.words.append((this.name, epoch, boot, this.number, is_whole, wishes, running, ended))
+            state.schedule.move(own, AT_ONCE)
+        else:
+            state.send(steward, (SLOTS_WANTED, this.name, epoch, boot, this.number, is_whole, wishes, running, ended))
+
+    def _wish_of(self, unit: Unit) -> SlotWish:
+        return SlotWish(unit.id, unit.order_key, unit.options.terms.group, _span_of_lease(unit))
+
+    def _plan(self, this: LimitedQueue) -> None:
+        state = self._state
+        if this.wishes or this.running or this.ended:
+            pause_ms = UNHEARD_MS if this.asked_at else SAID_AGAIN_MS
+            state.schedule.move(this, state.now + pause_ms)
+        else:
+            state.schedule.cancel(this)
+
+    # Answers.
+
+    def on_given(  # noqa: PLR0917 - the fields of the message
+        self, sender: bytes, name: bytes, epoch: int, boot: int, number: int, given: tuple[bytes, ...],
+        waiting: tuple[bytes, ...],
+    ) -> None:  # fmt: skip
+        """Hand out what the steward has given, if it is not too late."""
+        this = self._by_name.get(name)
+        queue = self._state.queues.by_name.get(name)
+        if boot != self._witnesses.boot or not self._witnesses.follow(name, (epoch, sender)):
+            return
+        if this is None or queue is None or queue.grouped is None:
+            return
+        since = self._state.now - GIVEN_MS
+        is_timely = any(said == number and at >= since for said, at in this.said)
+        units = queue.grouped
+        for job_id in given if is_timely else ():
+            wish = this.wishes.get(job_id)
+            if wish is not None and 0 < wish.number <= number and wish.unit in units.lent:
+                units.given[wish.unit] = None
+        for job_id in waiting:
+            wish = this.wishes.get(job_id)
+            if wish is not None:
+                wish.waits = True
+        if units.given:
+            self._state.ready[queue] = None
+            self._delivery.serve()
+        self._wake(this)
+
+    def _release(self, this: LimitedQueue) -> None:
+        """Who would not wait has waited long enough."""
+        this.asked_at = 0
+        queue = self._state.queues.by_name.get(this.name)
+        if queue is not None and queue in self._state.waiting.asking:
+            self._delivery.heard_steward(queue)
+
+
+def _span_of_lease(unit: Unit) -> int:
+    return min((unit.options.retry_ms or ONCE_MS) + SLACK_MS, RETRY_NEVER_MS)
+
+
+def _wanted(queue: Queue) -> int:
+    """Count the jobs that waiting consumers of a queue can take, up to a bound."""
+    wanted = 0
+    for waiter in queue.waiters:
+        wanted += waiter.form.count
+        if wanted >= WISHES_PER_MESSAGE:
+            return WISHES_PER_MESSAGE
+    return wanted or int(bool(queue.watchers))

@@ -1,0 +1,335 @@
+"""Limits of the whole cluster: stewards give slots, and nodes hand out what has one."""
+
+import pytest
+
+from disqued.core.cluster.admission import GIVEN_MS
+from disqued.core.model.messages import (
+    SLOTS_CLAIM,
+    SLOTS_CLAIMED,
+    SLOTS_GIVEN,
+    SLOTS_KEEP,
+    SLOTS_KEPT,
+    SLOTS_WANTED,
+)
+from disqued.core.model.policies import (
+    AVAILABLE,
+    GROUPINFLIGHT_FIELD,
+    GROUPRATE_FIELD,
+    INFLIGHT_FIELD,
+    PARTITION_FIELD,
+    RATE_FIELD,
+)
+from tests.cluster_fixtures import Cluster, Member
+from tests.core_fixtures import Server, check
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+def limit(server: Server, field: int, *numbers: int, queue: bytes = b"q") -> None:
+    server.node.begin()
+    server.node.policies.set(queue, {field: numbers})
+
+
+def test_a_limit_lets_so_many_jobs_be_with_consumers(server: Server) -> None:
+    limit(server, INFLIGHT_FIELD, 2)
+    jobs = [server("ADDJOB", "q", f"{number}", 0) for number in range(5)]
+    for name in "abcd":
+        server("GETJOB", "FROM", "q", client=name)
+    server.advance(10)
+    assert set(server.answers) == {"a", "b"}
+    assert server("ACKJOB", jobs[0]) == 1
+    server.advance(10)
+    assert set(server.answers) == {"a", "b", "c"}
+    assert server("NACK", jobs[1]) == 1
+    server.advance(10)
+    assert set(server.answers) == {"a", "b", "c", "d"}
+    check(server)
+
+
+def test_who_would_not_wait_hears_that_there_is_nothing(server: Server) -> None:
+    limit(server, INFLIGHT_FIELD, 1)
+    server("ADDJOB", "q", "0", 0)
+    server("ADDJOB", "q", "1", 0)
+    for name in "ab":
+        server("GETJOB", "NOHANG", "FROM", "q", client=name)
+    server.advance(10)
+    assert [len(server.answers[name][0] or []) for name in "ab"] == [1, 0]
+
+
+def test_a_group_has_so_many_jobs_with_consumers_and_others_go_on(server: Server) -> None:
+    limit(server, GROUPINFLIGHT_FIELD, 1)
+    jobs = [server("ADDJOB", "q", f"{group}{number}", 0, "GROUP", group) for number in range(3) for group in "xy"]
+    for name in "abcd":
+        server("GETJOB", "FROM", "q", client=name)
+    server.advance(10)
+    assert [server.answers[name][0][0][2] for name in "ab"] == [b"x0", b"y0"]
+    assert server("ACKJOB", jobs[1]) == 1
+    server.advance(10)
+    assert server.answers["c"][0][0][2] == b"y1"
+    assert "d" not in server.answers
+
+
+def test_a_rate_gives_what_the_bucket_has(server: Server) -> None:
+    limit(server, RATE_FIELD, 10, 1, 2)
+    for number in range(50):
+        server("ADDJOB", "q", f"{number}", 0)
+    for name in range(50):
+        server("GETJOB", "FROM", "q", client=name)
+    server.advance(1_000)
+    assert len(server.answers) == 10
+    server.advance(1_000)
+    assert len(server.answers) == 20
+
+
+def test_a_rate_of_groups(server: Server) -> None:
+    limit(server, GROUPRATE_FIELD, 1, 1, 1)
+    for number in range(10):
+        for group in "xyz":
+            server("ADDJOB", "q", f"{group}{number}", 0, "GROUP", group)
+    for name in range(20):
+        server("GETJOB", "FROM", "q", client=name)
+    server.advance(3_500)
+    taken = [answer[0][0][2] for answer in server.answers.values()]
+    assert sorted(taken) == [b"%b%d" % (group, number) for group in (b"x", b"y", b"z") for number in range(3)]
+
+
+def cluster_with(values: dict[int, tuple[int, ...]], size: int = 3) -> Cluster:
+    cluster = Cluster(size)
+    for member in cluster.members[1:]:
+        member.clock.jump_wall(cluster.members[0].clock.wall() - member.clock.wall())
+        member.node.begin()
+        member.node.witnesses.start()
+    cluster.advance(10_000)
+    for field, numbers in values.items():
+        limit(cluster.members[0], field, *numbers)
+    cluster.advance(1_000)
+    return cluster
+
+
+def steward(cluster: Cluster) -> Member:
+    return cluster.by_id[cluster.members[0].node.witnesses.steward_of(b"q")]
+
+
+class Crowd:
+    """Consumers of a cluster, and what they have."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.count = 0
+        self.seen = 0
+        self.running: dict[bytes, tuple[Member, bytes]] = {}
+
+    def wait(self, count: int, *members: Member) -> None:
+        """Let so many consumers wait on each of these nodes, or on each."""
+        for member in members or self.cluster.members:
+            for _ in range(count):
+                self.count += 1
+                member.wait(f"consumer {self.count}", "q")
+
+    def take(self) -> list[bytes]:
+        """Look who was given something; returns the bodies."""
+        taken = []
+        for member in self.cluster:
+            for client, rows in list(member.answers.items()):
+                if client == "client":
+                    continue
+                for _, job_id, body in rows[0] or ():
+                    self.running[job_id] = (member, body)
+                    taken.append(body)
+                del member.answers[client]
+        return sorted(taken)
+
+    def done(self, count: int = 1) -> None:
+        """Let so many consumers acknowledge what they have."""
+        for job_id in list(self.running)[:count]:
+            member, _ = self.running.pop(job_id)
+            assert member("ACKJOB", job_id) == 1
+
+
+def fill(cluster: Cluster, count: int, *members: Member) -> None:
+    """Add so many jobs on each of these nodes, or on each."""
+    for number in range(count):
+        for member in members or cluster.members:
+            member("ADDJOB", "q", f"{member.name}{number}", 0, "REPLICATE", 1)
+
+
+def test_a_limit_holds_over_all_nodes() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (3,)})
+    crowd = Crowd(cluster)
+    fill(cluster, 4)
+    crowd.wait(4)
+    cluster.advance(100)
+    taken = crowd.take()
+    for _ in range(11):
+        assert len(crowd.running) <= 3
+        crowd.done()
+        cluster.advance(100)
+        taken += crowd.take()
+    assert len(set(taken)) == 12
+
+
+def test_when_the_steward_is_gone_another_one_knows_who_has_what() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (2,)})
+    crowd = Crowd(cluster)
+    first = steward(cluster)
+    others = [member for member in cluster if member is not first]
+    fill(cluster, 4)
+    crowd.wait(3, *others)
+    cluster.advance(100)
+    assert len(crowd.take()) == 2
+    cluster.isolate(first)
+    cluster.advance(100)
+    crowd.take()
+    assert len(crowd.running) == 2
+    crowd.done()
+    cluster.advance(100)
+    assert len(crowd.take()) == 1
+
+
+def test_without_a_majority_nothing_is_given() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (2,)})
+    crowd = Crowd(cluster)
+    fill(cluster, 4)
+    for member in cluster:
+        cluster.isolate(member)
+    crowd.wait(1)
+    cluster.advance(60_000)
+    assert crowd.take() == []
+    a, b, c = cluster
+    cluster.heal(a, b)
+    cluster.advance(60_000)
+    assert len(crowd.take()) == 2
+    cluster.heal(a, c)
+    cluster.heal(b, c)
+    cluster.advance(10_000)
+    assert crowd.take() == []
+    crowd.done()
+    cluster.advance(10_000)
+    assert len(crowd.take()) == 1
+
+
+def test_with_partition_available_each_side_gives_as_many() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (1,), PARTITION_FIELD: (AVAILABLE,)})
+    crowd = Crowd(cluster)
+    fill(cluster, 4)
+    crowd.wait(2)
+    cluster.advance(1_000)
+    assert len(crowd.take()) == 1
+    a, b, c = cluster
+    cluster.isolate(a)
+    cluster.advance(60_000)
+    crowd.take()
+    assert len(crowd.running) == 2
+    cluster.heal(a, b)
+    cluster.heal(a, c)
+    cluster.advance(60_000)
+    crowd.done()
+    cluster.advance(10_000)
+    assert crowd.take() == []
+    crowd.done()
+    cluster.advance(10_000)
+    assert len(crowd.take()) == 1
+
+
+@pytest.mark.parametrize("kind", [SLOTS_WANTED, SLOTS_GIVEN, SLOTS_KEEP, SLOTS_KEPT, SLOTS_CLAIM, SLOTS_CLAIMED])
+def test_a_lost_message_holds_nothing_up_for_long(kind: int) -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (2,)})
+    crowd = Crowd(cluster)
+    left = [1, 1, 1]
+    cluster.lose = lambda flight: flight.kind == kind and bool(left) and bool(left.pop())
+    fill(cluster, 3)
+    crowd.wait(3)
+    taken: list[bytes] = []
+    for _ in range(9):
+        cluster.advance(10_000)
+        taken += crowd.take()
+        assert len(crowd.running) == min(2, 9 - len(taken) + len(crowd.running))
+        crowd.done()
+    assert len(set(taken)) == 9
+
+
+def test_the_oldest_goes_first_wherever_it_is() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (1,)})
+    crowd = Crowd(cluster)
+    crowd.wait(4)
+    for number in range(4):
+        for member in cluster:
+            member("ADDJOB", "q", f"{number}{member.name}", 0, "REPLICATE", 1)
+            cluster.advance(10)
+    taken = []
+    for _ in range(12):
+        cluster.advance(1_000)
+        taken += crowd.take()
+        crowd.done()
+    assert taken == sorted(taken)
+    assert len(taken) == 12
+
+
+def test_a_job_that_nobody_acknowledges_has_its_slot_until_it_may_come_again() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (1,)})
+    crowd = Crowd(cluster)
+    a, b, _ = cluster
+    a("ADDJOB", "q", "first", 0, "RETRY", 60)
+    crowd.wait(1, a)
+    cluster.advance(100)
+    assert crowd.take() == [b"first"]
+    b("ADDJOB", "q", "second", 0)
+    crowd.wait(1, b)
+    cluster.advance(59_000)
+    assert crowd.take() == []
+    cluster.advance(5_000)
+    assert len(crowd.take()) == 1
+
+
+def test_a_queue_that_is_not_limited_any_more_gives_everything() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (1,)})
+    crowd = Crowd(cluster)
+    fill(cluster, 2)
+    crowd.wait(2)
+    cluster.advance(1_000)
+    crowd.take()
+    limit(cluster.members[0], INFLIGHT_FIELD)
+    cluster.advance(1_000)
+    crowd.take()
+    assert len(crowd.running) == 6
+
+
+def test_an_answer_that_comes_late_gives_nothing() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (1,)})
+    crowd = Crowd(cluster)
+    first = steward(cluster)
+    other = next(member for member in cluster if member is not first)
+    cluster.lose = lambda flight: flight.kind == SLOTS_WANTED and bool(cluster.held(first, other))
+    cluster.hold(first, other)
+    other("ADDJOB", "q", "late", 0, "REPLICATE", 1)
+    crowd.wait(1, other)
+    cluster.advance(GIVEN_MS + 2_000)
+    assert any(flight.kind == SLOTS_GIVEN for flight in cluster.held(first, other))
+    cluster.release(first, other)
+    assert crowd.take() == []
+    cluster.lose = lambda flight: False
+    cluster.advance(10_000)
+    assert crowd.take() == [b"late"]
+
+
+def test_a_node_that_began_anew_is_asked_in_vain_until_a_steward_has_told_it_all() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (1,)})
+    a, b, c = cluster
+    assert [member.node.witnesses.of(b"q").is_complete for member in cluster] == [True] * 3
+    crowd = Crowd(cluster)
+    for member in (a, b):
+        member.node.witnesses.forget(b"q")
+        member.node.witnesses.start()
+    cluster.isolate(c)
+    fill(cluster, 1)
+    crowd.wait(1, a, b)
+    cluster.advance(10_000)
+    assert crowd.take() == []
+    cluster.heal(a, c)
+    cluster.heal(b, c)
+    cluster.advance(10_000)
+    assert len(crowd.take()) == 1
+    assert [member.node.witnesses.of(b"q").is_complete for member in cluster] == [True] * 3
