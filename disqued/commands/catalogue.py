@@ -14,6 +14,7 @@ from disqued.commands import (
     queues,
     schedules,
     server,
+    slots,
     streams,
     subscriptions,
     tasks,
@@ -21,6 +22,6 @@ from disqued.commands import (
 )
 
 MODULES = (
-    jobs, queues, limits, schedules, lists, okq, streams, groups, workers, tasks, subscriptions, connection, clients,
-    server, acl, cluster, introspection,
+    jobs, queues, limits, slots, schedules, lists, okq, streams, groups, workers, tasks, subscriptions, connection,
+    clients, server, acl, cluster, introspection,
 )  # fmt: skip

@@ -192,6 +192,9 @@ def _document_value(arg: Arg, name: bytes) -> dict[bytes, Any]:
         parts: list[dict[bytes, Any]] = [
             {b"name": part.encode(), b"type": arg.kind.name.encode()} for part in arg.parts
         ]
+        for part, word in zip(parts, arg.words, strict=False):
+            if word:
+                part[b"token"] = word.encode()
         if arg.spare:
             parts[-1][b"flags"] = [Status(b"optional")]
         return {b"type": b"block", b"arguments": parts}

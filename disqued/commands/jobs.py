@@ -32,11 +32,13 @@ from disqued.commands.table import BLOCKED, LONG, MANUAL, Flag, command, flag, o
 from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TAKER, TIMEOUT, Kind, read_job_id, seconds
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
+from disqued.core.cluster.hindrances import hindrance
 from disqued.core.model import marks
 from disqued.core.model.fate import FAILURE_REASON_MAX, FAILURE_WHO_MAX, NO_FATE, PROGRESS_MAX, Fate, accepted
 from disqued.core.model.groups import Entry, Group, units_of
-from disqued.core.model.job import ACKED, ACTIVE, KEYED, RETRY_NEVER_MS, STATE_NAMES, Job, NamedJob, attempt_of
+from disqued.core.model.job import ACKED, ACTIVE, KEYED, QUEUED, RETRY_NEVER_MS, STATE_NAMES, Job, NamedJob, attempt_of
 from disqued.core.model.outbox import Client
+from disqued.core.model.queues import HOLDS
 from disqued.core.model.terms import GROUP_MAX, NO_TERMS, TRIES_MAX, Terms, headers_misfit
 from disqued.core.model.unfinished import Parts
 from disqued.core.node import Node
@@ -680,7 +682,7 @@ _UNIT = tuple_of(
 #: Names that follow where a job has what they stand for, in this order.
 SHOWN_TOO = (
     "groups", "key", "max-tries", "backoff", "keep-dead", "keep-result", "headers", "group", "generation",
-    "attempt", "failures", "cancelled", "progress", "result", "rival-results",
+    "attempt", "failures", "cancelled", "progress", "result", "rival-results", "blocked",
 )  # fmt: skip
 DESCRIPTION = pairs("what is known of the job", *SHOWN, optional=SHOWN_TOO)
 
@@ -696,6 +698,9 @@ def describe(node: Node, job: Job) -> list[Any]:
         shown += _terms(job.options.terms)
     if job.options.fate is not NO_FATE:
         shown += [*_fate(job), *_said(job.options.fate)]
+    queue = node.state.queues.by_name.get(job.queue) if job.state == QUEUED else None
+    if queue is not None and queue.holds & HOLDS:
+        shown += [b"blocked", hindrance(node.state, node.stewards, queue, job)]
     return shown
 
 
@@ -805,6 +810,11 @@ class Show:
 
     Of a job that was cancelled, or has a progress or a result, these follow; rival-results is 1 when nodes that could
     not hear each other accepted different results; the first one counts.
+
+    Of a job that waits in a queue that is paused, throttled or limited blocked comes last: why it may not be handed
+    out now, or nothing if it may, as far as this node knows.  A node knows pauses and throttles, and of slots what the
+    steward of the queue has told it, which may be some moments old.  That a rate is used up only a node knows whose
+    consumers wait for the job.
     """
 
     id: bytes = positional("Job to describe.", JOB_ID)

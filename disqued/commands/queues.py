@@ -30,6 +30,18 @@ from disqued.commands.jobs import (
 from disqued.commands.parts import Making, in_order, in_parts
 from disqued.commands.permission import Sees, owner_of, seen_by
 from disqued.commands.shapes import JOBS, array, bulk, either, integer, null_array_or, pairs, status, tuple_of
+from disqued.commands.slots import (
+    GROUP_IN_FLIGHT,
+    GROUP_RATE,
+    IN_FLIGHT,
+    LIMIT_STATISTICS,
+    PARTITION,
+    RATE,
+    RATE_PARTS,
+    RATE_WORDS,
+    limit_facts,
+    limit_value,
+)
 from disqued.commands.table import BLOCKED, Flag, command, container, flag, option, optional, positional, repeated, rest
 from disqued.commands.values import INTEGER, JOB_ID, QUEUE, Kind, one_of, read_integer
 from disqued.commands.values import count as count_kind
@@ -40,11 +52,16 @@ from disqued.core.model.outbox import Client
 from disqued.core.model.policies import (
     BACKOFF_FIELD,
     FAIR_FIELD,
+    GROUPINFLIGHT_FIELD,
+    GROUPRATE_FIELD,
+    INFLIGHT_FIELD,
     KEEPDEAD_FIELD,
     MAXLEN_FIELD,
     MAXTRIES_FIELD,
+    PARTITION_FIELD,
     PAUSE_FIELD,
     QUEUE_FIELD_NAMES,
+    RATE_FIELD,
     REASON_MAX,
     REPLICATE_FIELD,
     RESULT_FIELD,
@@ -138,7 +155,7 @@ STATISTICS = (
 )  # fmt: skip
 MORE_STATISTICS = (
     "produced", "consumed", "sources", "ctime", "pause-reason", "pause-by", "pause-at", "pause-node",
-    "dead", "failing", "delayed", "groups", "throttled-for",
+    "dead", "failing", "delayed", "groups", "throttled-for", *LIMIT_STATISTICS,
 )  # fmt: skip
 STREAM_STATISTICS = ("owned",)
 
@@ -167,6 +184,10 @@ class QStat:
     the groups of which jobs wait on this node, in a queue that keeps its groups apart (QPOLICY FAIR, or THROTTLE with
     GROUP), and throttled-for is how many seconds THROTTLE holds the whole queue back from now on.
 
+    inflight, group-inflight, rate, group-rate and partition are the limits of the queue (QPOLICY); 0 and nothing are
+    none.  slots are the jobs of the queue that are with consumers in the whole cluster, as far as this node knows
+    (SLOTS shows them), and slots-awaited the jobs for which this node has asked the steward and has no slot yet.
+
     Of a log it also answers how many of its events this node hands out (owned).  Other nodes have copies of these, so
     that only the sum of owned over all nodes counts each event once.
     """
@@ -192,6 +213,7 @@ class QStat:
                 b"delayed", node.state.queues.delayed_in(queue.name),
                 b"groups", 0 if queue.grouped is None else queue.grouped.group_count,
                 b"throttled-for", ceil(node.gates.throttled_ms(queue.name) / 1_000),
+                *limit_facts(node, queue),
             ]  # fmt: skip
             if queue.stream is not None:
                 values += [b"owned", queue.stream.owned]
@@ -413,7 +435,7 @@ _FIELD = tuple_of(
 )  # fmt: skip
 @attrs.define
 class QPolicy:
-    """Set defaults of ADDJOB for a queue in the whole cluster, and FAIR, or show them.
+    """Set defaults of ADDJOB for a queue in the whole cluster, its limits and FAIR, or show them.
 
     ADDJOB takes the default of its queue for each option that it does not give itself.  A job keeps the options that it
     was added with: a change is for later jobs.  Other commands that add jobs, such as QADD, RQ.PUSH and
@@ -422,6 +444,14 @@ class QPolicy:
     With FAIR each node hands out the jobs of the queue that wait on it group by group in turn, one of each, instead of
     the oldest first: of k groups that have jobs, none waits for more than k-1 jobs of others.  GROUP of ADDJOB says the
     group of a job; within a group the oldest goes first.
+
+    INFLIGHT and GROUPINFLIGHT limit how many jobs are with consumers at the same time, RATE and GROUPRATE how many are
+    handed out, in the whole cluster: the queue, and each GROUP of it; jobs without one are a group together for
+    GROUPINFLIGHT, and GROUPRATE leaves them alone.  GROUPINFLIGHT 1 hands out the jobs of a group one after the other.
+    A job has its slot until ACKJOB or NACK, or the end of its retry time, which WORKING puts off.  With PARTITION
+    strict, which is what counts unless it is set, nothing is handed out where a majority of the nodes cannot be
+    reached, and the limits hold; with available each side of a partition has the limits for itself.  SLOTS shows which
+    jobs have slots.
 
     MAXTRIES and BACKOFF are left aside for a job with RETRY 0, which has one try.  A queue is not given both.
 
@@ -448,6 +478,18 @@ class QPolicy:
     keep_dead: int | None = option("KEEPDEAD", "Seconds that a dead job stays beyond its TTL.", KEEPDEAD)
     result: int | None = option("RESULT", "Seconds to keep the result after the acknowledgement.", RESULT)
     fair: bool = flag("FAIR", "Hand out the jobs of each GROUP in turn.")
+    in_flight: int | None = option("INFLIGHT", "Jobs that are with consumers at the same time.", IN_FLIGHT)
+    group_in_flight: int | None = option("GROUPINFLIGHT", "The same of each GROUP.", GROUP_IN_FLIGHT)
+    rate: tuple[int, ...] | None = option(
+        "RATE", "Jobs that are handed out in so many seconds; `burst` at once, or as many as `count`.", RATE,
+        parts=RATE_PARTS, words=RATE_WORDS, spare=True,
+    )  # fmt: skip
+    group_rate: tuple[int, ...] | None = option(
+        "GROUPRATE", "The same of each GROUP.", GROUP_RATE, parts=RATE_PARTS, words=RATE_WORDS, spare=True
+    )
+    partition: int | None = option(
+        "PARTITION", "Whether the limits hold, or jobs are handed out, while nodes cannot reach each other.", PARTITION
+    )
     unset: list[int] = rest("Fields that shall have no value any more.", _NUMBER_NAME, word="UNSET", minimum=0)
 
     def run(self, node: Node, client: Client) -> Any:
@@ -455,11 +497,12 @@ class QPolicy:
         given = {
             TTL_FIELD: self.ttl, RETRY_FIELD: self.retry, REPLICATE_FIELD: self.replicate, MAXLEN_FIELD: self.maxlen,
             MAXTRIES_FIELD: self.max_tries, KEEPDEAD_FIELD: self.keep_dead, RESULT_FIELD: self.result,
+            INFLIGHT_FIELD: self.in_flight, GROUPINFLIGHT_FIELD: self.group_in_flight, PARTITION_FIELD: self.partition,
         }  # fmt: skip
         values: dict[int, Value] = {field: (number,) for field, number in given.items() if number is not None}
         check_backoff(self.backoff)
-        if self.backoff is not None:
-            values[BACKOFF_FIELD] = self.backoff
+        several = {BACKOFF_FIELD: self.backoff, RATE_FIELD: self.rate, GROUPRATE_FIELD: self.group_rate}
+        values.update((field, numbers) for field, numbers in several.items() if numbers is not None)
         if self.fair:
             values[FAIR_FIELD] = (1,)
         if self.sets + self.shows + bool(self.unset) > 1 or self.sets != bool(values):
@@ -476,7 +519,7 @@ class QPolicy:
             node.policies.set(self.queue, values)
             return Status(b"OK")
         return [
-            [name, policy_value(register.value), register.node_id, register.set_at // 1_000]
+            [name, policy_value(name, register.value), register.node_id, register.set_at // 1_000]
             for field, name in QUEUE_FIELD_NAMES.items()
             if (register := policies.registers.get((self.queue, field))) is not None and not is_empty(register.value)
         ]
@@ -492,12 +535,12 @@ class QPolicy:
             raise CommandError(_ONE_TRY)
 
 
-def policy_value(value: Value) -> bytes:
+def policy_value(field: bytes, value: Value) -> bytes:
     """Return the value of a field as QPOLICY GET tells it."""
     if isinstance(value, PauseSetting):
         return PAUSE_NAMES[value.bits]
     assert not isinstance(value, ScheduleSetting | LastFiring), "these are no fields of queues"
-    return b" ".join(b"%d" % number for number in value)
+    return limit_value(field, value) or b" ".join(b"%d" % number for number in value)
 
 
 def _read_cursor(text: bytes) -> int:

@@ -83,7 +83,7 @@ def _written(field: Field) -> str:
 def _placeholder(field: Field) -> str:
     arg = field.arg
     if arg.parts:
-        return " ".join(arg.parts[:-1] if arg.spare else arg.parts) + (f" [{arg.parts[-1]}]" if arg.spare else "")
+        return arg.written
     if arg.kind.words:
         return "|".join(arg.kind.words)
     same = arg.keyword is not None and arg.keyword.decode().lower() == field.label.replace("-", "")
@@ -117,6 +117,7 @@ def _arguments(entry: Command) -> Iterator[str]:
 def errors(entry: Command) -> list[str]:
     """Lines of the errors that a command may answer, beyond those of every command, each once."""
     lines = [line for field in entry.fields for line in field.arg.kind.errors]
+    lines += [f"ERR {field.arg.misuse}" for field in entry.fields if field.arg.words]
     return [line for line in dict.fromkeys((*lines, *entry.errors)) if line != "ERR syntax error"]
 
 

@@ -79,6 +79,7 @@ class Arg:
     repeats: bool = False  #: an option that may be given several times; the value is the tuple of all
     parts: tuple[str, ...] = ()  #: names of the values after the keyword, where there are several
     spare: bool = False  #: the last of these may be left out: the next word is that value only if it is a number
+    words: tuple[str, ...] = ()  #: words before each of these, where they have some; the first one's is the keyword
     minimum: int = 0  #: of a rest
     long: bool = False  #: a rest that may have any length; see `rest`
     bare: bool = False  #: a rest whose word may be left out
@@ -93,6 +94,19 @@ class Arg:
         """Names of the values after the keyword that must be there."""
         return self.parts[:-1] if self.spare else self.parts
 
+    @property
+    def written(self) -> str:
+        """The values after the keyword as they are written, where there are several."""
+        words = self.words or ("",) * len(self.parts)
+        told = [f"{word} {part}".strip() for word, part in zip(words, self.parts, strict=True)]
+        return " ".join([*told[:-1], f"[{told[-1]}]"] if self.spare else told)
+
+    @property
+    def misuse(self) -> str:
+        """The error when words between the values are missing."""
+        keyword = (self.keyword or b"").decode()
+        return f"{keyword} without its parts: expected {keyword} {self.written}"
+
 
 def positional(doc: str, kind: Kind = BYTES) -> Any:
     """A value that must be there, at its place."""
@@ -105,14 +119,16 @@ def optional(doc: str, kind: Kind = BYTES, default: Any = None) -> Any:
 
 
 def option(
-    word: str, doc: str, kind: Kind, default: Any = None, *, parts: tuple[str, ...] = (), spare: bool = False
-) -> Any:
+    word: str, doc: str, kind: Kind, default: Any = None, *, parts: tuple[str, ...] = (), spare: bool = False,
+    words: tuple[str, ...] = (),
+) -> Any:  # fmt: skip
     """A word and its value, anywhere after the positional ones; the last one counts.
 
     With `parts`, the names of several values, what is read is the tuple of them all; `spare`: the last of them, a
-    number, may be left out.
+    number, may be left out.  `words` are those before each of these values, where they have some: the first has the
+    word of the option, and `("", "PER", "BURST")` reads ``RATE 10 PER 1 BURST 20``.
     """
-    arg = Arg("option", doc, kind, word.encode(), parts=parts, spare=spare)
+    arg = Arg("option", doc, kind, word.encode(), parts=parts, spare=spare, words=words)
     return attrs.field(default=default, metadata={"arg": arg})
 
 
@@ -496,6 +512,33 @@ def _rest_value(loose: list[Field], tail: Field, space: dict[str, Any]) -> list[
     ]
 
 
+def _worded(field: Field, branch: str, read: str, space: dict[str, Any]) -> list[str]:
+    """The lines that read an option with words between its values."""
+    arg = field.arg
+    space["CommandError"] = CommandError
+    refuse = f"raise CommandError({arg.misuse!r})"
+    words = [word.encode() for word in arg.words]
+    needed = len(arg.required)
+    lines = [f"        {branch} word == {arg.keyword!r}:", "            j = i"]
+    values: list[str] = []
+    for word in words[:needed]:
+        if word:
+            lines.append(f"            if j >= n or args[j].upper() != {word!r}: {refuse}")
+            lines.append("            j += 1")
+        lines.append(f"            if j >= n: {refuse}")
+        values.append(f"v{len(values)}")
+        lines.append(f"            {values[-1]} = {read.format('args[j]')}")
+        lines.append("            j += 1")
+    lines.append(f"            v_{field.name} = ({''.join(f'{value}, ' for value in values)})")
+    if arg.spare:
+        lines.append(f"            if j < n and args[j].upper() == {words[-1]!r}:")
+        lines.append(f"                if j + 1 >= n: {refuse}")
+        lines.append(f"                v_{field.name} += ({read.format('args[j + 1]')},)")
+        lines.append("                j += 2")
+    lines.append("            i = j")
+    return lines
+
+
 def _options(loose: list[Field], tail: Field | None, place: int, space: dict[str, Any]) -> list[str]:
     """The loop over the words after the positional ones."""
     lines = [f"    i = {place}", "    while i < n:", "        word = args[i][:32].upper()", "        i += 1"]
@@ -508,6 +551,10 @@ def _options(loose: list[Field], tail: Field | None, place: int, space: dict[str
             lines.append(f"        {branch} word == {arg.keyword!r}: v_{field.name} = True")
         else:
             read = _reader(field, space)
+            if arg.words:
+                lines += _worded(field, branch, read, space)
+                branch = "elif"
+                continue
             width = arg.width - arg.spare
             last = "i" if width == 1 else f"i + {width - 1}"
             lines.append(f"        {branch} word == {arg.keyword!r} and {last} < n:")

@@ -306,6 +306,7 @@ ROWS |= {
     "QRPUSH": said("QRPUSH", N, N, N, kept=USED),
     "QSCAN": said("QSCAN", 0, "MINLEN", 5),
     "QSTAT": said("QSTAT", N),
+    "SLOTS": said("SLOTS", N),
     "QSTATUS": said("QSTATUS", N),
     "QUIT": said("QUIT", N, each_its_own=True, times=20),
     "RESET": said("RESET"),

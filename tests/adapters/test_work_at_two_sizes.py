@@ -421,6 +421,7 @@ CASES: dict[str, Case] = {
     "QPOLICY": said("QPOLICY", "waits", "GET"),
     "QPURGE": said("QPURGE", "own 0"),
     "QSTAT": said("QSTAT", "waits"),
+    "SLOTS": said("SLOTS", "waits"),
     "QSTATUS": said("QSTATUS", "wide", grows="groups"),
     "QUIT": said("QUIT"),
     "RESET": said("RESET"),

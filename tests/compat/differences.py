@@ -245,6 +245,7 @@ DIFFERENCES = (
             (b"qpurge", -2, b"write"),
             (b"redrive", -2, b"write denyoom"),
             (b"schedule", -2, b"write"),
+            (b"slots", -2, b"readonly fast"),
             (b"throttle", -3, b"write fast"),
             (b"waitjob", -3, b"readonly"),
         ),

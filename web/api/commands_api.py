@@ -98,6 +98,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "body": "sales",
     },
     "SHOW": {"id": ID},
+    "SLOTS": {"queue": "mail", "count": 10},
     "SLOWLOG GET": {"count": 10, "full": True},
     "THROTTLE": {"queue": "mail", "seconds": 30, "group": "acme"},
     "WAITJOB": {"timeout": 1000, "ids": [ID]},

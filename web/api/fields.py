@@ -205,7 +205,12 @@ def _value(name: str, arg: Arg, value: Any) -> list[bytes]:
     if not isinstance(value, Mapping) or not set(arg.required) <= set(value) <= set(arg.parts):
         spare = "".join(f", and {part} if wanted" for part in arg.parts if part not in arg.required)
         raise _wrong(name, value, f"objects with {' and '.join(arg.required or arg.parts)}{spare}")
-    return [_word(f"{name}.{part}", arg, value[part]) for part in arg.parts if part in value]
+    found: list[bytes] = []
+    for part, before in zip(arg.parts, arg.words or ("",) * len(arg.parts), strict=True):
+        if part in value:
+            found += [before.encode()] if before else []
+            found.append(_word(f"{name}.{part}", arg, value[part]))
+    return found
 
 
 def _word(name: str, arg: Arg, value: Any) -> bytes:

@@ -66,6 +66,7 @@ _FATED: Final[dict[str, Schema]] = {
     "progress": BYTES,
     "result": BYTES,
     "rival-results": {"const": True, "description": "Nodes that could not hear each other took different results."},
+    "blocked": {**BYTES, "description": "Why it may not be handed out now, as far as is known here; empty if it may."},
 }  # fmt: skip
 JOB: Final[Schema] = object_of(
     "A job as SHOW describes it.", **_JOB, body={"anyOf": [BYTES, {"type": "null"}]}, body_withheld=_WITHHELD,
@@ -101,6 +102,15 @@ QUEUE: Final[Schema] = object_of(
         "dead": {**_COUNT, "description": "Dead jobs that this node holds."},
         "failing": {**_COUNT, "description": "Other jobs that failed, as far as this node knows."},
         "delayed": {**_COUNT, "description": "Jobs that this node queues when their delay is over."},
+        "groups": {**_COUNT, "description": "Groups of which jobs wait here, where they are kept apart."},
+        "throttled-for": {**_COUNT, "description": "Seconds for which THROTTLE holds the whole queue back."},
+        "inflight": {**_COUNT, "description": "Jobs with consumers at the same time; 0 = no limit."},
+        "group-inflight": {**_COUNT, "description": "The same of each group."},
+        "rate": {"type": "string", "description": "As in QPOLICY SET; empty for none."},
+        "group-rate": {"type": "string", "description": "The same of each group."},
+        "partition": {"enum": ["", "strict", "available"], "description": "Of a queue with limits."},
+        "slots": {**_COUNT, "description": "Jobs of it with consumers in the whole cluster, as far as is known here."},
+        "slots-awaited": {**_COUNT, "description": "Jobs for which this node has asked the steward in vain so far."},
         "owned": {**_COUNT, "description": "Of a log: events that this node hands out; others have copies."},
     },
     optional=("owned",),

@@ -88,7 +88,7 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
         "held": [] if queue is None else worker_views.held_of(node, queue, visitor),
         "groups": [] if queue is None else group_views.group_rows(node, queue),
         "policy": [
-            (field.decode(), policy_value(register.value).decode(), register.set_at, register.node_id)
+            (field.decode(), policy_value(field, register.value).decode(), register.set_at, register.node_id)
             for field, register in node.policy_of(name).items()
         ],
         "kind": None if queue is None else _kind_of(queue),

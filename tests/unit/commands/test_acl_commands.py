@@ -127,7 +127,7 @@ def test_channels_are_found_where_they_stand():
 #: What a user needs of a queue: %R~ to see what it holds, %W~ to change that, both to be given its jobs.
 READING = (
     "JSCAN QGROUP_LIST QINFO QLEN QLPEEK QNOTIFY QPEEK QRPEEK QSTAT QSTATUS RQ.INFO RQ.INSPECT SCAN_JOB SCHEDULE_GET "
-    "SCHEDULE_NEXT SHOW "
+    "SCHEDULE_NEXT SHOW SLOTS "
     "WAITJOB WORKER_INFO WORKER_LIST WQ.LEN WQ.PEEK WQ.PROCS WQ.REQUEST WQ.TASKS"
 )
 WRITING = (

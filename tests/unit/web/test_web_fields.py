@@ -115,3 +115,24 @@ def test_a_value_of_parts_says_which_of_them_may_be_left_out() -> None:
     with pytest.raises(Problem) as refused:
         words(COMMANDS["QPOLICY"], {"queue": "q", "sets": True, "backoff": [1, 5]})
     assert refused.value.detail.endswith("allowed are objects with first, and most if wanted")
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [
+        ({"count": 10, "per": 1, "burst": 20}, b"RATE 10 PER 1 BURST 20"),
+        ({"burst": 20, "per": 1, "count": 10}, b"RATE 10 PER 1 BURST 20"),
+        ({"count": 10, "per": 60}, b"RATE 10 PER 60"),
+    ],
+)
+def test_a_value_of_parts_has_the_words_between_them(rate: dict[str, int], said: bytes) -> None:
+    assert (
+        words(COMMANDS["QPOLICY"], {"queue": "q", "sets": True, "rate": rate})
+        == b"QPOLICY q SET ".split() + said.split()
+    )
+
+
+def test_a_value_of_parts_with_words_says_which_of_them_are_needed() -> None:
+    with pytest.raises(Problem) as refused:
+        words(COMMANDS["QPOLICY"], {"queue": "q", "sets": True, "rate": {"count": 10}})
+    assert refused.value.detail.endswith("allowed are objects with count and per, and burst if wanted")

@@ -8,7 +8,10 @@ from disqued.core.model.terms import NO_TERMS, Terms
 from tests.cluster_fixtures import Cluster
 from tests.core_fixtures import Server, check
 
-NAMES = "ttl, retry, replicate, maxlen, maxtries, backoff, keepdead, result, fair"
+NAMES = (
+    "ttl, retry, replicate, maxlen, maxtries, backoff, keepdead, result, fair, inflight, groupinflight, rate,"
+    " grouprate, partition"
+)
 MISUSE = "ERR QPOLICY takes SET and options, UNSET and fields, or GET"
 
 

@@ -1,0 +1,133 @@
+"""SLOTS: which jobs of a limited queue are with consumers, in the whole cluster; and limits in words."""
+
+from itertools import islice
+from typing import Any
+
+import attrs
+
+from disqued.commands.jobs import JOBS_AT_ONCE
+from disqued.commands.shapes import array, bulk, integer, tuple_of
+from disqued.commands.table import Flag, command, option, positional
+from disqued.commands.values import QUEUE, one_of
+from disqued.commands.values import count as count_kind
+from disqued.commands.values import integer as integer_kind
+from disqued.core.model.gates import Limits
+from disqued.core.model.job import KIND_WORK
+from disqued.core.model.outbox import Client
+from disqued.core.model.policies import (
+    AVAILABLE,
+    GROUPRATE_FIELD,
+    IN_FLIGHT_MAX,
+    PARTITION_FIELD,
+    QUEUE_FIELD_NAMES,
+    RATE_FIELD,
+    RATE_MAX,
+    STRICT,
+    Numbers,
+)
+from disqued.core.model.queues import Queue
+from disqued.core.model.slots import Rate
+from disqued.core.node import Node
+from disqued.errors import WrongType
+
+SLOTS_COUNT = count_kind(1, JOBS_AT_ONCE, "COUNT must be a number greater than zero")
+SHOWN_BY_DEFAULT = 100
+
+#: Words between the numbers of RATE and GROUPRATE.
+RATE_PARTS = ("count", "per", "burst")
+RATE_WORDS = ("", "PER", "BURST")
+PARTITION_WORDS = {STRICT: b"strict", AVAILABLE: b"available"}
+PARTITION = one_of({word.upper(): number for number, word in PARTITION_WORDS.items()},
+                   "unknown PARTITION; expected strict or available")  # fmt: skip
+
+_RATES = (QUEUE_FIELD_NAMES[RATE_FIELD], QUEUE_FIELD_NAMES[GROUPRATE_FIELD])
+_PARTITION = QUEUE_FIELD_NAMES[PARTITION_FIELD]
+
+
+def _bounded(word: str, most: int) -> Any:
+    return integer_kind(1, most, f"{word} must be between 1 and {most}", f"1 to {most}")
+
+
+IN_FLIGHT = _bounded("INFLIGHT", IN_FLIGHT_MAX)
+GROUP_IN_FLIGHT = _bounded("GROUPINFLIGHT", IN_FLIGHT_MAX)
+RATE = _bounded("the jobs, seconds and burst of RATE", RATE_MAX)
+GROUP_RATE = _bounded("the jobs, seconds and burst of GROUPRATE", RATE_MAX)
+
+
+def limit_value(field: bytes, numbers: Numbers) -> bytes | None:
+    """Return the value of a field as QPOLICY SET takes it; None = it is written as plain numbers."""
+    if field in _RATES:
+        words = zip(RATE_WORDS, numbers, strict=False)
+        return b" ".join([b"%b %d" % (word.encode(), number) if word else b"%d" % number for word, number in words])
+    return PARTITION_WORDS[numbers[0]] if field == _PARTITION and numbers else None
+
+
+LIMIT_STATISTICS = ("inflight", "group-inflight", "rate", "group-rate", "partition", "slots", "slots-awaited")
+
+
+def limit_facts(node: Node, queue: Queue) -> list[Any]:
+    """Return what QSTAT FULL tells of the limits of a queue: names and values in turn."""
+    limits = node.state.queues.policies.limits_of(queue.name)
+    slots = node.stewards.slots_of(queue.name)
+    units = queue.grouped
+    return [
+        b"inflight", limits.in_flight,
+        b"group-inflight", limits.group_in_flight,
+        b"rate", rate_text(limits.rate),
+        b"group-rate", rate_text(limits.group_rate),
+        b"partition", partition_text(limits),
+        b"slots", 0 if slots is None else len(slots),
+        b"slots-awaited", 0 if units is None else len(units.lent) - len(units.given),
+    ]  # fmt: skip
+
+
+def rate_text(rate: Rate | None) -> bytes:
+    """Write a rate as QPOLICY does; empty for none."""
+    return b"" if rate is None else b"%d PER %d BURST %d" % (rate.tokens, rate.per_ms // 1_000, rate.burst)
+
+
+def partition_text(limits: Limits) -> bytes:
+    """Say what holds of the limits during a partition; empty where there are none."""
+    if not (limits.in_flight or limits.group_in_flight or limits.rate or limits.group_rate):
+        return b""
+    return PARTITION_WORDS[AVAILABLE if limits.is_available else STRICT]
+
+
+_SLOT = tuple_of(
+    "[job id, group, node, seconds left]", bulk("job id"), bulk("its group; empty for none"),
+    bulk("id of the node that handed it out"), integer("until the slot ends by itself, rounded up"),
+)  # fmt: skip
+
+
+@command(
+    "SLOTS", group="queues", flags=Flag.READ | Flag.FAST, reply=array(_SLOT, "the slots that are in use"),
+    cost="O(1) for each slot that is shown", errors=(WrongType,),
+)  # fmt: skip
+@attrs.define
+class Slots:
+    """Show which jobs have the slots of a queue with limits, as this node knows.
+
+    A job of a queue with INFLIGHT, GROUPINFLIGHT, RATE or GROUPRATE has a slot while a consumer has it, on whatever
+    node, until ACKJOB or NACK, or the end of its retry time.  The steward of the queue tells each node which slots are
+    in use: what this node knows may be some moments old, and a node that has just started knows of none before the
+    steward tells it.  Of a queue without limits there is nothing to show.
+
+    One call shows 2000 slots at most.
+    """
+
+    queue: bytes = positional("Queue whose slots are shown.", QUEUE)
+    count: int = option("COUNT", "How many at most.", SLOTS_COUNT, SHOWN_BY_DEFAULT)
+
+    def run(self, node: Node, client: Client) -> list[list[Any]]:
+        """Show the slots.  Raises WrongType (WRONGTYPE)."""
+        queue = node.state.queues.by_name.get(self.queue)
+        if queue is not None:
+            queue.check_kind(KIND_WORK)
+        table = node.stewards.slots_of(self.queue)
+        if table is None:
+            return []
+        now = node.state.now
+        return [
+            [slot.job_id, slot.group, slot.node_id, max(0, -(-(slot.until - now) // 1_000))]
+            for slot in islice(table.by_id.values(), self.count)
+        ]

@@ -1,0 +1,228 @@
+"""Limits of a queue as clients set and see them: QPOLICY, SLOTS, QSTAT FULL, and why a job may not run (SHOW)."""
+
+from typing import Any
+
+import pytest
+
+from disqued.commands.reference import errors
+from disqued.commands.table import BLOCKED, MANUAL
+from tests.cluster_fixtures import Cluster
+from tests.core_fixtures import Server
+
+PARTS = "without its parts: expected"
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+def told(server: Server, queue: str = "q") -> dict[bytes, bytes]:
+    """The fields of a policy that are set, and their values."""
+    return {field: value for field, value, _, _ in server("QPOLICY", queue)}
+
+
+def facts(server: Server, queue: str = "q") -> dict[bytes, Any]:
+    values = server("QSTAT", queue, "FULL")
+    return dict(zip(values[::2], values[1::2], strict=True))
+
+
+def blocked(server: Server, job_id: bytes) -> bytes | None:
+    values = server("SHOW", job_id)
+    shown = dict(zip(values[::2], values[1::2], strict=True))
+    found: bytes | None = shown.get(b"blocked")
+    return found
+
+
+def add(server: Server, *options: str | int, queue: str = "q") -> bytes:
+    job_id: bytes = server("ADDJOB", queue, "body", 0, *options)
+    return job_id
+
+
+def take(server: Server, client: str, queue: str = "q") -> list[bytes]:
+    """Let a client wait for a job; returns the ids of what it was given within a moment."""
+    rows = server("GETJOB", "FROM", queue, client=client)
+    server.advance(50)
+    if rows is BLOCKED:
+        rows = server.answers.get(client, [[]])[0]
+    return [row[1] for row in rows]
+
+
+# QPOLICY.
+
+
+def test_limits_are_set_shown_and_unset(server: Server) -> None:
+    words = ("INFLIGHT", 5, "GROUPINFLIGHT", 1, "RATE", 10, "PER", 1, "BURST", 20, "PARTITION", "available")
+    assert server("QPOLICY", "q", "SET", *words) == b"OK"
+    assert told(server) == {
+        b"inflight": b"5", b"groupinflight": b"1", b"rate": b"10 PER 1 BURST 20", b"partition": b"available",
+    }  # fmt: skip
+    limits = server.state.queues.policies.limits_of(b"q")
+    assert (limits.in_flight, limits.group_in_flight, limits.is_available) == (5, 1, True)
+    assert limits.rate == (10, 1_000, 20)
+    server("QPOLICY", "q", "UNSET", "inflight", "groupinflight", "rate", "partition")
+    assert told(server) == {}
+    assert b"q" not in server.state.queues.policies.gates
+
+
+def test_what_get_shows_of_a_rate_can_be_set_again(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "GROUPRATE", 30, "PER", 60)
+    value = told(server)[b"grouprate"]
+    assert value == b"30 PER 60"
+    server("QPOLICY", "other", "SET", "GROUPRATE", *value.split())
+    assert told(server, "other") == {b"grouprate": value}
+    assert server.state.queues.policies.limits_of(b"other").group_rate == (30, 60_000, 30)
+
+
+def test_a_burst_ends_at_the_next_option_and_words_may_be_small(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "rate", 3, "per", 2, "INFLIGHT", 7, "grouprate", 1, "per", 1, "burst", 4, "TTL", 9)
+    assert told(server) == {
+        b"ttl": b"9", b"inflight": b"7", b"rate": b"3 PER 2", b"grouprate": b"1 PER 1 BURST 4",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("INFLIGHT", 0), "INFLIGHT must be between 1 and 10000"),
+        (("INFLIGHT", 10_001), "INFLIGHT must be between 1 and 10000"),
+        (("GROUPINFLIGHT", "x"), "GROUPINFLIGHT must be between 1 and 10000"),
+        (("RATE", 10), f"RATE {PARTS} RATE count PER per [BURST burst]"),
+        (("RATE",), f"RATE {PARTS} RATE count PER per [BURST burst]"),
+        (("RATE", 10, 1), f"RATE {PARTS} RATE count PER per [BURST burst]"),
+        (("RATE", 10, "PER"), f"RATE {PARTS} RATE count PER per [BURST burst]"),
+        (("RATE", 10, "PER", 1, "BURST"), f"RATE {PARTS} RATE count PER per [BURST burst]"),
+        (("GROUPRATE", 10), f"GROUPRATE {PARTS} GROUPRATE count PER per [BURST burst]"),
+        (("RATE", 0, "PER", 1), "the jobs, seconds and burst of RATE must be between 1 and 1000000"),
+        (("RATE", 1, "PER", 0), "the jobs, seconds and burst of RATE must be between 1 and 1000000"),
+        (("RATE", 1, "PER", 1, "BURST", 10**7), "the jobs, seconds and burst of RATE must be between 1 and 1000000"),
+        (("PARTITION", "maybe"), "unknown PARTITION; expected strict or available"),
+    ],
+)
+def test_errors_say_what_is_allowed(server: Server, words: tuple[str | int, ...], line: str) -> None:
+    assert server.refusal("QPOLICY", "q", "SET", *words) == f"ERR {line}"
+    assert not server.state.queues.policies.registers
+    assert f"ERR {line}" in errors(MANUAL["QPOLICY"])
+
+
+# SLOTS and QSTAT.
+
+
+def test_slots_tell_who_has_a_job_and_for_how_long(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "INFLIGHT", 2)
+    first, second, third = [add(server, "GROUP", group, "RETRY", 60) for group in ("acme", "acme", "bob")]
+    assert server("SLOTS", "q") == []
+    assert take(server, "anna") == [first]
+    assert take(server, "bert") == [second]
+    assert take(server, "carl") == []
+    # A slot lasts for some seconds longer than the lease, as the answer of the steward takes its time.
+    assert server("SLOTS", "q") == [
+        [first, b"acme", server.node.id, 65], [second, b"acme", server.node.id, 65],
+    ]  # fmt: skip
+    assert server("SLOTS", "q", "COUNT", 1) == [[first, b"acme", server.node.id, 65]]
+    figures = facts(server)
+    assert (figures[b"inflight"], figures[b"partition"], figures[b"slots"]) == (2, b"strict", 2)
+    assert figures[b"slots-awaited"] == 1
+    server("ACKJOB", first)
+    server.advance(50)
+    assert [row[0] for row in server("SLOTS", "q")] == [second, third]
+    assert facts(server)[b"slots-awaited"] == 0
+
+
+def test_a_queue_without_limits_has_no_slots(server: Server) -> None:
+    add(server)
+    assert take(server, "anna")
+    assert server("SLOTS", "q") == server("SLOTS", "none") == []
+    figures = facts(server)
+    assert [figures[name] for name in (b"inflight", b"rate", b"partition", b"slots")] == [0, b"", b"", 0]
+
+
+def test_a_log_has_no_slots_and_a_count_is_above_zero(server: Server) -> None:
+    server("QADD", "log", 60, "event")
+    assert server.refusal("SLOTS", "log").startswith("WRONGTYPE ")
+    assert server.refusal("SLOTS", "q", "COUNT", 0) == "ERR COUNT must be a number greater than zero"
+
+
+def test_every_node_shows_the_slots_of_the_whole_cluster() -> None:
+    cluster = Cluster(3)
+    cluster.advance(10_000)
+    a, b, c = cluster.members
+    a("QPOLICY", "q", "SET", "INFLIGHT", 5)
+    cluster.advance(500)
+    for member in (a, b):
+        member("ADDJOB", "q", "body", 0, "REPLICATE", 1)
+        member("GETJOB", "FROM", "q", client=member.name)
+    cluster.advance(1_000)
+    had = {(member.answers[member.name][0][0][1], member.node.id) for member in (a, b)}
+    for member in (a, b, c):
+        assert {(row[0], row[2]) for row in member("SLOTS", "q")} == had
+
+
+# Why a job may not run.
+
+
+def test_a_job_of_a_queue_without_policy_says_nothing(server: Server) -> None:
+    assert blocked(server, add(server)) is None
+
+
+def test_a_pause_and_throttles_are_told(server: Server) -> None:
+    job_id, other = add(server, "GROUP", "acme"), add(server)
+    server("PAUSE", "q", "out")
+    assert blocked(server, job_id) == b"paused"
+    server("PAUSE", "q", "none")
+    server("THROTTLE", "q", 5)
+    assert blocked(server, job_id) == b"throttled"
+    server.advance(5_100)
+    server("THROTTLE", "q", 5, "GROUP", "acme")
+    assert blocked(server, job_id) == b"group acme throttled"
+    assert blocked(server, other) == b""
+    server.advance(5_100)
+    assert blocked(server, job_id) is None
+
+
+def test_slots_of_a_group_and_of_the_queue_are_told(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "GROUPINFLIGHT", 1)
+    first, second = add(server, "GROUP", "acme"), add(server, "GROUP", "acme")
+    plain = [add(server), add(server)]
+    assert blocked(server, second) == b""
+    assert take(server, "anna") == [first]
+    assert blocked(server, second) == b"group acme has its 1 running job"
+    assert blocked(server, plain[0]) == b""
+    assert take(server, "bert") == plain[:1]
+    assert blocked(server, plain[1]) == b"the group of jobs without GROUP has its 1 running job"
+    server("QPOLICY", "q", "SET", "INFLIGHT", 2)
+    server("QPOLICY", "q", "UNSET", "groupinflight")
+    server.advance(50)
+    assert blocked(server, second) == b"the queue has its 2 running jobs"
+    server("ACKJOB", first)
+    server.advance(50)
+    assert blocked(server, second) == b""
+
+
+def test_a_rate_is_told_to_those_who_wait(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "RATE", 10, "PER", 1, "BURST", 1)
+    first, second = add(server, "GROUP", "acme"), add(server, "GROUP", "acme")
+    assert take(server, "anna") == []  # a bucket is empty at first
+    assert blocked(server, first) == b"the rate of the queue is used up"
+    server.advance(100)
+    assert blocked(server, first) is None
+    server("QPOLICY", "q", "UNSET", "rate")
+    server("QPOLICY", "q", "SET", "GROUPRATE", 1, "PER", 1_000)
+    server.advance(50)
+    take(server, "bert")
+    assert blocked(server, second) == b"the rate of group acme is used up"
+
+
+def test_a_missing_majority_is_told_unless_the_limits_are_available() -> None:
+    cluster = Cluster(3)
+    cluster.advance(10_000)
+    a = cluster.members[0]
+    a("QPOLICY", "q", "SET", "INFLIGHT", 5)
+    job_id = a("ADDJOB", "q", "body", 0, "REPLICATE", 1)
+    cluster.advance(500)
+    assert blocked(a, job_id) == b""
+    cluster.isolate(a)
+    cluster.advance(60_000)
+    assert blocked(a, job_id) == b"no majority of the nodes can be reached"
+    a("QPOLICY", "q", "SET", "PARTITION", "available")
+    assert blocked(a, job_id) == b""
