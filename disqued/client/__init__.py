@@ -56,7 +56,7 @@ from disqued.client.errors import (
 )
 from disqued.client.job import Job, KnownNode, RunningJob, Topology
 from disqued.client.outcomes import AddedJob, Outcome
-from disqued.client.policies import Setting
+from disqued.client.policies import Setting, Slot
 from disqued.client.tasks import Backoff, Bury, Drop, Figures, GoOn, MoveTo, RetryLater, Verdict, move_to
 from disqued.client.tls import Tls
 
@@ -66,7 +66,8 @@ if TYPE_CHECKING:
 
 __all__ = [  # noqa: RUF022 - what one begins with comes first
     "Client", "Worker", "Job", "RunningJob", "Backoff", "RetryLater", "Bury", "Drop", "GoOn", "MoveTo", "move_to",
-    "Verdict", "Figures", "AddedJob", "Outcome", "Setting", "Tls", "KnownNode", "Topology", "AccessDenied", "BadJobId",
+    "Verdict", "Figures", "AddedJob", "Outcome", "Setting", "Slot", "Tls", "KnownNode", "Topology", "AccessDenied",
+    "BadJobId",
     "BadReply", "Closed", "DisquedError", "JobCancelled", "JobDead", "JobExpired", "JobFailed", "JournalFailed",
     "NodeCrowded", "NodeFull", "NodeLeaving", "NodeLoading", "NodeRefuses", "NotReplicated", "NotTrusted", "NoWorker",
     "QueuePaused", "QueueTooLong", "ResultUnknown", "ServerError", "StaleWorker", "TooLate", "Uncertain", "UnknownJob",

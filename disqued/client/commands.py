@@ -15,7 +15,7 @@ import attrs
 from disqued.client import replies
 from disqued.client.job import Job, Topology
 from disqued.client.outcomes import AddedJob, Outcome
-from disqued.client.policies import Setting, encode_field, read_policy
+from disqued.client.policies import Setting, Slot, encode_field, read_policy, read_slots
 from disqued.client.replies import Facts, Reader
 from disqued.client.values import (
     JOB_ID_LENGTHS,
@@ -38,6 +38,9 @@ T = TypeVar("T")
 #: A job, or its id.
 AnyJob: TypeAlias = Job | bytes | str
 JobStateName: TypeAlias = Literal["wait-repl", "active", "queued", "acked", "dead"]
+PartitionName: TypeAlias = Literal["strict", "available"]
+#: Jobs, in how long, and perhaps how many at once.
+Rate: TypeAlias = tuple[int, Span] | tuple[int, Span, int]
 PauseName: TypeAlias = Literal["none", "in", "out", "all", "state"]
 
 DEFAULT_ADD_S: Final = 5.0
@@ -47,6 +50,7 @@ PROGRESS_MAX: Final = 1_024  #: bytes
 TRIES_MAX: Final = 65_535
 GROUP_MAX: Final = 255  #: bytes
 THROTTLE_MAX: Final = 86_400  #: seconds
+IN_FLIGHT_MAX: Final = 10_000
 RATE_MAX: Final = 1_000_000  #: jobs a second
 WAITED_MAX: Final = 1_000  #: jobs that one command waits for
 LONG_S: Final = 600.0  #: how long a command may take that goes through the jobs of a queue on all nodes
@@ -511,18 +515,62 @@ def set_policy(
     keep_dead: Span | None = None,
     result_ttl: Span | None = None,
     fair: bool = False,
+    in_flight: int | None = None,
+    group_in_flight: int | None = None,
+    rate: Rate | None = None,
+    group_rate: Rate | None = None,
+    partition: PartitionName | None = None,
 ) -> Command[str]:
     """Set defaults of `add` for a queue in the whole cluster; None leaves a field as it is.  Returns OK.
 
     `add` takes the default for each option that it does not give itself; jobs that were added before keep theirs.  With
     `fair` the groups of the queue take turns, and `unset_policy(queue, "fair")` ends that.
+
+    `in_flight` limits how many jobs of the queue are with consumers at the same time in the whole cluster, `rate` how
+    many are handed out: `(10, 1)` are 10 a second, `(10, 1, 50)` the same with 50 at once after a pause.
+    `group_in_flight` and `group_rate` limit each group.  With `partition="available"` each side of a partition has the
+    limits for itself; `strict` hands nothing out without a majority of the nodes.
     """
     words = [*_settings(None, retry, ttl, replicate, maxlen), *_terms(max_tries, backoff, keep_dead, result_ttl)]
+    words += _limits(in_flight, group_in_flight, rate, group_rate, partition)
     if fair:
         words.append(b"FAIR")
     if not words:
         raise ValueError("set_policy without a field; at least one is needed")
     return Command((b"QPOLICY", encode_data(queue, "queue"), b"SET", *words), replies.read_word)
+
+
+def _limits(
+    in_flight: int | None, group_in_flight: int | None, rate: Rate | None, group_rate: Rate | None,
+    partition: PartitionName | None,
+) -> list[bytes]:  # fmt: skip
+    """Spell the limits of a queue.  Raises ValueError."""
+    words: list[bytes] = []
+    for name, word, number in (
+        ("in_flight", b"INFLIGHT", in_flight), ("group_in_flight", b"GROUPINFLIGHT", group_in_flight)
+    ):  # fmt: skip
+        if number is not None:
+            words += word, whole_number(number, name, most=IN_FLIGHT_MAX)
+    for name, word, given in (("rate", b"RATE", rate), ("group_rate", b"GROUPRATE", group_rate)):
+        if given is None:
+            continue
+        if len(given) not in (2, 3):
+            raise ValueError(f"{name} of {len(given)} parts; jobs, seconds and perhaps the burst are allowed")
+        count, span, *burst = given
+        words += word, whole_number(count, name, most=RATE_MAX), b"PER", whole_seconds(span, name, 1)
+        for most in burst:
+            words += b"BURST", whole_number(most, f"the burst of {name}", most=RATE_MAX)
+    if partition is not None:
+        if partition not in ("strict", "available"):
+            raise ValueError(f"a partition of {partition!r}; strict and available are allowed")
+        words += b"PARTITION", partition.encode()
+    return words
+
+
+def slots(queue: bytes | str, count: int = 100) -> Command[list[Slot]]:
+    """Return which jobs of a queue with limits are with consumers in the whole cluster, as one node knows."""
+    words = (b"SLOTS", encode_data(queue, "queue"), b"COUNT", whole_number(count, "count"))
+    return Command(words, read_slots)
 
 
 def unset_policy(queue: bytes | str, *fields: str) -> Command[str]:

@@ -11,7 +11,10 @@ from disqued.client.replies import read_list
 _FIELDS: Final = {
     "replicate": "replicate", "retry": "retry", "ttl": "ttl", "maxlen": "maxlen", "max_tries": "maxtries",
     "backoff": "backoff", "keep_dead": "keepdead", "result_ttl": "result", "fair": "fair",
+    "in_flight": "inflight", "group_in_flight": "groupinflight", "rate": "rate", "group_rate": "grouprate",
+    "partition": "partition",
 }  # fmt: skip
+_RATES: Final = ("rate", "group_rate")
 _NAMES: Final = {field: name for name, field in _FIELDS.items()}
 
 
@@ -19,12 +22,26 @@ _NAMES: Final = {field: name for name, field in _FIELDS.items()}
 class Setting:
     """A field of a policy."""
 
-    #: A number; of `backoff` the first delay and perhaps the longest; of `pause` in, out or all.
+    #: A number; of `backoff` the first delay and perhaps the longest; of rates jobs, seconds and perhaps the burst; of
+    #: `pause` in, out or all; of `partition` strict or available.
     value: int | tuple[int, ...] | str
     #: Id of the node on which it was set.
     node: bytes
     #: When it was set, in unix seconds.
     set_at: int
+
+
+@attrs.frozen
+class Slot:
+    """A job of a queue with limits that is with a consumer."""
+
+    job_id: bytes
+    #: Empty for none.
+    group: bytes
+    #: Id of the node that handed it out.
+    node: bytes
+    #: Until the slot ends by itself.
+    seconds_left: int
 
 
 def encode_field(name: str) -> bytes:
@@ -47,8 +64,22 @@ def read_policy(reply: object, node: bytes) -> dict[str, Setting]:
     return found
 
 
+def read_slots(reply: object, node: bytes) -> list[Slot]:
+    """Read `[job id, group, node, seconds left]` of each slot.  Raises BadReply."""
+    found = []
+    for row in map(read_list, read_list(reply)):
+        match row:
+            case [bytes() as job_id, bytes() as group, bytes() as taken_from, int() as seconds]:
+                found.append(Slot(job_id, group, taken_from, seconds))
+            case _:
+                raise BadReply(f"{row!r} is no slot")
+    return found
+
+
 def _value_of(name: str, text: str) -> int | tuple[int, ...] | str:
     """Read a value; what is no number is text."""
+    if name in _RATES:
+        return tuple(int(word) for word in text.split() if word.isdecimal())
     numbers = text.split()
     if not numbers or not all(number.isdecimal() for number in numbers):
         return text

@@ -27,6 +27,7 @@ VERBS: Final = {
     "resume": ("end the pause of a queue", "disqued.tools.queue_verbs.resume"),
     "throttle": ("hand nothing out of a queue for a while", "disqued.tools.queue_verbs.throttle"),
     "policy": ("show or set the policy of a queue", "disqued.tools.queue_verbs.policy"),
+    "slots": ("show which jobs of a queue with limits are with consumers", "disqued.tools.queue_verbs.slots"),
     "schedule": ("show the schedules of a cluster, or change one", "disqued.tools.schedule"),
     "purge": ("end the jobs of a queue in the whole cluster", "disqued.tools.purge"),
     "import": ("put the jobs of a journal of Disque into a store", "disqued.tools.import_aof"),

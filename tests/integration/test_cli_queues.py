@@ -177,3 +177,18 @@ def test_a_schedule_is_fired_by_a_cluster_once_each_time_and_outlives_kills(tmp_
         assert set(before).isdisjoint(after)
         assert len(set(after)) == len(after)
         assert nodes.nodes[2].call("SCHEDULE", "DEL", "beat") == 1
+
+
+def test_limits_are_set_and_who_has_slots_is_shown(node: Daemon) -> None:
+    told = done("policy", "calls", "inflight=1", "rate=10/1s:50", "grouprate=5/60", "partition=available", *at(node))
+    assert [line.split()[:5] for line in told.splitlines()[1:] if "rate" in line] == [
+        ["rate", "10", "PER", "1", "BURST"], ["grouprate", "5", "PER", "60", told.splitlines()[3].split()[4]],
+    ]  # fmt: skip
+    assert "available" in told
+    done("policy", "calls", "--unset", "rate", "--unset", "grouprate", *at(node))
+    job_id = str(node.call("ADDJOB", "calls", "x", 0, "GROUP", "acme", "RETRY", 60))
+    node.call("GETJOB", "FROM", "calls")
+    titles, slot = [line.split() for line in done("slots", "calls", *at(node)).splitlines()]
+    assert titles == ["job", "group", "node", "ends", "within"]
+    assert slot[:2] == [job_id, "acme"]
+    assert "rate" in refused("policy", "calls", "rate=10", *at(node), status=2)

@@ -39,7 +39,7 @@ def spark(*words: str) -> Answer:
 PLUGINS = {"check": 3}
 #: Verbs that have a host.
 CONNECTING = {"cli", "top", "bench", "check", "cluster", "restart", "move", "purge"} | {
-    "cancel", "dead", "pause", "peek", "policy", "queues", "redrive", "requeue", "resume", "schedule",
+    "cancel", "dead", "pause", "peek", "policy", "queues", "redrive", "requeue", "resume", "schedule", "slots",
     "throttle",
 }  # fmt: skip
 

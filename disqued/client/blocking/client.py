@@ -103,6 +103,7 @@ class Client(BaseClient[Connections, Iterator[bytes]]):
     qlen = _sends(commands.qlen)
     qpeek = _sends(commands.qpeek)
     qstat = _sends(commands.qstat)
+    slots = _sends(commands.slots)
     pause = _sends(commands.pause)
     throttle = _sends(commands.throttle)
     hello = _sends(commands.hello)

@@ -7,4 +7,5 @@ requeue     ENQUEUE
 cancel      CANCEL
 redrive     REDRIVE
 policy      QPOLICY
+slots       SLOTS
 """

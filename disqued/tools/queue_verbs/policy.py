@@ -1,6 +1,8 @@
 """`disqued policy`: what a queue says of jobs that do not say it themselves."""
 
 import os
+import re
+from typing import Final
 
 import click
 
@@ -25,11 +27,15 @@ def command(target: Target, queue: str, fields: tuple[str, ...], unset: tuple[st
       disqued policy mail
       disqued policy mail maxtries=5 backoff=10,600
       disqued policy mail fair
+      disqued policy mail inflight=5 rate=10/1s:50
       disqued policy mail --unset maxtries
 
     Fields: ttl, retry, replicate, maxlen, maxtries, backoff (FIRST or FIRST,MOST), keepdead, result, and fair without
     a value.  ADDJOB takes each from its queue that it does not give itself; fair lets the groups of the queue take
     turns.
+
+    Limits: inflight and groupinflight, rate and grouprate (JOBS/SECONDS or JOBS/SECONDS:BURST, such as 10/1s:50),
+    partition (strict or available).
     """
     name = os.fsencode(queue)
     words: list[str] = []
@@ -41,7 +47,7 @@ def command(target: Target, queue: str, fields: tuple[str, ...], unset: tuple[st
         if not sign:
             raise click.UsageError(f"{short(field)} is no FIELD=VALUE, such as maxtries=5")
         _check(key)
-        words += [key, *value.split(",")]
+        words += [key, *_values(key.lower(), value)]
     for key in unset:
         _check(key)
     with target.node() as node:
@@ -58,3 +64,20 @@ def _check(field: str) -> None:
     """Check the name of a field.  Raises UsageError."""
     if field.lower() not in FIELDS:
         raise click.UsageError(f"{short(field)} is no field; allowed are {', '.join(FIELDS)}")
+
+
+#: JOBS/SECONDS or JOBS/SECONDS:BURST.
+_RATE: Final = re.compile(r"(\d+)/(\d+)s?(?::(\d+))?")
+
+
+def _values(key: str, value: str) -> list[str]:
+    """Return the words of a value."""
+    if key not in ("rate", "grouprate"):
+        return value.split(",")
+    found = _RATE.fullmatch(value)
+    if found is None:
+        raise click.UsageError(
+            f"{short(value)} is no rate: expected JOBS/SECONDS[:BURST], as in 10/1s:50"
+        )
+    count, per, burst = found.groups()
+    return [count, "PER", per, *(() if burst is None else ("BURST", burst))]

@@ -20,7 +20,7 @@ from disqued.client.errors import (
 )
 from disqued.client.job import Job
 from disqued.client.outcomes import Outcome
-from disqued.client.policies import Setting, read_policy
+from disqued.client.policies import Setting, Slot, read_policy, read_slots
 from disqued.client.values import encode_queues
 
 ID = b"DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
@@ -95,6 +95,16 @@ OTHER = b"DI1f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
         (commands.add("q", "b", group="acme"), b"ADDJOB q b 5000 GROUP acme"),
         (commands.throttle("q", 30), b"THROTTLE q 30"),
         (commands.throttle("q", timedelta(minutes=1), group="acme"), b"THROTTLE q 60 GROUP acme"),
+        (
+            commands.set_policy("q", in_flight=5, group_in_flight=1, rate=(10, 1), partition="available"),
+            b"QPOLICY q SET INFLIGHT 5 GROUPINFLIGHT 1 RATE 10 PER 1 PARTITION available",
+        ),
+        (
+            commands.set_policy("q", rate=(10, timedelta(minutes=1), 50), group_rate=(1, 2, 3)),
+            b"QPOLICY q SET RATE 10 PER 60 BURST 50 GROUPRATE 1 PER 2 BURST 3",
+        ),
+        (commands.unset_policy("q", "in_flight", "group_rate"), b"QPOLICY q UNSET inflight grouprate"),
+        (commands.slots("q"), b"SLOTS q COUNT 100"),
         (commands.unset_policy("q", "max_tries", "ttl"), b"QPOLICY q UNSET maxtries ttl"),
         (commands.qpeek("q", 5, dead=True), b"QPEEK q 5 DEAD"),
         (commands.scan_jobs(states=["dead"]), b"JSCAN 0 COUNT 100 STATE dead"),
@@ -187,6 +197,12 @@ def test_a_body_of_any_bytes_is_sent_as_it_is() -> None:
         (lambda: commands.redrive("q", timeout=0), "timeout is 0 seconds; more than 0"),
         (lambda: commands.purge("q", states=["acked"]), "a state of 'acked'; wait-repl, active, queued and dead are"),
         (lambda: commands.set_policy("q"), "set_policy without a field"),
+        (lambda: commands.set_policy("q", in_flight=0), "in_flight is 0; a whole number from 1 to 10000"),
+        (lambda: commands.set_policy("q", rate=(1,)), "rate of 1 parts; jobs, seconds and perhaps the burst"),  # type: ignore[arg-type]
+        (lambda: commands.set_policy("q", group_rate=(1, 0.5)), "group_rate is 0.5 seconds; whole ones from 1"),
+        (lambda: commands.set_policy("q", rate=(1, 1, 0)), "the burst of rate is 0; a whole number from 1"),
+        (lambda: commands.set_policy("q", partition="no"), "a partition of 'no'; strict and available"),  # type: ignore[arg-type]
+        (lambda: commands.slots("q", 0), "count is 0; a whole number from 1"),
         (lambda: commands.set_policy("q", max_tries=0), "max_tries is 0; a whole number from 1 to 65535"),
         (lambda: commands.set_policy("q", ttl=0), "ttl is 0 seconds; whole ones from 1"),
         (lambda: commands.add("q", "b", group=""), "a group of 0 bytes; 1 to 255 are allowed"),
@@ -195,7 +211,7 @@ def test_a_body_of_any_bytes_is_sent_as_it_is() -> None:
         (lambda: commands.unset_policy("q"), "unset_policy without a field"),
         (
             lambda: commands.unset_policy("q", "maxtries"),
-            "a field of 'maxtries'; replicate, retry, ttl, maxlen, max_tries, backoff, keep_dead, result_ttl, fair are",
+            "a field of 'maxtries'; replicate, retry, ttl, maxlen, max_tries, backoff, keep_dead, result_ttl, fair",
         ),
         (commands.get, "no queue is named"),
         (lambda: commands.get("q", count=0), "count is 0"),
@@ -268,14 +284,20 @@ def test_the_policy_of_a_queue_is_read_by_the_names_of_arguments() -> None:
     rows = [
         [b"pause", b"in", b"n1", 7], [b"maxtries", b"5", b"n1", 7], [b"backoff", b"10 600", b"n2", 8],
         [b"result", b"30", b"n1", 9], [b"ttl", b"60", b"n1", 9], [b"backoff", b"3", b"n2", 8],
-        [b"later", b"x y", b"", 1],
+        [b"later", b"x y", b"", 1], [b"rate", b"10 PER 1 BURST 20", b"n1", 7], [b"partition", b"strict", b"n1", 7],
     ]  # fmt: skip
     found = read_policy(rows, b"")
     assert found == {
         "pause": Setting("in", b"n1", 7), "max_tries": Setting(5, b"n1", 7), "backoff": Setting((3,), b"n2", 8),
         "result_ttl": Setting(30, b"n1", 9), "ttl": Setting(60, b"n1", 9), "later": Setting("x y", b"", 1),
+        "rate": Setting((10, 1, 20), b"n1", 7), "partition": Setting("strict", b"n1", 7),
     }  # fmt: skip
     assert read_policy(rows[:3], b"")["backoff"].value == (10, 600)
+    slot = [b"id", b"acme", b"n1", 65]
+    assert read_slots([slot], b"") == [Slot(b"id", b"acme", b"n1", 65)]
+    for bad in ([slot[:3]], b"OK", [[*slot[:3], b"65"]]):
+        with pytest.raises(BadReply):
+            read_slots(bad, b"")
     for bad in ([[b"ttl", b"60", b"n1"]], [[b"ttl", 60, b"n1", 9]], b"OK", [b"ttl"]):
         with pytest.raises(BadReply):
             read_policy(bad, b"")
