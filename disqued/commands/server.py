@@ -115,7 +115,10 @@ INFO_FIELDS: dict[str, dict[str, Any]] = {
         "memory_level": None,
     },
     "Jobs": {"registered_jobs": None, "dead_jobs": None, "failing_jobs": None},
-    "Queues": {"registered_queues": None, "background_pushes": None, "background_pushes_failed": None},
+    "Queues": {
+        "registered_queues": None, "limited_queues": None, "slots": None, "background_pushes": None,
+        "background_pushes_failed": None,
+    },
     "Schedules": {},
     "Persistence": {
         "loading": 0, "aof_enabled": 0, "aof_state": "off", "aof_rewrite_in_progress": 0, "aof_rewrite_scheduled": 0,
@@ -176,6 +179,8 @@ def _node_facts(node: NodeView) -> dict[str, dict[str, Any]]:
         },
         "Queues": {
             "registered_queues": node.queue_count,
+            "limited_queues": node.limited_queues,
+            "slots": node.slots,
             "background_pushes": node.background_pushes,
             "background_pushes_failed": node.counters.background_failed,
         },

@@ -8,17 +8,20 @@ again in the next turn of the loop.  A look-up costs as much as its answer.
 The clocks are read at each call.  Times are integer milliseconds.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
+from disqued.core.cluster.hindrances import hindrance
 from disqued.core.cluster.schedules import Schedules
 from disqued.core.model.counters import Counters
+from disqued.core.model.gates import Limits
 from disqued.core.model.groups import Group
 from disqued.core.model.job import Job, Unit
 from disqued.core.model.memory import Memory
 from disqued.core.model.messages import Vitals
 from disqued.core.model.peers import KnownNode, Peer
 from disqued.core.model.policies import QUEUE_FIELD_NAMES, PauseSetting, PolicyTable, Register, is_empty
-from disqued.core.model.queues import Queue
+from disqued.core.model.queues import HOLDS, Queue
+from disqued.core.model.slots import Slot
 from disqued.core.model.vitals import own_vitals
 from disqued.core.model.worker import RemoteWorker, Worker
 from disqued.core.node import Node
@@ -141,6 +144,31 @@ class NodeView:
             for field, register in found.items()
             if register is not None and not is_empty(register.value)
         }
+
+    def limits_of(self, name: bytes) -> Limits:
+        """Return the limits that the steward of a queue holds it to."""
+        return self._state.queues.policies.limits_of(name)
+
+    @property
+    def limited_queues(self) -> int:
+        """Number of queues that have limits, whether they are there or not."""
+        return len(self._state.queues.policies.limited)
+
+    @property
+    def slots(self) -> int:
+        """Number of slots in use in the whole cluster, as far as this node knows: O(queues with limits)."""
+        return sum(len(self.slots_of(name)) for name in self._state.queues.policies.limited)
+
+    def slots_of(self, name: bytes) -> Mapping[bytes, Slot]:
+        """Return the slots of a queue in the whole cluster, by job, as far as this node knows."""
+        table = self._node.stewards.slots_of(name)
+        return {} if table is None else table.by_id
+
+    def hindrance(self, queue: Queue, unit: Unit) -> bytes:
+        """Say why a job that waits in a queue may not be handed out; empty = nothing is known that hinders it."""
+        if not queue.holds & HOLDS:
+            return b""
+        return hindrance(self._state, self._node.stewards, queue, unit)
 
     def queues_from(self, serial: int, count: int) -> list[Queue]:
         """Return the first `count` queues from this serial on, in the order of their creation."""

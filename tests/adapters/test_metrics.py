@@ -115,6 +115,13 @@ async def test_dead_failing_redriven_and_cancelled_jobs_and_results_are_counted(
     queues = await _scrape(client, "/metrics/per-queue")
     assert (queues["disqued_queue_dead_jobs", "a"], queues["disqued_queue_failing_jobs", "a"]) == (1, 1)
     assert queues["disqued_queue_delayed_jobs", "a"] == 1
+    assert (queues["disqued_slots_in_use", "a"], queues["disqued_slots_limit", "a"]) == (0, 0)
+    await resp.call("QPOLICY", "calls", "SET", "INFLIGHT", 5)
+    await resp.call("ADDJOB", "calls", "x", 0)
+    await resp.call("GETJOB", "FROM", "calls")
+    queues = await _scrape(client, "/metrics/per-queue")
+    assert (queues["disqued_slots_in_use", "calls"], queues["disqued_slots_limit", "calls"]) == (1, 5)
+    assert b"limited_queues:1\r\nslots:1\r\n" in await resp.call("INFO", "queues")
     await client.stop()
 
 

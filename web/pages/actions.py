@@ -19,6 +19,8 @@ _POLICY: Final = (
     ("maxlen", "Jobs at most", "MAXLEN"), ("max_tries", "Tries at most", "MAXTRIES"),
     ("backoff.first", "Back-off, s", "BACKOFF"), ("backoff.most", "Back-off at most, s", ""),
     ("keep_dead", "Dead jobs stay, s", "KEEPDEAD"), ("result", "Results stay, s", "RESULT"),
+    ("in_flight", "With consumers at most", "INFLIGHT"), ("group_in_flight", "Of each group", "GROUPINFLIGHT"),
+    ("rate.count", "Rate: jobs", "RATE"), ("rate.per", "in seconds", "PER"), ("rate.burst", "at once", "BURST"),
 )  # fmt: skip
 _ENDED: Final = ("wait-repl", "active", "queued", "dead")
 _ANY_STATE: Final = (*_ENDED, "acked")

@@ -7,7 +7,8 @@ from urllib.parse import urlencode
 import attrs
 
 from disqued.commands.queues import policy_value
-from disqued.core.model.gates import Gate
+from disqued.commands.slots import partition_text
+from disqued.core.model.gates import NO_LIMITS, Gate
 from disqued.core.model.job import KIND_NAMES, KIND_WORK, STATE_NAMES, Job
 from disqued.core.model.queues import Queue
 from disqued.core.view import NodeView
@@ -19,6 +20,7 @@ from disqued.web.site import Site
 from disqued.web.views import group_views, job_views, rendering, worker_views
 from disqued.web.views.queue_views import SORTS, QueuePage, QueueQuery, first_of, row_of, walk
 
+SLOTS_SHOWN: Final = 20
 PEEKED: Final = 10  #: jobs of a queue that are shown without being asked for
 GROUPS_SHOWN: Final = 5  #: throttled groups that are named
 PEEKED_BYTES: Final = 400  #: of each body
@@ -67,7 +69,10 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
     queue = node.queue(name)
     row = None if queue is None else row_of(node, queue, site.live.rates)
     dead, failing, delayed = node.dead_failing_delayed(name)
-    peeked = [job_row(node, job, visitor) for job in first_of(node, name, PEEKED)]
+    peeked = [
+        {**job_row(node, job, visitor), "blocked": "" if queue is None else _shown(node.hindrance(queue, job))}
+        for job in first_of(node, name, PEEKED)
+    ]
     totals = None
     if queue is not None:
         totals = {"in": queue.jobs_in, "out": queue.jobs_out, "acked": queue.acked, "requeued": queue.requeued,
@@ -91,6 +96,8 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
             (field.decode(), policy_value(field, register.value).decode(), register.set_at, register.node_id)
             for field, register in node.policy_of(name).items()
         ],
+        "limits": limits_of(node, name),
+        "slots": slot_rows(node, name),
         "kind": None if queue is None else _kind_of(queue),
     }
 
@@ -107,6 +114,40 @@ def _throttled(gate: Gate, wall: int) -> tuple[str, str] | None:
     shown += [f"{len(groups) - GROUPS_SHOWN} more"] if len(groups) > GROUPS_SHOWN else []
     whole = rendering.span(max(0, gate.until - wall)) if gate.until else f"{len(groups)} groups"
     return whole, ", ".join(shown)
+
+
+def limits_of(node: NodeView, name: bytes) -> list[tuple[str, str]]:
+    """The limits of a queue in words, and how much of each is in use as far as this node knows."""
+    limits = node.limits_of(name)
+    if limits == NO_LIMITS:
+        return []
+    used = f"{len(node.slots_of(name))} in use"
+    found = [("Jobs with consumers", f"{used}, at most {limits.in_flight}" if limits.in_flight else used)]
+    if limits.group_in_flight:
+        found.append(("Of each group", f"at most {limits.group_in_flight}"))
+    for label, rate in (("Rate", limits.rate), ("Rate of each group", limits.group_rate)):
+        if rate is not None:
+            found.append((label, f"{rate.tokens} in {rate.per_ms // 1_000} s, {rate.burst} at once"))
+    found.append(("During a partition", partition_text(limits).decode()))
+    return found
+
+
+def slot_rows(node: NodeView, name: bytes) -> list[Values]:
+    """The first slots of a queue."""
+    now = node.now()
+    return [
+        {"id": _text(slot.job_id), "group": slot.group, "node": _text(slot.node_id),
+         "left_ms": max(0, slot.until - now)}
+        for slot in islice(node.slots_of(name).values(), SLOTS_SHOWN)
+    ]  # fmt: skip
+
+
+def _text(data: bytes) -> str:
+    return data.decode("ascii", "replace")
+
+
+def _shown(reason: bytes) -> str:
+    return rendering.name(reason, 400) if reason else ""
 
 
 def _kind_of(queue: Queue) -> str | None:

@@ -63,6 +63,7 @@ async def draw(site: Site, watched: Subscription, rows: list[QueueRow]) -> dict[
             "queue-facts": "_queue_facts.html",
             "peeked": "_peeked.html",
             "held": "_held.html",
+            "slots": "_slots.html",
             "groups": "_groups.html",
         }
     elif watched.page == "workers":

@@ -157,6 +157,9 @@ def _why_queued(node: NodeView, job: Job) -> str:
     throttled = _throttled(queue, job, node.wall())
     if throttled:
         return f"It waits {where}, and {throttled}."
+    blocked = node.hindrance(queue, job)
+    if blocked:
+        return f"It waits {where}, and may not be handed out: {rendering.name(blocked, 400)}."
     if not queue.waiters:
         return f"It waits in the queue {where}; no consumer is waiting for jobs of this queue here."
     return f"It waits in the queue {where}; a consumer gets it in turn."

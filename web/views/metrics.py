@@ -51,6 +51,12 @@ PER_QUEUE: Final[_Families] = (
     ("disqued_queue_dead_jobs", "Dead jobs that this node holds.", GaugeMetricFamily),
     ("disqued_queue_failing_jobs", "Other jobs that failed, as far as this node knows.", GaugeMetricFamily),
     ("disqued_queue_delayed_jobs", "Jobs that this node queues when their delay is over.", GaugeMetricFamily),
+    (
+        "disqued_slots_in_use",
+        "Jobs with consumers in the whole cluster, as this node knows; 0 without limits.",
+        GaugeMetricFamily,
+    ),
+    ("disqued_slots_limit", "How many there may be (INFLIGHT); 0 = no limit.", GaugeMetricFamily),
 )
 
 
@@ -129,7 +135,12 @@ class Metrics:
                     continue
                 label = _label(queue.name) if len(queue.name) <= NAME_MAX else None
                 if label is not None and len(rows) < limit and label not in rows:
-                    rows[label] = (*_row(queue, label, now, wall), *node.dead_failing_delayed(queue.name))
+                    rows[label] = (
+                        *_row(queue, label, now, wall),
+                        *node.dead_failing_delayed(queue.name),
+                        len(node.slots_of(queue.name)),
+                        node.limits_of(queue.name).in_flight,
+                    )
                     groups_left_out += self._add_groups(queue, label, limit, groups)
                 else:
                     left_out += 1

@@ -219,13 +219,14 @@ def queue_of_gate(name: bytes, field: int) -> tuple[bytes, bytes]:
 class PolicyTable:
     """The registers that a node knows."""
 
-    __slots__ = ("_memory", "defaults", "gates", "registers", "schedules")
+    __slots__ = ("_memory", "defaults", "gates", "limited", "registers", "schedules")
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self.registers: dict[Place, Register] = {}  #: for look-ups; only this class changes it
         self.defaults: dict[bytes, Defaults] = {}  #: by queue; likewise
         self.gates: dict[bytes, Gate] = {}  #: by queue, of those that are limited; likewise
+        self.limited: dict[bytes, None] = {}  #: queues with limits; likewise
         self.schedules: dict[bytes, ScheduleSetting] = {}  #: by name; likewise
 
     def __len__(self) -> int:
@@ -316,6 +317,10 @@ class PolicyTable:
         end = 0 if register is None else register.counter
         if field in LIMIT_FIELDS:
             gate.limits = self.derive_limits(name)
+            if gate.is_limited:
+                self.limited[name] = None
+            else:
+                self.limited.pop(name, None)
         elif field == FAIR_FIELD:
             gate.is_fair = bool(self._numbers_of(name, field))
         elif field == THROTTLE_FIELD:

@@ -76,8 +76,6 @@ def _values(key: str, value: str) -> list[str]:
         return value.split(",")
     found = _RATE.fullmatch(value)
     if found is None:
-        raise click.UsageError(
-            f"{short(value)} is no rate: expected JOBS/SECONDS[:BURST], as in 10/1s:50"
-        )
+        raise click.UsageError(f"{short(value)} is no rate: expected JOBS/SECONDS[:BURST], as in 10/1s:50")
     count, per, burst = found.groups()
     return [count, "PER", per, *(() if burst is None else ("BURST", burst))]

@@ -139,7 +139,8 @@ def test_a_section_is_asked_for_in_any_case_and_an_unknown_one_is_empty(client):
 
 def test_info_ends_sections_with_an_empty_line_between_them(client):
     assert client.says("INFO", "queues") == (
-        b"# Queues\r\nregistered_queues:0\r\nbackground_pushes:0\r\nbackground_pushes_failed:0\r\n"
+        b"# Queues\r\nregistered_queues:0\r\nlimited_queues:0\r\nslots:0\r\n"
+        b"background_pushes:0\r\nbackground_pushes_failed:0\r\n"
     )
     assert b"failing_jobs:0\r\n\r\n# Queues\r\n" in client.says("INFO")
 
