@@ -83,6 +83,12 @@ class WrongType(CommandError):
     code = "WRONGTYPE"
 
 
+class HasLimits(CommandError):
+    """the queue has limits, and this command does not wait for its steward: take its jobs with GETJOB or RQ.POP"""
+
+    code = "WRONGTYPE"
+
+
 class Busy(CommandError):
     """too many events are being added in the background; wait, or raise bg-qadd-pool-size"""
 

@@ -29,7 +29,7 @@ from disqued.commands.values import BYTES, NAME, QUEUE, SECONDS_MAX, TAKER, Kind
 from disqued.core.model.job import ALIAS_MAX, ALL_STATES
 from disqued.core.model.messages import ACK_EVERY, HAS
 from disqued.core.model.outbox import Client
-from disqued.core.model.queues import Queue
+from disqued.core.model.queues import LIMITED, Queue
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.worker import Worker
 from disqued.core.node import Node
@@ -37,6 +37,7 @@ from disqued.core.work.inquiries import AliasFindings
 from disqued.core.work.replication import Batch
 from disqued.errors import (
     CommandError,
+    HasLimits,
     NodeLeaving,
     NotAnInteger,
     NotReplicated,
@@ -239,7 +240,7 @@ class QRPeek(_Peek):
 
 @command(
     "QRPOP", group="lists", flags=Flag.WRITE | Flag.FAST, reply=handing_out_one(EVENT_ROW), cost="O(1)",
-    errors=(DONE_AT_ONCE, NoWorker, WrongType), shows_bodies=True,
+    errors=(DONE_AT_ONCE, NoWorker, WrongType, HasLimits), shows_bodies=True,
 )  # fmt: skip
 @attrs.define
 class QRPop:
@@ -249,6 +250,8 @@ class QRPop:
 
     With WORKER the event belongs to a worker (WORKER START): if it dies within the EX seconds the event is the next one
     again at once.
+
+    A queue with limits (QPOLICY) is refused.
     """
 
     queue: bytes = positional("Queue to take from.", QUEUE)
@@ -259,6 +262,8 @@ class QRPop:
         state = node.state
         worker = None if self.worker is None else taker(node, self.worker, self.held)
         queues = existing(node, [self.queue])
+        if any(queue.holds & LIMITED for queue in queues):
+            raise HasLimits
         units = node.delivery.drain(queues, 1, self.held * 1_000)
         if not units:
             if state.peers.linked:

@@ -395,7 +395,12 @@ DIFFERENCES = (
                 b"aof_last_write_status": (b"persistence:none",),
                 b"mem_allocator": (b"maxmemory:1073741824", b"memory_level:0"),
                 b"registered_jobs": (b"dead_jobs:0", b"failing_jobs:0"),
-                b"registered_queues": (b"limited_queues:0", b"slots:0", b"background_pushes:0", b"background_pushes_failed:0"),
+                b"registered_queues": (
+                    b"limited_queues:0",
+                    b"slots:0",
+                    b"background_pushes:0",
+                    b"background_pushes_failed:0",
+                ),
                 b"blocked_clients": (
                     b"unauthenticated_clients:0",
                     b"mem_clients_normal:" + VARIES,

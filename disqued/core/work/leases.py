@@ -125,7 +125,10 @@ class Leases:
         worker = state.custody.bound.get(job)
         if worker is not None:
             worker.returned += 1
+        has_slot = state.custody.limited.pop(job, self) is None  # it keeps that: it is with a consumer all the time
         state.end_lease(job)
+        if has_slot:
+            state.custody.limited[job] = None
         job.requeue_at = state.now + job.options.retry_ms
         self.begin(job, state.now)
         if state.trace.full is not None:

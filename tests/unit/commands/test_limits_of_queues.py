@@ -226,3 +226,73 @@ def test_a_missing_majority_is_told_unless_the_limits_are_available() -> None:
     assert blocked(a, job_id) == b"no majority of the nodes can be reached"
     a("QPOLICY", "q", "SET", "PARTITION", "available")
     assert blocked(a, job_id) == b""
+
+
+# Ways of taking a job.
+
+
+def with_consumers(server: Server, queue: str = "q") -> int:
+    return len(server.state.queues.by_name[queue.encode()].leased)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("GETJOB", "COUNT", 5, "FROM", "q"),
+        ("GETJOB", "NOHANG", "COUNT", 5, "FROM", "q"),
+        ("RQ.POP", "q", "COUNT", 5),
+        ("RQ.POP", "q", "COUNT", 5, "BLOCK", 10_000),
+    ],
+)
+def test_every_way_of_taking_jobs_is_limited(server: Server, words: tuple[str | int, ...]) -> None:
+    server("QPOLICY", "q", "SET", "INFLIGHT", 2)
+    for _ in range(5):
+        add(server, "RETRY", 60)
+    for client in "abc":
+        server(*words, client=client)
+    server.advance(500)
+    assert with_consumers(server) == len(server("SLOTS", "q")) == 2
+
+
+def test_workers_are_limited_and_their_slots_end_with_them(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "INFLIGHT", 2)
+    for _ in range(5):
+        add(server, "RETRY", 60)
+    for client in "ab":
+        server("WORKER", "START", "ID", client, client=client)
+        server("WQ.WORK", "q", client=client)
+        server("WQ.DEQUEUE", "q", "COUNT", 5, client=client)
+    server.advance(500)
+    assert with_consumers(server) == len(server("SLOTS", "q")) == 2
+    server("WORKER", "FAIL", "a")
+    server("WORKER", "FAIL", "b")
+    server.advance(500)
+    assert with_consumers(server) == len(server("SLOTS", "q")) == 0
+
+
+def test_a_job_that_is_recovered_keeps_its_slot(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "INFLIGHT", 1)
+    first, _ = add(server, "RETRY", 60), add(server, "RETRY", 60)
+    assert take(server, "anna") == [first]
+    assert [row[0] for row in server("RQ.RECOVER", "q", 10, 0)] == [first]
+    server.advance(500)
+    assert [row[0] for row in server("SLOTS", "q")] == [first]
+    assert take(server, "bert") == []
+    server("ACKJOB", first)
+    server.advance(500)
+    assert with_consumers(server) == len(server("SLOTS", "q")) == 1
+
+
+def test_a_command_that_waits_for_nothing_is_refused(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "INFLIGHT", 1)
+    add(server)
+    assert server.refusal("QRPOP", "q").startswith("WRONGTYPE the queue has limits")
+    server("QPOLICY", "q", "UNSET", "inflight")
+    assert server("QRPOP", "q") is not None
+
+
+def test_events_of_a_log_are_not_limited(server: Server) -> None:
+    server("QPOLICY", "log", "SET", "INFLIGHT", 1)
+    for number in range(3):
+        server("QADD", "log", 60, f"event {number}")
+    assert all(server("QGET", "log", "g") for _ in range(3))
