@@ -114,7 +114,9 @@ RUN_BY: dict[str, dict[str, str]] = {
         f"{PIPELINE}/test_moving_howto.py::test_the_commands_of_the_page_do_what_it_says": "",
     },
     "docs/how-to/fair-tenants.md": {SESSION: ""},
+    "docs/how-to/limit-an-api.md": {SESSION: ""},
     "docs/how-to/nightly-reports.md": {SESSION: ""},
+    "docs/how-to/one-job-per-customer.md": {SESSION: ""},
     "docs/how-to/throttle-after-429.md": {
         f"{CLIENTS}_a_queue_is_throttled_as_the_page_says": "from disqued.client",
         SESSION: "",

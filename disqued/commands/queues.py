@@ -451,7 +451,8 @@ class QPolicy:
     A job has its slot until ACKJOB or NACK, or the end of its retry time, which WORKING puts off.  With PARTITION
     strict, which is what counts unless it is set, nothing is handed out where a majority of the nodes cannot be
     reached, and the limits hold; with available each side of a partition has the limits for itself.  SLOTS shows which
-    jobs have slots.
+    jobs have slots.  A consumer of such a queue waits for the steward, with NOHANG, too, and gets one job, whatever
+    COUNT says; QRPOP is refused.  Events of logs have no limits.
 
     MAXTRIES and BACKOFF are left aside for a job with RETRY 0, which has one try.  A queue is not given both.
 
