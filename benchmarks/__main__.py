@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from benchmarks import admin, cluster, resources, throughput
+from benchmarks import admin, cluster, limits, resources, throughput
 from benchmarks.blast import Refused
 from benchmarks.figures import Row, as_json, conclude, describe
 from benchmarks.load import LoadFailed
@@ -28,7 +28,7 @@ from benchmarks.servers import ServerMissing, redis_version
 from benchmarks.throughput import WrongResult
 from disqued.testing.arguments import ExactParser
 
-MEASURES = (*throughput.MEASURES, *resources.MEASURES, *cluster.MEASURES, *admin.MEASURES)
+MEASURES = (*throughput.MEASURES, *resources.MEASURES, *cluster.MEASURES, *limits.MEASURES, *admin.MEASURES)
 NAMES = [measure.name for measure in MEASURES]
 OPTIONAL = {measure.name for measure in MEASURES if measure.optional}
 
