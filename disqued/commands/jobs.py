@@ -700,7 +700,7 @@ def describe(node: Node, job: Job) -> list[Any]:
         shown += [*_fate(job), *_said(job.options.fate)]
     queue = node.state.queues.by_name.get(job.queue) if job.state == QUEUED else None
     if queue is not None and queue.holds & HOLDS:
-        shown += [b"blocked", hindrance(node.state, node.stewards, queue, job)]
+        shown += [b"blocked", hindrance(node.state, node.witnesses, node.admission, queue, job)]
     return shown
 
 

@@ -68,7 +68,7 @@ LIMIT_STATISTICS = ("inflight", "group-inflight", "rate", "group-rate", "partiti
 def limit_facts(node: Node, queue: Queue) -> list[Any]:
     """Return what QSTAT FULL tells of the limits of a queue: names and values in turn."""
     limits = node.state.queues.policies.limits_of(queue.name)
-    slots = node.stewards.slots_of(queue.name)
+    witness = node.witnesses.known(queue.name)
     units = queue.grouped
     return [
         b"inflight", limits.in_flight,
@@ -76,7 +76,7 @@ def limit_facts(node: Node, queue: Queue) -> list[Any]:
         b"rate", rate_text(limits.rate),
         b"group-rate", rate_text(limits.group_rate),
         b"partition", partition_text(limits),
-        b"slots", 0 if slots is None else len(slots),
+        b"slots", 0 if witness is None else len(witness.table),
         b"slots-awaited", 0 if units is None else len(units.lent) - len(units.given),
     ]  # fmt: skip
 
@@ -123,11 +123,11 @@ class Slots:
         queue = node.state.queues.by_name.get(self.queue)
         if queue is not None:
             queue.check_kind(KIND_WORK)
-        table = node.stewards.slots_of(self.queue)
-        if table is None:
+        witness = node.witnesses.known(self.queue)
+        if witness is None:
             return []
         now = node.state.now
         return [
             [slot.job_id, slot.group, slot.node_id, max(0, -(-(slot.until - now) // 1_000))]
-            for slot in islice(table.by_id.values(), self.count)
+            for slot in islice(witness.table.by_id.values(), self.count)
         ]

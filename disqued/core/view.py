@@ -161,14 +161,14 @@ class NodeView:
 
     def slots_of(self, name: bytes) -> Mapping[bytes, Slot]:
         """Return the slots of a queue in the whole cluster, by job, as far as this node knows."""
-        table = self._node.stewards.slots_of(name)
-        return {} if table is None else table.by_id
+        witness = self._node.witnesses.known(name)
+        return {} if witness is None else witness.table.by_id
 
     def hindrance(self, queue: Queue, unit: Unit) -> bytes:
         """Say why a job that waits in a queue may not be handed out; empty = nothing is known that hinders it."""
         if not queue.holds & HOLDS:
             return b""
-        return hindrance(self._state, self._node.stewards, queue, unit)
+        return hindrance(self._state, self._node.witnesses, self._node.admission, queue, unit)
 
     def queues_from(self, serial: int, count: int) -> list[Queue]:
         """Return the first `count` queues from this serial on, in the order of their creation."""

@@ -5,14 +5,15 @@ it, which may be some moments old; a node that no steward has told anything sinc
 of a rate only that a job which it asked for has to wait although there is a slot.
 """
 
-from disqued.core.cluster.stewards import Stewards
+from disqued.core.cluster.admission import Admission
+from disqued.core.cluster.witnesses import Witnesses
 from disqued.core.model.gates import Limits
 from disqued.core.model.job import Unit
 from disqued.core.model.queues import LIMITED, PAUSE_OUT, THROTTLED, Queue
 from disqued.core.model.state import State
 
 
-def hindrance(state: State, stewards: Stewards, queue: Queue, unit: Unit) -> bytes:
+def hindrance(state: State, witnesses: Witnesses, admission: Admission, queue: Queue, unit: Unit) -> bytes:
     """Say why a job that waits in a queue may not be handed out; empty = nothing is known that hinders it."""
     group = unit.options.terms.group
     if queue.holds & PAUSE_OUT:
@@ -27,17 +28,20 @@ def hindrance(state: State, stewards: Stewards, queue: Queue, unit: Unit) -> byt
     limits = state.queues.policies.limits_of(queue.name)
     if not limits.is_available and not state.peers.has_quorum:
         return b"no majority of the nodes can be reached"
-    reason = _without_slot(stewards, queue.name, unit, limits)
-    if reason or units is None or unit not in units.lent or unit in units.given:
+    reason = _without_slot(witnesses, queue.name, unit, limits)
+    asked = admission.of(queue.name)
+    wish = None if asked is None else asked.wishes.get(unit.id)
+    if reason or wish is None or not wish.waits:
         return reason
     return _without_token(limits, group)
 
 
-def _without_slot(stewards: Stewards, name: bytes, unit: Unit, limits: Limits) -> bytes:
+def _without_slot(witnesses: Witnesses, name: bytes, unit: Unit, limits: Limits) -> bytes:
     """Say which slots are in use that a job would need."""
-    table = stewards.slots_of(name)
-    if table is None or unit.id in table.by_id:
+    witness = witnesses.known(name)
+    if witness is None or unit.id in witness.table.by_id:
         return b""
+    table = witness.table
     group = unit.options.terms.group
     running = table.by_group.get(group, 0)
     if 0 < limits.group_in_flight <= running:
@@ -48,7 +52,7 @@ def _without_slot(stewards: Stewards, name: bytes, unit: Unit, limits: Limits) -
 
 
 def _without_token(limits: Limits, group: bytes) -> bytes:
-    """Say which rate holds back a job that was asked for and has no slot yet."""
+    """Say which rate holds back a job that has to wait though there is a slot."""
     if limits.rate is None:
         return b"the rate of %b is used up" % _named(group) if limits.group_rate is not None and group else b""
     if limits.group_rate is None or not group:
