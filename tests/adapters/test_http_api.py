@@ -410,7 +410,7 @@ def test_fields_become_words_in_the_order_of_the_grammar() -> None:
     assert taken == [b"GETJOB", b"NOHANG", b"TIMEOUT", b"5", b"FROM", b"a", b"b"]
     hello = words(COMMANDS["HELLO"], {"version": 3, "auth": {"user": "u", "password": "p"}})
     assert hello == [b"HELLO", b"3", b"AUTH", b"u", b"p"]
-    with pytest.raises(Problem, match="exactly user, password"):
+    with pytest.raises(Problem, match="objects with user and password"):
         words(COMMANDS["HELLO"], {"auth": ["u", "p"]})
     killed = words(COMMANDS["CLIENT KILL"], {"id": 5, "skipme": False})
     assert killed == [b"CLIENT", b"KILL", b"ID", b"5", b"SKIPME", b"no"]
