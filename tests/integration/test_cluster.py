@@ -129,6 +129,36 @@ def test_a_pause_reaches_every_node_and_one_that_was_away_and_outlives_a_kill(
     assert first.call("ADDJOB", "q", "body", 5_000, "REPLICATE", 3)
 
 
+def test_a_throttle_reaches_every_node_and_one_that_was_away_and_outlives_a_kill(
+    cluster: Callable[..., list[Daemon]], start: Start
+) -> None:
+    durable = ("--persistence", "aof", "--appendfsync", "always")
+    first, second, third = cluster(3, *durable)
+    third.stop()
+    assert first.call("THROTTLE", "q", 3_600, "GROUP", "acme") == 3_600
+    assert second.call("QPOLICY", "q", "SET", "FAIR") == "OK"
+
+    def is_throttled(daemon: Daemon) -> None:
+        wait_until(lambda: daemon.call("THROTTLE", "q", 0, "GROUP", "acme") > 3_000, "the throttle")
+        assert daemon.call("GETJOB", "NOHANG", "FROM", "q") is None
+
+    waiting = second.call("ADDJOB", "q", "acme 1", 5_000, "REPLICATE", 2, "GROUP", "acme")
+    is_throttled(second)
+    third = start(*QUICK, *durable, directory=third.directory, port=third.port)
+    is_throttled(third)
+    for daemon in (first, second, third):
+        daemon.kill()
+    second = start(*QUICK, *durable, directory=second.directory, port=second.port)
+    is_throttled(second)
+    first, third = (start(*QUICK, *durable, directory=each.directory, port=each.port) for each in (first, third))
+    wait_joined([first, second, third])
+    is_throttled(first)
+    free = third.call("ADDJOB", "q", "zenith 1", 5_000, "REPLICATE", 3, "GROUP", "zenith")
+    assert second.call("GETJOB", "TIMEOUT", 20_000, "FROM", "q") == [["q", free, "zenith 1"]]
+    assert first.call("SHOW", waiting)
+    assert [name for name, *_ in third.call("QPOLICY", "q")] == ["fair"]
+
+
 def test_a_node_that_stands_still_is_done_without_and_catches_up(cluster: Callable[..., list[Daemon]]) -> None:
     first, second, third = daemons = cluster(3)
     job_id = first.call("ADDJOB", "q", "body", 5_000, "REPLICATE", 3)
