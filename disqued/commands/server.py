@@ -179,8 +179,8 @@ def _node_facts(node: NodeView) -> dict[str, dict[str, Any]]:
         },
         "Queues": {
             "registered_queues": node.queue_count,
-            "limited_queues": node.limited_queues,
-            "slots": node.slots,
+            "limited_queues": node.limits.queue_count,
+            "slots": node.limits.slots,
             "background_pushes": node.background_pushes,
             "background_pushes_failed": node.counters.background_failed,
         },

@@ -28,15 +28,50 @@ from disqued.core.node import Node
 from disqued.core.work.background import Background
 
 
+class LimitsView:
+    """Limits of queues, and what a node knows of their slots."""
+
+    __slots__ = ("_node",)
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def of(self, name: bytes) -> Limits:
+        """Return the limits that the steward of a queue holds it to."""
+        return self._node.state.queues.policies.limits_of(name)
+
+    @property
+    def queue_count(self) -> int:
+        """Number of queues that have limits, whether they are there or not."""
+        return len(self._node.state.queues.policies.limited)
+
+    @property
+    def slots(self) -> int:
+        """Number of slots in use in the whole cluster, as far as this node knows: O(queues with limits)."""
+        return sum(len(self.slots_of(name)) for name in self._node.state.queues.policies.limited)
+
+    def slots_of(self, name: bytes) -> Mapping[bytes, Slot]:
+        """Return the slots of a queue in the whole cluster, by job, as far as this node knows."""
+        witness = self._node.witnesses.known(name)
+        return {} if witness is None else witness.table.by_id
+
+    def hindrance(self, queue: Queue, unit: Unit) -> bytes:
+        """Say why a job that waits in a queue may not be handed out; empty = nothing is known that hinders it."""
+        if not queue.holds & HOLDS:
+            return b""
+        return hindrance(self._node.state, self._node.witnesses, self._node.admission, queue, unit)
+
+
 class NodeView:
     """The readable part of one node."""
 
-    __slots__ = ("_node", "_state", "policies", "schedules")
+    __slots__ = ("_node", "_state", "limits", "policies", "schedules")
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._state = node.state
         self.policies: PolicyTable = node.state.queues.policies  #: what the cluster says of queues, and schedules
+        self.limits: LimitsView = LimitsView(node)
         self.schedules: Schedules = node.schedules  #: call only what asks and changes nothing
 
     # The node.
@@ -144,31 +179,6 @@ class NodeView:
             for field, register in found.items()
             if register is not None and not is_empty(register.value)
         }
-
-    def limits_of(self, name: bytes) -> Limits:
-        """Return the limits that the steward of a queue holds it to."""
-        return self._state.queues.policies.limits_of(name)
-
-    @property
-    def limited_queues(self) -> int:
-        """Number of queues that have limits, whether they are there or not."""
-        return len(self._state.queues.policies.limited)
-
-    @property
-    def slots(self) -> int:
-        """Number of slots in use in the whole cluster, as far as this node knows: O(queues with limits)."""
-        return sum(len(self.slots_of(name)) for name in self._state.queues.policies.limited)
-
-    def slots_of(self, name: bytes) -> Mapping[bytes, Slot]:
-        """Return the slots of a queue in the whole cluster, by job, as far as this node knows."""
-        witness = self._node.witnesses.known(name)
-        return {} if witness is None else witness.table.by_id
-
-    def hindrance(self, queue: Queue, unit: Unit) -> bytes:
-        """Say why a job that waits in a queue may not be handed out; empty = nothing is known that hinders it."""
-        if not queue.holds & HOLDS:
-            return b""
-        return hindrance(self._state, self._node.witnesses, self._node.admission, queue, unit)
 
     def queues_from(self, serial: int, count: int) -> list[Queue]:
         """Return the first `count` queues from this serial on, in the order of their creation."""

@@ -70,7 +70,7 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
     row = None if queue is None else row_of(node, queue, site.live.rates)
     dead, failing, delayed = node.dead_failing_delayed(name)
     peeked = [
-        {**job_row(node, job, visitor), "blocked": "" if queue is None else _shown(node.hindrance(queue, job))}
+        {**job_row(node, job, visitor), "blocked": "" if queue is None else _shown(node.limits.hindrance(queue, job))}
         for job in first_of(node, name, PEEKED)
     ]
     totals = None
@@ -118,10 +118,10 @@ def _throttled(gate: Gate, wall: int) -> tuple[str, str] | None:
 
 def limits_of(node: NodeView, name: bytes) -> list[tuple[str, str]]:
     """The limits of a queue in words, and how much of each is in use as far as this node knows."""
-    limits = node.limits_of(name)
+    limits = node.limits.of(name)
     if limits == NO_LIMITS:
         return []
-    used = f"{len(node.slots_of(name))} in use"
+    used = f"{len(node.limits.slots_of(name))} in use"
     found = [("Jobs with consumers", f"{used}, at most {limits.in_flight}" if limits.in_flight else used)]
     if limits.group_in_flight:
         found.append(("Of each group", f"at most {limits.group_in_flight}"))
@@ -138,7 +138,7 @@ def slot_rows(node: NodeView, name: bytes) -> list[Values]:
     return [
         {"id": _text(slot.job_id), "group": slot.group, "node": _text(slot.node_id),
          "left_ms": max(0, slot.until - now)}
-        for slot in islice(node.slots_of(name).values(), SLOTS_SHOWN)
+        for slot in islice(node.limits.slots_of(name).values(), SLOTS_SHOWN)
     ]  # fmt: skip
 
 

@@ -157,7 +157,7 @@ def _why_queued(node: NodeView, job: Job) -> str:
     throttled = _throttled(queue, job, node.wall())
     if throttled:
         return f"It waits {where}, and {throttled}."
-    blocked = node.hindrance(queue, job)
+    blocked = node.limits.hindrance(queue, job)
     if blocked:
         return f"It waits {where}, and may not be handed out: {rendering.name(blocked, 400)}."
     if not queue.waiters:

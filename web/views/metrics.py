@@ -138,8 +138,8 @@ class Metrics:
                     rows[label] = (
                         *_row(queue, label, now, wall),
                         *node.dead_failing_delayed(queue.name),
-                        len(node.slots_of(queue.name)),
-                        node.limits_of(queue.name).in_flight,
+                        len(node.limits.slots_of(queue.name)),
+                        node.limits.of(queue.name).in_flight,
                     )
                     groups_left_out += self._add_groups(queue, label, limit, groups)
                 else:
