@@ -5,7 +5,7 @@
     a node crashes   ---> what its consumers had counts until the retry period is over, or the job is done
 
 With PARTITION available each side of a partition gives as many as the limit says: so many are on each node at most,
-and on all of them where nothing fails.
+beside what consumers of a crashed one had, and on all of them where nothing fails.
 
 A node that has crashed, and one that has not been told the slots since, remembers nothing.  Where so many do that the
 others are no majority, what consumers of crashed nodes had is forgotten, as the documentation says.
@@ -45,12 +45,15 @@ CALM_MS: Final = 500  #: how late what was given is handed out where nothing fai
 WINDOWS_MS: Final = (1_000, 5_000, 20_000)
 
 
+GONE: Final = -1  #: of a node that has crashed since
+
+
 class Taken(NamedTuple):
     """A job that a consumer has."""
 
     group: bytes
     until: int
-    node: int  #: number of the node that handed it out
+    node: int  #: number of the node that handed it out, or GONE
 
 
 class LimitWatch:
@@ -82,7 +85,8 @@ class LimitWatch:
         taken = self.taken(name)
         if limits.in_flight:
             is_split = limits.is_available and self._fails
-            counts = Counter(each.node for each in taken.values()) if is_split else {0: len(taken)}
+            counts = Counter(each.node for each in taken.values()) if is_split else Counter({0: len(taken)})
+            del counts[GONE]
             for number in counts.values():
                 if number > limits.in_flight:
                     self._tell(name, f"{number} jobs with consumers, and the limit is {limits.in_flight}", taken)
@@ -130,7 +134,7 @@ class LimitWatch:
                 continue
             crashed = self._crashed.setdefault(name, {})
             for unit, left_ms in _leased(server, name):
-                crashed[unit.id] = Taken(unit.options.terms.group, self._events.now + left_ms, server.number)
+                crashed[unit.id] = Taken(unit.options.terms.group, self._events.now + left_ms, GONE)
         for name in self._crashed:
             others = [each for each in self._servers if each is not server and each.is_up]
             if sum(each.node.witnesses.of(name).is_complete for each in others) <= len(list(self._servers)) // 2:
