@@ -15,7 +15,7 @@ Times are integer milliseconds of the story.
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from disqued.core.cluster.admission import GIVEN_MS
 from disqued.core.model.gates import NO_LIMITS, Limits
@@ -29,10 +29,10 @@ from disqued.core.model.policies import (
     Value,
 )
 from disqued.core.model.queues import LIMITED
+from disqued.core.model.state import State
+from disqued.core.node import Node
+from disqued.testing.clock import NodeClock
 from disqued.testing.events import EventQueue
-
-if TYPE_CHECKING:
-    from disqued.testing.server import SimServer
 
 #: What operators say of the queues of a story.
 SETTINGS: Final[dict[bytes, dict[int, Value]]] = {
@@ -45,7 +45,17 @@ CALM_MS: Final = 500  #: how late what was given is handed out where nothing fai
 WINDOWS_MS: Final = (1_000, 5_000, 20_000)
 
 
-GONE: Final = -1  #: of a node that has crashed since
+GONE: Final = -1  #: in the place of the number of a node that has crashed since
+
+
+class Site(Protocol):
+    """A node of a story as the watch sees it."""
+
+    number: int
+    is_up: bool
+    clock: NodeClock
+    state: State
+    node: Node
 
 
 class Taken(NamedTuple):
@@ -59,7 +69,7 @@ class Taken(NamedTuple):
 class LimitWatch:
     """The limited queues of all nodes of a story."""
 
-    def __init__(self, servers: "Iterable[SimServer]", events: EventQueue, *, fails: bool) -> None:
+    def __init__(self, servers: Iterable[Site], events: EventQueue, *, fails: bool) -> None:
         """Watch these nodes; `fails`: faults occur in the story."""
         self.broken: list[str] = []
         self._servers = servers
@@ -68,7 +78,7 @@ class LimitWatch:
         self._crashed: dict[bytes, dict[bytes, Taken]] = {}  #: by queue: what consumers of nodes had that crashed
         self._lately: dict[bytes, deque[int]] = {}  #: by queue: when jobs were handed out
 
-    def over(self, server: "SimServer", step: Callable[[], None]) -> None:
+    def over(self, server: Site, step: Callable[[], None]) -> None:
         """Carry out a step of a node, and look at what it handed out."""
         queues = [queue for queue in server.state.queues.by_name.values() if queue.holds & LIMITED]
         before = [set(queue.leased) for queue in queues]
@@ -78,7 +88,7 @@ class LimitWatch:
             if count:
                 self._handed_out(server, queue.name, count)
 
-    def _handed_out(self, server: "SimServer", name: bytes, count: int) -> None:
+    def _handed_out(self, server: Site, name: bytes, count: int) -> None:
         limits = server.state.queues.policies.limits_of(name)
         if limits == NO_LIMITS:
             return
@@ -127,7 +137,7 @@ class LimitWatch:
                     found[unit.id] = Taken(unit.options.terms.group, now + left_ms, server.number)
         return found
 
-    def ends(self, server: "SimServer") -> None:
+    def ends(self, server: Site) -> None:
         """A process ends: its consumers lose their connections, and may go on working."""
         for name, queue in server.state.queues.by_name.items():
             if not queue.holds & LIMITED:
@@ -141,14 +151,14 @@ class LimitWatch:
                 self._crashed[name].clear()
 
 
-def _knows_its_end(server: "SimServer", job_id: bytes) -> bool:
+def _knows_its_end(server: Site, job_id: bytes) -> bool:
     if not server.is_up:
         return False
     job = server.state.jobs.get(job_id)
     return job_id in server.state.custody.ended if job is None else job.state in (ACKED, DEAD)
 
 
-def _leased(server: "SimServer", name: bytes) -> Iterator[tuple[Unit, int]]:
+def _leased(server: Site, name: bytes) -> Iterator[tuple[Unit, int]]:
     """Go through what consumers of a node have of a queue, and how long they have it from now on."""
     queue = server.state.queues.by_name.get(name)
     now = server.clock.now()
