@@ -190,8 +190,8 @@ class Admission(Machine):
         if not wanted:
             if this.wishes:
                 self._take_back(this, list(this.wishes))
-            if queue is not None:
-                self._gates.opened(queue)  # consumers of other nodes may want them
+                if queue is not None:
+                    self._gates.opened(queue)  # consumers of other nodes may want them
         elif units is not None:
             self._wish(this, units, wanted)
         self._say(this)

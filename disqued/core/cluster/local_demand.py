@@ -19,7 +19,7 @@ from itertools import islice
 
 from disqued.core.model.machine import Acts, Machine, on
 from disqued.core.model.messages import JOBS_PER_MESSAGE, NEEDJOBS, POLLJOBS
-from disqued.core.model.queues import HOLDS_ALL, ImportRate, Queue
+from disqued.core.model.queues import HOLDS_ALL, LIMITED, ImportRate, Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.unfinished import QuietParts
@@ -89,7 +89,7 @@ class LocalDemand(Machine):
         if state.leaving or not state.peers.linked:
             return
         for queue in queues:
-            if not queue.holds & HOLDS_ALL:
+            if _lacks_jobs(queue):
                 demand = self._demand_for(queue)
                 demand.lingers_until = state.now + LINGER_MS
                 self._ask(demand)
@@ -227,7 +227,7 @@ class LocalDemand(Machine):
         if self._demands.get(demand.queue.name) is not demand:
             # What was due before it has ended it.
             return
-        if demand.queue.is_awaited and not demand.queue.holds & HOLDS_ALL and not state.leaving:
+        if demand.queue.is_awaited and _lacks_jobs(demand.queue) and not state.leaving:
             self._ask(demand)
             self._come_back_at(demand, self._asks_at(demand))
         elif state.now < demand.lingers_until:
@@ -262,6 +262,11 @@ class LocalDemand(Machine):
         queue.import_rate.note(now)
         queue.sources[sender] = now
         return was_ahead
+
+
+def _lacks_jobs(queue: Queue) -> bool:
+    """Return whether consumers of a queue wait for jobs, and not because it is held or its jobs wait for slots."""
+    return not queue.holds & HOLDS_ALL and not (queue.holds & LIMITED and len(queue.units))
 
 
 def _waiting(queue: Queue) -> int:

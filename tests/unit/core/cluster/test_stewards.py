@@ -84,6 +84,15 @@ def test_a_rate_gives_what_the_bucket_has(server: Server) -> None:
     assert len(server.answers) == 20
 
 
+def test_a_rate_may_be_slow(server: Server) -> None:
+    limit(server, RATE_FIELD, 1, 10, 1)
+    for number in range(9):
+        server("ADDJOB", "q", f"{number}", 0)
+        server("GETJOB", "FROM", "q", client=number)
+    server.advance(41_000)
+    assert len(server.answers) == 4
+
+
 def test_a_rate_of_groups(server: Server) -> None:
     limit(server, GROUPRATE_FIELD, 1, 1, 1)
     for number in range(10):
