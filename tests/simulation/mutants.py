@@ -716,12 +716,12 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a queue that is paused out hands out all the same", POLICIES,
-        Delivery, "take", "if queue.holds & HOLDS and not self._may_give(queue):", "if False:",
+        Delivery, "take", "if queue.holds & HOLDS:", "if False:",
     ),
     # Groups and throttles.
     _mutant(
         "a throttled queue hands out all the same", FAIR,
-        Delivery, "_may_give", "not queue.holds & HOLDS_ALL and", "",
+        Delivery, "_to_give", "if queue.holds & HOLDS_ALL:", "if False:",
     ),
     _mutant(
         "a throttled queue gives jobs to other nodes", FAIR,
@@ -749,7 +749,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a group keeps the turn until it has no jobs", FAIR,
-        GroupedUnits, "pop_first", "self._make_ready(group)",
+        GroupedUnits, "_pop_ready", "self._make_ready(group)",
         "self._make_ready(group); self._ring.move_to_end(group, last=False) if self.is_fair else None",
     ),
     _mutant(
@@ -759,7 +759,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a group hands out its youngest job", FAIR,
-        GroupedUnits, "pop_first", "unit = group.units.pop_first()",
+        GroupedUnits, "_pop_ready", "unit = group.units.pop_first()",
         "unit = group.units.listed()[-1]; group.units.remove(unit)",
     ),
     _mutant(
@@ -777,8 +777,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "that an instant is over is told to nobody, and not journaled", SCHEDULES,
-        Policies, "settle", "if self._learn(name, SCHEDULE_FIRED_FIELD, register):",
-        "if state.queues.policies.merge(name, SCHEDULE_FIRED_FIELD, register) and False:",
+        Policies, "settle", "self.reach(name, SCHEDULE_FIRED_FIELD, instant, LastFiring(job_id))",
+        "state = self._state; state.queues.policies.merge(name, SCHEDULE_FIRED_FIELD,"
+        " Register(instant, state.node_id, state.wall, LastFiring(job_id)))",
     ),
     _mutant(
         "an acknowledgement of a scheduled job goes to its known holders alone", SCHEDULES_APART,

@@ -38,12 +38,15 @@ and an answer to WILLQUEUE does not.
 
 Two nodes may have queued a job all the same: during a partition, or because clients said so.  When one hears QUEUED of
 the other, the one keeps it that comes first; the loser takes it out of its queue.  A winner that hears QUEUED of a
-loser answers, so that it is enough when one of the two messages arrives.  A job that a consumer has is kept back in the
-same way, unless the consumer gave it up (NACK) or somebody asked for it (ENQUEUE).
+loser answers, so that it is enough when one of the two messages arrives.  The loser asks soon, for the job may have
+left the winner since, be it for this very node: words of different nodes overtake each other.  A job that a consumer
+has is kept back in the same way, unless the consumer gave it up (NACK) or somebody asked for it (ENQUEUE).
 
 Times are integer milliseconds; spans travel, never instants.  Source: Disque, src/job.c and src/cluster.c; the Disque
 README, "Job re-queueing state machine".
 """
+
+from typing import Final
 
 from disqued.core.model import messages
 from disqued.core.model.fate import NO_FATE
@@ -71,6 +74,8 @@ from disqued.core.model.state import State, list_delayed
 from disqued.core.work.copies import SPREAD_MS
 from disqued.core.work.replication import Replication
 from disqued.core.work.requeueing import Requeueing
+
+DOUBT_MS: Final = 1_000  #: when a node that left a job to another one asks whether that still has it
 
 
 class Sharing(Machine):
@@ -203,15 +208,17 @@ class Sharing(Machine):
         if how in (AS_BEFORE, AGAIN) and queueing.is_leased(job):
             self._insist(sender, job)
             return
+        span_ms = job.options.probe_ms
         if job.state == QUEUED:
             if comes_first(state.node_id, sender, job.id):
                 state.send(sender, (messages.QUEUED, job.id, WORK_SCOPE, AS_BEFORE))
                 return
             queueing.dequeue(job)
+            span_ms = min(span_ms, DOUBT_MS)
         ends_delay = queueing.is_delayed(job) or job.flags & FLAG_PUT_OFF
         if job.options.retry_ms:
             job.flags |= FLAG_QUEUED_BEFORE
-        self._put_off(job, job.options.probe_ms)
+        self._put_off(job, span_ms)
         if ends_delay and state.journaling:
             # After a crash, too, it does not wait for the end of that; and the next try that ends is counted.
             state.outbox.journal.append((JOB_ADDED, job))

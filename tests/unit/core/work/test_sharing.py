@@ -19,6 +19,7 @@ from disqued.core.model.messages import (
 from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.model.peers import FULL, LEAVING, PATIENCE, TIMEOUT_MS
 from disqued.core.work.requeueing import DOUBTED_PER_PART
+from disqued.core.work.sharing import DOUBT_MS
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import OLD_ID, UNKNOWN_ID
 
@@ -736,6 +737,23 @@ def test_of_two_nodes_that_queued_a_job_the_same_one_keeps_it_whichever_message_
         else:
             cluster.release(sender, receiver)
     assert queued_at(cluster, job_id) == winner.name
+
+
+def test_a_word_that_was_overtaken_by_the_job_itself_keeps_it_back_for_a_moment_only() -> None:
+    cluster = Cluster(3)
+    job_id = replicated(cluster, "RETRY", 300)
+    [holder] = [member for member in cluster if member.name == queued_at(cluster, job_id)]
+    winner = next(
+        (other for other in cluster if other is not holder and comes_first(other.id, holder.id, job_id)), None
+    )
+    if winner is None:
+        holder("DEQUEUE", job_id)
+        [winner, holder] = [holder, next(member for member in cluster if member is not holder)]
+        holder("ENQUEUE", job_id)
+    winner.say(holder, (QUEUED, job_id, b"", AS_BEFORE))
+    assert queued_at(cluster, job_id) == ""
+    cluster.advance(DOUBT_MS + 2_000)
+    assert len(queued_at(cluster, job_id)) == 1
 
 
 # What consumers and operators say on another node.
