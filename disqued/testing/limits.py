@@ -128,14 +128,18 @@ class LimitWatch:
         now = self._events.now
         crashed = self._crashed.get(name, {})
         for job_id, taken in list(crashed.items()):
-            if taken.until <= now or any(_knows_its_end(server, job_id) for server in self._servers):
+            if taken.until <= now or self._is_over(job_id):
                 del crashed[job_id]
         found = dict(crashed)
         for server in self._servers:
             if server.is_up:
                 for unit, left_ms in _leased(server, name):
                     found[unit.id] = Taken(unit.options.terms.group, now + left_ms, server.number)
-        return found
+        return {job_id: taken for job_id, taken in found.items() if not self._is_over(job_id)}
+
+    def _is_over(self, job_id: bytes) -> bool:
+        """Return whether a node knows that a job is done: its consumer has said so there."""
+        return any(_knows_its_end(server, job_id) for server in self._servers)
 
     def ends(self, server: Site) -> None:
         """A process ends: its consumers lose their connections, and may go on working."""

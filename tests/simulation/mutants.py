@@ -165,10 +165,11 @@ SCHEDULES_APART = attrs.evolve(SCHEDULES, name="mutant-schedules-apart", nodes=3
 SCHEDULES_CLOCKS = attrs.evolve(
     SCHEDULES, name="mutant-schedules-clocks", kinds=("set_clock", "crash", "compact"), every_ms=1_500
 )
-#: Queues are limited, while nodes come and go.
+#: Queues are limited, while nodes come and go, and are suspected soon.
 LIMITS = attrs.evolve(
-    BY_NAME["limits"], name="mutant-limits", every_ms=3_000, bursts=3,
-    kinds=("partition", "cut", "crash", "restart"), **{**_SHORT, "drain_ms": 1_200_000},
+    BY_NAME["limits"], name="mutant-limits", every_ms=4_000, timeout_ms=2_000, bursts=4, consumers=16,
+    kinds=("partition", "one_way", "cut", "crash"),
+    load=attrs.evolve(BY_NAME["limits"].load, replicate=(3,), work_ms=3_000), **{**_SHORT, "drain_ms": 1_200_000},
 )  # fmt: skip
 #: The same, and nothing fails.
 LIMITS_CALM = attrs.evolve(BY_NAME["limits-calm"], name="mutant-limits-calm", bursts=2, **_SHORT)
@@ -853,24 +854,8 @@ MUTANTS: tuple[Mutant, ...] = (
         Admission, "_look_after", "this.running[job_id] = (unit, self._state.now)", "this.ended[job_id] = None",
     ),
     _mutant(
-        "an answer to an earlier wish counts", LIMITS_MESSY,
-        Admission, "on_given", "0 < wish.number <= number and ", "",
-    ),
-    _mutant(
-        "what a node names no more is kept by its steward", LIMITS_MESSY,
-        Stewards, "_forget_others", "and job_id not in named:", "and False:",
-    ),
-    _mutant(
         "nodes say nothing again", LIMITS_MESSY,
         Admission, "_plan", "state.schedule.move(this, state.now + pause_ms)", "pass",
-    ),
-    _mutant(
-        "what nobody takes keeps its slot", LIMITS,
-        Admission, "_take_back", "this.ended[job_id] = None", "pass",
-    ),
-    _mutant(
-        "jobs of a group that waits for a slot are forgotten", LIMITS_CALM,
-        Applicants, "unblock", "heappush(self._waiting, place)", "pass",
     ),
     _mutant(
         "a job that comes back is not queued again", CRASHES,
