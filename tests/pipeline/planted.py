@@ -116,13 +116,17 @@ class Story:
         lines = self.lines[line.boot]
         if any(other.says["event"] == "clock" for other in lines):
             return False
-        ttl_us = self.ttl_us(line.says["job_id"])
+        ttl_us = self.ttl_us(line.says["job_id"]) + self._keep_dead_us(line.says["job_id"])
         return bool(line.says["ts_us"] + ttl_us - line.age_us + SURE_US <= lines[-1].says["ts_us"])
 
     def ttl_us(self, job_id: str) -> int:
         """How long a job lives."""
         adds = [line for line in self.jobs[job_id] if line.says["event"] == "add"]
         return int(adds[0].says["ttl_s"] * 1_000_000) if adds else (int(job_id[42:46], 16) + 1) * 60_000_000
+
+    def _keep_dead_us(self, job_id: str) -> int:
+        """How much longer a job lives if it dies."""
+        return max(int(line.says.get("keep_dead_s") or 0) * 1_000_000 for line in self.jobs[job_id])
 
     def by_node(self, job_id: str) -> dict[str, list[Line]]:
         found: dict[str, list[Line]] = {}
