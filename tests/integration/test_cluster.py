@@ -105,7 +105,7 @@ def test_a_pause_reaches_every_node_and_one_that_was_away_and_outlives_a_kill(
     first, second, third = cluster(3, *durable)
     third.stop()
     assert first.call("PAUSE", "q", "in", "REASON", "deploy of billing") == "in"
-    why = r"^PAUSED Queue paused in input, try later \(deploy of billing\)$"
+    why = r"^PAUSED Queue paused in input, try later \(deploy of billing; by address 127\.0\.0\.1:\d+\)$"
 
     def is_refused(daemon: Daemon) -> None:
         wait_until(lambda: daemon.call("PAUSE", "q", "state") == "in", "the pause")
