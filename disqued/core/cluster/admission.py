@@ -11,7 +11,7 @@ When nobody waits any more they are put back.
 An answer counts for `GIVEN_MS` from the word that it answers (`number`): the steward counts a slot for the retry period
 and `SLACK_MS` from when it heard that, so that a job that is handed out in time has its slot as long as a consumer has
 it.  WORKING lengthens both, as long as the steward can be reached; a job with RETRY 0 has its slot for `ONCE_MS`.  An
-answer to an earlier wish, that was taken back and made anew meanwhile, does not count.
+answer to a wish that was withdrawn and made again since does not count.
 
 Times are integer milliseconds of the monotonic clock.
 """
@@ -49,7 +49,7 @@ class Wish:
 
 
 class LimitedQueue(Timed):
-    """A limited queue of which this node asks for jobs, or has some with consumers."""
+    """A limited queue: the jobs that this node asks the steward for, and those that its consumers have."""
 
     __slots__ = ("asked_at", "ended", "name", "number", "running", "said", "said_all_at", "steward", "wishes")
 
@@ -111,7 +111,7 @@ class Admission(Machine):
             self._ask(this)
 
     def gate_changed(self, name: bytes, field: int) -> None:
-        """Ask anew under other limits; a queue that is not limited any more needs nobody."""
+        """Ask again under the new limits; forget a queue that has none any more."""
         this = self._by_name.get(name)
         if this is None:
             return

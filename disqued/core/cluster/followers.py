@@ -3,7 +3,8 @@
     slots taken, slots ended --note--> change 7 --SLOTS_KEEP(after 6, number 7)--> every other node
                                        change 7 <--SLOTS_KEPT(number 7)----------- it has all up to that
 
-A node that lacks more than `LOG_MAX` changes, or all, is told all slots instead.  What is not confirmed is said again.
+A node that lacks changes which are not in the log any more, or all of them, receives all slots instead.  Changes that
+are not confirmed within `ANSWER_MS` are sent again.
 
 Times are integer milliseconds of the monotonic clock; spans travel.
 """
