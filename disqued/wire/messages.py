@@ -25,6 +25,8 @@ from disqued.core.model.job import ALL_STATES, Job, StoredJob
 from disqued.core.model.messages import (
     AS_BEFORE,
     ASKED,
+    CATCH_UP,
+    CAUGHT_UP,
     CLAIM,
     CLAIMED,
     DELIVERED,
@@ -111,6 +113,7 @@ _LEASE = Struct("<BBHQQI")
 _CLAIM = Struct("<BIHQH")
 _PURGE = Struct("<BIBI")
 _PURGED = Struct("<BIQ")
+_NUMBER = Struct("<BQ")
 _CLAIMED = Struct("<BIH")
 
 _COUNT_MAX = (1 << 32) - 1
@@ -627,6 +630,17 @@ def _decode_purged(data: bytes) -> Message:
     return (kind, number, count, flag_of(data, _PURGED.size))
 
 
+def _encode_number(message: Fields, now: int) -> bytes:
+    kind, number = message
+    return _NUMBER.pack(kind, number)
+
+
+def _decode_number(data: bytes) -> Message:
+    ends_at(data, _NUMBER.size)
+    kind, number = _NUMBER.unpack(data)
+    return (kind, number)
+
+
 def _encode_listen(message: Fields, now: int) -> bytes:
     return bytes((message[0], bool(message[1])))
 
@@ -662,6 +676,7 @@ _NODES_LAYOUT: Final = (
 _UNIT_CODEC: Final = Codec(
     "length of job id 1, of scope 2, delay, how or left 8 (0 in WILLQUEUE), job id, scope", _encode_unit, _decode_unit
 )
+_NUMBER_CODEC: Final = Codec("number 8", _encode_number, _decode_number)
 _QUEUE_CODEC: Final = Codec("count or bits 2, queue", _encode_queue, _decode_queue)
 _COPIES_LAYOUT: Final = "jobs 2; for each: length 4, a copy as in `jobdump`"
 _HELD_LAYOUT: Final = "for each unit: length of job id 1, of scope 2, attempt 4, age 8, job id, scope"
@@ -680,6 +695,8 @@ CODECS: Final[dict[int, Codec]] = {
     ENQUEUE: _UNIT_CODEC,
     WILLQUEUE: _UNIT_CODEC,
     QUEUED: _UNIT_CODEC,
+    CATCH_UP: _NUMBER_CODEC,
+    CAUGHT_UP: _NUMBER_CODEC,
     WORKING: _UNIT_CODEC,
     SETACK: Codec(_NODES_LAYOUT, _encode_ack, _decode_nodes),
     GOTACK: Codec(_NODES_LAYOUT, _encode_ack, _decode_nodes),

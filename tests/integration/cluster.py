@@ -94,7 +94,20 @@ class Cluster:
     def wait_empty(self, limit: float = LIMIT) -> None:
         """Wait until no node knows of any job, and none waits for an acknowledgement to be heard."""
         for daemon in self.nodes:
-            wait_until(lambda daemon=daemon: registered(daemon) == 0, f"no job in {daemon.directory}", limit)
+            try:
+                wait_until(lambda daemon=daemon: registered(daemon) == 0, f"no job in {daemon.directory}", limit)
+            except AssertionError as error:
+                raise AssertionError(f"{error}; {self.tell_left()}") from error
+
+    def tell_left(self, most: int = 5) -> str:
+        """Say of some of the jobs that are left what each node knows of them."""
+        lines: list[str] = []
+        for daemon in self.nodes:
+            with daemon.redis(encoding_errors="backslashreplace") as client:
+                _, ids = client.execute_command("JSCAN", 0, "COUNT", most)
+                shown = [client.execute_command("SHOW", job_id) for job_id in ids[:most]]
+            lines += [f"{daemon.directory.name}: {row}" for row in shown]
+        return "\n".join(["left are:", *lines])
 
     def kill(self, *numbers: int) -> None:
         """End processes as a power cut would, all at the same moment."""

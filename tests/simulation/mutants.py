@@ -470,7 +470,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "two holders that ask at the same time let each other go first", BUSY,
-        Sharing, "on_willqueue", "elif comes_first(sender, state.node_id, job_id):", "else:",
+        Sharing, "_give_way", "elif comes_first(sender, self._state.node_id, job.id):", "else:",
         ("self._requeueing.ask_again(job, sender)", "pass"),
     ),
     _mutant(

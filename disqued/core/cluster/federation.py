@@ -19,6 +19,8 @@ ones.  Nothing is taken out of a queue for a node that cannot be reached now.
 Jobs do not wander.  What was asked for ahead, for consumers that are to come, stays for 2 s after the last of it came:
 meanwhile a node gives no more jobs than came into the queue in other ways (`PrefetchedQueue`), but to nodes where
 consumers wait.
+Who brings jobs of a queue has no consumers that wait for it: what it wanted before is one job at most, for a consumer
+that looks, until it asks again.
 Whatever else comes and finds that nobody waits any more, since another node was faster or the consumer left, goes at
 once to where it is wanted.  Each move meets a want, which is used up, so that jobs move no more often than consumers
 ask.
@@ -150,6 +152,7 @@ class Federation(Machine):
             if arrival is not None:
                 arrival.own -= len(jobs)
             self.wants.met(queue.name, node_id, len(jobs))
+            self.local_demand.note_export(queue, node_id)
             state.send(node_id, (YOURJOBS, tuple(jobs), True))
         return True
 
@@ -205,6 +208,7 @@ class Federation(Machine):
                 state.send(sender, (GOTJOB, stored.id))
         if queued:
             for name, is_wanted in wanted.items():
+                self.wants.brought(name, sender)
                 if not is_wanted:
                     state.send(sender, (NEEDJOBS, name, 0))
 

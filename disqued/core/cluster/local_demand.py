@@ -51,8 +51,8 @@ class QueueDemand(Timed):
         self.queue: Queue = queue
         self.asked: int = 0  #: jobs that all nodes were asked for last
         self.waits: bool = False  #: they were told that consumers wait
-        #: Nodes that brought jobs, and were asked and have brought none since, longest ago first: do they know that
-        #: consumers wait?
+        #: Nodes that brought jobs, and were asked and have brought none since, longest ago first, and those that were
+        #: given jobs: do they know that consumers wait?
         self.told: dict[bytes, bool] = {}
         self.broadcasts: int = 0  #: how often all were asked since a node brought jobs that had not done so before
         self.broadcast_at: int = 0  #: when all are asked again, at the earliest
@@ -167,8 +167,8 @@ class LocalDemand(Machine):
             self._tell(list(state.peers.linked), demand.queue, waiting)
         if state.now >= demand.ad_hoc_at:
             self._ask_sources(demand)
-        elif demand.queue.waiters:
-            unaware = [node_id for node_id in self._recent_sources(demand.queue) if demand.told.get(node_id) is False]
+        if demand.queue.waiters:
+            unaware = [node_id for node_id, knows in demand.told.items() if not knows and node_id in state.peers.linked]
             demand.told.update(dict.fromkeys(unaware, True))
             self._tell(unaware, demand.queue, max(waiting, demand.ahead))
 
@@ -241,6 +241,12 @@ class LocalDemand(Machine):
         """Tell whether consumers of this node wait for jobs of a queue, or may come again soon."""
         demand = self._demands.get(name)
         return demand is not None and (demand.queue.is_awaited or self._state.now < demand.lingers_until)
+
+    def note_export(self, queue: Queue, node_id: bytes) -> None:
+        """Note that a node was given jobs, and so does not know any more that some are wanted here."""
+        demand = self._demands.get(queue.name)
+        if demand is not None:
+            demand.told[node_id] = False
 
     def note_import(self, queue: Queue, sender: bytes) -> bool:
         """Note a job that has just come into a queue from another node; return whether it was asked for ahead."""

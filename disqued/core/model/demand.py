@@ -110,6 +110,12 @@ class DemandTable:
             nodes = self._by_name[name]
             nodes[node_id] = nodes.pop(node_id)
 
+    def brought(self, name: bytes, node_id: bytes) -> None:
+        """A node has brought jobs of a queue: no consumer waits for them there, and one may look."""
+        want = self._by_name.get(name, {}).get(node_id)
+        if want is not None:
+            want.waits, want.count = False, 1
+
     def forget(self, name: bytes, node_id: bytes) -> None:
         """Forget a want, if there is one."""
         if self._oldest.pop((name, node_id), None) is None:

@@ -77,6 +77,11 @@ QUEUED: Final[int] = _kind(
     "delivery", 8, "QUEUED", "job id, scope, how",
     "It waits in my queue; how is AS_BEFORE, AFTER_NACK, AGAIN or ASKED.",
 )  # fmt: skip
+CATCH_UP: Final[int] = _kind(
+    "delivery", 54, "CATCH_UP", "number",
+    "Answer as soon as you have dealt with what I said before.",
+)  # fmt: skip
+CAUGHT_UP: Final[int] = _kind("delivery", 55, "CAUGHT_UP", "number", "The answer to CATCH_UP.")
 WORKING: Final[int] = _kind("delivery", 9, "WORKING", "job id, scope, left ms", "A consumer has it for so long.")
 DELIVERED: Final[int] = _kind(
     "delivery", 23, "DELIVERED", "job id, scope, left ms, elapsed ms, deliveries",

@@ -41,7 +41,7 @@ class Peer:
     """Another node of the cluster."""
 
     __slots__ = (
-        "account", "asked_again", "bus_port", "flags", "given", "given_lately", "heard_at",
+        "account", "asked_again", "bus_port", "caught_up", "flags", "given", "given_lately", "heard_at",
         "heard_host", "host", "id", "linked", "linked_at", "ping_sent_at", "pong_at", "pong_wall", "port", "reports",
         "silent", "stale", "told_at",
     )  # fmt: skip
@@ -69,6 +69,7 @@ class Peer:
         self.account: LastVitals | None = None  #: its last vitals; None = none yet
         self.given: int = 0  #: bytes of jobs sent to it that its vitals do not include yet
         self.given_lately: int = 0  #: of these: since the last ping
+        self.caught_up: int = 0  #: it has dealt with what this node said before then
         #: Nodes that suspect it, and when each last said so.
         self.reports: dict[bytes, int] = {}
 

@@ -29,9 +29,16 @@ each other's word.  An answer to a question that was given up meanwhile does not
     first  <--HOLDERS---- second
     first  --QUEUED-----> second    the timer of the second starts again
 
-A node that has given a job away answers WORKING for the taker, which may not have the job yet, until the taker can have
-lost it again.  A node whose producer waits for the first copies of a job (WAIT_REPL) answers WORKING, and nothing else
-of this touches such a job.
+A node that has given a job away does not answer before the other holders have dealt with the gift, for the taker may
+not have it yet, and may have said so:
+
+    giver  --YOURJOBS--> taker
+    us     --WILLQUEUE--> giver --CATCH_UP--> every other holder
+                          giver <--CAUGHT_UP-- them                 now a gift that was on its way has come
+    us     --WILLQUEUE--> giver --HOLDERS--> us                     the next time that we ask
+
+A node whose producer waits for the first copies of a job (WAIT_REPL) answers WORKING, and nothing else of this touches
+such a job.
 
 HOLDERS is also what the producer's node tells the holders of a job about each other.  Such a list names its receiver,
 and an answer to WILLQUEUE does not.
@@ -96,6 +103,8 @@ class Sharing(Machine):
             messages.WILLQUEUE: self.on_willqueue,
             messages.QUEUED: self.on_queued,
             messages.WORKING: self.on_working,
+            messages.CATCH_UP: self.on_catch_up,
+            messages.CAUGHT_UP: self.on_caught_up,
         }
 
     def on_willqueue(self, sender: bytes, job_id: bytes, scope: bytes) -> None:
@@ -123,9 +132,16 @@ class Sharing(Machine):
             self._queueing.leases.tell(job)
         elif (word := self._word_for_another(job, sender)) is not None:
             state.send(sender, word)
-        elif not job.flags & FLAG_ASKING:
+        else:
+            self._give_way(job, sender)
+
+    def _give_way(self, job: Job, sender: bytes) -> None:
+        """Let a node go ahead, unless a gift is on its way, or this node asks for the same and goes first."""
+        if job.flags & FLAG_GIVEN and self._is_on_its_way(job, sender):
+            return
+        if not job.flags & FLAG_ASKING:
             self._let_go_ahead(job, sender)
-        elif comes_first(sender, state.node_id, job_id):
+        elif comes_first(sender, self._state.node_id, job.id):
             # Both ask for the same; what the sender has answered counts no more.
             self._requeueing.ask_again(job, sender)
             self._let_go_ahead(job, sender)
@@ -135,16 +151,39 @@ class Sharing(Machine):
         state = self._state
         left_ms = job.requeue_at - state.now
         word: Message | None = None
-        if job.flags & FLAG_GIVEN and left_ms > SPREAD_MS:
-            # No longer than the taker's own retry period lasts: when that is over, the taker may ask, too.
-            word = (messages.WORKING, job.id, WORK_SCOPE, left_ms - SPREAD_MS)
-        elif job.state == DEAD or (job.flags & FLAG_PUT_OFF and left_ms > SPREAD_MS):
+        if job.state == DEAD or (job.flags & FLAG_PUT_OFF and left_ms > SPREAD_MS):
             word = state.word_of_fate(job)
         elif job.flags & FLAG_ELSEWHERE and job not in state.custody.elsewhere and left_ms > 0:
             _, node_id = state.queue(job.queue).elsewhere[job]
             if node_id != sender and node_id not in state.peers.linked:
                 word = self._queueing.leases.hint(job)
         return word
+
+    def _is_on_its_way(self, job: Job, asker: bytes) -> bool:
+        """Return whether a job that this node gave away may not have come to its taker yet; the holders are asked.
+
+        What was given to the asker comes to it before an answer does.
+        """
+        state = self._state
+        given_at = job.requeue_at - job.options.probe_ms  # or a little later: `Transfer`
+        others = state.shared.others(job.holders or frozenset())
+        awaited = state.peers.awaited(others, given_at, state.now) - {asker}
+        late = [node_id for node_id in sorted(awaited) if state.peers.by_id[node_id].caught_up < given_at]
+        for node_id in late:
+            state.send(node_id, (messages.CATCH_UP, state.now))
+        if not late:
+            job.flags &= ~FLAG_GIVEN
+        return bool(late)
+
+    def on_catch_up(self, sender: bytes, number: int) -> None:
+        """Tell a node that all that it said before has been dealt with."""
+        self._state.send(sender, (messages.CAUGHT_UP, number))
+
+    def on_caught_up(self, sender: bytes, number: int) -> None:
+        """Note until when a node has dealt with what this one said."""
+        peer = self._state.peers.by_id[sender]
+        if number <= self._state.now:  # else it is from another life of this node
+            peer.caught_up = max(peer.caught_up, number)
 
     def _let_go_ahead(self, job: Job, node_id: bytes) -> None:
         """Tell a node that this one does not have a job, and who else may have it."""

@@ -126,6 +126,8 @@ LARGEST: list[Message] = [
     (m.REDRIVE, b"", 0, 0, 0, False, ()),
     (m.PURGE, b"q" * 70_000, U32, ALL_STATES | DRY, U32),
     (m.PURGED, U32, (1 << 64) - 1, True),
+    (m.CATCH_UP, (1 << 64) - 1),
+    (m.CAUGHT_UP, (1 << 64) - 1),
     (m.REDRIVEN, U32, U32, m.OWNED_ELSEWHERE),
     (m.WATCH, U32, (ID,) * m.IDS_PER_MESSAGE),
     (m.OUTCOME, U32, (m.Outcome(ID, m.WAS_ACKED, U32, FATE),) * m.IDS_PER_MESSAGE),
@@ -399,6 +401,8 @@ SMALL: list[Message] = [
     (m.SLOTS_KEPT, b"queue", 9, NODE_A, 1),
     (m.SLOTS_CLAIM, b"queue", 9),
     (m.SLOTS_CLAIMED, b"queue", 9, b"", m.SlotsKnown(True, 8, NODE_B, 1 << 40, (SLOT,)), (SLOT,)),
+    (m.CATCH_UP, 1 << 40),
+    (m.CAUGHT_UP, 1 << 40),
 ]
 
 

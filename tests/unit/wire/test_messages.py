@@ -105,6 +105,8 @@ EXAMPLES: list[Message] = [
     (m.SLOTS_KEPT, b"queue", 9, NODE_A, 1),
     (m.SLOTS_CLAIM, b"queue", 9),
     (m.SLOTS_CLAIMED, b"queue", 9, b"", m.SlotsKnown(True, 8, NODE_B, 1 << 40, (SLOT,)), (SLOT,)),
+    (m.CATCH_UP, 1 << 40),
+    (m.CAUGHT_UP, 1 << 40),
 ]
 
 
