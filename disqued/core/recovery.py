@@ -7,7 +7,7 @@ Records are applied in the order in which they were written; a later one wins.
     done, gone ---> forgotten                          flushed ---> everything forgotten, but for policies
     policy ---> the cluster says so of a queue, unless what is known is greater
     leased ---> a consumer has it, since then, or nobody has it any more; a worker has a while to say that it lives
-              (`workers.recover`)
+              (`workers.recover`); one with a retry period, and a slot, until that is over
 
 A crash leaves no word about queues and deliveries, but for the watermark (`watermark`), so that jobs come back ACTIVE:
 
@@ -18,6 +18,7 @@ A crash leaves no word about queues and deliveries, but for the watermark (`wate
     retry > 0, and no timer ends it           queued at once, since its deliveries are written down; where others may
                                               hold it, after they have been asked; one that is leased stays leased
     retry 0                                   never queued again: it may have been delivered
+    of a limited queue, and leased            stays leased until its time is over, if that is to come: it counts
 
 A controlled restart leaves that word: its snapshot is taken when nothing can change any more.  Then queues, their
 order, at-most-once jobs, delays and counters are restored as they were.
@@ -34,6 +35,7 @@ Times are integer milliseconds.  Source: the Disque README, "Disque and disk per
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from disqued.core.cluster.witnesses import ONCE_MS
 from disqued.core.model.fate import NO_FATE, Fate
 from disqued.core.model.groups import Entry, Stream, read_scope, units_of
 from disqued.core.model.job import (
@@ -180,7 +182,7 @@ def walk(state: State) -> Iterator[Record | None]:
     for number in range(TABLES):
         # A flush puts another registry in the place of this one.
         for job in state.jobs.table(number):
-            if _outlasts_a_crash(job) and state.jobs.get(job.id) is job:
+            if _outlasts_a_crash(state, job) and state.jobs.get(job.id) is job:
                 yield (JOB_ADDED, job)
                 # Looked at when it is drawn, as every record is.
                 leased = _lease_to_keep(state, job)
@@ -201,12 +203,12 @@ def _lease_to_keep(state: State, job: Job) -> Record | None:
     return lease_record(state, job)
 
 
-def _outlasts_a_crash(job: Job) -> bool:
+def _outlasts_a_crash(state: State, job: Job) -> bool:
     """Tell whether a journal is to bring a job back after a crash."""
     if job.state == DEAD:
         return True
     if job.state in (ACTIVE, QUEUED):
-        return bool(job.options.retry_ms or not job.flags & FLAG_DELIVERED)
+        return bool(job.options.retry_ms or not job.flags & FLAG_DELIVERED or job in state.custody.limited)
     return job.state == ACKED and bool(job.holders)
 
 
@@ -237,6 +239,7 @@ class Recovery:
         "_delayed",
         "_held",
         "_is_sure",
+        "_leases",
         "_names",
         "_options",
         "_pending",
@@ -284,6 +287,8 @@ class Recovery:
             WATERMARK: self._move_watermark,
             POLICY: self._follow_policy,
         }
+        #: Leases that have slots, by job: the delivery, and when its time began.  `finish` decides about them.
+        self._leases: dict[bytes, tuple[int, int]] = {}
         #: What workers had: {(job id, scope): worker id}.
         self._held: dict[tuple[bytes, bytes], bytes] = {}
 
@@ -325,6 +330,7 @@ class Recovery:
     def _flush(self, when: int = 0) -> None:
         self._state.flush()
         self._held.clear()
+        self._leases.clear()
 
     def _pause(self, queue: bytes, pause: int, when: int = 0) -> None:
         self._queueing.set_pause(queue, pause)
@@ -344,7 +350,7 @@ class Recovery:
             self._queueing.follow_policy(queue)
 
     def finish(self) -> None:
-        """Decide about the delayed jobs, now that all records are known, and journal what a clock has moved.
+        """Decide about delayed jobs and leases, now that all records are known, and journal what a clock has moved.
 
         The last thing that is done before the node serves; its `journaling` is on again where there is a journal.  If
         there is no watermark after it, the journal begins one behind what was journaled here.
@@ -363,6 +369,7 @@ class Recovery:
                 self._go_on_waiting(job, due)
             if state.journaling and (not until or is_ahead or due - state.wall > job.options.delay_ms):
                 state.outbox.journal.append((JOB_ADDED, job))
+        self._resume_leases()
         for unit in [unit for unit in state.queues.delayed if not is_delayed(unit.job)]:
             state.queues.end_delay(unit)
         if is_ahead:
@@ -406,7 +413,12 @@ class Recovery:
         self._note_worker(job_id, scope, worker if deliveries else b"")
         if job.options.retry_ms == RETRY_NEVER_MS:
             self._lease_manual(job, deliveries, when)
-        elif deliveries and worker:
+            return
+        if deliveries and not worker:
+            self._leases[job_id] = (deliveries, when)
+            return
+        self._leases.pop(job_id, None)
+        if worker and deliveries:
             # An attempt counts the tries of earlier generations, too.
             job.additional_deliveries = max(0, deliveries - 1 - job.nacks - job.options.fate.spent)
             job.flags |= FLAG_QUEUED_BEFORE | FLAG_DELIVERED
@@ -439,6 +451,39 @@ class Recovery:
             job.requeue_at = state.now + span_ms
             self._queueing.reschedule(job)
 
+    def _resume_leases(self) -> None:
+        """Leave jobs that have slots with their consumers, for the rest of their time.
+
+        One with RETRY 0 is not handed out again, whether its slot has ended or not.
+        """
+        state = self._state
+        leases, self._leases = self._leases, {}
+        for job_id, (deliveries, when) in leases.items():
+            job = state.jobs.get(job_id)
+            if job is None or job.state != ACTIVE or job.flags & FLAG_PUT_OFF:
+                continue
+            retry_ms = job.options.retry_ms
+            # A clock that went back says nothing of how long it was.
+            since = state.now - max(0, state.wall - when)
+            is_over = since + (retry_ms or ONCE_MS) <= state.now
+            job.additional_deliveries = max(job.additional_deliveries, deliveries - 1 - job.nacks)
+            if is_over and retry_ms:
+                continue
+            job.flags |= FLAG_QUEUED_BEFORE | FLAG_DELIVERED
+            if retry_ms:
+                job.flags |= FLAG_LEASED
+                job.requeue_at = since + retry_ms
+                state.queue(job.queue).note_lease(job, since)
+                self._queueing.reschedule(job)
+                continue
+            job.requeue_at = 0
+            state.custody.evictable[job] = None
+            if not is_over:
+                job.flags |= FLAG_LEASED
+                state.custody.limited[job] = since
+            elif state.journaling:
+                state.outbox.journal.append((UNIT_DONE, job_id, WORK_SCOPE))
+
     def _keep_lease(self, job: Job, since: int) -> None:
         """Leave a job with the consumer that has it since then."""
         job.flags |= FLAG_QUEUED_BEFORE | FLAG_DELIVERED
@@ -460,6 +505,7 @@ class Recovery:
         job = self._state.jobs.get(job_id)
         if job is not None:
             self._held.pop((job_id, WORK_SCOPE), None)
+            self._leases.pop(job_id, None)
             self._state.drop(job)
 
     def _add(self, stored: StoredJob) -> None:
@@ -666,6 +712,7 @@ class Recovery:
         left_ms = min(stored.requeue - state.wall, stored.terms.keep_result_ms)
         job.requeue_at = state.now + left_ms if left_ms > 0 else 0
         state.custody.acked[job] = 0
+        self._leases.pop(job.id, None)
         if not job.requeue_at:
             state.custody.evictable[job] = None
         state.schedule.add(job, min(job.expires_at, state.now + COLLECTED_AFTER_MS))

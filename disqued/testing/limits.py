@@ -3,21 +3,28 @@
     a node hands out ---> what consumers of all nodes have now, and of each group   <= the limit
                           what was handed out lately                                <= what the bucket gives
     a node crashes   ---> what its consumers had counts until the retry period is over, or the job is done
+    it starts again  ---> what it says that they have counts
 
 With PARTITION available each side of a partition gives as many as the limit says: so many are on each node at most,
 beside what consumers of a crashed one had, and on all of them where nothing fails.
 
-A node that has crashed, and one that has not been told the slots since, remembers nothing.  Where so many do that the
-others are no majority, what consumers of crashed nodes had is forgotten, as the documentation says.
+What a consumer has counts after a crash once the commit is done that wrote it down: before that no consumer has heard
+of it.  Under `always` nothing else is forgotten, however many nodes crash.
+
+Under other policies a disk may lose the last second and more: leases that consumers have heard of, with the jobs.  The
+other nodes know the slots still, but one that has crashed, and that no steward has told the slots since, knows none.
+So there, where so many nodes crash that the others are no majority, what consumers of crashed nodes had may be
+forgotten.
 
 Times are integer milliseconds of the story.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from disqued.core.cluster.admission import GIVEN_MS
+from disqued.core.cluster.witnesses import ONCE_MS
 from disqued.core.model.gates import NO_LIMITS, Limits
 from disqued.core.model.job import ACKED, DEAD, Unit
 from disqued.core.model.policies import (
@@ -33,6 +40,9 @@ from disqued.core.model.state import State
 from disqued.core.node import Node
 from disqued.testing.clock import NodeClock
 from disqued.testing.events import EventQueue
+from disqued.testing.journal import ALWAYS
+
+Known = dict[bytes, int]  #: ids of jobs, and since when consumers have them
 
 #: What operators say of the queues of a story.
 SETTINGS: Final[dict[bytes, dict[int, Value]]] = {
@@ -52,6 +62,7 @@ class Site(Protocol):
     """A node of a story as the watch sees it."""
 
     number: int
+    policy: str
     is_up: bool
     clock: NodeClock
     state: State
@@ -76,17 +87,27 @@ class LimitWatch:
         self._events = events
         self._fails = fails
         self._crashed: dict[bytes, dict[bytes, Taken]] = {}  #: by queue: what consumers of nodes had that crashed
+        self._written: dict[int, Known] = {}  #: by node: what consumers had when its last commit began
+        self._safe: dict[int, Known] = {}  #: by node: what they had then, if that commit is done
         self._lately: dict[bytes, deque[int]] = {}  #: by queue: when jobs were handed out
 
     def over(self, server: Site, step: Callable[[], None]) -> None:
         """Carry out a step of a node, and look at what it handed out."""
-        queues = [queue for queue in server.state.queues.by_name.values() if queue.holds & LIMITED]
-        before = [set(queue.leased) for queue in queues]
+        names = _limited(server)
+        before = [set(_leased(server, name)) for name in names]
         step()
-        for queue, leased in zip(queues, before, strict=True):
-            count = len(queue.leased.keys() - leased)
+        for name, leased in zip(names, before, strict=True):
+            count = len(_leased(server, name).keys() - leased)
             if count:
-                self._handed_out(server, queue.name, count)
+                self._handed_out(server, name, count)
+
+    def begin_commit(self, server: Site) -> None:
+        """A commit begins: of all that has happened."""
+        self._written[server.number] = _known(server)
+
+    def committed(self, server: Site) -> None:
+        """That commit is done, and consumers hear of what they have."""
+        self._safe[server.number] = self._written[server.number]
 
     def _handed_out(self, server: Site, name: bytes, count: int) -> None:
         limits = server.state.queues.policies.limits_of(name)
@@ -133,7 +154,7 @@ class LimitWatch:
         found = dict(crashed)
         for server in self._servers:
             if server.is_up:
-                for unit, left_ms in _leased(server, name):
+                for unit, left_ms in _leased(server, name).items():
                     found[unit.id] = Taken(unit.options.terms.group, now + left_ms, server.number)
         return {job_id: taken for job_id, taken in found.items() if not self._is_over(job_id)}
 
@@ -143,16 +164,23 @@ class LimitWatch:
 
     def ends(self, server: Site) -> None:
         """A process ends: its consumers lose their connections, and may go on working."""
-        for name, queue in server.state.queues.by_name.items():
-            if not queue.holds & LIMITED:
-                continue
+        safe = self._safe.pop(server.number, {})
+        for name in _limited(server):
             crashed = self._crashed.setdefault(name, {})
-            for unit, left_ms in _leased(server, name):
-                crashed[unit.id] = Taken(unit.options.terms.group, self._events.now + left_ms, GONE)
-        for name in self._crashed:
+            for unit, left_ms in _leased(server, name).items():
+                if safe.get(unit.id) == _since(server, unit):
+                    crashed[unit.id] = Taken(unit.options.terms.group, self._events.now + left_ms, GONE)
+        for name in self._crashed if server.policy != ALWAYS else ():
             others = [each for each in self._servers if each is not server and each.is_up]
             if sum(each.node.witnesses.of(name).is_complete for each in others) <= len(list(self._servers)) // 2:
                 self._crashed[name].clear()
+
+    def begins(self, server: Site) -> None:
+        """A process has started: what it knows of what consumers have is what counts from now on."""
+        for name, crashed in self._crashed.items():
+            for unit in _leased(server, name):
+                crashed.pop(unit.id, None)
+        self._safe[server.number] = _known(server)
 
 
 def _knows_its_end(server: Site, job_id: bytes) -> bool:
@@ -162,10 +190,28 @@ def _knows_its_end(server: Site, job_id: bytes) -> bool:
     return job_id in server.state.custody.ended if job is None else job.state in (ACKED, DEAD)
 
 
-def _leased(server: Site, name: bytes) -> Iterator[tuple[Unit, int]]:
-    """Go through what consumers of a node have of a queue, and how long they have it from now on."""
+def _limited(server: Site) -> list[bytes]:
+    return [name for name, queue in server.state.queues.by_name.items() if queue.holds & LIMITED]
+
+
+def _leased(server: Site, name: bytes) -> dict[Unit, int]:
+    """Return what consumers of a node have of a queue, and how long they have it from now on."""
     queue = server.state.queues.by_name.get(name)
     now = server.clock.now()
-    for unit in queue.leased if queue is not None else ():
-        if unit.requeue_at > now:
-            yield unit, unit.requeue_at - now
+    leased = {unit: unit.requeue_at - now for unit in (queue.leased if queue is not None else ())}
+    once = {
+        unit: since + ONCE_MS - now
+        for unit, since in server.state.custody.limited.items()
+        if unit.queue == name and not unit.options.retry_ms
+    }
+    return {unit: left_ms for unit, left_ms in (leased | once).items() if left_ms > 0}
+
+
+def _since(server: Site, unit: Unit) -> int:
+    """Return when a consumer of a node got a job that it has."""
+    queue = server.state.queues.by_name[unit.queue]
+    return queue.leased[unit] if unit in queue.leased else server.state.custody.limited[unit]
+
+
+def _known(server: Site) -> Known:
+    return {unit.id: _since(server, unit) for name in _limited(server) for unit in _leased(server, name)}

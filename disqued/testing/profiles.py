@@ -35,6 +35,8 @@
     limits       queues whose jobs are limited in number and rate, while links fail and messages are lost,
                  processes and power fail; no limit is exceeded, and no job waits for ever
     limits-calm  the same, and nothing fails
+    limits-crash  the same, and processes and power fail so often that all nodes are down together now and then; some
+                 jobs are delivered once at most
     workers      calm, with live workers that die and leave; what one has that is alive nobody else gets, and what one
                  that is dead had, elements of lists among it, comes back by that alone
     deaths       the same while processes, links and power fail
@@ -208,6 +210,10 @@ ALL: Final = (
     ),
     Profile("limits", load=LIMITED, consumers=12, kinds=_LIMITS, every_ms=6_000, limits=True),
     Profile("limits-calm", load=attrs.evolve(LIMITED, dies=0.0, acks_elsewhere=0.0), consumers=12, limits=True),
+    Profile(
+        "limits-crash", load=attrs.evolve(LIMITED, retries_s=(0, 10, 30), dies=0.02), consumers=12,
+        kinds=("crash", "power", "restart", "compact"), every_ms=3_000, limits=True,
+    ),
     Profile("workers", load=WORKED, consumers=1, workers=8, pushes=1, rules=Rules(workers_keep=True)),
     Profile("deaths", load=WORKED, consumers=1, workers=8, pushes=1, kinds=_DEATHS, every_ms=12_000, rules=CAREFREE),
     Profile("lists", load=LISTED, producers=1, consumers=1, lists=4, jobs=15, rules=Rules()),

@@ -131,8 +131,7 @@ class SimServer:
         self.driver = driver = SimDriver(
             node, self.journal, self.events, self.clock,
             power_failure=self.power_failure, commit_ms=self.commit_ms, rng=self.rng, takes=self._takes,
-            watch=self._watched, begin_commit=self.dead_watch.begin_commit,
-            committed=self.dead_watch.committed,
+            watch=self._watched, begin_commit=self._begin_commit, committed=self._committed,
             send=self.links.send, follow_members=self._follow_members, follow_trail=self._follow_trail,
         )  # fmt: skip
         self._dispatch = Dispatch(
@@ -160,6 +159,8 @@ class SimServer:
         node.schedules.start()
         node.tick()
         self.outbox.members_changed = True
+        if self.limit_watch is not None:
+            self.limit_watch.begins(self)
         self.driver.finish_step()
         self._on_life(self, True)
 
@@ -314,6 +315,16 @@ class SimServer:
             self.node.link_closed(peer_id)
             self.outbox.members_changed = True
             self.driver.finish_step()
+
+    def _begin_commit(self) -> None:
+        self.dead_watch.begin_commit()
+        if self.limit_watch is not None:
+            self.limit_watch.begin_commit(self)
+
+    def _committed(self) -> None:
+        self.dead_watch.committed()
+        if self.limit_watch is not None:
+            self.limit_watch.committed(self)
 
     # What follows a step.
 

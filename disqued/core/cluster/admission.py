@@ -23,9 +23,10 @@ from disqued.core.cluster.witnesses import ONCE_MS, SLACK_MS, Witnesses
 from disqued.core.model.blocked import WantedQueues
 from disqued.core.model.custody import EndedLeases
 from disqued.core.model.grouped import GroupedUnits
-from disqued.core.model.job import ACTIVE, FLAG_LEASED, RETRY_NEVER_MS, Unit
+from disqued.core.model.job import ACTIVE, FLAG_LEASED, RETRY_NEVER_MS, WORK_SCOPE, Unit
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import SLOTS_GIVEN, SLOTS_WANTED, WISHES_PER_MESSAGE, SlotWish
+from disqued.core.model.outbox import UNIT_DONE
 from disqued.core.model.queues import LIMITED, Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
@@ -122,16 +123,20 @@ class Admission(Machine):
             self._forget(this)
 
     def start(self) -> None:
-        """Go on with what consumers had before a restart in order."""
+        """Go on with what consumers had before a restart, or a crash."""
         state = self._state
+        limited = state.custody.limited  # those that are delivered once
         for name, gate in state.queues.policies.gates.items():
             queue = state.queues.by_name.get(name)
-            if gate.is_limited and queue is not None and queue.leased:
-                this = self._limited(name)
-                for unit, since in queue.leased.items():
-                    this.running[unit.id] = (unit, since)
-                    state.custody.limited[unit] = None
+            if gate.is_limited and queue is not None:
+                limited.update(queue.leased)
+        for unit, since in sorted(limited.items(), key=lambda entry: (entry[1], entry[0].id)):
+            if self._is_limited(unit.queue):
+                this = self._limited(unit.queue)
+                this.running[unit.id] = (unit, since)
                 self._wake(this)
+            else:
+                self._end_delivered_once(unit)
 
     def reachable_changed(self) -> None:
         """The steward may be another node now."""
@@ -176,6 +181,9 @@ class Admission(Machine):
     def _forget(self, this: LimitedQueue) -> None:
         self._state.schedule.cancel(this)
         del self._by_name[this.name]
+        for unit, _ in this.running.values():
+            if not unit.options.retry_ms:
+                self._end_delivered_once(unit)
         self._release(this)
 
     # Asking.
@@ -211,8 +219,14 @@ class Admission(Machine):
                 return
             if not unit.options.retry_ms:
                 del this.running[job_id]
-                del self._state.custody.limited[unit]
+                self._end_delivered_once(unit)
                 this.ended[job_id] = None
+
+    def _end_delivered_once(self, unit: Unit) -> None:
+        """Free the slot of a job that nobody gets a second time; to the journal it is done now."""
+        state = self._state
+        if state.custody.limited.pop(unit, -1) >= 0 and state.journaling:
+            state.outbox.journal.append((UNIT_DONE, unit.id, WORK_SCOPE))
 
     def _look_after(self, this: LimitedQueue, units: GroupedUnits | None) -> None:
         """See what became of what was asked for: handed out, given and not taken, or not there any more."""
@@ -225,8 +239,7 @@ class Admission(Machine):
                 continue
             del this.wishes[job_id]
             if unit.state == ACTIVE and unit.flags & FLAG_LEASED:
-                this.running[job_id] = (unit, self._state.now)
-                custody.limited[unit] = None
+                this.running[job_id] = (unit, custody.limited.setdefault(unit, self._state.now))
             else:
                 this.ended[job_id] = None
 

@@ -54,8 +54,9 @@ class Custody:
         self._memory = memory
         #: Lease time, in milliseconds, of units whose consumer chose it; then they go to the front of the queue.
         self.spans: dict[Unit, int] = {}
-        #: Units of limited queues that consumers of this node have, each with a slot; and those of which that is over.
-        self.limited: dict[Unit, None] = {}
+        #: Units of limited queues that consumers of this node have, each with a slot, and since when; and those that
+        #: nobody has any more.
+        self.limited: dict[Unit, int] = {}
         self.over: EndedLeases = EndedLeases()
         #: Units that a worker of this node has; they return when it dies.
         self.bound: dict[Unit, Worker] = {}

@@ -164,9 +164,9 @@ class Delivery:
     def take(self, queue: Queue, span_ms: int = 0) -> Unit | None:
         """Take the oldest job of a queue, if it has one to give, for its retry period or for that span."""
         state = self._state
-        units = queue.units
+        units, needs_slot = queue.units, False
         if queue.holds & HOLDS:
-            units = self._to_give(queue)
+            units, needs_slot = self._to_give(queue), queue.holds & LIMITED != 0
         while len(units):
             unit = units.pop_first()
             assert isinstance(unit, Job)  # the one unit of a job of work
@@ -189,14 +189,14 @@ class Delivery:
                 waited_ms = requeue_at - requeued_by
                 if unit.additional_deliveries or unit.nacks:
                     state.counters.redelivered += 1
-                if span_ms or retry_ms == RETRY_NEVER_MS:
-                    self.queueing.leases.announce(job, span_ms)
+                if span_ms or needs_slot or retry_ms == RETRY_NEVER_MS:
+                    self.queueing.leases.announce(job, span_ms, has_slot=needs_slot)
                     self.queueing.reschedule(job)
                 elif unit.awake_at > requeue_at or job.holders is not None:
                     self.queueing.reschedule(job)
             else:
                 waited_ms = max(0, state.wall - job.ctime // 1_000_000 - job.options.delay_ms)
-                self._delivered_once(job)
+                self._delivered_once(job, has_slot=needs_slot)
             if state.trace.full is not None:
                 if retry_ms and not unit.nacks and not unit.additional_deliveries and job.options.has_short_lines:
                     state.trace.full.deliver(job, waited_ms)
@@ -308,11 +308,14 @@ class Delivery:
         """Tell whether one of these queues may have a job that nobody could look at yet."""
         return not self._state.waiting.behind.keys().isdisjoint(queues)
 
-    def _delivered_once(self, job: Job) -> None:
+    def _delivered_once(self, job: Job, *, has_slot: bool) -> None:
         """Make sure that an at-most-once job is never handed out again, whatever happens from here on."""
         state = self._state
         state.custody.evictable[job] = None
-        if state.journaling:
+        if has_slot:
+            # It is written down as leased until its slot ends, which forbids the same.
+            self.queueing.leases.announce(job, has_slot=True)
+        elif state.journaling:
             state.outbox.journal.append((UNIT_DONE, job.id, WORK_SCOPE))
 
     def give_back(self, units: list[Unit]) -> None:

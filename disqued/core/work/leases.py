@@ -1,4 +1,4 @@
-"""Leases that no retry timer ends: who has what, told to the journal and to the other holders.
+"""Leases: who has what, and which of it the journal and the other holders are told.
 
 A job that nothing queues again by itself (RETRY_NEVER_MS) would be forgotten with the node that handed it out, for
 nobody else could tell it from one that waits.  So each such delivery is written down, and told:
@@ -6,6 +6,10 @@ nobody else could tell it from one that waits.  So each such delivery is written
     handed out   journal UNIT_LEASED(deliveries)   --DELIVERED(left, elapsed, deliveries)--> every other holder
     given back   journal UNIT_LEASED(0)            --QUEUED--> every other holder
     done         journal UNIT_DONE                 --SETACK--> every other holder
+
+A job that has a slot of a limited queue (`Custody.limited`) is written down in the same way, whatever its retry period
+is, so that the limit counts it after a crash.  Its record says when the retry period began: with the delivery, or with
+the last WORKING.  With RETRY 0 the record stands in the place of UNIT_DONE, which follows when the slot ends.
 
 What other nodes have handed out is in `Queue.elsewhere`, where RECOVER finds it should that node be gone.  When two
 nodes say that a consumer of theirs has a job, the later delivery counts: the higher number of deliveries, then the
@@ -36,11 +40,20 @@ from disqued.core.model.trace import DELIVER, RECOVERED
 
 
 def lease_record(state: State, job: Job) -> Record | None:
-    """What a journal is to know of the lease of a job, if a worker has it or no timer ends it; None: nothing."""
-    worker = state.custody.bound.get(job) if state.custody.bound else None
-    if not job.flags & FLAG_LEASED or (worker is None and job.options.retry_ms != RETRY_NEVER_MS):
+    """What a journal is to know of the lease of a job; None: nothing.
+
+    It knows those of workers, those that no timer ends, and those that have a slot.
+    """
+    custody, retry_ms = state.custody, job.options.retry_ms
+    worker = custody.bound.get(job) if custody.bound else None
+    if not job.flags & FLAG_LEASED:
         return None
-    since = state.queues.by_name[job.queue].leased.get(job, state.now)
+    if worker is not None or retry_ms == RETRY_NEVER_MS:
+        since = state.queues.by_name[job.queue].leased.get(job, state.now)
+    elif job in custody.limited:
+        since = job.requeue_at - retry_ms if retry_ms else custody.limited[job]
+    else:
+        return None
     worker_id = b"" if worker is None else worker.id
     return (UNIT_LEASED, job.id, WORK_SCOPE, job.deliveries, worker_id, state.wall - (state.now - since))
 
@@ -64,9 +77,11 @@ class Leases:
         state.queue(job.queue).note_lease(job, since)
         self.announce(job, span_ms)
 
-    def announce(self, job: Job, span_ms: int = 0) -> None:
-        """Tell the journal and the other holders of a lease that has just begun, or begun anew."""
+    def announce(self, job: Job, span_ms: int = 0, *, has_slot: bool = False) -> None:
+        """Tell the journal and the other holders of a lease that has just begun, or begun again."""
         state = self._state
+        if has_slot:
+            state.custody.limited[job] = state.now
         if span_ms:
             state.custody.spans[job] = span_ms
             job.requeue_at = state.now + span_ms
@@ -80,8 +95,9 @@ class Leases:
     def end(self, job: Job) -> None:
         """Note that no consumer has a job any more that is not done."""
         state = self._state
-        is_manual = job.options.retry_ms == RETRY_NEVER_MS and job.flags & FLAG_LEASED
-        if state.journaling and is_manual and job not in state.custody.spans:
+        custody, flags = state.custody, job.flags
+        is_written = flags & FLAG_LEASED and (job.options.retry_ms == RETRY_NEVER_MS or job in custody.limited)
+        if state.journaling and is_written and job not in custody.spans:
             state.outbox.journal.append((UNIT_LEASED, job.id, WORK_SCOPE, 0, b""))
         state.end_lease(job)
 
@@ -125,10 +141,10 @@ class Leases:
         worker = state.custody.bound.get(job)
         if worker is not None:
             worker.returned += 1
-        has_slot = state.custody.limited.pop(job, self) is None  # it keeps that: it is with a consumer all the time
+        slot_since = state.custody.limited.pop(job, -1)  # it keeps that: it is with a consumer all the time
         state.end_lease(job)
-        if has_slot:
-            state.custody.limited[job] = None
+        if slot_since >= 0:
+            state.custody.limited[job] = slot_since
         job.requeue_at = state.now + job.options.retry_ms
         self.begin(job, state.now)
         if state.trace.full is not None:

@@ -462,7 +462,9 @@ class Requeueing(Machine):
                 # What a consumer of this node has keeps its place among what was handed out.
                 stays = job.flags & FLAG_WITH_CONSUMER == FLAG_LEASED and options.retry_ms != RETRY_NEVER_MS
                 is_bound = job in state.custody.bound or (stays and not span_ms)
-                if is_bound:
+                if state.custody.limited and job in state.custody.limited:
+                    self._lengthen_slot(job, requeue_at, span_ms, restarts=is_bound)
+                elif is_bound:
                     self.queueing.restart(job, requeue_at)
                 else:
                     since = state.queue(job.queue).leased.get(job, state.now)
@@ -472,3 +474,16 @@ class Requeueing(Machine):
                 if is_bound or options.retry_ms != RETRY_NEVER_MS:
                     self.queueing.leases.tell(job)
         return options.retry_ms // 1_000
+
+    def _lengthen_slot(self, job: Job, requeue_at: int, span_ms: int, *, restarts: bool) -> None:
+        """Let the lease of a job begin again that has a slot: it keeps that, with a consumer all the time."""
+        state, custody, leases = self._state, self._state.custody, self.queueing.leases
+        if restarts:
+            self.queueing.restart(job, requeue_at)
+            if job not in custody.bound:
+                leases.announce(job)
+            return
+        since, slot_since = state.queue(job.queue).leased.get(job, state.now), custody.limited.pop(job)
+        self.queueing.put_off(job, requeue_at)
+        leases.begin(job, since, span_ms)
+        custody.limited[job] = slot_since
