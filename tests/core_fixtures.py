@@ -388,7 +388,8 @@ def check(server: Server) -> None:
         assert not worker.ttl_ms or 0 < worker.awake_at <= worker.alive_at + worker.ttl_ms
     assert {*state.custody.acked, *state.custody.settled} == {job for job in jobs if job.state == ACKED}
     assert not state.custody.acked.keys() & state.custody.settled
-    assert in_journal(server.journal) == {job.id for job in jobs if job not in state.custody.evictable}
+    kept = {job.id for job in jobs if job not in state.custody.evictable or job in state.custody.limited}
+    assert in_journal(server.journal) == kept
     deadline = server.node.deadline()
     due = [next_deadline(job) for job in jobs]
     due += [waiter.awake_at for waiter in state.waiting.blocked.values() if waiter.awake_at]

@@ -63,6 +63,7 @@ from disqued.core.work.delivery import Delivery
 from disqued.core.work.fates import Fates
 from disqued.core.work.inquiries import Inquiries
 from disqued.core.work.keys import Keys
+from disqued.core.work.leases import Leases
 from disqued.core.work.purges import Purges
 from disqued.core.work.queueing import Queueing
 from disqued.core.work.redrives import Redrives
@@ -173,6 +174,11 @@ LIMITS = attrs.evolve(
 )  # fmt: skip
 #: The same, and nothing fails.
 LIMITS_CALM = attrs.evolve(BY_NAME["limits-calm"], name="mutant-limits-calm", bursts=2, **_SHORT)
+#: Queues are limited, and all nodes crash, often together.
+LIMITS_CRASH = attrs.evolve(
+    BY_NAME["limits-crash"], name="mutant-limits-crash", every_ms=1_500, bursts=4, consumers=16,
+    load=attrs.evolve(BY_NAME["limits-crash"].load, work_ms=3_000), **{**_SHORT, "drain_ms": 1_200_000},
+)  # fmt: skip
 #: The same where messages are lost, doubled and late, and no link breaks.
 LIMITS_MESSY = attrs.evolve(LIMITS, name="mutant-limits-messy", kinds=("mess", "slow"))
 #: Producers wait for results and cancel jobs, while nodes come and go.
@@ -851,7 +857,33 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a slot ends as soon as its job is handed out", LIMITS_CALM,
-        Admission, "_look_after", "this.running[job_id] = (unit, self._state.now)", "this.ended[job_id] = None",
+        Admission, "_look_after",
+        "this.running[job_id] = (unit, custody.limited.setdefault(unit, self._state.now))",
+        "this.ended[job_id] = None",
+    ),
+    _mutant(
+        "what consumers of a limited queue have is not written down", LIMITS_CRASH,
+        Leases, "announce", "if record is not None:", "if False:",
+    ),
+    _mutant(
+        "a start forgets what consumers of a limited queue have", LIMITS_CRASH,
+        Recovery, "finish", "self._resume_leases()", "pass",
+    ),
+    _mutant(
+        "a start does not count what consumers of a limited queue have", LIMITS_CRASH,
+        Admission, "start", "limited.update(queue.leased)", "pass",
+    ),
+    _mutant(
+        "a compaction leaves out what consumers have", LIMITS_CRASH,
+        recovery, "_lease_to_keep", "return lease_record(state, job)", "return None",
+    ),
+    _mutant(
+        "a restart leaves out what consumers have", LIMITS_CRASH,
+        server, "snapshot", "leased = lease_record(state, job)", "leased = None",
+    ),
+    _mutant(
+        "the slot of a job that is delivered once ends with a crash", LIMITS_CRASH,
+        Recovery, "_resume_leases", "state.custody.limited[job] = since", "pass",
     ),
     _mutant(
         "nodes say nothing again", LIMITS_MESSY,
