@@ -174,9 +174,13 @@ class Stewards(Machine):
         """Hear what a node wants and has of the slots of a queue of which this node is the steward.
 
         Only a node that follows this steward has heard of all slots that it was given, and can say that it has no
-        others.
+        others.  With PARTITION available a node that cannot be reached is of another side: what it has does not count
+        here, and it is given nothing.
         """
-        if self._limits_of(name) == NO_LIMITS or self._witnesses.steward_of(name) != self._state.node_id:
+        state, limits = self._state, self._limits_of(name)
+        if limits == NO_LIMITS or self._witnesses.steward_of(name) != state.node_id:
+            return
+        if limits.is_available and sender != state.node_id and sender not in state.peers.reachable:
             return
         this = self._by_name.get(name)
         if this is None:
