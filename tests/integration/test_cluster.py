@@ -159,6 +159,30 @@ def test_a_throttle_reaches_every_node_and_one_that_was_away_and_outlives_a_kill
     assert [name for name, *_ in third.call("QPOLICY", "q")] == ["fair"]
 
 
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("store", ["aof", "sqlite"])
+def test_a_limit_outlives_a_kill_of_all_nodes(
+    cluster: Callable[..., list[Daemon]], start: Start, count: int, store: str
+) -> None:
+    durable = ("--persistence", store, "--appendfsync", "always")
+    daemons = cluster(count, *durable)
+    assert daemons[0].call("QPOLICY", "q", "SET", "INFLIGHT", 2) == "OK"
+    for daemon in daemons:
+        wait_until(lambda daemon=daemon: daemon.call("QPOLICY", "q"), "the limit")
+    retry = ("RETRY", 3_600, "REPLICATE", 1)
+    jobs = [daemons[-1].call("ADDJOB", "q", f"{number}", 5_000, *retry) for number in range(2)]
+    taken = [daemons[0].call("GETJOB", "TIMEOUT", 20_000, "FROM", "q")[0][1] for _ in jobs]
+    assert sorted(taken) == sorted(jobs)
+    for daemon in daemons:
+        daemon.kill()
+    daemons = [start(*QUICK, *durable, directory=each.directory, port=each.port) for each in daemons]
+    wait_joined(daemons)
+    third = daemons[-1].call("ADDJOB", "q", "2", 5_000, *retry)
+    assert daemons[0].call("GETJOB", "TIMEOUT", round(seconds(2) * 1_000), "FROM", "q") is None
+    assert daemons[-1].call("ACKJOB", jobs[0]) == 1
+    assert daemons[0].call("GETJOB", "TIMEOUT", 20_000, "FROM", "q") == [["q", third, "2"]]
+
+
 def test_a_node_that_stands_still_is_done_without_and_catches_up(cluster: Callable[..., list[Daemon]]) -> None:
     first, second, third = daemons = cluster(3)
     job_id = first.call("ADDJOB", "q", "body", 5_000, "REPLICATE", 3)

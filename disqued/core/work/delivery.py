@@ -164,9 +164,11 @@ class Delivery:
     def take(self, queue: Queue, span_ms: int = 0) -> Unit | None:
         """Take the oldest job of a queue, if it has one to give, for its retry period or for that span."""
         state = self._state
-        units, needs_slot = queue.units, False
+        units = queue.units
+        needs_slot = False
         if queue.holds & HOLDS:
-            units, needs_slot = self._to_give(queue), queue.holds & LIMITED != 0
+            units = self._to_give(queue)
+            needs_slot = queue.holds & LIMITED != 0
         while len(units):
             unit = units.pop_first()
             assert isinstance(unit, Job)  # the one unit of a job of work

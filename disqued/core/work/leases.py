@@ -44,10 +44,10 @@ def lease_record(state: State, job: Job) -> Record | None:
 
     It knows those of workers, those that no timer ends, and those that have a slot.
     """
-    custody, retry_ms = state.custody, job.options.retry_ms
-    worker = custody.bound.get(job) if custody.bound else None
     if not job.flags & FLAG_LEASED:
         return None
+    custody, retry_ms = state.custody, job.options.retry_ms
+    worker = custody.bound.get(job) if custody.bound else None
     if worker is not None or retry_ms == RETRY_NEVER_MS:
         since = state.queues.by_name[job.queue].leased.get(job, state.now)
     elif job in custody.limited:

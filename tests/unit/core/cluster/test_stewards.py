@@ -243,6 +243,22 @@ def test_with_partition_available_each_side_gives_as_many() -> None:
     assert len(crowd.take()) == 1
 
 
+def test_with_partition_available_a_node_that_the_steward_does_not_reach_is_given_nothing() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (1,), PARTITION_FIELD: (AVAILABLE,)})
+    crowd = Crowd(cluster)
+    first = steward(cluster)
+    other = next(member for member in cluster if member is not first)
+    fill(cluster, 1, other)
+    reachable = first.state.peers.reachable
+    first.state.peers.reachable = tuple(node_id for node_id in reachable if node_id != other.id)
+    crowd.wait(1, other)
+    cluster.advance(100)
+    assert crowd.take() == []
+    first.state.peers.reachable = reachable
+    cluster.advance(3_000)
+    assert len(crowd.take()) == 1
+
+
 @pytest.mark.parametrize("kind", [SLOTS_WANTED, SLOTS_GIVEN, SLOTS_KEEP, SLOTS_KEPT, SLOTS_CLAIM, SLOTS_CLAIMED])
 def test_a_lost_message_holds_nothing_up_for_long(kind: int) -> None:
     cluster = cluster_with({INFLIGHT_FIELD: (2,)})
