@@ -3,7 +3,7 @@
     a node hands out ---> what consumers of all nodes have now, and of each group   <= the limit
                           what was handed out lately                                <= what the bucket gives
     a node crashes   ---> what its consumers had counts until the retry period is over, or the job is done
-    it starts again  ---> what it says that they have counts
+    it starts again  ---> what it says that they have counts, if that is not less
 
 With PARTITION available each side of a partition gives as many as the limit says: so many are on each node at most,
 beside what consumers of a crashed one had, and on all of them where nothing fails.
@@ -35,14 +35,14 @@ from disqued.core.model.policies import (
     RATE_FIELD,
     Value,
 )
-from disqued.core.model.queues import LIMITED
 from disqued.core.model.state import State
 from disqued.core.node import Node
 from disqued.testing.clock import NodeClock
 from disqued.testing.events import EventQueue
 from disqued.testing.journal import ALWAYS
 
-Known = dict[bytes, int]  #: ids of jobs, and since when consumers have them
+#: Ids of jobs that consumers of a node have, since when by its clock, and until when.
+Known = dict[bytes, tuple[int, int]]
 
 #: What operators say of the queues of a story.
 SETTINGS: Final[dict[bytes, dict[int, Value]]] = {
@@ -103,7 +103,7 @@ class LimitWatch:
 
     def begin_commit(self, server: Site) -> None:
         """A commit begins: of all that has happened."""
-        self._written[server.number] = _known(server)
+        self._written[server.number] = self._known(server)
 
     def committed(self, server: Site) -> None:
         """That commit is done, and consumers hear of what they have."""
@@ -167,9 +167,10 @@ class LimitWatch:
         safe = self._safe.pop(server.number, {})
         for name in _limited(server):
             crashed = self._crashed.setdefault(name, {})
-            for unit, left_ms in _leased(server, name).items():
-                if safe.get(unit.id) == _since(server, unit):
-                    crashed[unit.id] = Taken(unit.options.terms.group, self._events.now + left_ms, GONE)
+            for unit in _leased(server, name):
+                since, until = safe.get(unit.id, (-1, 0))
+                if since == _since(server, unit):
+                    crashed[unit.id] = Taken(unit.options.terms.group, until, GONE)
         for name in self._crashed if server.policy != ALWAYS else ():
             others = [each for each in self._servers if each is not server and each.is_up]
             if sum(each.node.witnesses.of(name).is_complete for each in others) <= len(list(self._servers)) // 2:
@@ -177,10 +178,20 @@ class LimitWatch:
 
     def begins(self, server: Site) -> None:
         """A process has started: what it knows of what consumers have is what counts from now on."""
-        for name, crashed in self._crashed.items():
-            for unit in _leased(server, name):
-                crashed.pop(unit.id, None)
-        self._safe[server.number] = _known(server)
+        known = self._known(server)
+        for crashed in self._crashed.values():
+            for job_id, (_, until) in known.items():
+                if job_id in crashed and until >= crashed[job_id].until:
+                    del crashed[job_id]
+        self._safe[server.number] = known
+
+    def _known(self, server: Site) -> Known:
+        now = self._events.now
+        return {
+            unit.id: (_since(server, unit), now + left_ms)
+            for name in _limited(server)
+            for unit, left_ms in _leased(server, name).items()
+        }
 
 
 def _knows_its_end(server: Site, job_id: bytes) -> bool:
@@ -191,7 +202,7 @@ def _knows_its_end(server: Site, job_id: bytes) -> bool:
 
 
 def _limited(server: Site) -> list[bytes]:
-    return [name for name, queue in server.state.queues.by_name.items() if queue.holds & LIMITED]
+    return list(server.state.queues.policies.limited)
 
 
 def _leased(server: Site, name: bytes) -> dict[Unit, int]:
@@ -209,9 +220,6 @@ def _leased(server: Site, name: bytes) -> dict[Unit, int]:
 
 def _since(server: Site, unit: Unit) -> int:
     """Return when a consumer of a node got a job that it has."""
-    queue = server.state.queues.by_name[unit.queue]
-    return queue.leased[unit] if unit in queue.leased else server.state.custody.limited[unit]
-
-
-def _known(server: Site) -> Known:
-    return {unit.id: _since(server, unit) for name in _limited(server) for unit in _leased(server, name)}
+    queue = server.state.queues.by_name.get(unit.queue)
+    leased = queue.leased if queue is not None else {}
+    return leased[unit] if unit in leased else server.state.custody.limited[unit]
