@@ -336,6 +336,50 @@ async def test_defaults_of_a_queue_are_shown_and_set_by_those_who_may(admin: Adm
 
 
 @async_test
+async def test_the_policy_form_has_all_limits_and_what_holds_during_a_partition(admin: Admin) -> None:
+    client = admin()
+    form = (await page(client, "/queues/calls")).partition('id="do-policy-set"')[0].rpartition("<form")[2]
+    limits = {"in_flight", "group_in_flight", "partition"}
+    limits |= {f"{rate}.{part}" for rate in ("rate", "group_rate") for part in ("count", "per", "burst")}
+    assert limits <= set(re.findall(r'name="([^"]+)"', form))
+    assert re.findall(r"<option[^>]*>([^<]*)", form) == ["as it is", "strict", "available"]
+    body = {"queue": "calls", "sets": True, "group_rate": {"count": 2, "per": 1, "burst": 5}, "partition": "available"}
+    assert (await client.post("/api/commands/QPOLICY", body)).status == 200
+    html = words(await page(client, "/queues/calls"))
+    assert "Rate of each group 2 in 1 s, 5 at once During a partition available" in html
+
+
+@async_test
+async def test_a_throttle_is_set_on_the_page_which_says_until_when_it_lasts(admin: Admin, tmp_path: Path) -> None:
+    client = with_tokens(admin, tmp_path)
+    act = {"Authorization": f"Bearer {OPERATOR}"}
+    html = await page(client, "/queues/mail", OPERATOR)
+    assert "Neither the queue nor a group of it is throttled." in words(html)
+    form = html.partition('id="do-throttle"')[0].rpartition("<form")[2]
+    assert re.findall(r'name="([^"]+)"', form) == ["seconds", "group"]
+    assert html.count("redis-cli -p")
+    assert "THROTTLE mail 30</code>" in html
+    assert "throttle" not in ways(await page(client, "/queues/mail", VIEWER))
+    before = client.site.gateway.view.wall()
+    for body, answer in (({"seconds": 3_600}, 3_600), ({"seconds": 60, "group": "acme <b>"}, 60)):
+        found = await client.post("/api/commands/THROTTLE", {"queue": "mail", **body}, headers=act)
+        assert found.body == {"reply": answer}
+    html = (await page(client, "/queues/mail", OPERATOR)).partition('id="throttles"')[2].partition("</tbody>")[0]
+    ends = re.findall(r'scope="row">([^<]*)</th><td>([^<]*)</td><td class="num">([^<]*)', html)
+    assert [unescape(what) for what, _, _ in ends] == ["the queue", "group acme <b>"]
+    for (_, until, left), seconds in zip(ends, (3_600, 60), strict=True):
+        assert rendering.moment(before + seconds * 1_000)[:13] <= until <= rendering.moment(before + seconds * 1_100)
+        assert left != "0 ms"
+
+
+def test_a_field_with_a_word_is_in_no_body_while_it_is_empty() -> None:
+    (way,) = actions.throttle(b"mail")
+    assert way.body == {"queue": "mail", "seconds": 30}
+    assert way.command == [b"THROTTLE", b"mail", b"30"]
+    assert actions.policy(b"mail")[0].body == {"queue": "mail", "sets": True}
+
+
+@async_test
 async def test_a_pause_says_where_it_holds_who_said_so_and_why(admin: Admin, tmp_path: Path) -> None:
     client = with_tokens(admin, tmp_path)
     act = {"Authorization": f"Bearer {OPERATOR}"}

@@ -353,10 +353,36 @@ def test_the_defaults_of_a_queue_are_set_and_taken_back(page: Browser, daemon: D
     page.wait_text("#policy", "10 600")
     fields: Any = daemon.call("QPOLICY", "ruled", "GET")
     assert [row[:2] for row in fields] == [["maxtries", "5"], ["backoff", "10 600"]]
+    page.run(
+        "const one = document.querySelector('[name=partition]'); one.value = 'available';"
+        "one.dispatchEvent(new Event('input', {bubbles: true}))"
+    )
+    page.type(f"{form} [name='group_rate.count']", "3")
+    page.type(f"{form} [name='group_rate.per']", "2")
+    assert page.run(line).endswith("MAXTRIES 5 BACKOFF 10 600 GROUPRATE 3 PER 2 PARTITION available")
+    page.click("#do-policy-set")
+    page.wait_text("#policy", "available")
+    fields = daemon.call("QPOLICY", "ruled", "GET")
+    assert [row[:2] for row in fields[2:]] == [["grouprate", "3 PER 2"], ["partition", "available"]]
+    daemon.call("QPOLICY", "ruled", "UNSET", "grouprate", "partition")
     page.type(f"{form} [name=unset]", "maxtries backoff")
     page.click("#do-policy-unset")
     page.wait_text("#policy", "Nothing is set")
     assert daemon.call("QPOLICY", "ruled", "GET") == []
+
+
+def test_a_queue_and_a_group_of_it_are_throttled(page: Browser, daemon: Daemon) -> None:
+    page.open("/queues/slow")
+    page.wait_text("#throttles", "Neither the queue nor a group")
+    page.type("[data-action*='/api/commands/THROTTLE'] [name=group]", "acme")
+    line = "return document.querySelector('#do-throttle').form.querySelector('[data-line=redis]').textContent"
+    assert page.run(line).endswith("THROTTLE slow 30 GROUP acme")
+    page.click("#do-throttle")
+    page.wait_text("#throttles", "group acme")
+    assert 0 < int(str(daemon.call("THROTTLE", "slow", 0, "GROUP", "acme"))) <= 30
+    assert daemon.call("THROTTLE", "slow", 0) == 0
+    daemon.call("THROTTLE", "slow", 60)
+    page.wait_text("#throttles", "the queue")
 
 
 def test_a_queue_shows_its_delayed_jobs(page: Browser, daemon: Daemon) -> None:
@@ -750,6 +776,7 @@ def test_axe_finds_no_violations(page: Browser, daemon: Daemon, scheme: str) -> 
     daemon.call("QGET", "logged", "mailers", "EX", 600)
     dead_id = dead_job(daemon, "failing")
     daemon.call("QPOLICY", "failing", "SET", "MAXTRIES", 3)
+    daemon.call("THROTTLE", "failing", 600)
     page.use_scheme(scheme)
     paths = [f"/jobs/{dead_id}", "/queues/failing?state=dead"]
     paths += ["/", "/queues", "/queues/checked", "/queues/none", f"/jobs/{job_id}", "/jobs/none", "/actions"]

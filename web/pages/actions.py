@@ -21,7 +21,10 @@ _POLICY: Final = (
     ("keep_dead", "Dead jobs stay, s", "KEEPDEAD"), ("result", "Results stay, s", "RESULT"),
     ("in_flight", "With consumers at most", "INFLIGHT"), ("group_in_flight", "Of each group", "GROUPINFLIGHT"),
     ("rate.count", "Rate: jobs", "RATE"), ("rate.per", "in seconds", "PER"), ("rate.burst", "at once", "BURST"),
+    ("group_rate.count", "Rate of each group: jobs", "GROUPRATE"), ("group_rate.per", "in seconds, each group", "PER"),
+    ("group_rate.burst", "at once, each group", "BURST"),
 )  # fmt: skip
+_PARTITION: Final = ("strict", "available")
 _ENDED: Final = ("wait-repl", "active", "queued", "dead")
 _ANY_STATE: Final = (*_ENDED, "acked")
 
@@ -69,16 +72,29 @@ def pause(queue: bytes, now: str, reason: str = "") -> list[Action]:
 def policy(queue: bytes) -> list[Action]:
     """Set defaults of ADDJOB for a queue in the whole cluster, and take them back."""
     inputs = [Input(name, label, "number", hint="as it is", word=word) for name, label, word in _POLICY]
+    sides = Input("partition", "During a partition", "choice", hint="as it is", word="PARTITION", choices=_PARTITION)
     unset = Input("unset", "Fields", "list", hint="such as maxtries backoff", needed=True)
     return [
         Action(
-            "policy-set", "Set defaults", "/api/commands/QPOLICY", (b"QPOLICY", queue, b"SET", *inputs),
+            "policy-set", "Set defaults", "/api/commands/QPOLICY", (b"QPOLICY", queue, b"SET", *inputs, sides),
             {"queue": queue, "sets": True}, "Set in the whole cluster.",
         ),
         Action(
             "policy-unset", "Take defaults back", "/api/commands/QPOLICY", (b"QPOLICY", queue, b"UNSET", unset),
             {"queue": queue}, "Taken back in the whole cluster.",
         ),
+    ]  # fmt: skip
+
+
+def throttle(queue: bytes) -> list[Action]:
+    """Let a queue, or a group of it, hand nothing out for a while in the whole cluster."""
+    seconds = Input("seconds", "Seconds", "number", "30", needed=True)
+    group = Input("group", "Group", hint="the whole queue", word="GROUP")
+    return [
+        Action(
+            "throttle", "Throttle", "/api/commands/THROTTLE", (b"THROTTLE", queue, seconds, group), {"queue": queue},
+            "Throttled for {result} s in the whole cluster.",
+        )
     ]  # fmt: skip
 
 

@@ -30,13 +30,14 @@ class Input:
 
     name: str  #: of the JSON body; `backoff.first` is a part of a field
     label: str
-    #: text, area or number; list: words with spaces between; pairs: such as name=value, empty at first; picked: the
+    #: text, area or number; choice: one of `choices`, or nothing; list: words with spaces between; pairs: such as name=value, empty at first; picked: the
     #: jobs selected in a table
     kind: str = "text"
     value: str = ""  #: what stands in it first
     hint: str = ""  #: what stands in it while it is empty
     word: str = ""  #: redis-cli's word before the value; with one, an empty field is left out
     needed: bool = False  #: the browser does not send the form while it is empty
+    choices: Sequence[str] = ()
 
     def of(self, text: str) -> Any:
         """The JSON value that a text in the field stands for."""
@@ -93,7 +94,7 @@ class Action:
         """The JSON body while nobody has typed anything."""
         found: dict[str, Any] = as_json(dict(self.fixed))
         for one in self.words:
-            if isinstance(one, Input) and (one.value or one.kind not in ("number", "pairs")):
+            if isinstance(one, Input) and (one.value or not (one.word or one.kind in ("number", "pairs"))):
                 name, _, part = one.name.partition(".")
                 value = one.of(one.value)
                 found[name] = {**found.get(name, {}), part: value} if part else value

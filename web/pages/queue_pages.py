@@ -23,6 +23,7 @@ from disqued.web.views.queue_views import SORTS, QueuePage, QueueQuery, first_of
 SLOTS_SHOWN: Final = 20
 PEEKED: Final = 10  #: jobs of a queue that are shown without being asked for
 GROUPS_SHOWN: Final = 5  #: throttled groups that are named
+THROTTLES_SHOWN: Final = 20  #: throttled groups in the table of throttles
 PEEKED_BYTES: Final = 400  #: of each body
 
 
@@ -90,6 +91,7 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
         "visitor": visitor,
         "pauses": pauses,
         "throttled": None if queue is None or queue.gate is None else _throttled(queue.gate, node.wall()),
+        "throttles": _throttles(node.policies.gates.get(name), node.wall()),
         "held": [] if queue is None else worker_views.held_of(node, queue, visitor),
         "groups": [] if queue is None else group_views.group_rows(node, queue),
         "policy": [
@@ -114,6 +116,15 @@ def _throttled(gate: Gate, wall: int) -> tuple[str, str] | None:
     shown += [f"{len(groups) - GROUPS_SHOWN} more"] if len(groups) > GROUPS_SHOWN else []
     whole = rendering.span(max(0, gate.until - wall)) if gate.until else f"{len(groups)} groups"
     return whole, ", ".join(shown)
+
+
+def _throttles(gate: Gate | None, wall: int) -> list[tuple[bytes, int, int]]:
+    """Group (empty = the queue itself), end and milliseconds left of each throttle, the first of them."""
+    if gate is None:
+        return []
+    ends = [(b"", gate.until)] if gate.until else []
+    ends += islice(gate.groups.items(), THROTTLES_SHOWN)
+    return [(group, until, max(0, until - wall)) for group, until in ends]
 
 
 def limits_of(node: NodeView, name: bytes) -> list[tuple[str, str]]:
@@ -202,7 +213,7 @@ async def queue(site: Site, asked: Request) -> tuple[str, Values]:
                           "is_named": name in rendering.NO_SEGMENTS, "found": found,
                           "jobs": [job_row(node, job, visitor) for job in found.jobs], "known": node.job_count,
                           "add": actions.add_job(name), "ways_with_groups": actions.on_groups(name),
-                          "ways_with_policy": actions.policy(name),
+                          "ways_with_policy": actions.policy(name), "ways_with_throttle": actions.throttle(name),
                           "ways_with_log": actions.on_log(name), "bulk": actions.bulk(wanted, site.gateway.config.port),
                           "selected": actions.selected()}  # fmt: skip
 

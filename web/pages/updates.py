@@ -64,6 +64,7 @@ async def draw(site: Site, watched: Subscription, rows: list[QueueRow]) -> dict[
             "peeked": "_peeked.html",
             "held": "_held.html",
             "slots": "_slots.html",
+            "throttles": "_throttles.html",
             "groups": "_groups.html",
         }
     elif watched.page == "workers":

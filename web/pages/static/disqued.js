@@ -258,7 +258,7 @@ async function reread() {
   const answer = await fetch(location.href.split("#")[0]);
   if (!answer.ok) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-  for (const selector of ["#found tbody", "#looked", "#pauses", "#schedule-now", "#runs", "#coming", "#groups", "#policy tbody", ".timeline", "#why", ".facts", "h1"]) {
+  for (const selector of ["#found tbody", "#looked", "#pauses", "#schedule-now", "#runs", "#coming", "#groups", "#throttles", "#policy tbody", ".timeline", "#why", ".facts", "h1"]) {
     const [old, now] = [one(selector), one(selector, fresh)];
     if (old && now) swap(old, now.innerHTML);
   }
