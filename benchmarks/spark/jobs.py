@@ -191,7 +191,7 @@ def _ingest_duckdb(place: Place) -> None:
 
     path = _empty(place, "duckdb")
     path.mkdir()
-    columns = ", ".join(f"{name}: '{kind.replace('STRING', 'VARCHAR')}'" for name, kind in COLUMNS)
+    columns = ", ".join(f"'{name}': '{kind.replace('STRING', 'VARCHAR')}'" for name, kind in COLUMNS)
     source = JSON_IN_DUCKDB.format(files=f"{place.logs}/*/*/*.jsonl", columns=columns, hive=HIVE)
     with duckdb.connect() as database:
         database.execute(f"COPY (SELECT * FROM {source}) TO '{path}' (FORMAT parquet, PARTITION_BY (date, node))")

@@ -40,6 +40,7 @@ COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("delay_s", "DOUBLE"), ("repl", "INT"), ("size", "BIGINT"), ("client", "STRING"), ("peer", "STRING"),
     ("reason", "STRING"), ("after_boot", "BIGINT"), ("after_seq", "BIGINT"), ("max_tries", "INT"),
     ("keep_dead_s", "DOUBLE"), ("result_size", "BIGINT"), ("failure", "STRING"), ("trace_id", "STRING"),
+    ("group", "STRING"),
 )  # fmt: skip
 
 
@@ -63,23 +64,25 @@ class _Texts(dict[Any, bytes]):
         return text
 
 
-def _trace(options: JobOptions) -> bytes:
-    """The trace of a job, as a member; empty if it has none."""
-    trace_id = trace_id_of(options.terms.headers)
-    return b',"trace_id":"%b"' % trace_id if trace_id else b""
+def _marks(options: JobOptions) -> bytes:
+    """The group and the trace of a job, as members; what it has not is left out."""
+    terms = options.terms
+    trace_id = trace_id_of(terms.headers)
+    mark = b',"group":' + _quoted(text(terms.group)) if terms.group else b""
+    return mark + b',"trace_id":"%b"' % trace_id if trace_id else mark
 
 
 def _wishes(options: JobOptions) -> bytes:
-    """What a producer says of its job, as members: its trace, and how it is to be treated."""
-    text = _trace(options) + b',"ttl_s":' + _seconds(options.ttl_ms)
+    """What a producer says of its job, as members: its group and trace, and how it is to be treated."""
+    wishes = _marks(options) + b',"ttl_s":' + _seconds(options.ttl_ms)
     if options.retry_ms != RETRY_NEVER_MS:
-        text += b',"retry_s":' + _seconds(options.retry_ms)
+        wishes += b',"retry_s":' + _seconds(options.retry_ms)
     if options.delay_ms:
-        text += b',"delay_s":' + _seconds(options.delay_ms)
-    text += b',"repl":%d' % options.replicate
+        wishes += b',"delay_s":' + _seconds(options.delay_ms)
+    wishes += b',"repl":%d' % options.replicate
     if options.terms.keep_dead_ms:
-        text += b',"keep_dead_s":' + _seconds(options.terms.keep_dead_ms)
-    return text + _count(b"max_tries", options.terms.max_tries)
+        wishes += b',"keep_dead_s":' + _seconds(options.terms.keep_dead_ms)
+    return wishes + _count(b"max_tries", options.terms.max_tries)
 
 
 def _seconds(ms: int) -> bytes:
@@ -221,7 +224,7 @@ class EventLines(EventTrace):
                 stay_ms = job.options.terms.keep_dead_ms if has_died(job.options.fate) else 0
                 age_us = max(0, job.options.ttl_ms + stay_ms + now - job.expires_at) * 1_000
                 counts = _count(b"attempt", attempt) + _count(b"nacks", nacks)
-                line += b'%b%b,"age_us":%d' % (_trace(job.options), counts, age_us)
+                line += b'%b%b,"age_us":%d' % (_marks(job.options), counts, age_us)
             if kind in (ADD, REPLICATE):
                 line += b',"size":%d' % len(job.body)
             if span_ms >= 0:

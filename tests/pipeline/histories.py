@@ -53,16 +53,22 @@ class History:
         created = start_us(FIRST_DAY) + DAY_US * random.randrange(1, 3) + random.randrange(-HOUR_US, HOUR_US, MS)
         scopes = [None, None, "1:readers", "1:writers"] if queue == "log" else [None]
         home = random.choice(NODES)
+        group = None if queue == "log" else random.choice([None, "acme", "zebra"])
         if random.random() < 0.8:
             self.tell(
                 home, created, "add", job_id=name, queue=queue, ttl_s=random.choice([3600, 0.25]), repl=2,
                 retry_s=random.choice([None, 5]), delay_s=random.choice([None, 1.5]), size=random.randrange(99),
-                max_tries=random.choice([None, 3]),
+                max_tries=random.choice([None, 3]), group=group,
             )  # fmt: skip
         for _ in range(random.randrange(1, 8)):
             event, reasons = random.choice(CHANCES)
             age = random.choice([0, random.randrange(0, 3 * HOUR_US, MS), random.randrange(0, 9_000, MS)])
-            members: Line = {"age_us": age, "reason": random.choice(reasons), "scope": random.choice(scopes)}
+            members: Line = {
+                "age_us": age,
+                "reason": random.choice(reasons),
+                "scope": random.choice(scopes),
+                "group": group,
+            }
             if event in ("deliver", "nack", "requeue", "ack"):
                 members["attempt"] = random.choice([None, 1, 2])
             if event == "deliver":
@@ -163,7 +169,7 @@ def _row(scope: str | None, lines: list[Line]) -> Row:
     end = _end(own, lines)
     last = max(lines, key=_last)
     return {
-        "job_id": lines[0]["job_id"], "scope": scope, "queue": lines[0]["queue"],
+        "job_id": lines[0]["job_id"], "scope": scope, "queue": lines[0]["queue"], "group": lines[0].get("group"),
         "node": adds[0]["node"] if adds else None, "created_us": created, "date": day_of(created),
         "size": max((line["size"] for line in lines if "size" in line), default=None),
         **{name: adds[0].get(name) if adds else None for name in ("ttl_s", "retry_s", "delay_s", "repl")},

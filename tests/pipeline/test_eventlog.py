@@ -202,19 +202,21 @@ def test_events_of_a_running_node_are_there_before_it_publishes_them(
     wait_until((tmp_path / "data" / "events").is_dir, "an event log")
     begun = reader.initialOffset()
     trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
-    job = node.call("ADDJOB", "mail", "hello", 0, "HEADER", "traceparent", f"00-{trace_id}-00f067aa0ba902b7-01")
+    job = node.call("ADDJOB", "mail", "hello", 0, "HEADER", "traceparent", f"00-{trace_id}-00f067aa0ba902b7-01",
+                    "GROUP", "acme")  # fmt: skip
     other = node.call("ADDJOB", "letters", "hello", 0)
     node.call("GETJOB", "FROM", "mail")
     node.call("ACKJOB", job)
 
-    def seen(job: object) -> list[tuple[str, str | None]]:
+    def seen(job: object) -> list[tuple[str, str | None, str | None]]:
         rows = rows_of(reader, begun, next_of(reader, begun))
-        return [(row["event"], row["trace_id"]) for row in rows if row["job_id"] == job]
+        return [(row["event"], row["trace_id"], row["group"]) for row in rows if row["job_id"] == job]
 
     wait_until(
-        lambda: seen(job) == [(event, trace_id) for event in ("add", "deliver", "ack")], "what happened to the job"
+        lambda: seen(job) == [(event, trace_id, "acme") for event in ("add", "deliver", "ack")],
+        "what happened to the job",
     )
-    assert seen(other) == [("add", None)]
+    assert seen(other) == [("add", None, None)]
     assert not list((tmp_path / "data").rglob("events-*.jsonl")), "nothing is published yet"
 
 

@@ -797,6 +797,32 @@ def test_other_headers_and_a_malformed_traceparent_give_no_trace_id_and_no_error
     assert brief(read(), "trace_id") == [("add", None), ("deliver", None), ("ack", None)] * 3
 
 
+def test_every_line_of_a_job_with_a_group_has_it_behind_its_queue(server: Server) -> None:
+    read = follow(server)
+    for words in (("GROUP", 'a"\\\n'), ("GROUP", b"\xff", "HEADER", "traceparent", TRACEPARENT), ()):
+        job_id = server.add("q", "x", "RETRY", 10, *words)
+        server.get("q")
+        server("NACK", job_id)
+        server.get("q")
+        server("ACKJOB", job_id, "RESULT", "done")
+        server.add("q", "x", "RETRY", 0, "TTL", 1, *words)
+        server.advance(1_500)
+    lines = read()
+    events = ["add", "deliver", "nack", "deliver", "ack", "add", "expire"]
+    assert [(line["event"], line.get("group")) for line in lines] == [
+        (event, group) for group in ('a"\\\\\n', "\\xff", None) for event in events
+    ]
+    for line in lines[: 2 * len(events)]:
+        names = list(line)
+        assert names.index("group") == names.index("queue") + 1, line
+        assert ("trace_id" in line) == (line["group"] == "\\xff")
+    read = follow(server, endings_alone=True)
+    job_id = server.add("q", "x", "RETRY", 10, "GROUP", "acme")
+    server.get("q")
+    server("ACKJOB", job_id)
+    assert brief(read(), "group", "attempt") == [("ack", "acme", 1)]
+
+
 def test_nodes_with_copies_tell_the_trace_id_too() -> None:
     first, second, _ = Cluster(3)
     reads = [follow(node) for node in (first, second)]
