@@ -30,6 +30,7 @@ from disqued.pipeline.connector.rows import (
     ATTEMPT,
     BODY,
     DELIVERIES,
+    NO_GROUP,
     NO_HEADERS,
     STATE,
     Told,
@@ -218,7 +219,7 @@ class GroupStreamReader(QueuesStreamReader):
                 continue
             job = None if reply is None else self._needed(reply)
             if job is None or job[STATE] == ACKED:  # the node has no copy of its own
-                job = (each, name, body, None, 0, 0, ACKED, 0, NO_HEADERS, 1)
+                job = (each, name, body, None, 0, 0, ACKED, 0, NO_HEADERS, 1, NO_GROUP)
             fresh.append(job)
         ids = [job[0] for job in fresh]
         taken.named.update(ids)
@@ -230,7 +231,7 @@ class GroupStreamReader(QueuesStreamReader):
         """Take what a row needs: an event was delivered again as often as the group has had it before."""
         job = needed(reply)
         deliveries = max([1, *(group[2] for group in self._told_of(reply))])
-        return (*job[:DELIVERIES], deliveries - 1, *job[STATE:ATTEMPT], deliveries)
+        return (*job[:DELIVERIES], deliveries - 1, *job[STATE:ATTEMPT], deliveries, NO_GROUP)
 
     # Acknowledgements.
 

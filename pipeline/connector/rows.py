@@ -1,6 +1,6 @@
 """A job as a row: the columns, and what a daemon tells of a job put into them.
 
-    SHOW id --> [name, value, name, value ...] --> what a row needs of it, of many jobs --> an Arrow batch of 10 columns
+    SHOW id --> [name, value, name, value ...] --> what a row needs of it, of many jobs --> an Arrow batch of 11 columns
 
 What is needed is looked for once: daemons of a version tell it in one order, and each reply is compared with that.
 
@@ -40,6 +40,7 @@ SCHEMA: Final = StructType(
         StructField("node", StringType(), nullable=False),
         StructField("headers", MapType(StringType(), BinaryType(), valueContainsNull=False), nullable=False),
         StructField("attempt", IntegerType(), nullable=False),
+        StructField("group", StringType(), nullable=True),
     ]
 )
 #: Spark takes no batch that differs in the least from this.
@@ -57,14 +58,16 @@ STATE: Final = 6
 RETRY: Final = 7
 HEADERS: Final = 8
 ATTEMPT: Final = 9
+GROUP: Final = 10
 ACKED: Final = b"acked"  #: the state of a job that is done
 
 #: Names and values of headers in turn.
 HeaderWords: TypeAlias = Sequence[bytes]
 NO_HEADERS: Final[HeaderWords] = ()
-#: That, then headers and the number of the delivery: `ctime` is nanoseconds since 1970 (None = not known), `retry` is
+NO_GROUP: Final = b""
+#: That, then headers, the number of the delivery and the group: `ctime` is nanoseconds since 1970 (None = not known), `retry` is
 #: seconds.  A node has no body of what is done.
-Told: TypeAlias = tuple[bytes, bytes, bytes, int | None, int, int, bytes, int, HeaderWords, int]
+Told: TypeAlias = tuple[bytes, bytes, bytes, int | None, int, int, bytes, int, HeaderWords, int, bytes]
 
 
 def told(reply: Sequence[Any]) -> dict[bytes, Any]:
@@ -87,7 +90,8 @@ class _Places:
         job = known[2](reply)
         # What nearly no job has comes behind that.
         more = told(reply[known[1] :]) if len(reply) > known[1] else {}
-        return (*job, more.get(b"headers", NO_HEADERS), more.get(b"attempt", 1 + job[NACKS] + job[DELIVERIES]))
+        attempt = more.get(b"attempt", 1 + job[NACKS] + job[DELIVERIES])
+        return (*job, more.get(b"headers", NO_HEADERS), attempt, more.get(b"group", NO_GROUP))
 
     def _find(self, names: list[bytes]) -> tuple[list[bytes], int, Callable[[Sequence[Any]], tuple[Any, ...]]]:
         missing = [name.decode() for name in NEEDED if name not in names]
@@ -117,7 +121,7 @@ def text(name: bytes) -> str:
 
 def batch_of(jobs: Sequence[Told], nodes: str | Sequence[str], attempt_us: int | None = None) -> pa.RecordBatch:
     """Put jobs into an Arrow batch: with the node (8 hex digits) that told of all, or of each."""
-    columns = list(zip(*jobs, strict=True)) if jobs else [()] * (ATTEMPT + 1)
+    columns = list(zip(*jobs, strict=True)) if jobs else [()] * (GROUP + 1)
     ids, queues, bodies, ctimes, nacks, deliveries = columns[:STATE]
     kinds = ARROW.types
     count = len(jobs)
@@ -132,6 +136,7 @@ def batch_of(jobs: Sequence[Told], nodes: str | Sequence[str], attempt_us: int |
         pa.repeat(pa.scalar(nodes, kinds[7]), count) if isinstance(nodes, str) else pa.array(nodes, kinds[7]),
         pa.array([header_pairs(words) for words in columns[HEADERS]], kinds[8]),
         pa.array(columns[ATTEMPT], kinds[9]),
+        pa.array([group_name(group) for group in columns[GROUP]], kinds[10]),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW)
 
@@ -139,6 +144,11 @@ def batch_of(jobs: Sequence[Told], nodes: str | Sequence[str], attempt_us: int |
 def header_pairs(words: HeaderWords) -> list[tuple[str, bytes]]:
     """Return names and values of headers, which come in turn; names are ASCII."""
     return [(name.decode(), value) for name, value in zip(words[::2], words[1::2], strict=True)]
+
+
+def group_name(group: bytes) -> str | None:
+    """Write the name of a group as that of a queue; None for a job without one."""
+    return texts.text(group) if group else None
 
 
 def _names(queues: Sequence[bytes], kind: pa.DataType) -> pa.Array:

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from disqued.core.model.job import KIND_NAMES, QUEUED, StoredJob
-from disqued.pipeline.connector.rows import NS_IN_US, SCHEMA, text
+from disqued.pipeline.connector.rows import NS_IN_US, SCHEMA, group_name, text
 from disqued.wire import texts
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def row_of(job: StoredJob, state: str, store: str) -> Row:
     """Make the row of a job; an unknown state is null."""
     return (text(job.id), texts.text(job.queue), job.body, job.ctime // NS_IN_US, job.nacks, job.additional_deliveries,
             None, text(job.id[2:10]), [(name.decode(), value) for name, value in job.terms.headers], _attempt_of(job),
+            group_name(job.terms.group),
             None if state == "unknown" else state, _KINDS[job.kind], job.alias or None,
             job.ttl_ms, job.retry_ms, job.delay_ms, job.replicate, job.expires * US_IN_MS, store)  # fmt: skip
 

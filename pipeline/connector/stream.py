@@ -35,7 +35,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from disqued.client.errors import DisquedError, ServerError, Unreachable
 from disqued.pipeline.connector.nodes import NodeAt, NodeLink, Word, ask_each, find_nodes, pieces, uncollected
-from disqued.pipeline.connector.rows import ACKED, ARROW, BODY, RETRY, STATE, Told, batch_of, needed
+from disqued.pipeline.connector.rows import ACKED, ARROW, BODY, NO_GROUP, RETRY, STATE, Told, batch_of, needed
 
 GET_COUNT: Final = 2_000  #: as many jobs as one GETJOB gives
 US_IN_S: Final = 1_000_000
@@ -309,7 +309,7 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 retries.add(job[RETRY])
             elif reply is None and not (nacks or deliveries):
                 # Delivered at most once: for the node it is over.
-                job = (id_, queue, body, None, nacks, deliveries, ACKED, 0, headers, attempt)
+                job = (id_, queue, body, None, nacks, deliveries, ACKED, 0, headers, attempt, NO_GROUP)
             else:
                 continue
             ids.append(id_)

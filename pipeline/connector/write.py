@@ -34,6 +34,7 @@ BODY: Final = "body"
 QUEUE: Final = "queue"
 KEY: Final = "key"
 HEADERS: Final = "headers"
+GROUP: Final = "group"
 US_IN_MS: Final = 1_000
 KEY_BYTES: Final = 16  #: of the hash of a row
 #: What Spark says of a batch of a stream to its tasks.
@@ -44,6 +45,7 @@ _TYPES: Final = {
     QUEUE: ("string",),
     KEY: ("binary", "string"),
     HEADERS: ("map<string,binary>", "map<string,string>"),
+    GROUP: ("string",),
 }
 
 
@@ -64,12 +66,13 @@ def check_columns(schema: StructType, options: Mapping[str, Any]) -> None:
         if name not in schema.names and not (name == QUEUE and options["queue"] is not None):
             raise ValueError(
                 f"the column {name} is missing: jobs are made of body (BINARY or STRING), queue (STRING; or the option "
-                "queue) and, where they are given, key (BINARY or STRING) and headers (MAP<STRING, BINARY or STRING>)"
+                "queue) and, where they are given, key (BINARY or STRING), headers (MAP<STRING, BINARY or STRING>) and "
+                "group (STRING)"
             )
     for field in schema.fields:
         allowed = _TYPES.get(field.name)
         if allowed is None:
-            raise ValueError(f"the column {field.name} is no part of a job: there are body, queue, key and headers")
+            raise ValueError(f"the column {field.name} is no part of a job: there are body, queue, key, headers and group")
         if field.dataType.simpleString() not in allowed:
             types = " or ".join(each.upper() for each in allowed)
             raise ValueError(f"the column {field.name} is {field.dataType.simpleString()}; allowed: {types}")
@@ -103,20 +106,22 @@ class Sink:
         queues = columns[QUEUE].to_pylist() if QUEUE in columns else [self._options["queue"]] * len(bodies)
         keys = columns[KEY].to_pylist() if KEY in columns else [None] * len(bodies)
         headers = columns[HEADERS].to_pylist() if HEADERS in columns else [None] * len(bodies)
+        groups = columns[GROUP].to_pylist() if GROUP in columns else [None] * len(bodies)
         made, words = f"{self._name()}/{part}".encode(), self._words()
         timeout_ms = self._options["replicationTimeout"] * MS_IN_S
         commands: list[list[Word]] = []
-        for body, queue, key, given in zip(bodies, queues, keys, headers, strict=True):
+        for body, queue, key, given, group in zip(bodies, queues, keys, headers, groups, strict=True):
             if body is None or queue is None:
                 raise ServerError(
                     'ERR a row has no body or no queue: null is no job (of CSV an empty cell is null, and "" no text)'
                 )
             chosen = _key(made, body, queue, seen) if key is None else key
-            name = raw(queue) if "\\" in queue else queue
+            name = _bytes_of(queue)
             if any(value is None for _, value in given or ()):
                 raise ServerError("ERR the value of a header is null; leave the header out")
             named = (word for header in given or () for word in ("HEADER", *header))
-            commands.append(["ADDJOB", name, body, timeout_ms, *words, KEY, chosen, *named])
+            grouped = ("GROUP", _bytes_of(group)) if group else ()
+            commands.append(["ADDJOB", name, body, timeout_ms, *words, KEY, chosen, *named, *grouped])
         return commands
 
     def _name(self) -> str:
@@ -166,6 +171,11 @@ class Sink:
         write = prepared[0].write if prepared else self._write
         ids = [each for message in prepared for each in message.ids]
         WriteCommits(self._options, has_keys=self._has_keys).abort(write, ids, _since(prepared))
+
+
+def _bytes_of(name: str) -> bytes | str:
+    """Read the name of a queue or a group as a column has it: `\\xNN` is a byte, and two backslashes are one."""
+    return raw(name) if "\\" in name else name
 
 
 def _key(made: bytes, body: bytes | str, queue: str, seen: Counter[bytes]) -> bytes:

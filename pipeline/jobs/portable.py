@@ -2,7 +2,7 @@
 
     body BINARY --written--> body STRING (text, or base64)                  for CSV and JSON
     headers MAP --written--> values as a body's; for CSV the text of a JSON object
-    rows of any file --jobs_of--> queue, body, key, and headers where there are some
+    rows of any file --jobs_of--> queue, body, key, and headers and group where there are some
 
 The key is what makes a job that is added twice one job: the column `key`, else the id that it had in the queue it came
 from, else what is in the row, counted where several rows are the same.
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 TEXT: Final = "text"
 BASE64: Final = "base64"
 HEADERS: Final = "headers"
+GROUP: Final = "group"
 NO_BASE64: Final = "a body or a header is no base64"
 NO_HEADERS: Final = 'the column headers is no JSON object, such as {"size": "32"}'
 KEYS: Final = ("key", "id")
@@ -54,7 +55,7 @@ def written(jobs: "DataFrame", form: str, body: str) -> "DataFrame":
 
 
 def jobs_of(rows: "DataFrame", queue: str | None, body: str, name: str) -> "DataFrame":
-    """Give queue, body and key of jobs that rows are to become, and their headers where rows have some.
+    """Give queue, body and key of jobs that rows are to become, and their headers and group where rows have some.
 
     Raises Misused for columns that cannot be jobs.
     """
@@ -73,6 +74,8 @@ def jobs_of(rows: "DataFrame", queue: str | None, body: str, name: str) -> "Data
     parts = [named.alias("queue"), content.alias("body")]
     if HEADERS in columns:
         parts.append(_headers_of(rows, body).alias(HEADERS))
+    if GROUP in columns:
+        parts.append(f.col(GROUP).cast("string").alias(GROUP))
     made = rows.select(*parts, *([f.col(own).alias("own")] if own else []))
     if own == "key":
         return made.withColumnRenamed("own", "key")

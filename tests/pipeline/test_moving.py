@@ -176,7 +176,7 @@ def test_whatever_is_in_bodies_and_names_of_queues_comes_back_as_it_was(
         ("store", "text"),
     ],
 )
-def test_headers_come_back_as_they_were(
+def test_headers_and_groups_come_back_as_they_were(
     move: Move, start: Callable[..., Daemon], daemon: Daemon, queue: str, tmp_path: Path, form: str, body: str
 ) -> None:
     other = start("--persistence", "aof", "--appendfsync", "always", directory=tmp_path / "data")
@@ -186,12 +186,15 @@ def test_headers_come_back_as_they_were(
         "two": ["HEADER", "size", "", "HEADER", "traceparent", 'a,b\n"c"'],
     }
     for name, words in given.items():
-        other.call("ADDJOB", queue, name, 0, *words)
+        other.call("ADDJOB", queue, name, 0, *words, *(("GROUP", f"of {name}\\") if words else ()))
     path = tmp_path / "data" if form == "store" else tmp_path / "out"
     words = ("--as", form, "--body", body)
     if form != "store":
         move("export", "--queues", queue, "--to", path, "--address", f"{HOST}:{other.port}", *words, node=False)
     move("import", "--from", path, *words)
+    waiting = {job[2]: daemon.call("SHOW", job[1]) for job in daemon.call("QPEEK", queue, 9)}
+    groups = {name: dict(zip(told[::2], told[1::2], strict=True)).get("group") for name, told in waiting.items()}
+    assert groups == {"none": None, "one": "of one\\", "two": "of two\\"}
     found = {job[2]: job for job in daemon.call("GETJOB", "COUNT", 9, "WITHHEADERS", "FROM", queue)}
     assert {name: found[name][4] for name in found} == {name: words[1:3] + words[4:] for name, words in given.items()}
 

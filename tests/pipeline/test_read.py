@@ -59,17 +59,19 @@ def test_a_job_has_every_column(daemon: Daemon, queue: str) -> None:
         "node": own[:8],
         "headers": [],
         "attempt": 2,
+        "group": None,
     }
     assert abs(ctime - began) < dt.timedelta(minutes=5)
 
 
 def test_headers_the_number_of_a_delivery_and_dead_jobs_are_read(daemon: Daemon, queue: str) -> None:
-    terms = ("RETRY", 60, "MAXTRIES", 2, "HEADER", "size", b"\xff", "HEADER", "trace", "ab")
+    terms = ("RETRY", 60, "MAXTRIES", 2, "HEADER", "size", b"\xff", "HEADER", "trace", "ab", "GROUP", b"a\xff")
     job_id = daemon.call("ADDJOB", queue, "x", 0, *terms)
     daemon.call("GETJOB", "FROM", queue)
     daemon.call("NACK", job_id, "DEAD")
     assert rows_of(reader_of(daemon, queues=queue)) == []
     [row] = rows_of(reader_of(daemon, queues=queue, states="dead"))
+    assert row["group"] == "a\\xff"
     assert (row["headers"], row["attempt"]) == ([("size", b"\xff"), ("trace", b"ab")], 2)
     assert daemon.call("REDRIVE", queue) == 1
     daemon.call("GETJOB", "FROM", queue)

@@ -9,7 +9,7 @@ from disqued.pipeline.connector import rows
 from disqued.pipeline.connector.rows import ARROW, NEEDED, Told, batch_of, groups_of, needed
 
 TOLD = (b"D-1", b"q", b"\xff\x00", 1_795_487_935_123_456_789, 1, 2, b"queued", 300)
-JOB: Told = (*TOLD, (), 4)
+JOB: Told = (*TOLD, (), 4, b"")
 
 
 def reply_of(*names: bytes, behind: tuple[Any, ...] = ()) -> list[Any]:
@@ -35,17 +35,17 @@ def test_a_reply_without_what_is_needed_is_refused_by_its_name(name: bytes) -> N
 def test_headers_and_the_number_of_the_delivery_are_found_behind_that() -> None:
     headers = [b"trace", b"ab", b"size", b"\xff"]
     job = needed(reply_of(*NEEDED, behind=(b"max-tries", 3, b"headers", headers)))
-    assert job == (*TOLD, headers, 4)
-    job = needed(reply_of(*NEEDED, behind=(b"headers", headers, b"generation", 1, b"attempt", 9, b"failures", [])))
-    assert job == (*TOLD, headers, 9)
+    assert job == (*TOLD, headers, 4, b"")
+    job = needed(reply_of(*NEEDED, behind=(b"headers", headers, b"generation", 1, b"attempt", 9, b"group", b"a\\\xff")))
+    assert job == (*TOLD, headers, 9, b"a\\\xff")
     [row] = batch_of([job], "aaaaaaaa").to_pylist()
-    assert (row["headers"], row["attempt"]) == ([("trace", b"ab"), ("size", b"\xff")], 9)
+    assert (row["headers"], row["attempt"], row["group"]) == ([("trace", b"ab"), ("size", b"\xff")], 9, "a\\\\\\xff")
 
 
 def test_places_of_what_is_needed_are_those_of_its_names() -> None:
     named = [NEEDED[place] for place in (rows.QUEUE, rows.BODY, rows.NACKS, rows.DELIVERIES, rows.STATE, rows.RETRY)]
     assert named == [b"queue", b"body", b"nacks", b"additional-deliveries", b"state", b"retry"]
-    assert (JOB[rows.HEADERS], JOB[rows.ATTEMPT]) == ((), 4)
+    assert (JOB[rows.HEADERS], JOB[rows.ATTEMPT], JOB[rows.GROUP]) == ((), 4, b"")
 
 
 def test_groups_are_told_of_events_alone() -> None:
@@ -56,7 +56,7 @@ def test_groups_are_told_of_events_alone() -> None:
 
 
 def test_rows_are_those_of_one_node_or_of_several() -> None:
-    other: Told = (b"D-2", b"\\\xff", b"", None, 0, 0, b"acked", 0, [b"a", b"b"], 1)
+    other: Told = (b"D-2", b"\\\xff", b"", None, 0, 0, b"acked", 0, [b"a", b"b"], 1, b"acme")
     for nodes, seen in (("aaaaaaaa", ["aaaaaaaa"] * 2), (["aaaaaaaa", "bbbbbbbb"], ["aaaaaaaa", "bbbbbbbb"])):
         batch = batch_of([JOB, other], nodes, 7)
         batch.validate(full=True)
@@ -70,6 +70,7 @@ def test_rows_are_those_of_one_node_or_of_several() -> None:
         assert [each.microsecond for each in columns["attempt_ts"]] == [7, 7]
         assert columns["node"] == seen
         assert (columns["headers"], columns["attempt"]) == ([[], [("a", b"b")]], [4, 1])
+        assert columns["group"] == [None, "acme"]
 
 
 def test_no_rows_are_a_batch_too() -> None:

@@ -96,12 +96,15 @@ def test_the_store_of_a_running_node_has_the_jobs_that_the_node_has(start: Start
 def test_headers_and_the_number_of_a_delivery_are_in_a_store(start: Start, tmp_path: Path, kind: str) -> None:
     data = tmp_path / "data"
     node = start("--persistence", kind, "--appendfsync", "always", directory=data)
-    job_id = node.call("ADDJOB", "mail", "x", 0, "RETRY", 60, "HEADER", "size", "32", "HEADER", "trace", "ab")
+    job_id = node.call(
+        "ADDJOB", "mail", "x", 0, "RETRY", 60, "HEADER", "size", "32", "HEADER", "trace", "ab", "GROUP", "a\\"
+    )
     node.call("GETJOB", "FROM", "mail")
     node.call("NACK", job_id, "REASON", "why")
     for path in forms_of(data, kind):
         [row] = rows_of(path)
         assert (row["headers"], row["attempt"]) == ([("size", b"32"), ("trace", b"ab")], 2)
+        assert row["group"] == "a\\\\"
 
 
 @pytest.mark.parametrize("kind", ["aof", "sqlite"])

@@ -90,7 +90,7 @@ def test_batches_follow_each_other_and_each_ends_the_one_before(
 def test_rows_have_the_headers_of_a_job_and_the_number_of_its_delivery(
     daemon: Daemon, readers: list[QueuesStreamReader], queue: str
 ) -> None:
-    words = ("HEADER", "trace", "ab", "HEADER", "size", "32")
+    words = ("HEADER", "trace", "ab", "HEADER", "size", "32", "GROUP", "acme")
     again = daemon.call("ADDJOB", queue, "again", 0, "RETRY", 60, *words)
     daemon.call("GETJOB", "FROM", queue)
     daemon.call("NACK", again, "REASON", "why")
@@ -100,8 +100,8 @@ def test_rows_have_the_headers_of_a_job_and_the_number_of_its_delivery(
     start = reader.initialOffset()
     end = next_of(reader, start)
     headers = [("trace", b"ab"), ("size", b"32")]
-    found = {row["body"]: (row["headers"], row["attempt"]) for row in rows_of(reader, start, end)}
-    assert found == {b"again": (headers, 2), b"once": (headers, 1), b"plain": ([], 1)}
+    found = {row["body"]: (row["headers"], row["attempt"], row["group"]) for row in rows_of(reader, start, end)}
+    assert found == {b"again": (headers, 2, "acme"), b"once": (headers, 1, "acme"), b"plain": ([], 1, None)}
 
 
 def test_a_commit_ends_a_batch_and_may_be_said_twice(

@@ -319,3 +319,16 @@ def test_a_queue_cannot_be_overwritten() -> None:
     for make in (source.writer, source.streamWriter):
         with pytest.raises(ValueError, match="cannot be overwritten"):
             make(BODIES, True)
+
+
+def test_groups_come_with_the_rows(daemon: Daemon, queue: str) -> None:
+    schema = StructType([*BODIES.fields]).add("group", StringType())
+    writer = writer_of(daemon, schema, queue=queue)
+    rows = batch(body=[b"a", b"b", b"c", b"d"], group=["acme", None, "", "z\\\\\\xff"])
+    writer.commit([writer.write(iter([rows]))])
+    with daemon.redis(decode_responses=False) as client:
+        told = {job[2]: client.execute_command("SHOW", job[1]) for job in client.execute_command("QPEEK", queue, 9)}
+    groups = {body: dict(zip(reply[::2], reply[1::2], strict=True)).get(b"group") for body, reply in told.items()}
+    assert groups == {b"a": b"acme", b"b": None, b"c": None, b"d": b"z\\\xff"}
+    with pytest.raises(ValueError, match="the column group is binary; allowed: STRING"):
+        writer_of(daemon, StructType([*BODIES.fields]).add("group", BinaryType()), queue=queue)
