@@ -89,6 +89,10 @@ class HasLimits(CommandError):
     code = "WRONGTYPE"
 
 
+class SlotsElsewhere(CommandError):
+    """the queue has limits, and these elements have slots on other nodes; ENQUEUE takes them from their consumers"""
+
+
 class Busy(CommandError):
     """too many events are being added in the background; wait, or raise bg-qadd-pool-size"""
 

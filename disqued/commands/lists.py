@@ -48,6 +48,7 @@ from disqued.errors import (
     OutOfMemory,
     QueuePaused,
     QueueTooLong,
+    SlotsElsewhere,
     WrongType,
 )
 from disqued.wire.replies import AddedList, Handed
@@ -301,7 +302,7 @@ class RqAck:
 
 @command(
     "RQ.RECOVER", group="lists", flags=Flag.WRITE, reply=RECOVERED, cost="O(1) per element, as a rule", arity=-4,
-    errors=(_RECOVER, NoWorker, WrongType), shows_bodies=True,
+    errors=(_RECOVER, NoWorker, WrongType, SlotsElsewhere), shows_bodies=True,
 )  # fmt: skip
 @attrs.define
 class RqRecover:
@@ -310,6 +311,10 @@ class RqRecover:
     This is a delivery: it counts, its time is now, and the element goes to the end of those that are delivered.  Who
     had it before may still acknowledge it; the first one counts.  What consumers of other nodes have is asked for
     there, for 2 seconds at most, as far as this node has copies; it is taken over when its node cannot be reached.
+
+    In a queue with limits an element keeps its slot, so that no more of them are with consumers than before.  There an
+    element of a node that cannot be reached stays with its consumer, and with WORKER one of any other node does;
+    ENQUEUE of its job says that the consumer is gone.
 
     What a worker had is that one's no more.  With WORKER it belongs to the worker that is named, as with RQ.POP.
     """

@@ -10,6 +10,9 @@
                     <--CLAIMED(number, jobs)--
                 one that cannot be reached: we hand out our copy ourselves, and say so (DELIVERED)
 
+In a queue with limits an element keeps its slot, on the node that handed it out; so it stays with its consumer where
+that node cannot be reached, or would hand it over to a worker of another node.
+
 So two who recover at the same time never get the same job while the node that handed it out can be reached.  Each
 recovery is a delivery: it counts, it begins now, and it makes the job the last in line.  A job is never twice in a
 reply.
@@ -36,7 +39,7 @@ from disqued.core.model.job import (
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import CLAIM, CLAIMED, JOBS_PER_MESSAGE
 from disqued.core.model.outbox import Client
-from disqued.core.model.queues import Queue
+from disqued.core.model.queues import LIMITED, Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.worker import Worker
@@ -45,7 +48,7 @@ from disqued.core.work.delivery import FETCHED_BYTES
 from disqued.core.work.queueing import Queueing
 from disqued.core.workers.homes import Homes
 from disqued.core.workers.workers import Workers
-from disqued.errors import NoWorker
+from disqued.errors import NoWorker, SlotsElsewhere
 
 CLAIM_MS = 500  #: how long one node is given to answer
 CLAIMS_MS = 2_000  #: how long all of them are
@@ -147,14 +150,20 @@ class Lists(Machine):
         """Hand out again what consumers have had for so long, oldest first; fewer of large ones.
 
         Returns rows; None when the client is blocked, until other nodes have answered.  A worker keeps what it gets as
-        long as it lives.
+        long as it lives.  Raises SlotsElsewhere when all that there is has slots that would not move along.
         """
         found = self._recover_own(queue, wish.most, wish.elapsed_ms)
         size = sum(len(job.body) for job in found)
         nodes: list[bytes] = []
         if len(found) < wish.most and queue.elsewhere and size < FETCHED_BYTES:
             nodes = self._nodes_with_more(queue, wish.elapsed_ms)
-            found += self._recover_lost(queue, wish.most - len(found), wish.elapsed_ms)
+            lost = self._lost(queue, wish.most - len(found), wish.elapsed_ms)
+            if not queue.holds & LIMITED:
+                found += [job for job in lost if self._hand_out(job)]
+            elif not found and (lost or nodes) and (not nodes or wish.worker is not None):
+                raise SlotsElsewhere
+            elif wish.worker is not None:
+                nodes = []
         if wish.worker is not None:
             self._workers.leases.bind(wish.worker, found)
         if nodes and len(found) < wish.most:
@@ -175,8 +184,8 @@ class Lists(Machine):
                 size += len(unit.body)
         return [job for job in taken if self._hand_out(job)]
 
-    def _recover_lost(self, queue: Queue, count: int, elapsed_ms: int) -> list[Job]:
-        """Recover what consumers of nodes have that cannot be reached."""
+    def _lost(self, queue: Queue, count: int, elapsed_ms: int) -> list[Job]:
+        """Return what consumers of nodes have that cannot be reached, so many at most, oldest first."""
         state = self._state
         latest = state.now - elapsed_ms
         lost = [
@@ -184,8 +193,7 @@ class Lists(Machine):
             for unit, (since, node_id) in queue.elsewhere.items()
             if since <= latest and node_id not in state.peers.linked and unit.job.expires_at > state.now
         ]
-        jobs = [job for *_, job in sorted(lost)[:count]]
-        return [job for job in jobs if self._hand_out(job)]
+        return [job for *_, job in sorted(lost)[:count]]
 
     def _hand_out(self, job: Job) -> bool:
         """Hand a job to another consumer, if it has a try left."""
