@@ -65,8 +65,8 @@ ACKED: Final = b"acked"  #: the state of a job that is done
 HeaderWords: TypeAlias = Sequence[bytes]
 NO_HEADERS: Final[HeaderWords] = ()
 NO_GROUP: Final = b""
-#: That, then headers, the number of the delivery and the group: `ctime` is nanoseconds since 1970 (None = not known), `retry` is
-#: seconds.  A node has no body of what is done.
+#: That, then headers, the number of the delivery and the group: `ctime` is nanoseconds since 1970 (None = not known),
+#: `retry` is seconds.  A node has no body of what is done.
 Told: TypeAlias = tuple[bytes, bytes, bytes, int | None, int, int, bytes, int, HeaderWords, int, bytes]
 
 

@@ -72,7 +72,7 @@ def check_columns(schema: StructType, options: Mapping[str, Any]) -> None:
     for field in schema.fields:
         allowed = _TYPES.get(field.name)
         if allowed is None:
-            raise ValueError(f"the column {field.name} is no part of a job: there are body, queue, key, headers and group")
+            raise ValueError(f"the column {field.name} is no part of a job: there are {', '.join(_TYPES)}")
         if field.dataType.simpleString() not in allowed:
             types = " or ".join(each.upper() for each in allowed)
             raise ValueError(f"the column {field.name} is {field.dataType.simpleString()}; allowed: {types}")

@@ -139,8 +139,8 @@ def _numbered(events: "DataFrame", nodes: Sequence[str]) -> "DataFrame":
     )
     unseen = f.coalesce((f.col("event") == "requeue") & (f.col("reason") == "unseen"), f.lit(False))
     own = (f.col("event") == "ack") & ~f.coalesce(f.col("reason").isin("peer", "unknown", "fast-unknown"), f.lit(False))
-    return events.select("job_id", "scope", "queue", "group", "ts_us", "age_us", "wait_us", "run_us", "ttl_s", "retry_s",
-                         "delay_s", "repl", "size", "max_tries", "result_size",
+    return events.select("job_id", "scope", "queue", "group", "ts_us", "age_us", "wait_us", "run_us", "ttl_s",
+                         "retry_s", "delay_s", "repl", "size", "max_tries", "result_size",
                          created_us().alias("_created"), kind, where, order.alias("_order"),
                          unseen.alias("_unseen"), own.alias("_own"),
                          f.coalesce(f.col("attempt"), f.lit(1)).alias("_attempt"), *masks)  # fmt: skip

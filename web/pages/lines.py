@@ -30,8 +30,8 @@ class Input:
 
     name: str  #: of the JSON body; `backoff.first` is a part of a field
     label: str
-    #: text, area or number; choice: one of `choices`, or nothing; list: words with spaces between; pairs: such as name=value, empty at first; picked: the
-    #: jobs selected in a table
+    #: text, area or number; choice: one of `choices`, or nothing; list: words with spaces between; pairs: such as
+    #: name=value, empty at first; picked: the jobs selected in a table
     kind: str = "text"
     value: str = ""  #: what stands in it first
     hint: str = ""  #: what stands in it while it is empty
