@@ -31,6 +31,7 @@ from disqued.testing.disk import SimDisk
 from disqued.testing.driver import PowerFailure, SimDriver
 from disqued.testing.eventlog import SimEventLog
 from disqued.testing.events import EventQueue, generator
+from disqued.testing.grouporder import GroupOrderWatch
 from disqued.testing.journal import ALWAYS, NONE, SimJournal
 from disqued.testing.limits import LimitWatch
 from disqued.testing.links import SimLinks
@@ -82,6 +83,7 @@ class SimServer:
         self.bus_port = BUS_PORT
         self.clock = NodeClock(events, 0)
         self.limit_watch: LimitWatch | None = None  #: None = no queue is limited
+        self.order_watch: GroupOrderWatch | None = None  #: likewise
         self.known_dead: dict[bytes, int] = {}  #: generations in which it knew jobs to be dead
         self.disk = SimDisk(generator(f"{seed} disk {number}"))
         self.power_failure = PowerFailure()
@@ -260,6 +262,8 @@ class SimServer:
         looked_at = partial(self.dead_watch.over, step)
         if self.limit_watch is not None:
             looked_at = partial(self.limit_watch.over, self, looked_at)
+        if self.order_watch is not None:
+            looked_at = partial(self.order_watch.over, self, looked_at)
         self.pause_watch.over(looked_at)
 
     def _run(self, recipient: SimRecipient, words: list[bytes], outcome: Outcome) -> None:

@@ -34,6 +34,7 @@ from disqued.testing.eventlog import SimEventLog
 from disqued.testing.events import EventQueue, TimeStandsStill, generator
 from disqued.testing.faults import HOUR_MS, FaultInjector
 from disqued.testing.gatewatch import GateWatch
+from disqued.testing.grouporder import GroupOrderWatch
 from disqued.testing.journal import ALWAYS
 from disqued.testing.keys import KeyedProducer
 from disqued.testing.limits import SETTINGS, LimitWatch
@@ -142,9 +143,11 @@ class World:
         for server in self.servers:
             server.numbers = numbers
         self.limits = LimitWatch(self.servers, self.events, fails=bool(profile.kinds))
+        self.group_order = GroupOrderWatch(fails=bool(profile.kinds))
         if profile.limits:
             for server in self.servers:
                 server.limit_watch = self.limits
+                server.order_watch = self.group_order
         self.network.join(self.servers, profile.jitter_ms)
         self.faults = FaultInjector(
             self.servers, self.network, self.load, [kind for kind in profile.kinds if kind not in self.without], name
@@ -509,7 +512,7 @@ class World:
                 for job_id, last in sorted(server.known_dead.items())
                 if any(self.checker.is_untried(job_id, generation) for generation in range(last + 1))
             ]
-        given += self.limits.broken[:5]
+        given += [*self.limits.broken[:5], *self.group_order.order.broken]
         of_checkers = [*self.checker.verdict(), *self._logs.wrong(), *self._schedules.wrong()]
         return [*of_checkers, *late, *suspicions, *given, *self._leftovers()]
 

@@ -836,6 +836,17 @@ MUTANTS: tuple[Mutant, ...] = (
         Applicants, "_may_group", "table.by_group.get(group, 0) >= most", "table.by_group.get(group, 0) > most",
     ),
     _mutant(
+        "a steward accepts the youngest job first", LIMITS_CALM,
+        Applicants, "apply",
+        "heappush(self._waiting, (applicant.wish.order_key, job_id))",
+        "heappush(self._waiting, (-applicant.wish.order_key, job_id))",
+    ),
+    _mutant(
+        "a job that waits for its group comes behind those that come later", LIMITS_CALM,
+        Applicants, "unblock",
+        "heappush(self._waiting, place)", "heappush(self._waiting, (2 * place[0], place[1]))",
+    ),
+    _mutant(
         "a token is never used up", LIMITS_CALM,
         Bucket, "take", "self._level -= self.rate.per_ms", "pass",
     ),
