@@ -151,6 +151,27 @@ def test_holders_agree_that_a_job_which_nobody_was_given_has_had_no_try(delay: i
         assert (shown["state"], shown["nacks"], shown["additional-deliveries"]) == (state, 0, 0)
 
 
+@pytest.mark.parametrize("words", [("NACK",), ("NACK", "REASON", "why"), ("ENQUEUE",), ()])
+@pytest.mark.parametrize("terms", [(), ("MAXTRIES", 5)])
+def test_another_holder_cannot_know_that_nobody_was_given_a_job_and_counts_a_try(
+    words: tuple[str, ...], terms: tuple[str | int, ...]
+) -> None:
+    a, b = cluster = Cluster(2)
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 60, *terms)
+    [job_id] = [job.id for job in a.state.jobs]
+    a("DEQUEUE", job_id)
+    if words:
+        assert b(words[0], job_id, *words[1:]) == 1
+    else:  # its timer ends, and the other node is away
+        cluster.isolate(a)
+        cluster.advance(600_000)
+    cluster.settle()
+    for node in (a, b) if words else (b,):
+        shown = node.show(job_id)
+        assert shown is not None
+        assert shown["nacks"] + shown["additional-deliveries"] == 1
+
+
 def test_enqueue_takes_a_try_and_says_when_there_was_none_left() -> None:
     server = Server()
     job_id = server.add("q", "body", "MAXTRIES", 2, "RETRY", 10)
