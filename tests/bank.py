@@ -17,7 +17,7 @@ name says ms.
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from random import Random
 from typing import Self
 
@@ -88,7 +88,7 @@ class Bank:
         self._over = threading.Event()  #: consumers, too
         self._open: set[int] = set()  #: numbers of jobs that must still be delivered
         self._by_id: dict[bytes, Request] = {}
-        self._open_of: Counter[int] = Counter()  #: how many of them are of this node's producer
+        self._open_of: Counter[Hashable] = Counter()  #: how many of them are of this account
         self._failures: list[BaseException] = []
         self._producers = [self._thread(self._produce, number) for number in range(nodes)]
         self._consumers = [self._thread(work, number) for work in self._tasks() for number in range(nodes)]
@@ -242,7 +242,11 @@ class Bank:
             # Its consumer may have been first; and what is not firmly promised is not waited for.
             if request.retry_ms and request.waits_for_copies and not request.ack_sent:
                 self._open.add(request.number)
-                self._open_of[request.producer] += 1
+                self._open_of[self._account(request)] += 1
+
+    def _account(self, request: Request) -> Hashable:
+        """Return what has a bound of open jobs: the producer of a node."""
+        return request.producer
 
     def _note_refusal(self, request: Request, text: str) -> None:
         """Note an answer that is heard while nodes fail; any other is a failure of the test."""
@@ -313,7 +317,7 @@ class Bank:
         request = self._by_id.get(job_id)
         if request is not None and request.number in self._open:
             self._open.discard(request.number)
-            self._open_of[request.producer] -= 1
+            self._open_of[self._account(request)] -= 1
 
 
 def queue_to(node: int) -> bytes:

@@ -173,7 +173,7 @@ class FateBank(Bank):
             if request.number in self._failing and request.number in self._open:
                 # It is not over for a while, and nobody waits for that to add more.
                 self._open.discard(request.number)
-                self._open_of[request.producer] -= 1
+                self._open_of[self._account(request)] -= 1
             if request.number in self._failing or request.number in self._asked:
                 self._waited[job_id] = request
 
