@@ -3,6 +3,7 @@
     GETJOB is sent    reply arrives            ACKJOB or NACK is sent
     asked_at          since ================== until              at the latest asked_at + the retry period
 
+A job that another consumer had before is over for that one, too, when this one acknowledges it or gives it back.
 The server delivers the job before `since`, and learns of its end after `until`, so consumers had each job for longer
 than is counted here: what is found above a limit was above it.  Nothing is asked of a server.
 
@@ -13,7 +14,7 @@ than is counted here: what is found above a limit was above it.  Nothing is aske
                   limit has room: counted from the last delivery of the queue and from the last end of one
 
 Where so many nodes crash at once that the others are no majority, nodes forget what consumers had.  So that does not
-count after the crash, and is counted apart.
+count after the crash.  It is counted apart, with what a consumer had while another one has acknowledged the same job.
 
 Times are seconds of one monotonic clock.
 """
@@ -60,15 +61,20 @@ class Holding:
 
     job_id: bytes
     group: bytes
+    node: int
     asked_at: float
     since: float
     until: float
     retry_s: float
     free_since: float  #: when the job was added, or another consumer had it no more
+    over_at: float  #: as `until`, or when another consumer was done with the job
 
-    def sent(self, at: float) -> None:
-        """Note that the consumer is about to acknowledge the job, or to give it back."""
-        self.until = min(self.until, at)
+    def line(self) -> str:
+        """Tell it."""
+        return (
+            f"{self.job_id.decode()} of {self.group!r} from node {self.node}: asked {self.asked_at:.3f}, had"
+            f" {self.since:.3f} to {self.until:.3f}, over {self.over_at:.3f}, retry {self.retry_s:g}"
+        )
 
 
 @attrs.define
@@ -87,7 +93,7 @@ class Holdings:
         self.limit = limit
         self.all: list[Holding] = []
         self._free_since: dict[bytes, float] = {}  #: by job
-        self._last: dict[bytes, Holding] = {}
+        self._of_job: dict[bytes, list[Holding]] = {}
         self._crashes: list[tuple[float, float]] = []
         self._healed_at: float | None = None
 
@@ -97,14 +103,21 @@ class Holdings:
         """Note that the producer knows that a job is there; its consumer may have been first."""
         self._free_since.setdefault(job_id, at)
 
-    def taken(self, job_id: bytes, group: bytes, asked_at: float, at: float, retry_s: float) -> Holding:
-        """Note that a consumer has a job that it asked for at a time."""
-        before = self._last.get(job_id)
-        free_since = self._free_since.setdefault(job_id, at) if before is None else before.until
-        holding = Holding(job_id, group, asked_at, at, asked_at + retry_s, retry_s, free_since)
-        self._last[job_id] = holding
+    def taken(self, job_id: bytes, group: bytes, node: int, asked_at: float, at: float, retry_s: float) -> Holding:
+        """Note that a consumer has a job that it asked a node for at a time."""
+        before = self._of_job.setdefault(job_id, [])
+        free_since = max((each.over_at for each in before), default=self._free_since.setdefault(job_id, at))
+        until = asked_at + retry_s
+        holding = Holding(job_id, group, node, asked_at, at, until, retry_s, free_since, until)
+        before.append(holding)
         self.all.append(holding)
         return holding
+
+    def sent(self, holding: Holding, at: float) -> None:
+        """Note that a consumer is about to acknowledge a job, or to give it back."""
+        holding.until = min(holding.until, at)
+        for each in self._of_job[holding.job_id]:
+            each.over_at = min(each.over_at, at)
 
     def crashed(self, begin: float, end: float) -> None:
         """Note a crash of so many nodes that the others are no majority; all of them have ended at `end`."""
@@ -130,10 +143,10 @@ class Holdings:
         return found
 
     def peak(self, *, forgets: bool) -> Peak:
-        """Find the most jobs that consumers had at once; `forgets`: without what nodes forgot in crashes."""
+        """Find the most jobs that consumers had at once; `forgets`: as nodes have to know it."""
         events = []
         for number, holding in enumerate(self.all):
-            until = self._remembered_until(holding) if forgets else holding.until
+            until = self._known_until(holding) if forgets else holding.until
             if until > holding.since:
                 events += [(holding.since, True, number), (until, False, number)]
         peak, limit = Peak(), self.limit
@@ -150,13 +163,19 @@ class Holdings:
                 count, of_group = len(jobs), groups[holding.group]
                 peak.in_flight, peak.of_group = max(peak.in_flight, count), max(peak.of_group, of_group)
                 if 0 < limit.in_flight < count:
-                    peak.over.append(f"in flight: {count} jobs at {at:.3f}; {limit}: {sorted(jobs)}")
+                    peak.over.append(f"in flight: {count} jobs at {at:.3f}; {limit}{self._had(at)}")
                 if 0 < limit.group_in_flight < of_group:
-                    peak.over.append(f"in flight: {of_group} jobs of {holding.group!r} at {at:.3f}; {limit}")
+                    had = self._had(at, holding.group)
+                    peak.over.append(f"in flight: {of_group} jobs of {holding.group!r} at {at:.3f}; {limit}{had}")
         return peak
 
-    def _remembered_until(self, holding: Holding) -> float:
-        return min([holding.until, *(begin for begin, end in self._crashes if holding.asked_at < end)])
+    def _had(self, at: float, group: bytes | None = None) -> str:
+        """Tell what consumers had at a moment, with all deliveries of these jobs."""
+        jobs = {each.job_id for each in self.all if each.since <= at < each.until and group in {None, each.group}}
+        return "".join(f"\n    {each.line()}" for each in self.all if each.job_id in jobs)
+
+    def _known_until(self, holding: Holding) -> float:
+        return min([holding.over_at, *(begin for begin, end in self._crashes if holding.asked_at < end)])
 
     def again(self) -> int:
         """Count deliveries of a job that another consumer still had."""
@@ -204,7 +223,7 @@ class Holdings:
         if self._healed_at is None:
             return
         moments = [(holding.since, True, number) for number, holding in enumerate(self.all)]
-        moments += [(holding.until, False, number) for number, holding in enumerate(self.all)]
+        moments += [(holding.over_at, False, number) for number, holding in enumerate(self.all)]
         last = self._healed_at
         for at, begins, number in sorted(moments):
             holding = self.all[number]

@@ -97,20 +97,24 @@ class LimitBank(Bank):
     def verdict(self) -> list[str]:
         """Say what is wrong; empty = nothing."""
         wrong = super().verdict()
-        return wrong + [f"{queue!r} {each}" for queue, books in self.books.items() for each in books.verdict()]
+        wrong += [f"{queue!r} {each}" for queue, books in self.books.items() for each in books.verdict()]
+        faults = [f"{what}: {begin:.3f} to {end:.3f}" for what, begin, end in self._faults]
+        return [*wrong, *faults] if wrong else []
 
-    def pauses(self) -> dict[str, list[float]]:
-        """Return for each kind of fault how long each queue handed nothing out, at most."""
+    def pauses(self, queue: bytes) -> dict[str, list[float]]:
+        """Return for each kind of fault for how long a queue handed nothing out, at most."""
         found: dict[str, list[float]] = {}
         for what, begin, end in self._faults:
-            found.setdefault(what, []).append(max(books.pause(begin, end) for books in self.books.values()))
+            found.setdefault(what, []).append(self.books[queue].pause(begin, end))
         return found
 
     def line(self) -> str:
-        """Return the figures."""
-        queues = [f"{queue.decode()}: {shown(books)}" for queue, books in self.books.items()]
-        pauses = [f"{what} {max(spans):.1f} s" for what, spans in sorted(self.pauses().items())]
-        return "\n    ".join((*queues, f"longest pauses: {', '.join(pauses)}", f"in all: {self.tally.line()}"))
+        """Return the figures, a line for each queue."""
+        lines = []
+        for queue, books in self.books.items():
+            pauses = [f"{what} {max(spans):.1f} s" for what, spans in sorted(self.pauses(queue).items())]
+            lines.append(f"{queue.decode()}: {shown(books)}, longest pauses: {', '.join(pauses) or 'none'}")
+        return "\n    ".join((*lines, f"in all: {self.tally.line()}"))
 
     # Producers.
 
@@ -169,7 +173,7 @@ class LimitBank(Bank):
         while hand and (len(hand) >= HAND or hand[0][0] <= time.monotonic()):
             done_at, holding = hand.pop(0)
             self._over.wait(max(0.0, done_at - time.monotonic()))
-            self._let_go(node, random, client, holding)
+            self._let_go(queue, node, random, client, holding)
         if node in self._strangers:
             self._over.wait(BREATH)
             return
@@ -189,14 +193,16 @@ class LimitBank(Bank):
                 if request is not None:
                     self._note_delivery(request, job_id, node)
                     group = self._groups.get(request.number, b"")
-                    holding = self.books[queue].taken(job_id, group, asked_at, at, request.retry_ms / 1_000)
+                    holding = self.books[queue].taken(job_id, group, node, asked_at, at, request.retry_ms / 1_000)
                     hand.append((at + random.uniform(0, HELD_MAX), holding))
 
-    def _let_go(self, node: int, random: Random, client: redis.Redis, holding: Holding) -> None:
+    def _let_go(self, queue: bytes, node: int, random: Random, client: redis.Redis, holding: Holding) -> None:
+        """Do with a job what consumers do."""
         luck = random.random()
         if luck < SILENCE:
             return
-        holding.sent(time.monotonic())
+        with self._guard:
+            self.books[queue].sent(holding, time.monotonic())
         if luck < SILENCE + NACK:
             client.execute_command("NACK", holding.job_id)
         elif luck < SILENCE + NACK + ACK_ELSEWHERE:
@@ -209,7 +215,7 @@ class LimitBank(Bank):
 
 def shown(books: Holdings) -> str:
     """Return the figures of a queue."""
-    peak, limit = books.peak(forgets=True), books.limit
+    peak, all_in_all, limit = books.peak(forgets=True), books.peak(forgets=False), books.limit
     words = [f"{len(books.all)} deliveries"]
     if limit.in_flight:
         words.append(f"{peak.in_flight} of {limit.in_flight} in flight at most")
@@ -218,7 +224,7 @@ def shown(books: Holdings) -> str:
     if limit.rate:
         words.append(f"{books.excess():.0f} beyond the rate in a window, {limit.burst} allowed")
     words += [
-        f"{len(books.peak(forgets=False).over)} above the limit after crashes",
+        f"{len(all_in_all.over)} above the limit after crashes and second deliveries (up to {all_in_all.in_flight})",
         f"{books.again()} again",
         f"{books.still():.1f} s with nobody at the end",
     ]

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from disqued.testing.arguments import ExactParser
-from tests.integration.cluster import QUICK, Cluster, HostedCluster, ends_well
+from tests.integration.cluster import NODE_TIMEOUT_MS, QUICK, Cluster, HostedCluster, ends_well
 from tests.network import network
 from tests.torture.clusters import Rounds
 from tests.torture.kills import Campaign
@@ -54,6 +54,7 @@ def kill_one(options: argparse.Namespace, place: Path) -> int:
 def fail_together(options: argparse.Namespace, place: Path) -> int:
     """Let the nodes of a cluster fail until the time is over, or until something is wrong."""
     end = time.monotonic() + options.minutes * 60
+    say(f"node time-out {NODE_TIMEOUT_MS / 1_000:.1f} s")
     settings = (*QUICK, "--persistence", "aof", "--appendfsync", options.policy)
     with contextlib.ExitStack() as stack:
         cluster = Cluster(place, settings)
