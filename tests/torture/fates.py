@@ -269,12 +269,14 @@ class FateBank(Bank):
         """Find dead jobs on this node, and redrive some that have been dead for a while."""
         _, found = client.execute_command("JSCAN", 0, "BUSYLOOP", "STATE", "dead", "REPLY", "ID")
         wanted: dict[bytes, list[bytes]] = {}
+        strangers: list[bytes] = []
         with self._guard:
             for job_id in found:
                 request = self.checker.known(job_id)
                 job = None if request is None else self._failing.get(request.number)
                 if request is None or job is None:
-                    continue  # its ADDJOB was not answered, and nobody has had it yet
+                    strangers.append(job_id)  # its ADDJOB was not answered, and nobody has had it yet
+                    continue
                 if job.redriven_at and now() < job.redriven_at + GRACE_MS:
                     continue  # REDRIVE is under way, of which this node may not have heard
                 job.is_found = True
@@ -287,6 +289,9 @@ class FateBank(Bank):
                     wanted.setdefault(request.queue, []).append(job_id)
         for queue, job_ids in wanted.items():
             self.tally.redriven += client.execute_command("REDRIVE", queue, "ID", *job_ids)
+        for job_id in strangers if self._redrives_all else ():
+            if (shown := client.execute_command("SHOW", job_id)) is not None:
+                client.execute_command("REDRIVE", shown[shown.index(b"queue") + 1], "ID", job_id)
         self._over.wait(10 * BREATH)
 
     def _note_dead(self, job: Failing) -> None:
