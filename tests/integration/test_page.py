@@ -776,9 +776,9 @@ def test_axe_finds_no_violations(page: Browser, daemon: Daemon, scheme: str) -> 
     daemon.call("QGET", "logged", "mailers", "EX", 600)
     dead_id = dead_job(daemon, "failing")
     daemon.call("QPOLICY", "failing", "SET", "MAXTRIES", 3)
-    daemon.call("THROTTLE", "failing", 600)
+    daemon.call("THROTTLE", "slowed", 600)
     page.use_scheme(scheme)
-    paths = [f"/jobs/{dead_id}", "/queues/failing?state=dead"]
+    paths = [f"/jobs/{dead_id}", "/queues/failing?state=dead", "/queues/slowed"]
     paths += ["/", "/queues", "/queues/checked", "/queues/none", f"/jobs/{job_id}", "/jobs/none", "/actions"]
     paths += ["/settings", "/login", "/none", "/workers", "/workers/press-2", "/queues/checked-too", "/workers/none"]
     paths += ["/queues/logged", f"/jobs/{event_id}", "/reports", "/reports?queue=mail&grain=day"]
