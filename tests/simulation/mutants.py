@@ -177,7 +177,7 @@ LIMITS_CALM = attrs.evolve(BY_NAME["limits-calm"], name="mutant-limits-calm", bu
 #: Queues are limited, and all nodes crash, often together.
 LIMITS_CRASH = attrs.evolve(
     BY_NAME["limits-crash"], name="mutant-limits-crash", every_ms=1_500, bursts=4, consumers=16,
-    load=attrs.evolve(BY_NAME["limits-crash"].load, work_ms=3_000, works_on=0.4), **{**_SHORT, "drain_ms": 1_200_000},
+    load=attrs.evolve(BY_NAME["limits-crash"].load, work_ms=3_000), **{**_SHORT, "drain_ms": 1_200_000},
 )  # fmt: skip
 #: The same where messages are lost, doubled and late, and no link breaks.
 LIMITS_MESSY = attrs.evolve(LIMITS, name="mutant-limits-messy", kinds=("mess", "slow"))
@@ -883,10 +883,6 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a start does not count what consumers of a limited queue have", LIMITS_CRASH,
         Admission, "start", "limited.update(queue.leased)", "pass",
-    ),
-    _mutant(
-        "what a consumer goes on working on is not written down again", LIMITS_CRASH,
-        Requeueing, "_lengthen_slot", "leases.announce(job)", "pass",
     ),
     _mutant(
         "a compaction leaves out what consumers have", LIMITS_CRASH,
