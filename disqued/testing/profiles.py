@@ -211,7 +211,7 @@ ALL: Final = (
     Profile("limits", load=LIMITED, consumers=12, kinds=_LIMITS, every_ms=6_000, limits=True),
     Profile("limits-calm", load=attrs.evolve(LIMITED, dies=0.0, acks_elsewhere=0.0), consumers=12, limits=True),
     Profile(
-        "limits-crash", load=attrs.evolve(LIMITED, retries_s=(0, 10, 30), dies=0.02, works_on=0.15), consumers=12,
+        "limits-crash", load=attrs.evolve(LIMITED, retries_s=(0, 10, 30), dies=0.02), consumers=12,
         kinds=("crash", "power", "restart", "compact"), every_ms=3_000, limits=True,
     ),
     Profile("workers", load=WORKED, consumers=1, workers=8, pushes=1, rules=Rules(workers_keep=True)),
