@@ -3,7 +3,8 @@
     GETJOB is sent    reply arrives            ACKJOB or NACK is sent
     asked_at          since ================== until              at the latest asked_at + the retry period
 
-A job that another consumer had before is over for that one, too, when this one acknowledges it or gives it back.
+When a consumer acknowledges a job or gives it back it is over for one that had it before, too; and one that receives it
+after another one has sent its acknowledgement has a job that is over, for that may be known at any moment.
 The server delivers the job before `since`, and learns of its end after `until`, so consumers had each job for longer
 than is counted here: what is found above a limit was above it.  Nothing is asked of a server.
 
@@ -14,7 +15,7 @@ than is counted here: what is found above a limit was above it.  Nothing is aske
                   limit has room: counted from the last delivery of the queue and from the last end of one
 
 Where so many nodes crash at once that the others are no majority, nodes forget what consumers had.  So that does not
-count after the crash.  It is counted apart, with what a consumer had while another one has acknowledged the same job.
+count after the crash.  It is counted apart, with what a consumer had of jobs that others were done with.
 
 Times are seconds of one monotonic clock.
 """
@@ -94,6 +95,7 @@ class Holdings:
         self.all: list[Holding] = []
         self._free_since: dict[bytes, float] = {}  #: by job
         self._of_job: dict[bytes, list[Holding]] = {}
+        self._acknowledged: set[bytes] = set()
         self._crashes: list[tuple[float, float]] = []
         self._healed_at: float | None = None
 
@@ -108,13 +110,16 @@ class Holdings:
         before = self._of_job.setdefault(job_id, [])
         free_since = max((each.over_at for each in before), default=self._free_since.setdefault(job_id, at))
         until = asked_at + retry_s
-        holding = Holding(job_id, group, node, asked_at, at, until, retry_s, free_since, until)
+        over_at = at if job_id in self._acknowledged else until
+        holding = Holding(job_id, group, node, asked_at, at, until, retry_s, free_since, over_at)
         before.append(holding)
         self.all.append(holding)
         return holding
 
-    def sent(self, holding: Holding, at: float) -> None:
+    def sent(self, holding: Holding, at: float, *, acknowledges: bool = True) -> None:
         """Note that a consumer is about to acknowledge a job, or to give it back."""
+        if acknowledges:
+            self._acknowledged.add(holding.job_id)
         holding.until = min(holding.until, at)
         for each in self._of_job[holding.job_id]:
             each.over_at = min(each.over_at, at)

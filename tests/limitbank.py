@@ -202,7 +202,7 @@ class LimitBank(Bank):
         if luck < SILENCE:
             return
         with self._guard:
-            self.books[queue].sent(holding, time.monotonic())
+            self.books[queue].sent(holding, time.monotonic(), acknowledges=luck >= SILENCE + NACK)
         if luck < SILENCE + NACK:
             client.execute_command("NACK", holding.job_id)
         elif luck < SILENCE + NACK + ACK_ELSEWHERE:

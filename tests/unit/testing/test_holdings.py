@@ -85,6 +85,23 @@ def test_a_job_that_two_consumers_have_is_one_job_and_is_counted_apart() -> None
     assert len(books.peak(forgets=False).over) == 1
 
 
+def test_a_job_that_comes_after_its_acknowledgement_is_over_and_is_counted_apart() -> None:
+    books = Holdings(SERIAL)
+    take(books, "a", 1, 2)
+    take(books, "a", 5, 6)
+    take(books, "b", 5.5, 7)
+    assert kinds(books) == []
+    assert len(books.peak(forgets=False).over) == 1
+
+
+def test_a_job_that_comes_after_it_was_given_back_counts_again() -> None:
+    books = Holdings(SERIAL)
+    books.sent(take(books, "a", 1), 2, acknowledges=False)
+    take(books, "a", 5, 6)
+    take(books, "b", 5.5, 7)
+    assert kinds(books) == ["in flight"]
+
+
 def test_a_group_has_one_job_at_a_time_and_other_groups_have_theirs() -> None:
     books = Holdings(SERIAL)
     take(books, "a", 1, 2, "x")
