@@ -8,6 +8,11 @@
 As many jobs are asked for as consumers wait for, beyond those that have to wait, and `WISHES_PER_MESSAGE` at most.
 When nobody waits any more they are put back.
 
+Where consumers come fast, more are asked for, and are handed out at once to those who come: twice as many each time
+that the last ones were taken within `AHEAD_MS`, half as many when they lasted longer.  Put back is what nobody took
+since.  So a consumer does not wait for each job.  All nodes together keep an eighth of INFLIGHT ahead at most, and
+nothing of a queue with a rate: a token that is taken early would be missing later.
+
 An answer counts for `GIVEN_MS` from the word that it answers (`number`): the steward counts a slot for the retry period
 and `SLACK_MS` from when it heard that, so that a job that is handed out in time has its slot as long as a consumer has
 it.  WORKING lengthens both, as long as the steward can be reached; a job with RETRY 0 has its slot for `ONCE_MS`.  An
@@ -35,6 +40,9 @@ from disqued.core.work.delivery import Delivery
 
 GIVEN_MS: Final = 4_000
 SAID_AGAIN_MS: Final = 2_000  #: how often the steward hears everything
+AHEAD_MS: Final = 50
+AHEAD_MAX: Final = 32  #: jobs of a queue that are asked for ahead
+AHEAD_PART: Final = 8
 UNHEARD_MS: Final = 1_000  #: how long who would not wait is kept waiting for the steward
 
 
@@ -52,7 +60,10 @@ class Wish:
 class LimitedQueue(Timed):
     """A limited queue: the jobs that this node asks the steward for, and those that its consumers have."""
 
-    __slots__ = ("asked_at", "ended", "name", "number", "running", "said", "said_all_at", "steward", "wishes")
+    __slots__ = (
+        "ahead", "asked_at", "chosen_at", "ended", "name", "number", "running", "said", "said_all_at", "steward",
+        "wanted_at", "wishes",
+    )  # fmt: skip
 
     def __init__(self, name: bytes, running: dict[bytes, tuple[Unit, int]]) -> None:
         self.awake_at = 0
@@ -64,6 +75,9 @@ class LimitedQueue(Timed):
         self.said: list[tuple[int, int]] = []  #: numbers of the last words, and when they were said
         self.said_all_at: int = 0  #: when the steward last heard everything
         self.steward: bytes = b""  #: who heard the last word
+        self.ahead: int = 0  #: how many more are asked for than consumers wait
+        self.chosen_at: int = 0  #: when that was decided last
+        self.wanted_at: int = 0  #: when a consumer waited last
         self.asked_at: int = 0  #: since when an answer is awaited; 0 = none is
 
 
@@ -105,9 +119,13 @@ class Admission(Machine):
         changed: dict[LimitedQueue, None] = {}
         for unit in units:
             this = self._by_name.get(unit.queue)
-            if this is not None and this.running.pop(unit.id, None) is not None:
+            if this is None:
+                continue
+            if this.running.pop(unit.id, None) is not None:
                 this.ended[unit.id] = None
                 changed[this] = None
+            elif unit.id in this.wishes:
+                changed[this] = None  # it was handed out, and is over already
         for this in changed:
             self._ask(this)
 
@@ -195,15 +213,16 @@ class Admission(Machine):
         self._end_those_delivered_once(this)
         self._look_after(this, units)
         wanted = 0 if queue is None else _wanted(queue)
-        if not wanted:
-            if this.wishes:
-                self._take_back(this, list(this.wishes))
-                if queue is not None:
-                    self._gates.opened(queue)  # consumers of other nodes may want them
-        elif units is not None:
-            self._wish(this, units, wanted)
+        if wanted:
+            if units is not None:
+                self._wish(this, units, wanted + self._ahead_of(this))
+        elif this.wishes and self._state.now - this.wanted_at >= (AHEAD_MS if this.ahead else 0):
+            this.ahead = 0
+            self._take_back(this, list(this.wishes))
+            if queue is not None:
+                self._gates.opened(queue)  # consumers of other nodes may want them
         self._say(this)
-        if not self._has_open(this):
+        if not self._has_open(this, units):
             self._release(this)
         elif not this.asked_at:
             this.asked_at = self._state.now
@@ -234,7 +253,7 @@ class Admission(Machine):
         for job_id, wish in list(this.wishes.items()):
             unit = wish.unit
             if units is not None and unit in units.lent:
-                if unit in units.given:
+                if unit in units.given and not this.ahead:
                     self._take_back(this, [job_id])
                 continue
             del this.wishes[job_id]
@@ -261,9 +280,24 @@ class Admission(Machine):
             this.wishes[unit.id] = Wish(unit)
             open_count += 1
 
-    def _has_open(self, this: LimitedQueue) -> bool:
+    def _ahead_of(self, this: LimitedQueue) -> int:
+        """Decide how many more are asked for than consumers wait, of whom there are some."""
+        now = self._state.now
+        limits = self._state.queues.policies.limits_of(this.name)
+        most = AHEAD_MAX
+        if limits.rate is not None or limits.group_rate is not None:
+            most = 0
+        elif limits.in_flight:
+            most = min(most, limits.in_flight // (AHEAD_PART * (len(self._state.peers.by_id) + 1)))
+        this.ahead = min(most, max(1, 2 * this.ahead)) if now - this.chosen_at <= AHEAD_MS else this.ahead // 2
+        this.chosen_at = this.wanted_at = now
+        return this.ahead
+
+    @staticmethod
+    def _has_open(this: LimitedQueue, units: GroupedUnits | None) -> bool:
         """Return whether the steward has yet to answer."""
-        return any(not wish.waits for wish in this.wishes.values())
+        given = {} if units is None else units.given
+        return any(not wish.waits and wish.unit not in given for wish in this.wishes.values())
 
     def _say(self, this: LimitedQueue) -> None:
         """Tell the steward what is new to it; everything, if it has not heard that for long."""
@@ -301,7 +335,7 @@ class Admission(Machine):
     def _plan(self, this: LimitedQueue) -> None:
         state = self._state
         if this.wishes or this.running or this.ended:
-            pause_ms = UNHEARD_MS if this.asked_at else SAID_AGAIN_MS
+            pause_ms = AHEAD_MS if this.ahead and this.wishes else UNHEARD_MS if this.asked_at else SAID_AGAIN_MS
             state.schedule.move(this, state.now + pause_ms)
         else:
             state.schedule.cancel(this)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from disqued.core.cluster.admission import GIVEN_MS
+from disqued.core.cluster.admission import AHEAD_MS, AHEAD_PART, GIVEN_MS
 from disqued.core.model.messages import (
     SLOTS_CLAIM,
     SLOTS_CLAIMED,
@@ -20,7 +20,7 @@ from disqued.core.model.policies import (
     RATE_FIELD,
 )
 from tests.cluster_fixtures import Cluster, Member
-from tests.core_fixtures import Server, check
+from tests.core_fixtures import BLOCKED, Server, check
 
 
 @pytest.fixture
@@ -358,3 +358,65 @@ def test_a_node_that_began_anew_is_asked_in_vain_until_a_steward_has_told_it_all
     cluster.advance(10_000)
     assert len(crowd.take()) == 1
     assert [member.node.witnesses.of(b"q").is_complete for member in cluster] == [True] * 3
+
+
+def taken_in_turn(server: Server, count: int, pause_ms: int) -> int:
+    """Let one consumer take and acknowledge jobs, with a pause behind each; count those that it got at once."""
+    at_once = 0
+    for _ in range(count):
+        rows = server("GETJOB", "FROM", "q", client="fast")
+        if rows is BLOCKED:
+            server.advance(3)
+            ((rows,),) = [server.answers.pop("fast")]
+        else:
+            at_once += 1
+        server("ACKJOB", rows[0][1])
+        server.advance(pause_ms)
+    return at_once
+
+
+def ahead_with(server: Server, field: int, *numbers: int) -> None:
+    limit(server, field, *numbers)
+    for number in range(200):
+        server("ADDJOB", "q", f"{number}", 0)
+
+
+def test_a_fast_consumer_does_not_wait_for_each_slot(server: Server) -> None:
+    ahead_with(server, INFLIGHT_FIELD, 500)
+    assert taken_in_turn(server, 100, 1) > 80
+    server.advance(AHEAD_MS + 5)
+    assert server("SLOTS", "q") == []
+    assert server("QLEN", "q") == 100
+    check(server)
+
+
+@pytest.mark.parametrize(
+    ("field", "numbers", "pause_ms"),
+    [(INFLIGHT_FIELD, (500,), AHEAD_MS + 10), (INFLIGHT_FIELD, (7,), 1), (RATE_FIELD, (1_000, 1, 200), 1)],
+    ids=["a slow consumer", "a small limit", "a rate"],
+)
+def test_nothing_is_asked_for_ahead_of(field: int, numbers: tuple[int, ...], pause_ms: int) -> None:
+    server = Server()
+    ahead_with(server, field, *numbers)
+    assert taken_in_turn(server, 30, pause_ms) == 0
+
+
+def test_what_was_asked_for_ahead_is_an_eighth_of_the_limit_at_most(server: Server) -> None:
+    ahead_with(server, INFLIGHT_FIELD, 40)
+    for _ in range(50):
+        taken_in_turn(server, 1, 1)
+        assert len(server("SLOTS", "q")) <= 40 // AHEAD_PART + 1
+
+
+def test_what_nobody_took_goes_to_consumers_of_other_nodes() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (500,)})
+    a, b, _ = cluster
+    for number in range(20):
+        a("ADDJOB", "q", f"{number}", 0)
+    for _ in range(5):
+        a("GETJOB", "FROM", "q", client="fast")
+        cluster.advance(3)
+    for number in range(15):
+        b.wait(number)
+    cluster.advance(AHEAD_MS + 3_000)
+    assert sum(len(b.answered(number)) for number in range(15)) == 15
