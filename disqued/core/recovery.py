@@ -17,6 +17,8 @@ A crash leaves no word about queues and deliveries, but for the watermark (`wate
     retry > 0                                 queued after one retry period: a consumer may have it still
     retry > 0, and no timer ends it           queued at once, since its deliveries are written down; where others may
                                               hold it, after they have been asked; one that is leased stays leased
+    retry > 0, with terms or a fate           likewise, but that counts no try of a job that waited in its queue: the
+                                              record of such a job says so, and each delivery is written down behind it
     retry 0                                   never queued again: it may have been delivered
     of a limited queue, and leased            stays leased until its time is over, if that is to come: it counts
 
@@ -48,6 +50,7 @@ from disqued.core.model.job import (
     FLAG_LEASED,
     FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
+    FLAG_TAKEN_OUT,
     INTO_ACKED,
     INTO_ACTIVE,
     INTO_DEAD,
@@ -61,6 +64,7 @@ from disqued.core.model.job import (
     NamedJob,
     StoredJob,
     Unit,
+    attempt_of,
     forbidden,
 )
 from disqued.core.model.memory import JOB_COST, NAME_FREE
@@ -378,6 +382,7 @@ class Recovery:
     def _take_for_queued(self, job: Job, due: int) -> None:
         """Treat a delayed job as one that may have been delivered; the clock may say that its time is to come."""
         state, options = self._state, job.options
+        self._expect_untried(job)
         job.flags |= FLAG_QUEUED_BEFORE
         if options.retry_ms:
             left_ms = min(due - state.wall, options.delay_ms)
@@ -387,6 +392,12 @@ class Recovery:
             state.custody.evictable[job] = None
         self._queueing.reschedule(job)
 
+    def _expect_untried(self, job: Job) -> None:
+        """Count no try of a job with terms that no record says was queued, and that this node was to queue first."""
+        is_own = job.holders is None or job.id[2:10] == self._state.node_id[:8]
+        if is_own and job.options.is_rare and not job.flags & FLAG_QUEUED_BEFORE:
+            job.flags |= FLAG_TAKEN_OUT
+
     def _go_on_waiting(self, job: Job, due: int) -> None:
         """Let a delayed job be queued when its time comes, which may be now: it never was before."""
         state, options = self._state, job.options
@@ -395,6 +406,7 @@ class Recovery:
         state.custody.evictable.pop(job, None)
         if -left_ms >= options.retry_ms > 0 and job.holders and state.shared.others(job.holders):
             # Others have queued it by now, if they could.
+            self._expect_untried(job)
             job.flags |= FLAG_QUEUED_BEFORE
             job.requeue_at = state.now + PROBED_AFTER_MS
         else:
@@ -414,14 +426,23 @@ class Recovery:
         if job.options.retry_ms == RETRY_NEVER_MS:
             self._lease_manual(job, deliveries, when)
             return
-        if deliveries and not worker:
+        if deliveries and not worker and when:
             self._leases[job_id] = (deliveries, when)
+            if job.options.is_rare and deliveries + job.options.fate.spent >= attempt_of(job):
+                self._note_delivered(job)
             return
         self._leases.pop(job_id, None)
         if worker and deliveries:
             # An attempt counts the tries of earlier generations, too.
             job.additional_deliveries = max(0, deliveries - 1 - job.nacks - job.options.fate.spent)
-            job.flags |= FLAG_QUEUED_BEFORE | FLAG_DELIVERED
+            self._note_delivered(job)
+        elif deliveries >= attempt_of(job):
+            self._note_delivered(job)
+
+    @staticmethod
+    def _note_delivered(job: Job) -> None:
+        """Note that a consumer has had a job since a try was last counted."""
+        job.flags = job.flags & ~FLAG_TAKEN_OUT | FLAG_QUEUED_BEFORE | FLAG_DELIVERED
 
     def _note_worker(self, job_id: bytes, scope: bytes, worker_id: bytes) -> None:
         """Note which worker has a unit now; empty = none."""

@@ -62,6 +62,7 @@ from disqued.core.model.job import (
     KEPT_FLAGS,
     KIND_NAMES,
     KIND_WORK,
+    KNOWN_FLAGS,
     RETRY_NEVER_MS,
     STAMP_MAX,
     STATE_NAMES,
@@ -69,6 +70,7 @@ from disqued.core.model.job import (
     JobOptions,
     NamedJob,
     StoredJob,
+    flags_to_keep,
     misfit,
 )
 from disqued.core.model.outbox import (
@@ -140,7 +142,7 @@ _JOB_START: Final = bytes((FORMAT, JOB_ADDED))
 _NAMED_START: Final = bytes((NAMED_FORMAT, JOB_ADDED))
 _FATED_START: Final = bytes((FATED_FORMAT, JOB_ADDED))
 _COUNTER_MASK: Final = 0xFFFF_FFFF
-_KNOWN_FLAGS: Final = KEPT_FLAGS  # every bit up to the highest
+_KNOWN_FLAGS: Final = KNOWN_FLAGS  # every bit up to the highest
 _LAST_STATE: Final[int] = max(STATE_NAMES)
 _new_tuple: Final = tuple.__new__
 
@@ -164,9 +166,10 @@ def job_text(job: Job, offset: int, state: int = ACTIVE) -> Text:
     holders = job.holders
     requeue_at = job.requeue_at
     size = len(body)
+    flags = flags_to_keep(job) if options.is_rare else job.flags & KEPT_FLAGS
     head = _pack_job(
         # One that is done stays so, whatever else is known of places.
-        FORMAT, JOB_ADDED, ACKED if job.state == ACKED else state, job.flags & _KNOWN_FLAGS, len(job_id),
+        FORMAT, JOB_ADDED, ACKED if job.state == ACKED else state, flags, len(job_id),
         options.replicate, len(holders) if holders else 0,
         len(queue), size, job.ctime, job.expires_at + offset, requeue_at + offset if requeue_at else 0,
         options.ttl_ms, options.retry_ms, options.delay_ms,

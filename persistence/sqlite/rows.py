@@ -25,7 +25,17 @@ from zlib import crc32
 from disqued.core.model.calendar import LastFiring, ScheduleSetting, words_of
 from disqued.core.model.fate import NO_FATE
 from disqued.core.model.groups import read_scope
-from disqued.core.model.job import ACKED, ACTIVE, KEPT_FLAGS, RETRY_NEVER_MS, STAMP_MAX, NamedJob, StoredJob, misfit
+from disqued.core.model.job import (
+    ACKED,
+    ACTIVE,
+    KEPT_FLAGS,
+    RETRY_NEVER_MS,
+    STAMP_MAX,
+    NamedJob,
+    StoredJob,
+    flags_to_keep,
+    misfit,
+)
 from disqued.core.model.outbox import (
     FLUSHED,
     GROUP,
@@ -109,7 +119,8 @@ def noted(records: list[Fields], first: int, wall: int, offset: int, *, with_sta
             requeue_at = job.requeue_at
             # One that is done stays so, whatever else is known of places.
             state = job.state if with_state or job.state == ACKED else ACTIVE
-            notes.append((JOB_ADDED, sequence, job.id, job.queue, job.body, state, job.flags & KEPT_FLAGS,
+            flags = flags_to_keep(job) if options.is_rare else job.flags & KEPT_FLAGS
+            notes.append((JOB_ADDED, sequence, job.id, job.queue, job.body, state, flags,
                           options.replicate, job.holders, job.ctime, job.expires_at + offset,
                           requeue_at + offset if requeue_at else 0, options.ttl_ms, options.retry_ms, options.delay_ms,
                           job.nacks & _COUNTER_MASK, job.additional_deliveries & _COUNTER_MASK, job.order_key,

@@ -18,6 +18,7 @@ from disqued.core.model.job import (
     FLAG_DROPPED,
     FLAG_GIVEN,
     FLAG_QUEUED_BEFORE,
+    FLAG_TAKEN_OUT,
     INTO_ACTIVE,
     QUEUED,
     WAIT_REPL,
@@ -90,6 +91,8 @@ class Transfer:
             self.part_with(job)
             return
         state.unite_holders(job, frozenset((state.node_id, node_id)))
+        if job.options.is_rare:
+            job.flags |= FLAG_TAKEN_OUT
         self._queueing.put_off(job, state.now + job.options.probe_ms + state.numbers.spread(SPREAD_MS))
         job.flags |= FLAG_GIVEN
 
@@ -119,7 +122,7 @@ class Transfer:
             return False
         if stored.retry_ms:
             grew = state.unite_holders(job, (stored.holders or frozenset()) | {sender, state.node_id})
-            if known and grew and state.journaling:
+            if known and (grew or job.options.is_rare) and state.journaling:
                 state.outbox.journal.append((JOB_ADDED, job))
         elif stored.requeue:
             # It is here alone from now on, and waits here for the end of its delay.

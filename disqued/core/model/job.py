@@ -103,20 +103,23 @@ def forbidden(before: int, after: int) -> str:
 FLAG_QUEUED_BEFORE: Final = 1  #: queued at least once: the next queueing is a redelivery, and is announced
 FLAG_DELIVERED: Final = 2  #: handed to a consumer by this node at least once
 FLAG_PUT_OFF: Final = 4  #: a NACK put it off until `requeue_at`; that it is queued then was counted already
+#: No consumer has had it since a try was last counted: that it is queued counts nothing.  In memory, of a job that is
+#: out of its queue: DEQUEUE took it out, or it waited there when the node crashed.  In a record: `flags_to_keep`.
+FLAG_TAKEN_OUT: Final = 8
 #: Stored flags; the others hold for this process alone.
 KEPT_FLAGS: Final = FLAG_QUEUED_BEFORE | FLAG_DELIVERED | FLAG_PUT_OFF
+KNOWN_FLAGS: Final = KEPT_FLAGS | FLAG_TAKEN_OUT  #: the last one of jobs with terms or a fate alone
 COPIED_FLAGS: Final = FLAG_QUEUED_BEFORE | FLAG_PUT_OFF  #: flags in a copy for another node
 FLAG_LEASED: Final = 8192  #: a consumer has it from this node, until `requeue_at`, as far as this node knows
 FLAG_CAME_BACK: Final = 32  #: loaded from a store, which does not know of moves: more nodes may hold it than it says
 FLAG_ELSEWHERE: Final = 64  #: a consumer has it from another node, as far as this node knows; see `Queue.elsewhere`
 FLAG_GIVEN_UP: Final = 16  #: its producer received NOREPL: a copy that has not been sent yet need not be sent
-FLAG_ASKING: Final = 8  #: the other holders are asked whether it may be queued, since `requeue_at`: `Custody.asking`
+FLAG_ASKING: Final = 16384  #: others are asked whether it may be queued, since `requeue_at`: `Custody.asking`
 FLAG_HELD_ELSEWHERE: Final = 256  #: a worker of another node has it, as far as this node knows: `Custody.elsewhere`
 FLAG_PROMISED: Final = 512  #: a producer received its id for a key: kept even if its first producer gave it up
 FLAG_DROPPED: Final = 128  #: its queue was deleted, or it was cancelled: it ends instead of being queued again
 FLAG_GIVEN: Final = 2048  #: on its way to another node, which may not have it yet
 FLAG_COPY: Final = 1024  #: received from another node, whose message may come twice: its end is remembered
-FLAG_TAKEN_OUT: Final = 16384  #: taken out of its queue by DEQUEUE: no consumer has had it since it was queued
 FLAG_DOUBTED: Final = 4096  #: taken out of its queue until the other holders confirm that they have not queued it
 FLAG_WITH_CONSUMER: Final = FLAG_LEASED | FLAG_ELSEWHERE | FLAG_HELD_ELSEWHERE
 
@@ -133,7 +136,8 @@ class JobOptions:
 
     __slots__ = (
         "cost", "delay_ms", "expires_at", "fate", "first_at", "has_short_lines", "is_listed", "is_rare", "kind",
-        "probe_ms", "replicate", "requeue_at", "retry_ms", "stamped_at", "terms", "ttl_ms", "ttl_suffix",
+        "notes_deliveries", "probe_ms", "replicate", "requeue_at", "retry_ms", "stamped_at", "terms", "ttl_ms",
+        "ttl_suffix",
     )  # fmt: skip
 
     def __init__(
@@ -152,6 +156,8 @@ class JobOptions:
         self.fate: Fate = fate
         #: Whether records and copies of such a job say more than those of most jobs.
         self.is_rare: bool = kind != KIND_WORK or terms is not NO_TERMS or fate is not NO_FATE
+        #: Whether the journal hears of each delivery: a restart counts the others for nothing, or no timer ends it.
+        self.notes_deliveries: bool = self.is_rare or retry_ms == RETRY_NEVER_MS
         self.is_listed: bool = self.is_rare or delay_ms > 0  #: whether such a job may be in more tables than most
         #: Whether its lines in the event log say no more than those of most jobs.
         self.has_short_lines: bool = fate is NO_FATE and not (terms.group or trace_id_of(terms.headers))
@@ -291,6 +297,15 @@ def attempt_of(unit: Unit) -> int:
 def tries_of(unit: Unit) -> int:
     """Times that a unit was handed to a consumer, over all generations; best effort."""
     return max(unit.deliveries + unit.options.fate.spent, int(unit.flags & FLAG_DELIVERED != 0))
+
+
+def flags_to_keep(job: Job) -> int:
+    """Return the stored flags of a job that has terms or a fate: whether it waits for a consumer is one of them.
+
+    The node that has such a job in its queue knows that nobody has had it, and knows so after a crash.
+    """
+    flags = job.flags & KNOWN_FLAGS
+    return flags | FLAG_TAKEN_OUT if job.state in (QUEUED, WAIT_REPL) else flags
 
 
 def process_of(unit: Unit) -> bytes:

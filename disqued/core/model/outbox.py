@@ -26,7 +26,8 @@ JOB_GONE: Final = 2  #: (JOB_GONE, job id, reason)
 FLUSHED: Final = 3  #: (FLUSHED,): every job and every queue of this node
 QUEUE_PAUSED: Final = 4  #: (QUEUE_PAUSED, queue, PAUSE_... bits of this node alone); 0 = resumed
 #: (UNIT_LEASED, job id, scope, deliveries, worker): leased; 0 deliveries mean released,
-#: an empty worker none.  The lease began now, or at the unix milliseconds in a sixth element.
+#: an empty worker none.  The lease began now, or at the unix milliseconds in a sixth element; 0 = that is not kept, and
+#: the record says no more than that the unit was handed out so often.
 UNIT_LEASED: Final = 5
 #: (GROUP, queue, scope, ((first 8 digits of the id of a node, stamp), ...)): a group began in this epoch, behind these
 #: events; with the empty scope all groups do, for the queue was flushed up to these.  The later epoch counts, and of

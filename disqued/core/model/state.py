@@ -15,7 +15,7 @@ from disqued.core.model.custody import Custody
 from disqued.core.model.demand import RemoteDemand
 from disqued.core.model.durability import Durability
 from disqued.core.model.endings import ending_of
-from disqued.core.model.fate import NO_FATE, Fate, mark_of
+from disqued.core.model.fate import NO_FATE, UNTRIED_MS, Fate, mark_of
 from disqued.core.model.groups import Entry, Stream, forget_early
 from disqued.core.model.ids import JobIds, Numbers
 from disqued.core.model.job import (
@@ -25,6 +25,7 @@ from disqued.core.model.job import (
     FLAG_COPY,
     FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
+    FLAG_TAKEN_OUT,
     FLAG_WITH_CONSUMER,
     QUEUED,
     WAIT_REPL,
@@ -207,7 +208,9 @@ class State:
         """What another holder is told of the fate of a job; of one that is put off, until when."""
         left_ms = 0
         if job.state == ACTIVE and job.flags & FLAG_PUT_OFF:
-            left_ms = max(1, job.requeue_at - self.now)
+            left_ms = max(UNTRIED_MS + 1, job.requeue_at - self.now)
+        elif job.state == ACTIVE and job.flags & FLAG_TAKEN_OUT:
+            left_ms = UNTRIED_MS
         return (FATE, job.id, left_ms, job.nacks, job.additional_deliveries, job.options.fate)
 
     def tell_fate(self, job: Job) -> None:

@@ -27,7 +27,6 @@ from disqued.core.model.job import (
     FLAG_DROPPED,
     FLAG_LEASED,
     INTO_ACTIVE,
-    RETRY_NEVER_MS,
     WORK_SCOPE,
     Job,
     Unit,
@@ -191,7 +190,7 @@ class Delivery:
                 waited_ms = requeue_at - requeued_by
                 if unit.additional_deliveries or unit.nacks:
                     state.counters.redelivered += 1
-                if span_ms or needs_slot or retry_ms == RETRY_NEVER_MS:
+                if span_ms or needs_slot or unit.options.notes_deliveries:
                     self.queueing.leases.announce(job, span_ms, has_slot=needs_slot)
                     self.queueing.reschedule(job)
                 elif unit.awake_at > requeue_at or job.holders is not None:
@@ -344,6 +343,7 @@ class Delivery:
                 continue
             queue = state.queue(job.queue)
             self.queueing.enqueue_new(job, queue)
+            self.queueing.note_untried(job)
             queue.jobs_in -= 1
             queue.jobs_out -= 1
             state.counters.returned += 1

@@ -10,8 +10,8 @@ so that a node that gets the job needs no message for it.  What a link lost is s
 job: before its acknowledgement is asked for (`State.say_done`), and when a holder asks for its turn (WILLQUEUE).
 """
 
-from disqued.core.model.fate import NO_FATE, UNKNOWN_AT, Fate, Word, merge
-from disqued.core.model.job import ACKED, WAIT_REPL, Job, StoredJob
+from disqued.core.model.fate import NO_FATE, UNKNOWN_AT, UNTRIED_MS, Fate, Word, merge
+from disqued.core.model.job import ACKED, FLAG_ASKING, FLAG_TAKEN_OUT, FLAG_WITH_CONSUMER, WAIT_REPL, Job, StoredJob
 from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import FATE
 from disqued.core.model.outbox import JOB_ADDED
@@ -47,7 +47,10 @@ class Fates(Machine):
     def on_fate(  # noqa: PLR0917 - the fields of the message
         self, sender: bytes, job_id: bytes, left_ms: int, nacks: int, additional_deliveries: int, fate: Fate
     ) -> None:
-        """Learn the fate of a job; the time left until it is queued is 0 where the sender does not have that."""
+        """Learn the fate of a job; the time left until it is queued is 0 where the sender does not have that.
+
+        `UNTRIED_MS`: nobody has had it since a try was last counted, as far as the sender knows.
+        """
         state = self._state
         job = state.jobs.get(job_id)
         if job is None:
@@ -99,13 +102,21 @@ class Fates(Machine):
         if after != before:
             self._state.set_fate(job, after)
         has_counted = job.nacks + job.additional_deliveries != tries or after.generation != before.generation
+        if has_counted:
+            job.flags &= ~FLAG_TAKEN_OUT  # the node that counted has queued it
         has_more_tries = job.options.terms.max_tries and has_counted
         # A progress alone is not worth a record with the body of the job.
         if has_more_tries or after._replace(progress=None) != before._replace(progress=None):
             self._note(job)
         if after != before:
             self._follow(job, before)
-        if left_ms:
+        if left_ms == UNTRIED_MS:
+            knows_all = (nacks, additional_deliveries, fate.generation) == (
+                job.nacks, job.additional_deliveries, after.generation
+            )  # fmt: skip
+            if knows_all and job.flags & FLAG_ASKING and not job.flags & FLAG_WITH_CONSUMER:
+                job.flags |= FLAG_TAKEN_OUT
+        elif left_ms:
             for machine in self._machines:
                 machine.put_off_elsewhere(job, left_ms, is_news=has_counted)
 

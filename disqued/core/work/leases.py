@@ -15,6 +15,9 @@ What other nodes have handed out is in `Queue.elsewhere`, where RECOVER finds it
 nodes say that a consumer of theirs has a job, the later delivery counts: the higher number of deliveries, then the
 higher node id.
 
+Of other jobs with terms or a fate the delivery is written down as well, with its number, but tells nobody.  A restart
+knows by that which of them nobody was given since a try was last counted (FLAG_TAKEN_OUT), and counts none of those.
+
 A fetch may set a time of its own (`span_ms`) for what it takes.  When that is over the unit goes to the front of its
 queue, be it with a worker or not; a restart after a crash does not know of it and queues the unit at once.
 
@@ -32,9 +35,10 @@ from disqued.core.model.job import (
     RETRY_NEVER_MS,
     WORK_SCOPE,
     Job,
+    attempt_of,
 )
 from disqued.core.model.messages import DELIVERED, LEASED, WORKING, Held, Message
-from disqued.core.model.outbox import UNIT_LEASED, Record
+from disqued.core.model.outbox import JOB_ADDED, UNIT_LEASED, Record
 from disqued.core.model.state import State
 from disqued.core.model.trace import DELIVER, RECOVERED
 
@@ -80,15 +84,21 @@ class Leases:
     def announce(self, job: Job, span_ms: int = 0, *, has_slot: bool = False) -> None:
         """Tell the journal and the other holders of a lease that has just begun, or begun again."""
         state = self._state
+        is_rare = job.options.is_rare
         if has_slot:
             state.custody.limited[job] = state.now
         if span_ms:
             state.custody.spans[job] = span_ms
             job.requeue_at = state.now + span_ms
+            if is_rare and state.journaling:
+                # Its lease is not written down, but that it was tried.
+                state.outbox.journal.append((JOB_ADDED, job))
         elif state.journaling:
             record = lease_record(state, job)
             if record is not None:
                 state.outbox.journal.append(record)
+            elif is_rare:
+                state.outbox.journal.append((UNIT_LEASED, job.id, WORK_SCOPE, attempt_of(job), b"", 0))
         if job.holders and job.options.retry_ms == RETRY_NEVER_MS:
             self.tell(job)
 

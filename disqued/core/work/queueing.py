@@ -28,12 +28,13 @@ from disqued.core.model.job import (
     INTO_ACTIVE,
     INTO_QUEUED,
     QUEUED,
+    WORK_SCOPE,
     Job,
     Unit,
     forbidden,
 )
 from disqued.core.model.machine import Machine
-from disqued.core.model.outbox import QUEUE_PAUSED, WORK, Notification
+from disqued.core.model.outbox import JOB_ADDED, QUEUE_PAUSED, UNIT_LEASED, WORK, Notification
 from disqued.core.model.queues import HOLDS_ALL, PAUSE_IN, PAUSE_OUT, Queue
 from disqued.core.model.schedule import HELD_BYTES
 from disqued.core.model.state import State
@@ -101,6 +102,8 @@ class Queueing(Machine):
             self.reschedule(job)
         assert INTO_ACTIVE[job.state], forbidden(job.state, ACTIVE)
         job.state = ACTIVE
+        if job.options.is_rare:
+            job.flags |= FLAG_TAKEN_OUT
         return True
 
     def take_out(self, job: Job) -> bool:
@@ -143,6 +146,7 @@ class Queueing(Machine):
     def restart(self, job: Job, requeue_at: int) -> None:
         """Let the timer of a job begin again, and give up the question whether it may be queued."""
         job.requeue_at = requeue_at
+        self.note_taken(job)
         job.flags &= ~(FLAG_ASKING | FLAG_GIVEN | FLAG_PUT_OFF | FLAG_TAKEN_OUT)
         if self._state.queues.delayed:
             self._state.queues.end_delay(job)
@@ -152,6 +156,19 @@ class Queueing(Machine):
                 # Those that have answered may have been asked once more.
                 self._state.custody.owed[job] = self._state.shared.holders(job.holders - {self._state.node_id})
         self.reschedule(job)
+
+    def note_taken(self, job: Job) -> None:
+        """Note that somebody else may have had a job that nobody had; the journal hears of one with terms or a fate."""
+        if job.flags & FLAG_TAKEN_OUT:
+            job.flags &= ~FLAG_TAKEN_OUT
+            if job.options.is_rare and self._state.journaling:
+                self._state.outbox.journal.append((JOB_ADDED, job))
+
+    def note_untried(self, job: Job) -> None:
+        """Let the journal know that a delivery counts nothing of a job with terms or a fate: it waits again."""
+        state = self._state
+        if job.options.is_rare and state.journaling:
+            state.outbox.journal += ((UNIT_LEASED, job.id, WORK_SCOPE, 0, b""), (JOB_ADDED, job))
 
     def is_delayed(self, job: Job) -> bool:
         """Tell whether the delay of a job is not over that may be delivered more than once."""

@@ -246,6 +246,7 @@ class Requeueing(Machine):
         state.counters.returned += 1
         job.requeue_at = state.now + retry_ms
         self.queueing.enqueue_new(job, state.queue(job.queue))
+        self.queueing.note_untried(job)
         self.queueing.reschedule(job)
         state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, AS_BEFORE))
         return True

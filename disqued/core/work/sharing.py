@@ -68,6 +68,7 @@ from disqued.core.model.job import (
     FLAG_GIVEN,
     FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
+    FLAG_TAKEN_OUT,
     QUEUED,
     RETRY_NEVER_MS,
     WAIT_REPL,
@@ -124,7 +125,9 @@ class Sharing(Machine):
             return
         if state.unite_holders(job, frozenset((sender, state.node_id))) and state.journaling:
             state.outbox.journal.append((JOB_ADDED, job))
-        if job.options.fate is not NO_FATE and job.state != DEAD:
+        options = job.options
+        is_untried = job.flags & FLAG_TAKEN_OUT and options.is_rare
+        if (options.fate is not NO_FATE or is_untried) and job.state != DEAD:
             state.send(sender, state.word_of_fate(job))
         if job.state == QUEUED:
             state.tell(job, (messages.QUEUED, job_id, WORK_SCOPE, AS_BEFORE))
@@ -190,6 +193,9 @@ class Sharing(Machine):
         state = self._state
         others = (job.holders or frozenset()) - {state.node_id, node_id}
         state.send(node_id, (messages.HOLDERS, job.id, state.shared.holders(others)))
+        if job.options.is_rare:
+            # That nobody has had it was said in the word before; it may be handed out there now.
+            self._queueing.note_taken(job)
 
     def on_holders(self, sender: bytes, job_id: bytes, holders: frozenset[bytes]) -> None:
         """Hear of more nodes that may hold a job, or that the sender has nothing against queueing it."""

@@ -1,5 +1,6 @@
 """Retry policy on one node: how often a job is tried, when it comes again, and when it is dead."""
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -631,6 +632,115 @@ def test_a_crash_gives_no_job_more_tries(controlled: bool) -> None:
         server.advance(10_000)
     assert tries <= 3
     assert state_of(server, job_id) == b"dead"
+
+
+def waits(server: Server) -> bytes:
+    """A job on its only try that nobody was given."""
+    return server.add("q", "body", "RETRY", 5, "MAXTRIES", 1)
+
+
+def waits_after_a_nack(server: Server) -> bytes:
+    job_id = server.add("q", "body", "RETRY", 5, "MAXTRIES", 2)
+    server.get()
+    server("NACK", job_id)
+    return job_id
+
+
+def waits_after_a_retry(server: Server) -> bytes:
+    job_id = server.add("q", "body", "RETRY", 5, "MAXTRIES", 2)
+    server.get()
+    server.advance(5_000)
+    return job_id
+
+
+def was_given_back_untried(server: Server) -> bytes:
+    job_id = waits(server)
+    server.get()
+    server("NACK", job_id, "UNTRIED")
+    return job_id
+
+
+def was_redriven(server: Server) -> bytes:
+    job_id = waits(server)
+    server.get()
+    server("NACK", job_id)
+    assert server("REDRIVE", "q", client="rosa") is BLOCKED
+    server.advance(10)
+    return job_id
+
+
+def was_delayed(server: Server) -> bytes:
+    job_id = server.add("q", "body", "RETRY", 5, "MAXTRIES", 1, "DELAY", 1)
+    server.advance(1_100)
+    return job_id
+
+
+def was_put_off(server: Server) -> bytes:
+    job_id = server.add("q", "body", "RETRY", 5, "MAXTRIES", 2)
+    server.get()
+    server("NACK", job_id, "DELAY", 1)
+    server.advance(1_100)
+    return job_id
+
+
+def was_taken_out(server: Server) -> bytes:
+    job_id = waits(server)
+    server("DEQUEUE", job_id)
+    server("ENQUEUE", job_id)
+    return job_id
+
+
+def was_in_a_reply_that_nobody_received(server: Server) -> bytes:
+    job_id = waits(server)
+    server.node.begin()
+    server.node.delivery.give_back(server.node.delivery.fetch([server.state.queue(b"q")], 1))
+    return job_id
+
+
+WAYS_TO_WAIT = [
+    waits, waits_after_a_nack, waits_after_a_retry, was_given_back_untried, was_redriven, was_delayed, was_put_off,
+    was_taken_out, was_in_a_reply_that_nobody_received,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("crashes", [1, 3])
+@pytest.mark.parametrize("way", WAYS_TO_WAIT)
+def test_a_crash_takes_no_try_of_a_job_that_waited_for_a_consumer(way: Callable[[Server], bytes], crashes: int) -> None:
+    server = Server()
+    server.state.journaling = True
+    server.journal.append(server.state.begin_watermark())
+    job_id = way(server)
+    assert state_of(server, job_id) == b"queued"
+    counts = (server.job(job_id).nacks, server.job(job_id).additional_deliveries, server.job(job_id).options.fate)
+    for _ in range(crashes):
+        server = Disk(server).restart(controlled=False)
+        assert state_of(server, job_id) == b"active"
+        server.advance(6_000)
+        job = server.job(job_id)
+        assert state_of(server, job_id) == b"queued"
+        assert (job.nacks, job.additional_deliveries, job.options.fate) == counts
+    assert [row[1] for row in server.get()] == [job_id], "it has its last try yet"
+    server.advance(5_000)
+    assert state_of(server, job_id) == b"dead"
+    check(server)
+
+
+@pytest.mark.parametrize("way", WAYS_TO_WAIT)
+@pytest.mark.parametrize("options", [(), ("LEASE", 2)])
+def test_a_crash_counts_the_try_of_a_job_that_a_consumer_had(
+    way: Callable[[Server], bytes], options: tuple[str | int, ...]
+) -> None:
+    server = Server()
+    server.state.journaling = True
+    server.journal.append(server.state.begin_watermark())
+    job_id = way(server)
+    server.node.begin()
+    span_ms = 2_000 if options else 0
+    assert server.node.delivery.drain([server.state.queue(b"q")], 1, span_ms)
+    server = Disk(server).restart(controlled=False)
+    server.advance(6_000)
+    assert state_of(server, job_id) == b"dead"
+    assert server.get() == []
 
 
 @pytest.mark.parametrize("controlled", [False, True])

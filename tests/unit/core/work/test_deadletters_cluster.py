@@ -6,11 +6,11 @@ from disqued.commands.table import BLOCKED
 from disqued.core.model.job import ACKED, ACTIVE, DEAD, FLAG_ASKING, FLAG_PUT_OFF
 from disqued.core.model.job import QUEUED as QUEUED_STATE
 from disqued.core.model.messages import FATE, QUEUED, REDRIVE, WILLQUEUE, WORKING
-from disqued.core.model.outbox import JOB_ADDED
+from disqued.core.model.outbox import JOB_ADDED, UNIT_LEASED
 from disqued.core.recovery import AT_END, Recovery
 from disqued.core.work import deadletters
 from disqued.core.work.copies import SPREAD_MS
-from disqued.wire.jobdump import decode_record, encode_job
+from disqued.wire.jobdump import decode_record, encode_event, encode_job
 from tests.cluster_fixtures import Cluster, Flight, Member
 from tests.core_fixtures import Word
 
@@ -167,20 +167,28 @@ def test_when_the_holder_of_a_put_off_is_gone_another_one_queues_the_job_and_cou
     assert [tries(member, job_id) for member in (b, c)] == [(1, 0)] * 2
 
 
-def write(cluster: Cluster, job_id: bytes, written: dict[str, bytes]) -> None:
-    """Write down a job as each journal has it that has heard of the job since the last call."""
+Written = dict[str, list[bytes]]
+
+
+def write(cluster: Cluster, job_id: bytes, written: Written) -> None:
+    """Write down what each journal has heard of a job since the last call."""
     for member in cluster:
-        if any(record[0] == JOB_ADDED and record[1].id == job_id for record in member.journal):
-            written[member.name] = encode_job(member.job(job_id), member.clock.wall() - member.clock.now(), ACTIVE)
+        offset = member.clock.wall() - member.clock.now()
+        for record in member.journal:
+            if record[0] == JOB_ADDED and record[1].id == job_id:
+                written[member.name] = [encode_job(member.job(job_id), offset, ACTIVE)]
+            elif record[0] == UNIT_LEASED:
+                written[member.name].append(encode_event(record, member.clock.wall()))
         member.journal.clear()
 
 
-def restart(member: Member, written: dict[str, bytes]) -> None:
+def restart(member: Member, written: Written) -> None:
     """Let a node have nothing but what its journal has."""
     member.node.flush()
     member.state.journaling = False
     recovery = Recovery(member.state, restores_queues=False)
-    assert recovery.apply_some(iter([decode_record(written[member.name])]), 2) is AT_END
+    lines = written[member.name]
+    assert recovery.apply_some(map(decode_record, lines), len(lines) + 1) is AT_END
     member.node.begin()
     recovery.finish()
     member.state.journaling = True
@@ -193,17 +201,64 @@ def test_a_crash_of_all_holders_gives_a_job_that_was_put_off_no_more_tries() -> 
     (job_id,) = a.answers.pop("client")
     a.get()
     a("NACK", job_id, "DELAY", 2)
-    written: dict[str, bytes] = {}
+    written: Written = {}
     write(cluster, job_id, written)
     cluster.advance(3_000)
     write(cluster, job_id, written)
     assert len(a.get()) == 1  # the last try
+    write(cluster, job_id, written)
     for member in cluster:
         restart(member, written)
     for _ in range(20):
         cluster.advance(1_000)
         assert not [member for member in cluster if member.get()]
     assert states(cluster, job_id) == [b"dead"] * 2
+
+
+@pytest.mark.parametrize("asks_first", ["a", "b"])
+def test_a_node_that_crashes_tells_the_other_holders_that_nobody_had_a_job(asks_first: str) -> None:
+    cluster = Cluster(3)
+    a = cluster.members[0]
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 5, "MAXTRIES", 1)
+    (job_id,) = a.answers.pop("client")
+    assert states(cluster, job_id) == [b"queued", b"active", b"active"]
+    written: Written = {}
+    write(cluster, job_id, written)
+    cluster.advance(4_000 if asks_first == "b" else 0)
+    restart(a, written)
+    cluster.advance(12_000)
+    assert sorted(states(cluster, job_id)) == [b"active", b"active", b"queued"]
+    assert [tries(member, job_id) for member in cluster] == [(0, 0)] * 3
+    write(cluster, job_id, written)
+    # Whoever has it now crashes, too, once with it waiting there and once with it delivered.
+    (holder,) = [member for member in cluster if member.job(job_id).state == QUEUED_STATE]
+    restart(holder, written)
+    cluster.advance(12_000)
+    assert [tries(member, job_id) for member in cluster] == [(0, 0)] * 3
+    (holder,) = [member for member in cluster if member.job(job_id).state == QUEUED_STATE]
+    assert len(holder.get()) == 1
+    write(cluster, job_id, written)
+    restart(holder, written)
+    cluster.advance(20_000)
+    assert states(cluster, job_id) == [b"dead"] * 3
+
+
+def test_a_holder_that_counted_a_try_is_not_told_that_nobody_had_it() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 5, "MAXTRIES", 2)
+    (job_id,) = a.answers.pop("client")
+    written: Written = {}
+    write(cluster, job_id, written)
+    cluster.cut(a, b)
+    b("ENQUEUE", job_id)
+    assert tries(b, job_id) == (0, 1)
+    assert len(b.get()) == 1
+    restart(a, written)
+    cluster.heal(a, b)
+    cluster.advance(20_000)
+    assert states(cluster, job_id) == [b"dead"] * 2
+    assert not [member for member in cluster if member.get()]
 
 
 def test_a_holder_that_missed_the_put_off_hears_of_it_when_it_asks() -> None:
@@ -477,7 +532,7 @@ def test_a_crash_before_the_other_holders_have_answered_takes_no_try_of_a_redriv
     a, b = cluster
     (job_id,) = dead_jobs(cluster, 1)
     cluster.cut(a, b)
-    written: dict[str, bytes] = {}
+    written: Written = {}
     write(cluster, job_id, written)
     assert redrive(cluster, a) == 1
     assert a.job(job_id).state == ACTIVE
