@@ -650,8 +650,8 @@ class Cancel:
     instead of being queued again.  A consumer that acknowledges it all the same has done the work, and the job counts
     as acknowledged.
 
-    A job that has ended is done; one that no answering node knows is unknown.  Nodes that are away learn of it when
-    they are back.
+    A job that has ended is done; one that no answering node knows is unknown, and so is one that had neither a copy nor
+    RESULT and was acknowledged: nobody remembers it.  Nodes that are away learn of it when they are back.
     """
 
     ids: list[bytes] = rest("Jobs to cancel; with the name of the command 1024 words at most.", JOB_ID)

@@ -299,6 +299,25 @@ def tries_of(unit: Unit) -> int:
     return max(unit.deliveries + unit.options.fate.spent, int(unit.flags & FLAG_DELIVERED != 0))
 
 
+def has_open_try(job: Job, *, is_heard: bool = False) -> bool:
+    """Return whether a job that ends now was handed out since a try was last counted.
+
+    As far as this node knows: one that another node may have handed out has been.  `is_heard`: another node ends it,
+    which may have had it in its queue, too.
+    """
+    if job.flags & FLAG_WITH_CONSUMER:
+        return True
+    waits = job.state == QUEUED and not is_heard
+    if waits or job.state in (WAIT_REPL, DEAD) or job.flags & (FLAG_TAKEN_OUT | FLAG_PUT_OFF):
+        return False
+    return job.flags & FLAG_QUEUED_BEFORE != 0 or not job.options.delay_ms
+
+
+def tries_at_end(job: Job) -> int:
+    """Return `tries_of` a job that this node drops, as it is done."""
+    return job.redeliveries + job.nacks + job.options.fate.spent + has_open_try(job)
+
+
 def flags_to_keep(job: Job) -> int:
     """Return the stored flags of a job that has terms or a fate: whether it waits for a consumer is one of them.
 

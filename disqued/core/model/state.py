@@ -23,6 +23,7 @@ from disqued.core.model.job import (
     ACTIVE,
     FLAG_CAME_BACK,
     FLAG_COPY,
+    FLAG_DELIVERED,
     FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
     FLAG_TAKEN_OUT,
@@ -33,6 +34,7 @@ from disqued.core.model.job import (
     Job,
     NamedJob,
     Unit,
+    tries_at_end,
     tries_of,
 )
 from disqued.core.model.memory import EVENT_COST, JOB_COST, NAME_FREE, QUEUE_COST, Memory
@@ -40,6 +42,7 @@ from disqued.core.model.messages import ENDED_CANCELLED, FATE, SETACK, Message
 from disqued.core.model.outbox import (
     FLUSHED,
     GONE_DELETED,
+    GONE_EXPIRED,
     GONE_REFUSED,
     JOB_ADDED,
     JOB_GONE,
@@ -209,7 +212,9 @@ class State:
         left_ms = 0
         if job.state == ACTIVE and job.flags & FLAG_PUT_OFF:
             left_ms = max(UNTRIED_MS + 1, job.requeue_at - self.now)
-        elif job.state == ACTIVE and job.flags & FLAG_TAKEN_OUT:
+        elif (job.state == ACTIVE and job.flags & FLAG_TAKEN_OUT) or (
+            job.state == ACKED and not job.flags & FLAG_DELIVERED
+        ):
             left_ms = UNTRIED_MS
         return (FATE, job.id, left_ms, job.nacks, job.additional_deliveries, job.options.fate)
 
@@ -357,7 +362,7 @@ class State:
         """Note that something changed of a job, or why it is gone (GONE_...), for those who wait for its end."""
         custody = self.custody
         if job.id in custody.watched:
-            custody.changed.jobs[job.id] = (job, reason, tries_of(job))
+            custody.changed.jobs[job.id] = (job, reason, tries_of(job) if reason == GONE_EXPIRED else tries_at_end(job))
             if not custody.changed.awake_at:
                 self.schedule.add(custody.changed, AT_ONCE)
 

@@ -59,6 +59,7 @@ from disqued.core.model.job import (
     FLAG_DELIVERED,
     FLAG_LEASED,
     FLAG_PROMISED,
+    FLAG_QUEUED_BEFORE,
     INTO_ACKED,
     KEYED,
     WAIT_REPL,
@@ -66,8 +67,8 @@ from disqued.core.model.job import (
     Job,
     NamedJob,
     forbidden,
+    has_open_try,
     process_of,
-    tries_of,
 )
 from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import DELJOB, FATE, GOTACK, SETACK
@@ -79,6 +80,8 @@ from disqued.core.work.replication import Replication
 from disqued.errors import WrongType
 
 ATTEMPTS_COUNTED = 9  #: the period does not grow any more after so many
+#: Flags of a job that is done, and whose last delivery no counter has.
+_TRIED: Final = FLAG_DELIVERED | FLAG_QUEUED_BEFORE
 RESULT_BYTES: Final = 64 << 10
 _UNKNOWN: frozenset[bytes] = frozenset()  #: the holders of a dummy ack
 
@@ -265,12 +268,15 @@ class Acks(Machine):
         if may_be_anywhere and job.options.retry_ms and peers:
             self._state.unite_holders(job, frozenset((*peers, self._state.node_id)))
 
-    def _become_done(self, job: Job) -> Job:
+    def _become_done(self, job: Job, *, is_heard: bool = False) -> Job:
         """Keep of a job no more than that it is done, and who is to know; returns what is kept.
 
-        That is an object of its own: a message with the job itself may not have left yet.
+        `is_heard`: another node says so.  That is an object of its own: a message with the job itself may not have left
+        yet.
         """
-        state, tries = self._state, tries_of(job) if job.options.is_rare else 0
+        state = self._state
+        # The last delivery is not counted yet, if there was one since a try was.
+        flags = _TRIED if job.options.is_rare and has_open_try(job, is_heard=is_heard) else 0
         state.drop(job)
         done = Job(job.id, job.queue, b"", job.ctime, job.options)
         done.expires_at = job.expires_at
@@ -281,8 +287,7 @@ class Acks(Machine):
         done.state = job.state
         self._keep(done)
         if job.options.is_rare:
-            # The last delivery is not counted yet.
-            done.flags = FLAG_DELIVERED if tries > job.deliveries + job.options.fate.spent else 0
+            done.flags = flags
             self._keep_outcome(done, job.options.terms.keep_result_ms)
         if state.journaling:
             state.outbox.journal.append((JOB_ADDED, done))
@@ -309,7 +314,7 @@ class Acks(Machine):
             state.add_holders(done, frozenset((state.node_id,)))
             state.custody.evictable.pop(done, None)
 
-    def take_outcome(self, job: Job, left_ms: int) -> None:
+    def take_outcome(self, job: Job, left_ms: int, flags: int) -> None:
         """Keep a job, made of a copy and not entered, that is done, for so long; its holders are known."""
         done = Job(job.id, job.queue, b"", job.ctime, job.options)
         done.expires_at = job.expires_at
@@ -317,6 +322,7 @@ class Acks(Machine):
         done.nacks = job.nacks
         done.additional_deliveries = job.additional_deliveries
         done.holders = job.holders
+        done.flags = _TRIED if flags & FLAG_QUEUED_BEFORE else 0
         self._keep(done)
         self._keep_outcome(done, min(left_ms, job.options.terms.keep_result_ms))
         if self._state.journaling:
@@ -428,7 +434,7 @@ class Acks(Machine):
             state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
             return
         if job.state != ACKED:
-            job = self._become_done(job)
+            job = self._become_done(job, is_heard=True)
             # It is the sender that collects, if it can; this node does when nothing comes of that.
             if holders:
                 put_off(self._state, job)

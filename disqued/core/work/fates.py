@@ -11,7 +11,18 @@ job: before its acknowledgement is asked for (`State.say_done`), and when a hold
 """
 
 from disqued.core.model.fate import NO_FATE, UNKNOWN_AT, UNTRIED_MS, Fate, Word, merge
-from disqued.core.model.job import ACKED, FLAG_ASKING, FLAG_TAKEN_OUT, FLAG_WITH_CONSUMER, WAIT_REPL, Job, StoredJob
+from disqued.core.model.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_ASKING,
+    FLAG_DELIVERED,
+    FLAG_TAKEN_OUT,
+    FLAG_WITH_CONSUMER,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+    StoredJob,
+)
 from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import FATE
 from disqued.core.model.outbox import JOB_ADDED
@@ -110,15 +121,21 @@ class Fates(Machine):
             self._note(job)
         if after != before:
             self._follow(job, before)
-        if left_ms == UNTRIED_MS:
-            knows_all = (nacks, additional_deliveries, fate.generation) == (
-                job.nacks, job.additional_deliveries, after.generation
-            )  # fmt: skip
-            if knows_all and job.flags & FLAG_ASKING and not job.flags & FLAG_WITH_CONSUMER:
-                job.flags |= FLAG_TAKEN_OUT
+        knows_all = (nacks, additional_deliveries, fate.generation) == (
+            job.nacks, job.additional_deliveries, after.generation
+        )  # fmt: skip
+        if left_ms != UNTRIED_MS:
+            self._learn_place(job, fate, left_ms, is_news=has_counted)
+        elif knows_all:
+            _learn_untried(job, fate)
+
+    def _learn_place(self, job: Job, fate: Fate, left_ms: int, *, is_news: bool) -> None:
+        if job.state == ACKED:
+            if fate.result is not None:
+                job.flags |= FLAG_DELIVERED  # a consumer had it on the side of the sender
         elif left_ms:
             for machine in self._machines:
-                machine.put_off_elsewhere(job, left_ms, is_news=has_counted)
+                machine.put_off_elsewhere(job, left_ms, is_news=is_news)
 
     def learn_of_copy(self, job: Job, stored: StoredJob) -> None:
         """Learn what the sender of a copy knows of a job that is here."""
@@ -139,3 +156,15 @@ class Fates(Machine):
     def _follow(self, job: Job, before: Fate) -> None:
         for machine in self._machines:
             machine.fate_changed(job, before)
+
+
+def _learn_untried(job: Job, fate: Fate) -> None:
+    """Learn that nobody has had a job since a try was last counted, of a node that counts as this one does.
+
+    That node lets this one hand it out, or has ended it.
+    """
+    is_over = fate.result is not None or fate.is_cancelled
+    if job.flags & FLAG_WITH_CONSUMER or job.state not in (ACTIVE, QUEUED):
+        return
+    if is_over or job.flags & FLAG_ASKING:
+        job.flags |= FLAG_TAKEN_OUT

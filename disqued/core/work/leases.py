@@ -77,7 +77,7 @@ class Leases:
         state = self._state
         if job.flags & FLAG_ELSEWHERE:
             state.end_lease(job)
-        job.flags = job.flags & ~FLAG_TAKEN_OUT | FLAG_LEASED
+        job.flags |= FLAG_LEASED
         state.queue(job.queue).note_lease(job, since)
         self.announce(job, span_ms)
 
@@ -87,6 +87,7 @@ class Leases:
         is_rare = job.options.is_rare
         if has_slot:
             state.custody.limited[job] = state.now
+        job.flags &= ~FLAG_TAKEN_OUT
         if span_ms:
             state.custody.spans[job] = span_ms
             job.requeue_at = state.now + span_ms

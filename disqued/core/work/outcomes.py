@@ -492,7 +492,7 @@ class Outcomes(Machine):
         if is_acked:
             fate = job.options.fate
             state = end_of(fate)
-            return Outcome(job.id, state, max(1, tries) if state == WAS_ACKED else tries, fate)
+            return Outcome(job.id, state, tries, fate)
         return standing_of(self._state, job.id)
 
     def sweep(self, sweep: _Sweep) -> None:

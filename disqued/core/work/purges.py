@@ -1,9 +1,11 @@
 """Purging: the jobs of a queue end on every node, each counted once.
 
-    us  --PURGE(queue, number, states, first = 0)-->  every node with a link; each acknowledges its jobs
+    us  --PURGE(queue, number, states, first = 0)-->  every node with a link; each ends its jobs
         <--PURGED(number, count, over)--              how many so far, now and then, and at the end
     us  --PURGE(queue, number, states, first)-->      once more: whatever a holder left to one that did not see to it
         <--PURGED(number, count, over)--
+
+A job that somebody may wait for ends as a cancelled one, any other as an acknowledged one, which costs less.
 
 In the first round a job that all of its holders see in one state is acknowledged, and counted, by the holder that comes
 first (`ids.comes_first`); SETACK ends it on the others.  One that is queued on one node and active on the others is
@@ -29,7 +31,18 @@ from collections.abc import Generator, Iterator
 from typing import Final
 
 from disqued.core.model.ids import comes_first
-from disqued.core.model.job import ACKED, ACTIVE, ALL_STATES, DEAD, FLAG_LEASED, FLAG_QUEUED_BEFORE, QUEUED, Job
+from disqued.core.model.job import (
+    ACKED,
+    ACTIVE,
+    ALL_STATES,
+    DEAD,
+    FLAG_LEASED,
+    FLAG_QUEUED_BEFORE,
+    FLAG_TAKEN_OUT,
+    FLAG_WITH_CONSUMER,
+    QUEUED,
+    Job,
+)
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import DRY, FLUSH, PURGE, PURGED
 from disqued.core.model.outbox import Client
@@ -253,7 +266,15 @@ class Purges(Machine):
             share.leaves = True
             return False
         share.count += is_mine
-        self._acks.acknowledge(job.id)
+        state = self._state
+        if job.options.is_rare or job.id in state.custody.watched:
+            # Who waits for it hears that it was cancelled, and not that somebody did the work.
+            state.set_fate(job, job.options.fate._replace(is_cancelled=True))
+            if job.state == ACTIVE and not job.flags & FLAG_WITH_CONSUMER:
+                job.flags |= FLAG_TAKEN_OUT  # who had it counts that
+            self._acks.end(job)
+        else:
+            self._acks.acknowledge(job.id)
         return True
 
     def _is_mine(self, job: Job, share: Share) -> bool:

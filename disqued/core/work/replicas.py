@@ -70,7 +70,7 @@ class Replicas(Machine):
         if len(holders) > 1:
             job.holders = state.shared.holders(holders)
         if stored.fate.result is not None:
-            self._take_outcome(sender, job, stored.requeue, quiet=quiet)
+            self._take_outcome(sender, job, stored, quiet=quiet)
             return
         state.counters.copies += 1
         state.note(REPLICATE, job, who=sender)
@@ -82,11 +82,11 @@ class Replicas(Machine):
         if not quiet:
             state.send(sender, (GOTJOB, job_id))
 
-    def _take_outcome(self, sender: bytes, job: Job, left_ms: int, *, quiet: bool) -> None:
-        """Keep the outcome of a job for another node, for so long."""
+    def _take_outcome(self, sender: bytes, job: Job, stored: StoredJob, *, quiet: bool) -> None:
+        """Keep the outcome of a job for another node."""
         state = self._state
         state.add_holders(job, frozenset((state.node_id, sender)))
-        self._acks.take_outcome(job, left_ms)
+        self._acks.take_outcome(job, stored.requeue, stored.flags)
         if not quiet:
             state.send(sender, (GOTJOB, job.id))
 

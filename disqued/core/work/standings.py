@@ -42,8 +42,7 @@ def standing_of(state: State, job_id: bytes) -> Outcome:
         standing = IS_DEAD
     elif job.state == ACKED:
         standing = end_of(fate)
-    tries = tries_told(job)
-    return Outcome(job.id, standing, max(1, tries) if standing in (IS_DEAD, WAS_ACKED) else tries, fate)
+    return Outcome(job.id, standing, tries_told(job), fate)
 
 
 def promise_of(state: State, job: Job) -> int:
@@ -66,11 +65,14 @@ def end_of(fate: Fate) -> int:
 
 
 def tries_told(job: Job) -> int:
-    """Return how often a job was delivered, as far as this node knows; of one that is done the last is not counted."""
+    """Return how often a job was delivered, as far as this node knows.
+
+    Of one that is done no counter has the last delivery; nearly always there was one.
+    """
     if job.state != ACKED:
         return tries_of(job)
-    is_counted = end_of(job.options.fate) == WAS_CANCELLED and not job.flags & FLAG_DELIVERED
-    return job.deliveries + job.options.fate.spent + (0 if is_counted else 1)
+    has_open = job.flags & FLAG_DELIVERED or not job.options.is_rare
+    return job.deliveries + job.options.fate.spent + (1 if has_open else 0)
 
 
 def has_ended(standing: int) -> bool:

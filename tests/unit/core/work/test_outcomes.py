@@ -126,10 +126,99 @@ def test_waiting_ends_with_the_acknowledgement_and_has_the_result(server: Server
 
 def test_who_waits_hears_of_an_end_without_result(server: Server) -> None:
     job_id = server.add("q", "body")
+    server.get()
     server("WAITJOB", 0, job_id, client="anna")
     server("ACKJOB", job_id)
     server.advance(1)
     assert server.answers["anna"] == [[[job_id, b"acked", None, 1, b"acknowledged"]]]
+
+
+@pytest.mark.parametrize("result", [(), ("RESULT", 60)])
+@pytest.mark.parametrize(
+    ("steps", "tries"),
+    [
+        ((), 0), (("get",), 1), (("get", "NACK"), 1), (("get", "retry"), 1), (("get", "NACK", "get"), 2),
+        (("DEQUEUE",), 0), (("get", "NACK DELAY 60"), 1), (("get", "NACK UNTRIED"), 0), (("get", "NACK DEAD"), 1),
+        (("get", "NACK", "get", "NACK"), 2), (("get", "NACK", "get", "NACK", "redrive"), 2),
+        (("get", "NACK", "get", "NACK", "redrive", "get"), 3),
+    ],
+)  # fmt: skip
+def test_the_tries_of_an_outcome_are_the_deliveries_that_happened(
+    server: Server, result: tuple[str | int, ...], steps: tuple[str, ...], tries: int
+) -> None:
+    job_id = server.add("q", "body", "RETRY", 5, "MAXTRIES", 2, *result)
+    for step in steps:
+        if step == "get":
+            assert server.get()
+        elif step == "retry":
+            server.advance(5_000)
+        elif step == "redrive":
+            server("REDRIVE", "q", client="rosa")
+            server.advance(10)
+        else:
+            word, *options = step.split()
+            assert server(word, job_id, *options) == 1
+    server("WAITJOB", 0, job_id, client="anna")
+    server.answers.pop("anna", None)
+    assert server("ACKJOB", job_id) == 1
+    if result:
+        assert row(server, job_id)[2] == tries
+
+
+@pytest.mark.parametrize("waits", ["before", "after", "elsewhere"])
+def test_a_job_of_which_somebody_waits_for_the_result_was_cancelled_when_it_is_purged(waits: str) -> None:
+    cluster = Cluster(4)
+    a = cluster.members[0]
+    job_id = held(cluster, "RESULT", 60)
+    asked = stranger_to(cluster, job_id) if waits == "elsewhere" else cluster.members[1]
+    if waits == "before":
+        asked("WAITJOB", 0, job_id, client="anna")
+    a("QPURGE", "q", client="rosa")
+    cluster.advance(100)
+    assert a.answers["rosa"] == [1]
+    if waits == "before":
+        (rows,) = asked.answers["anna"]
+    else:
+        rows = asked("WAITJOB", 1_000, job_id, client="anna")
+        if rows is BLOCKED:
+            cluster.advance(10)
+            (rows,) = asked.answers["anna"]
+    assert rows == [[job_id, b"cancelled", None, 0, b"cancelled"]]
+
+
+def test_who_waits_for_a_job_without_terms_hears_that_it_was_purged(server: Server) -> None:
+    job_id, other = server.add("q", "body"), server.add("q", "body")
+    server("WAITJOB", 0, job_id, client="anna")
+    server("QPURGE", "q", client="rosa")
+    server.advance(10)
+    assert server.answers["anna"] == [[[job_id, b"cancelled", None, 0, b"cancelled"]]]
+    assert row(server, other)[0] == b"unknown"
+
+
+@pytest.mark.parametrize("how", ["NACK", "retry"])
+def test_all_nodes_tell_the_tries_of_a_job_that_was_cancelled_with_a_consumer(how: str) -> None:
+    cluster = Cluster(3)
+    a, _, c = cluster
+    job_id = held(cluster, "RESULT", 60)
+    assert a.get()
+    c("CANCEL", job_id, client="rosa")
+    cluster.advance(100)
+    if how == "NACK":
+        a("NACK", job_id)
+    cluster.advance(100_000 if how == "retry" else 100)
+    for member in cluster:
+        rows = member("WAITJOB", 1, job_id, client="anna")
+        assert rows == [[job_id, b"cancelled", None, 1, b"cancelled"]], member.name
+
+
+def test_all_nodes_tell_that_a_job_was_acknowledged_before_anybody_had_it() -> None:
+    cluster = Cluster(3)
+    a = cluster.members[0]
+    job_id = held(cluster, "RESULT", 60)
+    assert a("ACKJOB", job_id) == 1
+    cluster.advance(100)
+    for member in cluster:
+        assert member("WAITJOB", 1, job_id, client="anna") == [[job_id, b"acked", b"", 0, b"acknowledged"]]
 
 
 def test_who_waits_hears_of_the_end_of_the_time_to_live(server: Server) -> None:
@@ -282,7 +371,7 @@ def test_any_waits_for_the_first(server: Server) -> None:
     server("WAITJOB", 0, "ANY", one, other, client="anna")
     server("ACKJOB", other, "RESULT", "x")
     server.advance(1)
-    assert server.answers["anna"] == [[[other, b"acked", b"x", 1, b"acknowledged"]]]
+    assert server.answers["anna"] == [[[other, b"acked", b"x", 0, b"acknowledged"]]]
     assert server("WAITJOB", 0, "ANY", one, UNKNOWN_ID)[0][0] == UNKNOWN_ID
 
 
@@ -299,7 +388,7 @@ def test_a_job_that_is_hidden_from_a_client_stays_unknown_to_it_whoever_else_wai
     server.advance(1)
     assert server.answers["bob"][0][0][1:3] == [b"acked", b"password"]
     assert server.answers["anna"] == [
-        [[own, b"acked", b"x", 1, b"acknowledged"], [secret, b"unknown", None, 0, b"no node that answered knows it"]]
+        [[own, b"acked", b"x", 0, b"acknowledged"], [secret, b"unknown", None, 0, b"no node that answered knows it"]]
     ]
 
 
@@ -584,7 +673,7 @@ def test_a_wait_outlives_lost_words_and_lost_links() -> None:
     assert d.answers["anna"] == []
     cluster.heal(holders[1], d)
     cluster.advance(10)
-    assert d.answers["anna"] == [[[job_id, b"acked", b"42", 1, b"acknowledged"]]]
+    assert d.answers["anna"] == [[[job_id, b"acked", b"42", 0, b"acknowledged"]]]
 
     cluster = Cluster(4)
     other = held(cluster, "RESULT", 1_000)
@@ -596,7 +685,7 @@ def test_a_wait_outlives_lost_words_and_lost_links() -> None:
     assert d.answers["bob"] == []
     cluster.lose = lambda flight: False
     cluster.advance(ASKED_EVERY_MS + 2_000)
-    assert d.answers["bob"] == [[[other, b"acked", b"43", 1, b"acknowledged"]]]
+    assert d.answers["bob"] == [[[other, b"acked", b"43", 0, b"acknowledged"]]]
 
 
 def test_an_end_that_a_node_remembers_does_not_end_a_wait_while_another_node_has_the_job() -> None:
@@ -612,7 +701,7 @@ def test_an_end_that_a_node_remembers_does_not_end_a_wait_while_another_node_has
     assert d.answers["bob"] == []
     a("ACKJOB", job_id, "RESULT", "42")
     cluster.advance(10)
-    assert d.answers["bob"] == [[[job_id, b"acked", b"42", 1, b"acknowledged"]]]
+    assert d.answers["bob"] == [[[job_id, b"acked", b"42", 0, b"acknowledged"]]]
 
 
 def test_a_job_that_is_under_way_to_another_node_is_not_unknown() -> None:
