@@ -382,8 +382,9 @@ class QPurge:
     """End the jobs of a queue on all nodes of the cluster.
 
     Each node ends the jobs that it holds, so that no copy comes back: those with RETRY 0, those that consumers have and
-    those that are dead as well.  Clients that wait for a job, or ask for one with RESULT, hear that it was cancelled.  Jobs that are added meanwhile stay.  The reply comes when all nodes are done.
-    A node that says nothing for two seconds is not waited for any longer, and what it ended is not counted.
+    those that are dead as well.  Clients that wait for a job, or ask for one with RESULT, hear that it was cancelled.
+    Jobs that are added meanwhile stay.  The reply comes when all nodes are done.  A node that says nothing for two
+    seconds is not waited for any longer, and what it ended is not counted.
 
     A node that is away learns of each acknowledged job when it is back.  Jobs of which it has the only copy stay.  A
     job with RETRY 0 that moves to another node meanwhile ends there.

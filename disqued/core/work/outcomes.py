@@ -25,8 +25,8 @@ Times are integer milliseconds.
 from collections.abc import Iterable
 from typing import Final
 
-from disqued.core.model.fate import NO_FATE, Fate, Word, accepted
-from disqued.core.model.job import ACKED, Job
+from disqued.core.model.fate import NO_FATE, Fate, Word, accepted, merge
+from disqued.core.model.job import ACKED, ACTIVE, QUEUED, Job
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import (
     A_COPY,
@@ -62,6 +62,7 @@ ASKED_EVERY_MS: Final = 5_000
 TRIES_ASKED_MS: Final = 250
 WATCHED_MS: Final = 20_000  #: how long a node is told of jobs that it asked for once
 FOR_EVER: Final = 1 << 62
+PROGRESS_KEPT: Final = 1_000  #: jobs of which the progress is kept that a client of this node was answered
 BYTES_PER_MESSAGE: Final = 256 << 10  #: results, after which the next message begins
 
 _UNKNOWN: Final = b"unknown"
@@ -144,6 +145,11 @@ class Wait(Timed):
             elif self.progress[job_id] != progress:
                 self.news = True
 
+    def know(self, job_id: bytes, progress: Word) -> None:
+        """Hear of a progress that a call before this one heard of."""
+        seen = self.seen[job_id]
+        self.seen[job_id] = seen._replace(fate=merge(seen.fate, Fate(progress=progress)))
+
     def is_known(self, job_id: bytes) -> bool:
         """Return whether a node knew a job when it was heard last, and it was not over."""
         return bool(self.knowing.get(job_id))
@@ -207,11 +213,13 @@ class _Sweep(Timed):
 class Outcomes(Machine):
     """The machine behind WAITJOB."""
 
-    __slots__ = ("_by_job", "_open", "_state", "_sweep")
+    __slots__ = ("_by_job", "_open", "_progress", "_state", "_sweep")
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._open: dict[int, Wait] = {}
+        #: What other nodes said of the progress of jobs that are not here, the oldest first.
+        self._progress: dict[bytes, Word] = {}
         self._by_job: dict[bytes, dict[Wait, None]] = {}  #: the same, by the jobs that they wait for
         self._sweep = _Sweep()
 
@@ -245,6 +253,8 @@ class Outcomes(Machine):
             if job is not None and job.options.kind:
                 raise WrongType
             this.note(state.node_id, standing_of(state, job_id))
+            if job_id in self._progress:
+                this.know(job_id, self._progress[job_id])
         rows = this.reply()
         if rows is not None:
             return rows
@@ -368,6 +378,8 @@ class Outcomes(Machine):
 
     def _note(self, node_id: bytes, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:
+            if node_id != self._state.node_id:
+                self._learn_progress(outcome)
             for this in list(self._by_job.get(outcome.job_id, ())):
                 this.note(node_id, outcome)
                 if _says_little(outcome) and not this.is_asking and this.is_over(outcome.job_id):
@@ -375,6 +387,28 @@ class Outcomes(Machine):
                     self._begin_round(this)
                 else:
                     self._answer_if_over(this)
+
+    def _learn_progress(self, outcome: Outcome) -> None:
+        """Keep what another node says of the progress of a job, so that no later call is answered an older one.
+
+        A job that is here has it in its fate, where the word of that may not have come yet.
+        """
+        job_id, word = outcome.job_id, outcome.fate.progress
+        if has_ended(outcome.state):
+            self._progress.pop(job_id, None)
+        if word is None or outcome.state != PENDING:
+            return
+        job = self._state.jobs.get(job_id)
+        if job is None:
+            known = merge(Fate(progress=self._progress.pop(job_id, None)), Fate(progress=word)).progress
+            assert known is not None
+            while len(self._progress) >= PROGRESS_KEPT:
+                del self._progress[next(iter(self._progress))]
+            self._progress[job_id] = known
+        elif job.state in (ACTIVE, QUEUED):
+            fate = merge(job.options.fate, Fate(progress=word))
+            if fate != job.options.fate:
+                self._state.set_fate(job, fate)
 
     def _answer_if_over(self, this: Wait) -> bool:
         rows = this.reply()
@@ -511,6 +545,7 @@ class Outcomes(Machine):
         """Everything is about to be dropped: clients that wait hear what is known."""
         for this in list(self._open.values()):
             self._answer(this, this.all_rows())
+        self._progress.clear()
 
     def flushed(self) -> None:
         """The schedule is empty."""

@@ -831,3 +831,32 @@ def test_a_node_that_leaves_hands_its_outcomes_over() -> None:
     assert {state.job(job_id).state for state in (b, c) if state.holds(job_id)} == {ACKED}
     cluster.advance(1_000_000)
     assert not any(member.holds(job_id) for member in (b, c))
+
+
+def progress_told(member: Member, timeout: int, job_id: bytes) -> object:
+    """The progress that one call is answered, once its time is over."""
+    assert member("WAITJOB", timeout, "PROGRESS", job_id, client="short") is BLOCKED
+    member.cluster.advance(timeout + 5)
+    ((found,),) = member.answers.pop("short")
+    return found[2]
+
+
+@pytest.mark.parametrize("where", ["holder", "stranger"])
+def test_no_call_is_answered_an_older_progress_than_the_one_before(where: str) -> None:
+    cluster = Cluster(4)
+    job_id = held(cluster)
+    a, b, d = cluster.members[0], cluster.members[1], stranger_to(cluster, job_id)
+    asked = b if where == "holder" else d
+    assert a.get()
+    a("WORKING", job_id, "PROGRESS", "0")
+    cluster.advance(50)
+    a("WORKING", job_id, "PROGRESS", "1")  # told to the holders when the second is over
+    assert progress_told(asked, 200, job_id) == b"1"
+    cluster.lose = lambda flight: flight.kind == OUTCOME and flight.sender is a
+    assert progress_told(asked, 1, job_id) == b"1"
+    cluster.lose = lambda _: False
+    assert progress_told(asked, 100, job_id) == b"1"
+    a("ACKJOB", job_id, "RESULT", "done")
+    cluster.advance(2_000)
+    assert progress_told(asked, 100, job_id) is None
+    assert not asked.node.outcomes._progress
