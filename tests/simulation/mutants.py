@@ -634,6 +634,18 @@ MUTANTS: tuple[Mutant, ...] = (
         Fates, "_note", "if self._state.journaling and", "if False and",
     ),
     _mutant(
+        "a delivery of a job with terms is not journaled, so that a start counts no try", RETRIES,
+        Leases, "announce", "elif is_rare:", "elif False:",
+    ),
+    _mutant(
+        "a start counts no try of a job that a consumer had", RETRIES,
+        Recovery, "_lease", "elif deliveries >= attempt_of(job):", "elif False:",
+    ),
+    _mutant(
+        "a start takes every job for one that nobody had", RETRIES,
+        Recovery, "_add", "job.flags = flags | FLAG_CAME_BACK", "job.flags = flags | FLAG_CAME_BACK | FLAG_TAKEN_OUT",
+    ),
+    _mutant(
         "what became of a job is forgotten with a start", RETRIES,
         Recovery, "_wish", "fate=wishes[6]", "fate=NO_FATE",
     ),
