@@ -635,7 +635,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a delivery of a job with terms is not journaled, so that a start counts no try", RETRIES,
-        Leases, "announce", "elif is_rare:", "elif False:",
+        Leases, "announce", "elif job.options.is_rare:", "elif False:",
     ),
     _mutant(
         "a start counts no try of a job that a consumer had", RETRIES,

@@ -18,7 +18,6 @@ from disqued.core.model.job import (
     FLAG_DELIVERED,
     FLAG_TAKEN_OUT,
     FLAG_WITH_CONSUMER,
-    QUEUED,
     WAIT_REPL,
     Job,
     StoredJob,
@@ -163,8 +162,6 @@ def _learn_untried(job: Job, fate: Fate) -> None:
 
     That node lets this one hand it out, or has ended it.
     """
-    is_over = fate.result is not None or fate.is_cancelled
-    if job.flags & FLAG_WITH_CONSUMER or job.state not in (ACTIVE, QUEUED):
-        return
-    if is_over or job.flags & FLAG_ASKING:
+    is_asked = job.flags & FLAG_ASKING or fate.result is not None or fate.is_cancelled
+    if is_asked and job.state == ACTIVE and not job.flags & FLAG_WITH_CONSUMER:
         job.flags |= FLAG_TAKEN_OUT

@@ -77,28 +77,26 @@ class Leases:
         state = self._state
         if job.flags & FLAG_ELSEWHERE:
             state.end_lease(job)
-        job.flags |= FLAG_LEASED
+        job.flags = job.flags & ~FLAG_TAKEN_OUT | FLAG_LEASED
         state.queue(job.queue).note_lease(job, since)
         self.announce(job, span_ms)
 
     def announce(self, job: Job, span_ms: int = 0, *, has_slot: bool = False) -> None:
         """Tell the journal and the other holders of a lease that has just begun, or begun again."""
         state = self._state
-        is_rare = job.options.is_rare
         if has_slot:
             state.custody.limited[job] = state.now
-        job.flags &= ~FLAG_TAKEN_OUT
         if span_ms:
             state.custody.spans[job] = span_ms
             job.requeue_at = state.now + span_ms
-            if is_rare and state.journaling:
+            if job.options.is_rare and state.journaling:
                 # Its lease is not written down, but that it was tried.
                 state.outbox.journal.append((JOB_ADDED, job))
         elif state.journaling:
             record = lease_record(state, job)
             if record is not None:
                 state.outbox.journal.append(record)
-            elif is_rare:
+            elif job.options.is_rare:
                 state.outbox.journal.append((UNIT_LEASED, job.id, WORK_SCOPE, attempt_of(job), b"", 0))
         if job.holders and job.options.retry_ms == RETRY_NEVER_MS:
             self.tell(job)
