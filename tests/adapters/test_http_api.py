@@ -376,6 +376,49 @@ async def test_a_wrong_body_is_refused_with_what_is_allowed(admin: Admin, path: 
     assert told in problem["detail"]
 
 
+PROMISED = [
+    (entry.path, name)
+    for entry in ROUTES
+    if entry.listed and entry.method == "POST" and not entry.path.startswith("/api/commands/")
+    for name in (entry.body or {}).get("properties", ())
+]
+
+
+@pytest.mark.parametrize(("path", "name"), PROMISED, ids=" ".join)
+@ensureDeferred
+async def test_a_route_knows_every_field_that_the_reference_promises(admin: Admin, path: str, name: str) -> None:
+    # A value of no field's type: nothing is done, and the answer is not that there is no such field.
+    answer = await admin().post(path, {name: 2.5})
+    assert answer.status == 400
+    assert "there is no field" not in answer.body["detail"]
+
+
+@ensureDeferred
+async def test_ack_and_nack_take_the_options_of_their_commands(admin: Admin) -> None:
+    client = admin()
+
+    async def taken(**terms: Any) -> str:
+        job_id = await add(client, retry=300, **terms)
+        got = await client.post("/api/commands/GETJOB", {"nohang": True, "queues": ["mail"]})
+        assert [row[1] for row in got.body["reply"]] == [job_id]
+        return job_id
+
+    job_id = await taken(result=60)
+    assert (await client.post("/api/ack", {"ids": [job_id], "result": "sent"})).body == {"changed": 1}
+    waited = await client.post("/api/commands/WAITJOB", {"timeout": 0, "ids": [job_id]})
+    assert waited.body["reply"][0][1:3] == ["acked", "sent"]
+    job_id = await taken(max_tries=5)
+    assert (await client.post("/api/nack", {"ids": [job_id], "delay": 60, "reason": "no host"})).body == {"changed": 1}
+    _, _, shown = await client.get(f"/api/show/{job_id}")
+    assert (shown["state"], shown["failures"][-1]["reason"]) == ("active", "no host")
+    job_id = await taken(max_tries=1)
+    assert (await client.post("/api/nack", {"ids": [job_id], "untried": True})).body == {"changed": 1}
+    assert (await client.get(f"/api/show/{job_id}")).body["state"] == "queued"
+    assert (await client.post("/api/commands/GETJOB", {"nohang": True, "queues": ["mail"]})).body["reply"]
+    assert (await client.post("/api/nack", {"ids": [job_id], "dead": True})).body == {"changed": 1}
+    assert (await client.get(f"/api/show/{job_id}")).body["state"] == "dead"
+
+
 # Any command.
 
 

@@ -1,7 +1,9 @@
 """The pages as HTML, in memory: what they say, to whom, and that nothing of it is taken for markup."""
 
+import json
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Callable
 from html import unescape
@@ -596,6 +598,50 @@ def test_a_line_of_curl_is_quoted() -> None:
         "curl -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' "
         "-d '{\"body\":\"it'\\''s \\u00e9\"}' http://h:1/api/add"
     )
+
+
+#: A form as a template writes it: its action, what is in it, and its line of curl.
+FORM = re.compile(r'<form class="action" data-action="(.*?)".*?data-line="curl">(.*?)</code>.*?</form>', re.DOTALL)
+
+
+async def shown_requests(client: AdminClient, path: str) -> list[tuple[str, dict[str, Any]]]:
+    """Paths and bodies of the lines of curl on a page; without those of forms that a browser does not send empty."""
+    found = []
+    for form in FORM.finditer(await page(client, path)):
+        program, header, media, data, text, url = shlex.split(unescape(form[2]))
+        assert (program, header, data) == ("curl", "-H", "-d"), form[2]
+        assert media == "Content-Type: application/json"
+        is_needed = " required" in form[0]
+        nothing_set = json.loads(unescape(form[1]))["fixed"].get("sets", False)  # QPOLICY SET wants one field at least
+        if not is_needed and not nothing_set:
+            found.append((re.sub("^http://[^/]*", "", url), json.loads(text)))
+    return found
+
+
+@async_test
+async def test_every_line_of_curl_works_as_it_stands(admin: Admin) -> None:
+    client = admin()
+    queued, dead, taken = [await add(client, "q", body, "RETRY", 60) for body in ("a", "b", "c")]
+    await run(client.running, "NACK", dead, "DEAD")
+    await run(client.running, "DEQUEUE", taken)
+    await run(client.running, "QADD", "log", "event")
+    await run(client.running, "SCHEDULE", "SET", "nightly", "0 2 * * *", "QUEUE", "reports", "BODY", "sales")
+    await run(client.running, "WORKER", "START", "ID", "press-1", "TTL", 0)
+    paths = ["/", "/queues", "/queues/q", "/queues/q?state=dead", "/queues/log", "/workers/press-1"]
+    paths += ["/schedules/nightly", "/settings", *(f"/jobs/{job_id}" for job_id in (queued, dead, taken))]
+    requests = [request for path in paths for request in await shown_requests(client, path)]
+    seen = {path for path, _ in requests}
+    assert {"/api/pause", "/api/add", "/api/nack", "/api/config", "/api/bulk/purge", "/api/bulk/redrive"} <= seen
+    for path, body in requests:
+        asked = {**body, "ids": [queued]} if body.get("ids") == ["<id>"] else body
+        answer = await client.post(path, asked)
+        assert answer.status in (200, 404), (path, asked, answer.body)  # 404: a line before it has ended that
+
+
+@pytest.mark.parametrize("action", actions.pause(b"q", "none"), ids=lambda action: action.key)
+def test_an_empty_field_with_a_word_is_left_out_of_both_lines(action: lines.Action) -> None:
+    assert "reason" not in action.body
+    assert b"REASON" not in action.command
 
 
 @async_test

@@ -5,7 +5,7 @@ A body is a JSON object with the names of the command's fields; `fields` turns i
 
 from typing import Any, Final
 
-from disqued.web.api.fields import COMMANDS, error_words, read_object, schema, words
+from disqued.web.api.fields import COMMANDS, error_words, names, read_object, schema, words
 from disqued.web.http.exchange import Request, Role, object_of
 from disqued.web.http.problems import Problem
 from disqued.web.routes import route
@@ -34,7 +34,7 @@ def _on_jobs(path: str, name: str, summary: str, doc: str) -> None:
     entry = COMMANDS[name]
 
     async def act(site: Site, asked: Request) -> dict[str, Any]:
-        if "ids" not in read_object(asked.body, ["ids"]):
+        if "ids" not in read_object(asked.body, names(entry)):
             raise Problem(400, "the field ids is needed: a list of job ids")
         return {"changed": await site.call(asked.visitor, *words(entry, asked.body))}
 
@@ -45,10 +45,14 @@ def _on_jobs(path: str, name: str, summary: str, doc: str) -> None:
           errors=error_words(entry), commands=(name,), example={"ids": [ID]})(act)  # fmt: skip
 
 
-_on_jobs("/api/ack", "ACKJOB", "Acknowledge jobs", "They are done and are never delivered again.")
 _on_jobs(
-    "/api/nack", "NACK", "Give jobs back", "They are queued again now, and it is counted that they were given back."
-)
+    "/api/ack", "ACKJOB", "Acknowledge jobs",
+    "They are done and are never delivered again.  `result` goes with one job.",
+)  # fmt: skip
+_on_jobs(
+    "/api/nack", "NACK", "Give jobs back",
+    "The try has failed: each job is queued again, now or after its back-off or `delay`, and is dead after its last try.",
+)  # fmt: skip
 _on_jobs("/api/enqueue", "ENQUEUE", "Queue jobs that are active", "Delivered, delayed and dequeued ones are active.")
 _on_jobs("/api/dequeue", "DEQUEUE", "Take jobs out of their queue", "They stay active: their retry timer goes on.")
 _on_jobs("/api/delete", "DELJOB", "Drop jobs from this node", "Other nodes that hold them keep them.")

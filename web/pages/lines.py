@@ -39,6 +39,11 @@ class Input:
     needed: bool = False  #: the browser does not send the form while it is empty
     choices: Sequence[str] = ()
 
+    @property
+    def is_left_out(self) -> bool:
+        """True if the request has no such field while nobody has typed anything."""
+        return not self.value and (bool(self.word) or self.kind in ("number", "pairs"))
+
     def of(self, text: str) -> Any:
         """The JSON value that a text in the field stands for."""
         if self.kind == "picked":
@@ -52,7 +57,7 @@ class Input:
         """The words of the command while nobody has typed anything."""
         if self.kind == "list":
             return self.value.split()
-        if not self.value and (self.word or self.kind == "number"):
+        if self.is_left_out:
             return []
         return [self.word, self.value] if self.word else [self.value]
 
@@ -94,7 +99,7 @@ class Action:
         """The JSON body while nobody has typed anything."""
         found: dict[str, Any] = as_json(dict(self.fixed))
         for one in self.words:
-            if isinstance(one, Input) and (one.value or not (one.word or one.kind in ("number", "pairs"))):
+            if isinstance(one, Input) and not one.is_left_out:
                 name, _, part = one.name.partition(".")
                 value = one.of(one.value)
                 found[name] = {**found.get(name, {}), part: value} if part else value
