@@ -20,7 +20,7 @@ OnProgress: TypeAlias = Callable[[bytes], Any]
 ACKED: Final = "acked"
 PENDING: Final = "pending"
 _FAILED: Final[dict[str, tuple[type[JobFailed], str]]] = {
-    "dead": (JobDead, "is dead after {tries} tries"),
+    "dead": (JobDead, "is dead after {tries}"),
     "cancelled": (JobCancelled, "was cancelled"),
     "expired": (JobExpired, "has expired"),
 }
@@ -58,8 +58,9 @@ class Outcome:
         if self.state == PENDING:
             raise WaitTimeout(f"job {name} has not ended in time")
         kind, text = _FAILED.get(self.state, _UNKNOWN)
-        because = f": {self.reason}" if self.reason else ""
-        error = kind(f"job {name} {text.format(tries=self.tries)}{because}")
+        because = f": {self.reason}" if self.reason and self.reason != self.state else ""
+        tries = f"{self.tries} {'try' if self.tries == 1 else 'tries'}"
+        error = kind(f"job {name} {text.format(tries=tries)}{because}")
         error.id, error.tries, error.reason = self.id, self.tries, self.reason
         raise error
 

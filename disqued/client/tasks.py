@@ -25,7 +25,15 @@ from typing import Final, TypeAlias
 import attrs
 
 from disqued.client.job import Job, Signal
-from disqued.client.values import Span, encode_data, to_seconds, waiting_seconds, whole_number
+from disqued.client.values import (
+    MOST_SECONDS,
+    Span,
+    encode_data,
+    to_seconds,
+    waiting_seconds,
+    whole_number,
+    whole_seconds,
+)
 
 FIRST_WORKING_S: Final = 0.5  #: half of the shortest retry time; a job that ends sooner costs no message
 KEEPS_PER_RETRY: Final = 3
@@ -74,10 +82,11 @@ class RetryLater(Exception):
     def __init__(self, seconds: Span, reason: str = "") -> None:
         """Raises ValueError."""
         super().__init__(seconds, reason)
-        self.delay = ceil(to_seconds(seconds, "seconds"))
+        delay = to_seconds(seconds, "seconds")
+        if not 0 <= delay <= MOST_SECONDS:
+            raise ValueError(f"a retry after {delay:g} seconds; 0 to {MOST_SECONDS} are allowed")
+        self.delay = ceil(delay)
         self.reason = reason
-        if self.delay < 0:
-            raise ValueError(f"a retry after {self.delay} seconds; 0 or more are allowed")
 
 
 class Bury(Exception):
@@ -104,11 +113,16 @@ class MoveTo:
 
     queue: bytes | str = attrs.field()
     #: Time to live of the new job; None = the default of the server.
-    ttl: Span | None = None
+    ttl: Span | None = attrs.field(default=None)
 
     @queue.validator
     def _is_a_name(self, attribute: object, value: bytes | str) -> None:
         encode_data(value, "queue")
+
+    @ttl.validator
+    def _is_allowed(self, attribute: object, value: Span | None) -> None:
+        if value is not None:
+            whole_seconds(value, "ttl", 1)
 
 
 Verdict: TypeAlias = Drop | GoOn | MoveTo | Bury
@@ -134,7 +148,8 @@ class Backoff:
 
     def pause(self, tries: int, rng: Random) -> float:
         """Return the pause after so many tries."""
-        return min(self.first * 2.0 ** min(tries - 1, 30), self.most) * rng.uniform(0.75, 1.25)
+        pause = min(self.first * 2.0 ** min(tries - 1, 30), self.most) * rng.uniform(0.75, 1.25)
+        return min(pause, MOST_SECONDS)
 
 
 @attrs.define(eq=False)

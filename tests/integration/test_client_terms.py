@@ -109,7 +109,7 @@ async def test_a_job_that_is_buried_is_dead_until_it_is_redriven(side: Any, clie
         job_id, "dead", None, 1, "no such user",
     )  # fmt: skip
     assert worker.figures.buried == 1
-    with pytest.raises(JobDead, match="is dead after 1 tries: no such user") as caught:
+    with pytest.raises(JobDead, match="is dead after 1 try: no such user") as caught:
         await client.wait(job_id, LIMIT)
     assert (caught.value.id, caught.value.tries, caught.value.reason) == (job_id, 1, "no such user")
     assert await side.walk(client.scan_jobs(queue=queue, states=["dead"])) == [job_id]

@@ -51,7 +51,7 @@ _on_jobs(
 )  # fmt: skip
 _on_jobs(
     "/api/nack", "NACK", "Give jobs back",
-    "The try has failed: each job is queued again, now or after its back-off or `delay`, and is dead after its last try.",
+    "The try has failed: each is queued again, now or after its back-off or `delay`, and is dead after its last try.",
 )  # fmt: skip
 _on_jobs("/api/enqueue", "ENQUEUE", "Queue jobs that are active", "Delivered, delayed and dequeued ones are active.")
 _on_jobs("/api/dequeue", "DEQUEUE", "Take jobs out of their queue", "They stay active: their retry timer goes on.")

@@ -32,6 +32,7 @@ def test_the_result_of_an_acknowledged_job_is_returned(value: bytes | None) -> N
         ("dead", "no route", JobDead, f"job {ID.decode()} is dead after 3 tries: no route"),
         ("dead", "", JobDead, f"job {ID.decode()} is dead after 3 tries"),
         ("cancelled", "", JobCancelled, f"job {ID.decode()} was cancelled"),
+        ("cancelled", "cancelled", JobCancelled, f"job {ID.decode()} was cancelled"),
         ("expired", "", JobExpired, f"job {ID.decode()} has expired"),
         ("unknown", "its result is not kept", ResultUnknown, f"job {ID.decode()} is unknown: its result is not kept"),
         ("a later word", "", ResultUnknown, f"job {ID.decode()} is unknown"),
@@ -46,6 +47,12 @@ def test_a_job_that_ended_without_a_result_raises_how_it_ended(
         outcome.result()
     assert type(caught.value) is kind
     assert (str(caught.value), caught.value.id, caught.value.tries, caught.value.reason) == (text, ID, 3, reason)
+
+
+def test_one_try_is_no_tries() -> None:
+    with pytest.raises(JobDead) as caught:
+        Outcome(ID, "dead", None, 1, "no route").result()
+    assert str(caught.value) == f"job {ID.decode()} is dead after 1 try: no route"
 
 
 def test_a_job_that_has_not_ended_raises_a_timeout() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from disqued.client import aio, blocking, deferred
+from disqued.client import aio, blocking, commands, deferred
 from disqued.client.job import Job
 from disqued.client.tasks import (
     REASON_MAX,
@@ -184,8 +184,25 @@ def test_a_handler_may_say_when_its_job_is_tried_again_or_that_it_never_is(*, ha
     assert failed(RetryLater(90, "the shop is closed"), has_backoff=has_backoff) == GiveBack(90, "the shop is closed")
     assert failed(RetryLater(timedelta(seconds=0.2)), has_backoff=has_backoff) == GiveBack(1, "RetryLater")
     assert failed(Bury("no such user"), has_backoff=has_backoff) == GiveBack(None, "no such user", is_dead=True)
-    with pytest.raises(ValueError, match="a retry after -1 seconds; 0 or more are allowed"):
-        RetryLater(-1)
+
+
+@pytest.mark.parametrize("seconds", [-1, -0.5, 2**31, 1e12, timedelta(days=36_500)])
+def test_a_retry_is_after_what_a_node_takes(seconds: Any) -> None:
+    with pytest.raises(ValueError, match=r"a retry after .* seconds; 0 to 2147483647 are allowed"):
+        RetryLater(seconds)
+    assert RetryLater(2**31 - 1).delay == 2**31 - 1
+    assert commands.nack(job(), delay=RetryLater(2**31 - 1.5).delay).words[-2:] == (b"DELAY", b"2147483647")
+
+
+def test_no_pause_is_longer_than_a_node_takes() -> None:
+    longest = Backoff(2**31 - 1, 2**31 - 1)
+    assert max(longest.pause(1, Random(seed)) for seed in range(20)) == 2**31 - 1
+
+
+@pytest.mark.parametrize("ttl", [0, 0.5, -1, 2**31])
+def test_a_job_is_moved_with_a_time_to_live_that_a_node_takes(ttl: Any) -> None:
+    with pytest.raises(ValueError, match="whole ones from 1 to 2147483647 are allowed"):
+        MoveTo("dead", ttl)
 
 
 def test_a_job_that_was_cancelled_is_given_back_for_its_node_to_end_it() -> None:
