@@ -44,6 +44,13 @@ class TooManyWords(WrongArity):
         CommandError.__init__(self, f"wrong number of arguments for '{name}' command: {most} words at most")
 
 
+class NothingNamed(WrongArity):
+    """A command was called with options and without the values that it is about."""
+
+    def __init__(self, name: str, needed: str) -> None:
+        CommandError.__init__(self, f"wrong number of arguments for '{name}' command - needed as well: {needed}")
+
+
 class UnknownCommand(CommandError):
     """No command of this name exists."""
 

@@ -29,7 +29,18 @@ from disqued.commands.parse_cache import (
 from disqued.commands.parts import in_parts, spelt
 from disqued.commands.shapes import JOBS, array, bulk, integer, null_or, pairs, status, tuple_of
 from disqued.commands.table import BLOCKED, LONG, MANUAL, Flag, command, flag, option, positional, repeated, rest
-from disqued.commands.values import BYTES, INT64_MAX, JOB_ID, QUEUE, TAKER, TIMEOUT, Kind, read_job_id, seconds
+from disqued.commands.values import (
+    BYTES,
+    INT64_MAX,
+    JOB_ID,
+    QUEUE,
+    TAKER,
+    TIMEOUT,
+    TIMEOUT_MISFIT,
+    Kind,
+    read_timeout,
+    seconds,
+)
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.cluster.hindrances import hindrance
@@ -39,7 +50,16 @@ from disqued.core.model.groups import Entry, Group, units_of
 from disqued.core.model.job import ACKED, ACTIVE, KEYED, QUEUED, RETRY_NEVER_MS, STATE_NAMES, Job, NamedJob, attempt_of
 from disqued.core.model.outbox import Client
 from disqued.core.model.queues import HOLDS
-from disqued.core.model.terms import GROUP_MAX, NO_TERMS, TRIES_MAX, Terms, headers_misfit
+from disqued.core.model.terms import (
+    GROUP_MAX,
+    HEADER_NAME_MAX,
+    HEADERS_BYTES_MAX,
+    HEADERS_MAX,
+    NO_TERMS,
+    TRIES_MAX,
+    Terms,
+    headers_misfit,
+)
 from disqued.core.model.unfinished import Parts
 from disqued.core.node import Node
 from disqued.core.work.queueing import requeue_within
@@ -89,12 +109,21 @@ def _read_group(text: bytes) -> bytes:
     return text
 
 
+_HEADER_NAME = f"1 to {HEADER_NAME_MAX} bytes of printable ASCII"
+#: Checked as a whole: see `headers_misfit`.
+HEADER = Kind(
+    "string", None, f"name: {_HEADER_NAME}, each once; value: any bytes",
+    errors=(
+        f"ERR <n> headers; allowed are {HEADERS_MAX}", f"ERR headers of <n> bytes; allowed are {HEADERS_BYTES_MAX}",
+        f"ERR header name '<name>'; allowed are {_HEADER_NAME}", "ERR header '<name>' is given twice; allowed is once",
+    ),
+)  # fmt: skip
 GROUP = Kind("string", _read_group, f"1 to {GROUP_MAX} bytes", errors=(f"ERR {_BAD_GROUP}",))
 KEY = Kind("string", _read_key, f"1 to {KEY_MAX} bytes", errors=(f"ERR {_BAD_KEY}",))
 MAXLEN = integer_kind(1, INT64_MAX, "MAXLEN must be a positive number", "1 or more")
 
 MAXTRIES = integer_kind(1, TRIES_MAX, f"MAXTRIES must be between 1 and {TRIES_MAX}", f"1 to {TRIES_MAX}")
-BACKOFF = seconds("BACKOFF", 1, "BACKOFF delays must be numbers > 0")
+BACKOFF = seconds("BACKOFF", 1, "BACKOFF delays must be whole numbers > 0")
 LONGEST_BELOW_FIRST = "BACKOFF takes the first delay and then the longest: the longest is not below the first"
 
 
@@ -104,8 +133,8 @@ def check_backoff(backoff: tuple[int, ...] | None) -> None:
         raise CommandError(LONGEST_BELOW_FIRST)
 
 
-KEEPDEAD = seconds("KEEPDEAD", 0, "KEEPDEAD time must be a non negative number")
-RESULT = seconds("RESULT", 1, "RESULT time must be a number > 0")
+KEEPDEAD = seconds("KEEPDEAD", 0, "KEEPDEAD time must be a whole number, 0 or more")
+RESULT = seconds("RESULT", 1, "RESULT time must be a whole number > 0")
 
 NACK_DELAY = seconds("DELAY", 0, "DELAY time must be a non negative number")
 _BAD_REASON = f"REASON must be at most {FAILURE_REASON_MAX} bytes"
@@ -125,6 +154,16 @@ LONG_RESULT = "the result is too long; allowed are {most} bytes (result-max)"
 ONE_RESULT = "RESULT goes with one job id"
 WAITED_MAX = 1_000  #: jobs that one call waits for
 WAITED_TOO_MANY = f"too many jobs to wait for; allowed are {WAITED_MAX}"
+
+
+def _read_wait(text: bytes) -> int:
+    """Read a time-out that is never left empty: a shell variable that is not set would wait for ever."""
+    if not text:
+        raise CommandError(TIMEOUT_MISFIT)
+    return read_timeout(text)
+
+
+WAIT_TIMEOUT = attrs.evolve(TIMEOUT, read=_read_wait, allowed=f"{TIMEOUT.allowed}; not empty")
 _BAD_PROGRESS = f"PROGRESS must be at most {PROGRESS_MAX} bytes"
 
 
@@ -159,17 +198,19 @@ class AddJob:
     a job of this queue with this key is there, on any node that can be reached, nothing is added and that job's id is
     answered, whatever body and options come with the key: the first ones count, and neither MAXLEN nor PAUSE refuses
     what is there already.  While that job still waits for its copies the others wait, each for its own time, and hear
-    what becomes of it.  A key is free again when its job is acknowledged, deleted, or its TTL is over.  Nodes are asked
-    first, for two seconds at most, before the time for the copies begins, with ASYNC too; those that cannot hear each
-    other may each add a job of one key.
+    what becomes of it.  A key is free again when its job is acknowledged, deleted, cancelled or purged, or its TTL is
+    over; a dead job keeps its key until KEEPDEAD is over, too, and its id is answered.  Nodes are asked first, for two
+    seconds at most, before the time for the copies begins, with ASYNC too; those that cannot hear each other may each
+    add a job of one key.
 
     MAXTRIES, BACKOFF, KEEPDEAD, RESULT, HEADER and GROUP are the terms of the job: they go with it to every node that
     holds it, and never change.  Jobs of one GROUP, say of one customer, are a group within their queue, to which
     QPOLICY FAIR and THROTTLE apply; jobs without GROUP are a group of their own.  The event log has the trace id of a
-    header `traceparent`, as W3C Trace Context has it.
+    header `traceparent`, as W3C Trace Context has it.  Each header is given once, and case counts: `a` and `A` are two
+    headers, and `Traceparent` is no `traceparent`.
 
-    Options that are not given are those of the queue, where QPOLICY has set them.  Other commands that add jobs take no
-    default of QPOLICY.
+    Options that are not given are those of the queue, where QPOLICY has set them; an error that comes of such a default
+    names it.  Other commands that add jobs take no default of QPOLICY.
     """
 
     queue: bytes = positional("Queue to add to; it comes into being when it is first used.", QUEUE)
@@ -198,7 +239,7 @@ class AddJob:
     )
     result: int | None = option("RESULT", "Seconds to keep the result after the acknowledgement.", RESULT)
     headers: tuple[tuple[bytes, bytes], ...] = repeated(
-        "HEADER", "A header, which GETJOB WITHHEADERS answers; 16 of them, 8 KiB together.", BYTES,
+        "HEADER", "A header, which GETJOB WITHHEADERS answers; 16 of them, 8 KiB together.", HEADER,
         parts=("name", "value"),
     )  # fmt: skip
     group: bytes = option("GROUP", "Group within the queue: a customer, a tenant, an account.", GROUP, b"")
@@ -285,6 +326,7 @@ class _InParts:
 
     command: "_OnEachJob"  #: with its options, and without ids
     words: list[bytes]  #: as they came, with the name and without options; taken apart
+    read: Callable[[bytes], Any]  #: the reader of an id
 
     def run(self, node: Node, client: Client) -> Any:
         """Begin; the reply comes with the last part."""
@@ -296,7 +338,7 @@ class _InParts:
         words = self.words
         for at in range(1, len(words), CHECKED_PER_PART):
             for word in words[at : at + CHECKED_PER_PART]:
-                read_job_id(word)
+                self.read(word)
             yield
         # They are taken off the end, so that they are freed in parts, too.
         words.reverse()
@@ -344,7 +386,9 @@ class _OnEachJob(ABC):
         assert isinstance(options, cls)
         if options.ids:
             raise SyntaxFault
-        return _InParts(options, [words[0], *words[first:last]] if first > 1 else words[:last])
+        read = next(field.arg.read for field in entry.fields if field.arg.style == "rest")
+        assert read is not None
+        return _InParts(options, [words[0], *words[first:last]] if first > 1 else words[:last], read)
 
     def run(self, node: Node, client: Client) -> int:
         """Apply it to each id; returns how many it applied to."""
@@ -617,7 +661,7 @@ class WaitJob:
     on waiting, and the job is pending when the time is over.
     """
 
-    timeout: int = positional("How long to wait, in milliseconds; 0 = for ever.", TIMEOUT)
+    timeout: int = positional("How long to wait, in milliseconds; 0 = for ever.", WAIT_TIMEOUT)
     any: bool = flag("ANY", "Answer as soon as one job is over.")
     progress: bool = flag("PROGRESS", "Answer when the progress of a job changes, too.")
     ids: list[bytes] = rest(f"Jobs to wait for, {WAITED_MAX} at most.", JOB_ID)

@@ -114,15 +114,18 @@ class CachedOptions:
     """
 
     __slots__ = (
-        "_delay", "_epoch", "_filled", "_options", "_replicate", "_retry", "_said_maxlen", "_terms", "_ttl",
-        "asynchronous", "by_default", "maxlen", "timeout_ms",
+        "_delay", "_epoch", "_filled", "_from_queue", "_options", "_replicate", "_retry", "_said_maxlen", "_terms",
+        "_ttl", "asynchronous", "by_default", "maxlen", "timeout_ms",
     )  # fmt: skip
 
     def __init__(
         self, *, ttl: int | None, retry: int | None, delay: int, replicate: int | None, maxlen: int | None,
-        timeout_ms: int, asynchronous: bool, terms: WishedTerms = NO_WISHES,
+        timeout_ms: int, asynchronous: bool, terms: WishedTerms = NO_WISHES, from_queue: str = "",
     ) -> None:  # fmt: skip
-        """Take the options; `ttl`, `retry` and `delay` are seconds."""
+        """Take the options; `ttl`, `retry` and `delay` are seconds.
+
+        `from_queue` names those times and copies that are defaults of the queue.
+        """
         self.maxlen: int = maxlen or 0  #: 0 = no limit
         self._said_maxlen: int | None = maxlen
         self.timeout_ms: int = timeout_ms  #: 0 = for ever
@@ -133,6 +136,7 @@ class CachedOptions:
         self._delay: int = delay
         self._replicate: int | None = replicate
         self._terms: WishedTerms = terms
+        self._from_queue: str = from_queue
         self._options: JobOptions | None = None
         self._epoch: int = -1  #: of the node and the nodes that it can reach, when the options were made
         self._filled: dict[Defaults, CachedOptions] = {}
@@ -151,9 +155,24 @@ class CachedOptions:
                 ttl=_or(self._ttl, defaults.ttl), retry=retry, delay=self._delay,
                 replicate=_or(self._replicate, defaults.replicate), maxlen=_or(self._said_maxlen, defaults.maxlen),
                 timeout_ms=self.timeout_ms, asynchronous=self.asynchronous,
-                terms=self._terms.filled(defaults, has_one_try=retry == 0),
+                terms=self._terms.filled(defaults, has_one_try=retry == 0), from_queue=self._taken_from(defaults),
             )  # fmt: skip
         return filled
+
+    def _taken_from(self, defaults: Defaults) -> str:
+        """Name the times and the copies that are defaults of the queue."""
+        found: list[str] = []
+        if self._ttl is None and defaults.ttl is not None:
+            found.append(f"TTL {defaults.ttl}")
+        if self._retry is None and defaults.retry is not None:
+            found.append(f"RETRY {defaults.retry}")
+        if self._replicate is None and defaults.replicate is not None:
+            found.append(f"REPLICATE {defaults.replicate}")
+        return ", ".join(found)
+
+    def _error(self, text: str) -> CommandError:
+        """Return an error that names the defaults of the queue among the options."""
+        return CommandError(f"{text} - QPOLICY of the queue says {self._from_queue}" if self._from_queue else text)
 
     def options(self, placement: Placement, state: State) -> JobOptions:
         """Return the options of a job that is added now.  Raises CommandError."""
@@ -176,13 +195,13 @@ class CachedOptions:
             replicate = placement.default_copies
         if retry is None:
             retry = min(RETRY_CAP_S, ttl // 10) or 1
+        elif not retry and (self._terms.max_tries is not None or self._terms.backoff is not None):
+            raise self._error(ONE_TRY)
         elif not retry and replicate > 1:
-            raise CommandError(ONCE)
+            raise self._error(ONCE)
         if self._delay >= ttl:
-            raise CommandError(NEVER_DELIVERED)
+            raise self._error(NEVER_DELIVERED)
         terms = NO_TERMS if self._terms is NO_WISHES else self._terms.complete(state.shared.dead_ttl_ms)
-        if not retry and (terms.max_tries or terms.backoff_ms):
-            raise CommandError(ONE_TRY)
         return state.shared.options(ttl * 1_000, retry * 1_000, self._delay * 1_000, replicate, terms=terms)
 
 

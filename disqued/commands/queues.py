@@ -45,6 +45,7 @@ from disqued.commands.slots import (
 from disqued.commands.table import BLOCKED, Flag, command, container, flag, option, optional, positional, repeated, rest
 from disqued.commands.values import INTEGER, JOB_ID, QUEUE, Kind, one_of, read_integer
 from disqued.commands.values import count as count_kind
+from disqued.commands.values import integer as integer_kind
 from disqued.core.model.calendar import LastFiring, ScheduleSetting
 from disqued.core.model.job import ALL_STATES, FLAG_QUEUED_BEFORE, KIND_WORK, STATE_NAMES, Job, JobState, Unit
 from disqued.core.model.messages import DRY
@@ -83,7 +84,7 @@ from disqued.errors import CommandError, NameTooLong, NotAnInteger, OutOfMemory,
 from disqued.wire.replies import Status
 
 REDRIVE_COUNT = count_kind(1, NO_LIMIT, "COUNT must be a number greater than zero")
-REDRIVE_RATE = count_kind(1, 1_000_000, "RATE must be a number from 1 to 1000000")
+REDRIVE_RATE = integer_kind(1, 1_000_000, "RATE must be a whole number from 1 to 1000000", "1 to 1000000")
 
 
 @command("QLEN", group="queues", flags=Flag.READ | Flag.FAST, reply=integer("jobs that wait on this node"), cost="O(1)")
@@ -283,7 +284,11 @@ class Redrive:
 
 
 _PAUSE_BITS = {b"IN": PAUSE_IN, b"OUT": PAUSE_OUT, b"ALL": PAUSE_IN | PAUSE_OUT}
-_PAUSE_WORD = one_of({word: word for word in (b"IN", b"OUT", b"ALL", b"NONE", b"STATE", b"BCAST", b"NODE")})
+_PAUSE_WORDS = ("in", "out", "all", "none", "state", "bcast", "node")
+_PAUSE_WORD = one_of(
+    {word.upper().encode(): word.upper().encode() for word in _PAUSE_WORDS},
+    f"syntax error - allowed are {', '.join(_PAUSE_WORDS)}, and REASON with a text",
+)
 _BAD_REASON = f"REASON must be 1 to {REASON_MAX} bytes of printable UTF-8 in one line"
 _NO_REASON = "REASON goes with in, out or all for the whole cluster, and not with none, state or node"
 
@@ -375,7 +380,7 @@ _ENDED_STATE = one_of(
 
 @command(
     "QPURGE", group="queues", flags=Flag.WRITE, reply=integer("jobs that ended, each counted once"),
-    cost="O(N) in the jobs of each node, bit by bit", errors=(WrongType,),
+    cost="O(N) in the jobs of each node, bit by bit", errors=(WrongType,), names_options=True,
 )  # fmt: skip
 @attrs.define
 class QPurge:
@@ -423,6 +428,7 @@ _NUMBER_NAME = one_of(
 )
 _ONE_VERB = "QPOLICY takes SET and options, UNSET and fields, or GET"
 _ONE_TRY = "RETRY 0 goes without MAXTRIES and BACKOFF, in one queue: UNSET what is not meant, or take a RETRY above 0"
+_ONE_COPY = "RETRY 0 goes with REPLICATE 1, in one queue: SET both, or take a RETRY above 0"
 _FIELD = tuple_of(
     "[field, value, node, set at]", bulk("pause, ttl, ..."), bulk("as it was set"),
     bulk("id of the node it was set on"), integer("unix seconds"),
@@ -432,7 +438,7 @@ _FIELD = tuple_of(
 @command(
     "QPOLICY", group="queues", flags=Flag.WRITE | Flag.FAST,
     reply=either(array(_FIELD, "GET: the fields that are set"), status("SET, UNSET: OK")), cost="O(1)",
-    errors=(OutOfMemory, NameTooLong, LONGEST_BELOW_FIRST, _ONE_TRY, _ONE_VERB),
+    errors=(OutOfMemory, NameTooLong, LONGEST_BELOW_FIRST, _ONE_TRY, _ONE_COPY, _ONE_VERB), names_options=True,
 )  # fmt: skip
 @attrs.define
 class QPolicy:
@@ -455,7 +461,9 @@ class QPolicy:
     jobs have slots.  A consumer of such a queue waits for the steward, with NOHANG, too, and gets one job, whatever
     COUNT says; QRPOP is refused.  Events of logs have no limits.
 
-    MAXTRIES and BACKOFF are left aside for a job with RETRY 0, which has one try.  A queue is not given both.
+    MAXTRIES and BACKOFF are left aside for a job with RETRY 0, which has one try.  A queue is not given both.  RETRY 0
+    of a queue goes with REPLICATE 1, without which ADDJOB refuses such jobs.  REPLICATE above the number of nodes
+    makes every ADDJOB that names no number NOREPL.
 
     Each field is set, and wins, for itself: of two values that two nodes were given the later one counts on every node.
     A node that cannot be reached learns it when it is back, and a node with a store keeps it over a restart.  The
@@ -512,7 +520,7 @@ class QPolicy:
         policies = node.state.queues.policies
         values.update((field, ()) for field in self.unset if (self.queue, field) in policies.registers)
         if self.sets:
-            self._check_tries(policies, values)
+            self._check_one_try(policies, values)
             check_name(self.queue)
             new = [value for field, value in values.items() if (self.queue, field) not in policies.registers]
             if new:
@@ -526,15 +534,18 @@ class QPolicy:
             if (register := policies.registers.get((self.queue, field))) is not None and not is_empty(register.value)
         ]
 
-    def _check_tries(self, policies: PolicyTable, values: dict[int, Value]) -> None:
-        """Check that the queue would not ask for one try and for more.  Raises CommandError."""
+    def _check_one_try(self, policies: PolicyTable, values: dict[int, Value]) -> None:
+        """Check that a queue of jobs with one try has no more tries and copies.  Raises CommandError."""
 
         def has(field: int) -> Value:
             register = policies.registers.get((self.queue, field))
             return values.get(field, () if register is None else register.value)
 
-        if has(RETRY_FIELD) == (0,) and (has(MAXTRIES_FIELD) or has(BACKOFF_FIELD)):
-            raise CommandError(_ONE_TRY)
+        if has(RETRY_FIELD) == (0,):
+            if has(MAXTRIES_FIELD) or has(BACKOFF_FIELD):
+                raise CommandError(_ONE_TRY)
+            if has(REPLICATE_FIELD) != (1,) and (RETRY_FIELD in values or REPLICATE_FIELD in values):
+                raise CommandError(_ONE_COPY)
 
 
 def policy_value(field: bytes, value: Value) -> bytes:
@@ -554,7 +565,11 @@ def _read_cursor(text: bytes) -> int:
 
 
 CURSOR = Kind("integer", _read_cursor, "what the call before returned; 0 to begin", {"type": "integer", "minimum": 0})
-_STATE = one_of({state.name.replace("_", "-").encode(): int(state) for state in JobState}, "Invalid job state name")
+_STATES = {state.name.replace("_", "-"): int(state) for state in JobState}
+_STATE = one_of(
+    {name.encode(): state for name, state in _STATES.items()},
+    f"Invalid job state name - allowed are {', '.join(_STATES).lower()}",
+)
 _REPLY = one_of({b"ID": False, b"ALL": True}, "Invalid REPLY type, try ID or ALL")
 
 DEFAULT_COUNT = 100

@@ -32,7 +32,8 @@ _INTRODUCTION = f"""\
 <!-- Written by `{COMMAND_LINE}`: change the commands, not this page. -->
 
 Names and option words may be written in any case; queue names, bodies and job ids are bytes and kept as they are.
-Options come in any order after the arguments in their places, and the last one of a kind counts.
+Options come in any order after the arguments in their places, and the last one of a kind counts; those that may be
+given several times say so (HEADER, STATE).
 
 In a syntax line, capitals are sent as they are, `[...]` may be left out, `a|b` is one of the two, and `name ...` is one
 or more.  Whole numbers are decimals of 64 bits with an optional sign; where nothing stands, 0 is read.
@@ -116,7 +117,7 @@ def _arguments(entry: Command) -> Iterator[str]:
 
 def errors(entry: Command) -> list[str]:
     """Lines of the errors that a command may answer, beyond those of every command, each once."""
-    lines = [line for field in entry.fields for line in field.arg.kind.errors]
+    lines = [line for field in entry.fields for line in field.arg.errors]
     lines += [f"ERR {field.arg.misuse}" for field in entry.fields if field.arg.words]
     return [line for line in dict.fromkeys((*lines, *entry.errors)) if line != "ERR syntax error"]
 

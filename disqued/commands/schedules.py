@@ -78,9 +78,9 @@ def _read_name(text: bytes) -> bytes:
 SCHEDULE = Kind("string", _read_name, f"1 to {NAME_MAX} bytes", errors=(f"ERR {_BAD_NAME}",), names="schedule")
 LINE = Kind("string", None, "five or six fields of cron, in one word")
 ZONE = Kind("string", None, "a name of the tz database")
-EVERY_SPAN = seconds("EVERY", 1, "EVERY must be a number > 0")
+EVERY_SPAN = seconds("EVERY", 1, "EVERY must be a whole number > 0")
 INSTANT = integer_kind(1, 2**33, "AT must be a unix time in seconds, at most 2**33", "unix seconds, at most 2**33")
-JITTER = seconds("JITTER", 0, "JITTER must be a non negative number")
+JITTER = seconds("JITTER", 0, "JITTER must be a whole number, 0 or more")
 CATCHUP = integer_kind(
     0, CATCH_UP_MAX, f"CATCHUP must be between 0 and {CATCH_UP_MAX}", f"0 to {CATCH_UP_MAX}"
 )  # fmt: skip

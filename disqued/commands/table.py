@@ -30,9 +30,18 @@ import attrs
 from disqued.commands import runnable, shapes
 from disqued.commands.runnable import Runnable
 from disqued.commands.shapes import Shape
-from disqued.commands.values import BYTES, Kind, readable
+from disqued.commands.values import BYTES, JOB_ID, Kind, readable
 from disqued.core.node import Call
-from disqued.errors import BadJobId, CommandError, EmptyKey, SyntaxFault, TooManyWords, UnknownCommand, WrongArity
+from disqued.errors import (
+    BadJobId,
+    CommandError,
+    EmptyKey,
+    NothingNamed,
+    SyntaxFault,
+    TooManyWords,
+    UnknownCommand,
+    WrongArity,
+)
 from disqued.wire.pieces import Text
 
 WORDS_MAX = 1_024  #: words of a command at most, but for those that take very many job ids
@@ -83,6 +92,27 @@ class Arg:
     minimum: int = 0  #: of a rest
     long: bool = False  #: a rest that may have any length; see `rest`
     bare: bool = False  #: a rest whose word may be left out
+    no_id: str = ""  #: of a rest of job ids: the error of a word that is neither one nor an option
+
+    @property
+    def read(self) -> Callable[[bytes], Any] | None:
+        """The reader of one value; None: it is taken as it is."""
+        read = self.kind.read
+        if not self.no_id or read is None:
+            return read
+
+        def read_id(word: bytes) -> Any:
+            try:
+                return read(word)
+            except BadJobId:
+                raise BadJobId(self.no_id) from None
+
+        return read_id
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Lines of the errors that a value may meet."""
+        return (f"{BadJobId.code} {self.no_id}",) if self.no_id else self.kind.errors
 
     @property
     def width(self) -> int:
@@ -265,13 +295,14 @@ C = TypeVar("C", bound=type)
 def command(
     name: str, *, group: str, flags: Flag, reply: Shape, cost: str, since: str = "0.1.0", arity: int | None = None,
     most: int | None = None, errors: tuple[type[CommandError] | str, ...] = (),
-    cache: Callable[[Parser], Parser] | None = None, **nature: Any,
+    cache: Callable[[Parser], Parser] | None = None, names_options: bool = False, **nature: Any,
 ) -> Callable[[C], C]:  # fmt: skip
     """Enter an attrs class into the table.
 
     `arity` and `most`, the number of words at most, are given where they differ from what the fields say.  `errors`
     are classes whose docstring is their text, or texts of plain ERR lines.  `cache` puts a parse
-    cache before its parser (`commands/parse_cache.py`).  `nature` is what else `Command` knows of it: shows_bodies,
+    cache before its parser (`commands/parse_cache.py`).  `names_options`: a syntax error says which options there are,
+    behind what Disque says.  `nature` is what else `Command` knows of it: shows_bodies,
     bodies_field, is_of_connection, is_large.
     """
 
@@ -280,10 +311,13 @@ def command(
             Field(item.name, item.metadata["arg"], None if item.default is attrs.NOTHING else item.default)
             for item in attrs.fields(cls)
         )
+        options = [field.arg.keyword.decode() for field in fields if field.arg.keyword is not None]
+        fields = tuple(_told_of_options(field, options) for field in fields)
         summary, _, manual = inspect.cleandoc(cls.__doc__ or "").partition("\n")
         words = name.split()
         least = _arity(fields, len(words)) if arity is None else arity
-        parse = _generate(name, cls, fields, (least, most), len(words))
+        expected = f"{SyntaxFault.__doc__} - options are {_listed(options)}" if names_options else ""
+        parse = _generate(name, cls, fields, (least, most), expected)
         entry = Command(
             name=name, group=group, flags=flags, since=since, cost=cost, reply=reply, arity=least, summary=summary,
             manual=manual.strip(), fields=fields, errors=tuple(map(_error_line, errors)), parse=parse, make=cls,
@@ -300,6 +334,20 @@ def command(
         return cls
 
     return enter
+
+
+def _listed(options: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(options[:-1]), options[-1])))
+
+
+def _told_of_options(field: Field, options: list[str]) -> Field:
+    """Let the error of a word among job ids say what is allowed there."""
+    arg = field.arg
+    if arg.style != "rest" or arg.keyword is not None or arg.kind is not JOB_ID:
+        return field
+    those = f"option{'s' if len(options) > 1 else ''} {_listed(options)}" if options else ""
+    allowed = f"job ids, and the {those}" if those else "job ids alone"
+    return attrs.evolve(field, arg=attrs.evolve(arg, no_id=f"{BadJobId.__doc__} - allowed are {allowed}"))
 
 
 def container(
@@ -413,14 +461,16 @@ def _arity(fields: tuple[Field, ...], words: int) -> int:
     return -least if open_ended else least
 
 
-def _generate(name: str, cls: type, fields: tuple[Field, ...], bounds: tuple[int, int | None], words: int) -> Parser:
-    """Write and compile the parser of a command."""
+def _generate(name: str, cls: type, fields: tuple[Field, ...], bounds: tuple[int, int | None], expected: str) -> Parser:
+    """Write and compile the parser of a command; `expected` is the text of its syntax errors, where it has one."""
     space: dict[str, Any] = {
         "make": cls, "WrongArity": WrongArity, "TooManyWords": TooManyWords, "SyntaxFault": SyntaxFault,
-        "BadJobId": BadJobId,
+        "BadJobId": BadJobId, "NothingNamed": NothingNamed,
         "in_parts": getattr(cls, "in_parts", None),
     }  # fmt: skip
-    source = _source(name, fields, bounds, words, space)
+    source = _source(name, fields, bounds, len(name.split()), space)
+    if expected:
+        source = source.replace("raise SyntaxFault\n", f"raise SyntaxFault({expected!r})\n")
     filename = f"<parser of {name}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(compile(source, filename, "exec"), space)  # noqa: S102 - our own text, made of the table's names alone
@@ -455,7 +505,8 @@ def _source(
     elif loose or tail is not None:
         lines += _options(loose, tail, place, space)
         if tail is not None and tail.arg.minimum and tail.arg.keyword is None:
-            lines.append(f"    if len(v_{tail.name}) < {tail.arg.minimum}: {refuse}")
+            needed = (name.lower(), tail.arg.doc.rstrip("."))
+            lines.append(f"    if len(v_{tail.name}) < {tail.arg.minimum}: raise NothingNamed{needed!r}")
     for field in loose:
         if field.arg.repeats:
             lines.append(f"    v_{field.name} = tuple(v_{field.name})")
@@ -483,14 +534,15 @@ def _counted(name: str, bounds: tuple[int, int | None], words: int, tail: Field 
 
 def _reader(field: Field, space: dict[str, Any]) -> str:
     """A format with one place for the expression that is read."""
-    if field.arg.kind.read is None:
+    read = field.arg.read
+    if read is None:
         return "{0}"
-    space[f"r_{field.name}"] = field.arg.kind.read
+    space[f"r_{field.name}"] = read
     return f"r_{field.name}({{0}})"
 
 
 def _assign_rest(field: Field, expression: str, space: dict[str, Any], indent: int) -> str:
-    reader = field.arg.kind.read
+    reader = field.arg.read
     if reader is None:
         return f"{' ' * indent}v_{field.name} = {expression}"
     space[f"r_{field.name}"] = reader

@@ -71,6 +71,9 @@ def readable(word: bytes) -> str:
     return word[:128].decode("utf-8", "surrogateescape")
 
 
+TIMEOUT_MISFIT = "timeout is not an integer or out of range"
+
+
 def read_timeout(text: bytes) -> int:
     """Read a time-out in milliseconds; 0 = for ever."""
     if text == b"0":
@@ -78,7 +81,7 @@ def read_timeout(text: bytes) -> int:
     try:
         value = read_integer(text)
     except NotAnInteger:
-        raise CommandError("timeout is not an integer or out of range") from None
+        raise CommandError(TIMEOUT_MISFIT) from None
     if value < 0:
         raise CommandError("timeout is negative")
     return value
@@ -117,7 +120,7 @@ NAME = Kind("string", None, "any bytes, or none")
 INTEGER = Kind("integer", read_integer, "a whole number of 64 bits", {"type": "integer"}, (_NOT_AN_INTEGER,))
 TIMEOUT = Kind(
     "integer", read_timeout, "milliseconds; 0 = wait for ever", {"type": "integer", "minimum": 0, "maximum": INT64_MAX},
-    ("ERR timeout is not an integer or out of range", "ERR timeout is negative"),
+    (f"ERR {TIMEOUT_MISFIT}", "ERR timeout is negative"),
 )  # fmt: skip
 JOB_ID = Kind(
     "string", read_job_id, "48 bytes DI…SQ, or 40 bytes D-… of Disque 1.0",

@@ -497,7 +497,7 @@ async def test_a_bad_id_in_a_very_long_command_is_an_error_like_any_other(launch
     ids = await filled(client, 2 * LONG)
     client.transport.write(pack("ACKJOB", *ids, "bad") + pack("QLEN", "q"))
     error, length = await client.replies(2)
-    assert str(error) == "BADID Invalid Job ID format."
+    assert str(error) == "BADID Invalid Job ID format. - allowed are job ids, and the option RESULT"
     assert length == len(ids)
 
 

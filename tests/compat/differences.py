@@ -526,6 +526,38 @@ DIFFERENCES = (
         _with_end(b"ERR Invalid argument", b" - allowed are sizes from 1 byte up, such as 100mb"),
     ),
     Difference(
+        "pause-allowed",
+        "An error says what is allowed; what Disque says stands before it, byte for byte.",
+        (("PAUSE",),),
+        _with_end(
+            b"ERR syntax error", b" - allowed are in, out, all, none, state, bcast, node, and REASON with a text"
+        ),
+    ),
+    Difference(
+        "jscan-state-allowed",
+        "An error says what is allowed; what Disque says stands before it, byte for byte.",
+        (("JSCAN",),),
+        _with_end(b"ERR Invalid job state name", b" - allowed are wait-repl, active, queued, acked, dead"),
+    ),
+    Difference(
+        "ids-allowed",
+        "An error says what is allowed; what Disque says stands before it, byte for byte.",
+        (("FASTACK",), ("DELJOB",), ("ENQUEUE",), ("DEQUEUE",)),
+        _with_end(b"BADID", b" - allowed are job ids alone"),
+    ),
+    Difference(
+        "ackjob-ids-allowed",
+        "An error says what is allowed; what Disque says stands before it, byte for byte.",
+        (("ACKJOB",),),
+        _with_end(b"BADID", b" - allowed are job ids, and the option RESULT"),
+    ),
+    Difference(
+        "nack-ids-allowed",
+        "An error says what is allowed; what Disque says stands before it, byte for byte.",
+        (("NACK",),),
+        _with_end(b"BADID", b" - allowed are job ids, and the options DELAY, REASON, DEAD and UNTRIED"),
+    ),
+    Difference(
         "cluster-info-leaving",
         "How far leaving has come, and whether the node may be stopped.",
         (("CLUSTER", "INFO"),),

@@ -110,7 +110,7 @@ def error_words(entry: Command, only: Iterable[str] | None = None) -> tuple[str,
     """The words of the errors that a command may answer, each once; those of some fields alone are the usual ones."""
     if only is not None:
         return _ALWAYS
-    lines = [line for field in entry.fields for line in field.arg.kind.errors]
+    lines = [line for field in entry.fields for line in field.arg.errors]
     found = [*_ALWAYS, *(line.split(" ", 1)[0] for line in (*lines, *entry.errors))]
     if Flag.DENY_OOM in entry.flags:
         found += _DENY_OOM

@@ -84,7 +84,8 @@ def headers_misfit(headers: Headers) -> str:
     names = [name for name, _ in headers]
     for name in names:
         if not 0 < len(name) <= HEADER_NAME_MAX or not name.isascii() or not name.decode().isprintable():
-            return f"header name {name[:40]!r}; allowed are 1 to {HEADER_NAME_MAX} bytes of printable ASCII"
+            shown = name[:40].decode("latin-1").encode("unicode_escape").decode()
+            return f"header name '{shown}'; allowed are 1 to {HEADER_NAME_MAX} bytes of printable ASCII"
     if len(set(names)) < len(names):
         return f"header {max(names, key=names.count).decode()!r} is given twice; allowed is once"
     return ""

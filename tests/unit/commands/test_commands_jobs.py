@@ -1,9 +1,11 @@
 """Commands on jobs: their grammar, their errors, and what they answer.  What jobs then do is in test_delivery."""
 
+import re
+
 import pytest
 
 from disqued.commands import table
-from disqued.commands.jobs import JOBS_AT_ONCE, SHOWN
+from disqued.commands.jobs import HEADER, JOBS_AT_ONCE, SHOWN
 from disqued.commands.table import BLOCKED, LONG
 from disqued.errors import CommandError
 from tests.core_fixtures import NODE_ID, OLD_ID, UNKNOWN_ID, Server, Word, words
@@ -12,6 +14,14 @@ SYNTAX = "ERR syntax error"
 NOT_A_TIMEOUT = "ERR timeout is not an integer or out of range"
 NEGATIVE_TIMEOUT = "ERR timeout is negative"
 BAD_ID = "BADID Invalid Job ID format."
+#: What is allowed among the ids of a command, behind what Disque says.
+MISTYPED = {
+    **dict.fromkeys(("FASTACK", "DELJOB", "ENQUEUE", "DEQUEUE", "CANCEL"), " - allowed are job ids alone"),
+    "ACKJOB": " - allowed are job ids, and the option RESULT",
+    "NACK": " - allowed are job ids, and the options DELAY, REASON, DEAD and UNTRIED",
+    "REDRIVE": " - allowed are job ids, and the options COUNT, ID and RATE",
+    "WAITJOB": " - allowed are job ids, and the options ANY and PROGRESS",
+}
 ONCE = "ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
 DELAY_TOO_LONG = "ERR The specified DELAY is greater than TTL. Job refused since would never be delivered"
 TTL, RETRY, DELAY = (
@@ -200,7 +210,7 @@ def test_one_bad_id_and_nothing_at_all_is_done(server: Server, verb: str) -> Non
     if verb in ("ENQUEUE", "NACK"):
         server.get()
     before = server.show(job_id)
-    assert server.refusal(verb, job_id, "what") == BAD_ID
+    assert server.refusal(verb, job_id, "what") == BAD_ID + MISTYPED[verb]
     assert server.show(job_id) == before
     assert server(verb, job_id) == 1
 
@@ -351,4 +361,48 @@ def test_options_alone_are_no_ids_however_many_they_are() -> None:
     server = Server()
     server("NACK", *["DEAD"] * (LONG + 1), client="anna")
     server.advance(1)
-    assert [str(answer.line, "ascii") for answer in server.answers["anna"]] == ["BADID Invalid Job ID format."]
+    assert [str(answer.line, "ascii") for answer in server.answers["anna"]] == [BAD_ID + MISTYPED["NACK"]]
+
+
+@pytest.mark.parametrize("count", [1, LONG + 1])
+@pytest.mark.parametrize("name", MISTYPED)
+def test_a_mistyped_option_among_ids_is_answered_with_the_options(name: str, count: int) -> None:
+    server = Server()
+    before: dict[str, tuple[Word, ...]] = {"REDRIVE": ("q", "ID"), "WAITJOB": (100,)}
+    server_words = (name, *before.get(name, ()), *[UNKNOWN_ID] * count, "REUSLT")
+    if count > 1 and name in ("FASTACK", "DELJOB", "ENQUEUE", "DEQUEUE", "ACKJOB", "NACK"):
+        server(*server_words, client="anna")
+        server.advance(1)
+        [error] = server.answers["anna"]
+        assert isinstance(error, CommandError)
+        line = error.line.decode()
+    else:
+        line = server.refusal(*server_words)
+    assert line == BAD_ID + MISTYPED[name]
+
+
+def test_a_wait_is_never_without_a_timeout() -> None:
+    server = Server()
+    assert server.refusal("WAITJOB", "", UNKNOWN_ID) == "ERR timeout is not an integer or out of range"
+    assert server.refusal("WAITJOB", 5, "ANY") == (
+        "ERR wrong number of arguments for 'waitjob' command - needed as well: Jobs to wait for, 1000 at most"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["HEADER", "", "x"], "ERR header name ''; allowed are 1 to 255 bytes of printable ASCII"),
+        (["HEADER", "n\r\n", "x"], r"ERR header name 'n\r\n'; allowed are 1 to 255 bytes of printable ASCII"),
+        (["HEADER", "a", "1", "HEADER", "a", "2"], "ERR header 'a' is given twice; allowed is once"),
+        ([word for n in range(17) for word in ("HEADER", f"h{n}", "")], "ERR 17 headers; allowed are 16"),
+        (["HEADER", "a", "x" * 8_192], "ERR headers of 8193 bytes; allowed are 8192"),
+    ],
+)
+def test_the_reference_knows_each_error_of_headers(words: list[str], line: str) -> None:
+    server = Server()
+    assert server.refusal("ADDJOB", "q", "body", 0, *words) == line
+    known = [re.escape(each) for each in HEADER.errors]
+    patterns = [each.replace("<n>", "[0-9]+").replace("<name>", ".*") for each in known]
+    assert any(re.fullmatch(pattern, line) for pattern in patterns)
+    assert server.add("q", "body", "HEADER", "a", "1", "HEADER", "A", "2")

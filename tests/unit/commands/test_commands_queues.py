@@ -15,7 +15,8 @@ from tests.core_fixtures import NODE_ID, UNKNOWN_ID, Server, Word
 SYNTAX = "ERR syntax error"
 NOT_AN_INTEGER = "ERR value is not an integer or out of range"
 BAD_CURSOR = "ERR invalid cursor or option name"
-BAD_STATE = "ERR Invalid job state name"
+BAD_STATE = "ERR Invalid job state name - allowed are wait-repl, active, queued, acked, dead"
+BAD_PAUSE = "ERR syntax error - allowed are in, out, all, none, state, bcast, node, and REASON with a text"
 BAD_REPLY = "ERR Invalid REPLY type, try ID or ALL"
 
 
@@ -42,8 +43,14 @@ def server() -> Server:
         (("QSTAT", "q", "MORE"), SYNTAX),
         (("PAUSE",), arity("pause")),
         (("PAUSE", "q"), arity("pause")),
-        (("PAUSE", "q", "what"), SYNTAX),
-        (("PAUSE", "q", "in", "what"), SYNTAX),
+        (("PAUSE", "q", "what"), BAD_PAUSE),
+        (("PAUSE", "q", "in", "what"), BAD_PAUSE),
+        (
+            ("PAUSE", "q", "REASON", "x"),
+            f"{arity('pause')} - needed as well: in, out, all, none, state, node or bcast",
+        ),
+        (("QPURGE", "q", "STATES", "dead"), "ERR syntax error - options are STATE and DRYRUN"),
+        (("REDRIVE", "q", "RATE", 1_000_001), "ERR RATE must be a whole number from 1 to 1000000"),
         *(((scan, "x"), BAD_CURSOR) for scan in ("QSCAN", "JSCAN")),
         *(((scan, 0, 0), SYNTAX) for scan in ("QSCAN", "JSCAN")),
         *(((scan, "COUNT"), BAD_CURSOR) for scan in ("QSCAN", "JSCAN")),

@@ -34,7 +34,7 @@ def test_none_is_no_bytes_and_one_object() -> None:
         (Terms(headers=tuple((b"%d" % n, b"") for n in range(HEADERS_MAX + 1))), "17 headers; allowed are 16"),
         (Terms(headers=((b"x", b"v" * HEADERS_BYTES_MAX),)), "headers of 8193 bytes; allowed are 8192"),
         (Terms(headers=((b"x", b""), (b"x", b""))), "header 'x' is given twice; allowed is once"),
-        (Terms(headers=((b"\xff", b""),)), "header name b'\\\\xff'; allowed are 1 to 255 bytes of printable ASCII"),
+        (Terms(headers=((b"\xff", b""),)), "header name '\\\\xff'; allowed are 1 to 255 bytes of printable ASCII"),
     ],
 )
 def test_terms_that_no_node_accepts_are_refused(promised: Terms, text: str) -> None:

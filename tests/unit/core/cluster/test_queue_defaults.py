@@ -12,6 +12,10 @@ NAMES = (
     "ttl, retry, replicate, maxlen, maxtries, backoff, keepdead, result, fair, inflight, groupinflight, rate,"
     " grouprate, partition"
 )
+OPTIONS = (
+    "ERR syntax error - options are GET, SET, TTL, RETRY, REPLICATE, MAXLEN, MAXTRIES, BACKOFF, KEEPDEAD, RESULT, FAIR,"
+    " INFLIGHT, GROUPINFLIGHT, RATE, GROUPRATE, PARTITION and UNSET"
+)
 MISUSE = "ERR QPOLICY takes SET and options, UNSET and fields, or GET"
 
 
@@ -92,8 +96,37 @@ def test_defaults_are_held_against_what_addjob_says(server: Server) -> None:
     server("QPOLICY", "q", "SET", "TTL", 60)
     assert "DELAY is greater than TTL" in server.refusal("ADDJOB", "q", "body", 0, "DELAY", 60)
     assert "DELAY is greater than TTL" in server.refusal("ADDJOB", "q", "body", 0, "DELAY", 60, "KEY", "key")
-    server("QPOLICY", "q", "SET", "RETRY", 0)
+    server("QPOLICY", "q", "SET", "RETRY", 0, "REPLICATE", 1)
     assert "REPLICATE to 1" in server.refusal("ADDJOB", "q", "body", 0, "REPLICATE", 2)
+
+
+@pytest.mark.parametrize(
+    ("said", "begin", "end"),
+    [
+        (("DELAY", 60), "ERR The specified DELAY is greater than TTL.", "TTL 60, RETRY 0, REPLICATE 1"),
+        (("REPLICATE", 2), "ERR With RETRY set to 0 please", "TTL 60, RETRY 0"),
+        (("MAXTRIES", 3), "ERR MAXTRIES and BACKOFF go with a RETRY above 0", "TTL 60, RETRY 0, REPLICATE 1"),
+        (("REPLICATE", 2, "MAXTRIES", 3), "ERR MAXTRIES and BACKOFF go with a RETRY above 0", "TTL 60, RETRY 0"),
+    ],
+)
+def test_an_error_that_comes_of_a_default_names_it(
+    server: Server, said: tuple[str | int, ...], begin: str, end: str
+) -> None:
+    server("QPOLICY", "q", "SET", "TTL", 60, "RETRY", 0, "REPLICATE", 1)
+    line = server.refusal("ADDJOB", "q", "body", 0, *said)
+    assert line.startswith(begin)
+    assert line.endswith(f" - QPOLICY of the queue says {end}")
+    assert "QPOLICY" not in server.refusal("ADDJOB", "plain", "body", 0, "DELAY", 60, "TTL", 60)
+
+
+def test_a_queue_of_jobs_with_one_try_has_one_copy_of_each(server: Server) -> None:
+    line = "ERR RETRY 0 goes with REPLICATE 1, in one queue: SET both, or take a RETRY above 0"
+    assert server.refusal("QPOLICY", "q", "SET", "RETRY", 0) == line
+    server("QPOLICY", "q", "SET", "REPLICATE", 1)
+    server("QPOLICY", "q", "SET", "RETRY", 0)
+    assert server.refusal("QPOLICY", "q", "SET", "REPLICATE", 2) == line
+    server("QPOLICY", "q", "SET", "TTL", 60)
+    server("QPOLICY", "q", "SET", "REPLICATE", 2, "RETRY", 9)
 
 
 def test_a_job_with_one_try_takes_no_defaults_of_tries(server: Server) -> None:
@@ -110,26 +143,26 @@ def test_a_queue_does_not_ask_for_one_try_and_for_more(server: Server, more: tup
     line = (
         "ERR RETRY 0 goes without MAXTRIES and BACKOFF, in one queue: UNSET what is not meant, or take a RETRY above 0"
     )
-    assert server.refusal("QPOLICY", "q", "SET", "RETRY", 0, *more) == line
+    assert server.refusal("QPOLICY", "q", "SET", "RETRY", 0, "REPLICATE", 1, *more) == line
     server("QPOLICY", "q", "SET", *more)
-    assert server.refusal("QPOLICY", "q", "SET", "RETRY", 0) == line
+    assert server.refusal("QPOLICY", "q", "SET", "RETRY", 0, "REPLICATE", 1) == line
     server("QPOLICY", "q", "UNSET", more[0])
-    server("QPOLICY", "q", "SET", "RETRY", 0)
+    server("QPOLICY", "q", "SET", "RETRY", 0, "REPLICATE", 1)
     assert server.refusal("QPOLICY", "q", "SET", *more) == line
     server("QPOLICY", "q", "SET", "RETRY", 9, *more)
-    assert set(told(server)) == {b"retry", str(more[0]).lower().encode()}
+    assert set(told(server)) == {b"retry", b"replicate", str(more[0]).lower().encode()}
 
 
 def test_two_sides_of_a_partition_that_ask_for_one_try_and_for_more_leave_the_queue_usable() -> None:
     cluster = Cluster(2)
     a, b = cluster
     cluster.isolate(a)
-    a("QPOLICY", "q", "SET", "RETRY", 0)
+    a("QPOLICY", "q", "SET", "RETRY", 0, "REPLICATE", 1)
     b("QPOLICY", "q", "SET", "MAXTRIES", 3, "BACKOFF", 2)
     cluster.heal(a, b)
     cluster.advance(100)
-    assert set(told(a)) == {b"retry", b"maxtries", b"backoff"}
-    assert terms(a, "REPLICATE", 1)[1] == 0
+    assert set(told(a)) == {b"retry", b"replicate", b"maxtries", b"backoff"}
+    assert terms(a)[1] == 0
 
 
 def test_copies_that_a_queue_demands_are_demanded_as_if_they_were_said(server: Server) -> None:
@@ -167,11 +200,12 @@ def test_one_verb_at_a_time(server: Server, words: tuple[str, ...]) -> None:
         (("SET", "MAXLEN", "0"), "ERR MAXLEN must be a positive number"),
         (("UNSET", "pause"), f"ERR unknown field; expected one of {NAMES}"),
         (("SET", "MAXTRIES", "0"), "ERR MAXTRIES must be between 1 and 65535"),
-        (("SET", "BACKOFF", "0"), "ERR BACKOFF delays must be numbers > 0"),
-        (("SET", "KEEPDEAD", "-1"), "ERR KEEPDEAD time must be a non negative number"),
-        (("SET", "RESULT", "0"), "ERR RESULT time must be a number > 0"),
-        (("UNSET",), "ERR syntax error"),
-        (("what",), "ERR syntax error"),
+        (("SET", "BACKOFF", "0"), "ERR BACKOFF delays must be whole numbers > 0"),
+        (("SET", "KEEPDEAD", "-1"), "ERR KEEPDEAD time must be a whole number, 0 or more"),
+        (("SET", "RESULT", "0"), "ERR RESULT time must be a whole number > 0"),
+        (("UNSET",), OPTIONS),
+        (("what",), OPTIONS),
+        (("SET", "MAXTRY", "3"), OPTIONS),
     ],
 )
 def test_values_are_bounded_as_those_of_addjob(server: Server, words: tuple[str, ...], line: str) -> None:

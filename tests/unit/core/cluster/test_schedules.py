@@ -281,7 +281,7 @@ def test_a_node_without_schedules_has_no_deadline_for_them(server: Server) -> No
         (["EVERY", 5, "TZ", "UTC", "QUEUE", "q", "BODY", "b"], "TZ goes with a cron line"),
         (["EVERY", 5, "QUEUE", "q"], "SCHEDULE SET needs QUEUE and BODY"),
         (["EVERY", 5, "BODY", "b"], "SCHEDULE SET needs QUEUE and BODY"),
-        (["EVERY", 0, "QUEUE", "q", "BODY", "b"], "EVERY must be a number > 0"),
+        (["EVERY", 0, "QUEUE", "q", "BODY", "b"], "EVERY must be a whole number > 0"),
         (["AT", 5, "QUEUE", "q", "BODY", "b"], "AT is over; allowed are unix times to come"),
         (
             ["* * * *", "QUEUE", "q", "BODY", "b"],

@@ -113,7 +113,7 @@ def test_one_bad_id_among_many_changes_nothing(server: Server) -> None:
     finish(server)
     [error] = server.answers["client"]
     assert isinstance(error, CommandError)
-    assert error.line == b"BADID Invalid Job ID format."
+    assert error.line == b"BADID Invalid Job ID format. - allowed are job ids, and the option RESULT"
     assert len(server.state.jobs) == len(ids)
 
 
