@@ -149,8 +149,8 @@ def add(
     at most once), `ttl` its time to live, all in whole seconds.  `maxlen` refuses the job when the queue holds that
     many.  `asynchronous` replies at once and replicates in the background.
 
-    `key` is an idempotency key of 1 to 1024 bytes, free again when its job is done.  While a job of the queue has it,
-    nothing is added, and that job's id is returned, whatever its body is.
+    `key` is an idempotency key of 1 to 1024 bytes, free again when its job is done; a dead job keeps its key as long as
+    it stays.  While a job of the queue has it, nothing is added, and that job's id is returned, whatever its body is.
 
     `max_tries` is the number of tries after which the job is dead.  `backoff` is the delay after the first failed try,
     which doubles with each further one, or a pair of it and the longest delay.  `keep_dead` is how long a dead job

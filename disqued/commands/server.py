@@ -114,7 +114,7 @@ INFO_FIELDS: dict[str, dict[str, Any]] = {
         "used_memory_peak_human": None, "mem_fragmentation_ratio": None, "mem_allocator": None, "maxmemory": None,
         "memory_level": None,
     },
-    "Jobs": {"registered_jobs": None, "dead_jobs": None, "failing_jobs": None},
+    "Jobs": {"registered_jobs": None, "dead_jobs": None, "failing_jobs": None, "jobs_died": None},
     "Queues": {
         "registered_queues": None, "limited_queues": None, "slots": None, "background_pushes": None,
         "background_pushes_failed": None,
@@ -176,6 +176,7 @@ def _node_facts(node: NodeView) -> dict[str, dict[str, Any]]:
             "registered_jobs": node.job_count,
             "dead_jobs": dead,
             "failing_jobs": failing,
+            "jobs_died": node.counters.buried,
         },
         "Queues": {
             "registered_queues": node.queue_count,

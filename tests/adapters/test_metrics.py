@@ -106,12 +106,13 @@ async def test_dead_failing_redriven_and_cancelled_jobs_and_results_are_counted(
     await resp.call("CANCEL", ids[0])
     found = await _scrape(client)
     told = {
-        ("disqued_jobs_buried_total", ""): 2, ("disqued_jobs_redriven_total", ""): 1,
+        ("disqued_jobs_died_total", ""): 2, ("disqued_jobs_redriven_total", ""): 1,
         ("disqued_jobs_cancelled_total", ""): 1, ("disqued_results_kept_total", ""): 2, ("disqued_jobs", "dead"): 1,
         ("disqued_jobs", "acked"): 2, ("disqued_jobs", "active"): 2, ("disqued_jobs_failing", ""): 1,
         ("disqued_jobs_delayed", ""): 1,
     }  # fmt: skip
     assert {key: found[key] for key in told} == told
+    assert b"\r\njobs_died:2\r\n" in await resp.call("INFO", "jobs")
     queues = await _scrape(client, "/metrics/per-queue")
     assert (queues["disqued_queue_dead_jobs", "a"], queues["disqued_queue_failing_jobs", "a"]) == (1, 1)
     assert queues["disqued_queue_delayed_jobs", "a"] == 1

@@ -394,7 +394,7 @@ DIFFERENCES = (
                 b"config_file": (b"python_version:" + VARIES, b"core_build:" + VARIES),
                 b"aof_last_write_status": (b"persistence:none",),
                 b"mem_allocator": (b"maxmemory:1073741824", b"memory_level:0"),
-                b"registered_jobs": (b"dead_jobs:0", b"failing_jobs:0"),
+                b"registered_jobs": (b"dead_jobs:0", b"failing_jobs:0", b"jobs_died:0"),
                 b"registered_queues": (
                     b"limited_queues:0",
                     b"slots:0",

@@ -153,7 +153,7 @@ def _of_jobs(counters: Counters) -> Iterator[Metric]:
     yield _counts("disqued_acks", "Jobs that were acknowledged, by who said so.", "how",
                   {"ackjob": plain, "fastack": counters.fast_acked, "other_node": counters.acks_heard})  # fmt: skip
     yield _count("disqued_nacks", "Jobs that were given back by NACK.", counters.nacked)
-    yield _count("disqued_jobs_buried", "Jobs that died here: after the last of their tries, or by NACK DEAD.",
+    yield _count("disqued_jobs_died", "Jobs that died here: after the last of their tries, or by NACK DEAD.",
                  counters.buried)  # fmt: skip
     yield _count("disqued_jobs_redriven", "Dead jobs that this node queued again.", counters.redriven)
     yield _count("disqued_jobs_cancelled", "Jobs that ended here since they were cancelled.", counters.cancelled)

@@ -142,7 +142,7 @@ def test_info_ends_sections_with_an_empty_line_between_them(client):
         b"# Queues\r\nregistered_queues:0\r\nlimited_queues:0\r\nslots:0\r\n"
         b"background_pushes:0\r\nbackground_pushes_failed:0\r\n"
     )
-    assert b"failing_jobs:0\r\n\r\n# Queues\r\n" in client.says("INFO")
+    assert b"failing_jobs:0\r\njobs_died:0\r\n\r\n# Queues\r\n" in client.says("INFO")
 
 
 def test_info_tells_how_the_schedules_stand(client):

@@ -92,6 +92,22 @@ def test_a_key_is_free_when_its_job_is_acknowledged_or_deleted(server: Server, c
     check(server)
 
 
+@pytest.mark.parametrize("verb", ["CANCEL", "ACKJOB", "QPURGE", ""])
+def test_a_dead_job_keeps_its_key_until_it_ends(server: Server, verb: str) -> None:
+    first = server.add("q", "x", "KEY", "k", "MAXTRIES", 1, "TTL", 5, "RETRY", 1, "KEEPDEAD", 20)
+    server.get()
+    server("NACK", first)
+    server.advance(20_000)
+    shown = server.show(first)
+    assert shown is not None
+    assert shown["state"] == b"dead"
+    assert server.add("q", "x", "KEY", "k") == first
+    if verb:
+        server(verb, "q" if verb == "QPURGE" else first)
+    server.advance(1_000 if verb else 6_000)
+    assert server.add("q", "x", "KEY", "k") != first
+
+
 def test_a_key_is_free_when_the_time_of_its_job_is_over(server: Server) -> None:
     first = server.add("q", "x", "KEY", "k", "TTL", 5)
     server.advance(4_999)
