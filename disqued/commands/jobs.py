@@ -523,6 +523,9 @@ class Nack(_OnEachJob):
     With UNTRIED a job returns to its place in its queue and nothing is counted: its consumer has not begun to work on
     it.  A job with RETRY 0 is not given back, so that no second call delivers it twice.
 
+    A node that holds no copy of a job does nothing, and does not count it: neither the delay nor the reason nor DEAD go
+    to another node.  Say it to the node that handed the job out, or to any of its holders.
+
     Options come before or after the ids.  A job that waits in a queue is not given back, nor is one that is put off;
     but DEAD buries that.  One that nobody was given, since its delay is not over or DEQUEUE took it out of its queue,
     is queued at once and nothing is counted, where this node knows that; with DELAY it stays as it is.
@@ -575,7 +578,8 @@ class Enqueue(_OnEachJob):
     """Queue jobs that are active: delivered, delayed or dequeued.
 
     A job with RETRY 0 is queued only if it never was.  One that was added with MAXTRIES and has had all of its tries is
-    dead instead of being queued, and not counted.  A PAUSE of the queue does not stop this.  An event comes into its
+    dead instead of being queued, and not counted, though its consumer may still be at work; one that is dead already
+    stays so, and REDRIVE queues it.  A PAUSE of the queue does not stop this.  An event comes into its
     log if its delay is not over, and stays as it is if it is there.
     """
 
@@ -619,7 +623,8 @@ class Working:
     Other nodes receive it at most once a second, and a crash may lose it.
 
     A job that was cancelled is answered CANCELLED: its consumer should stop, and acknowledge it or let it go.  One that
-    is done is not known any more, and one that is dead is refused: nobody has it.
+    is done is not known any more, and one that is dead is refused: nobody has it.  A node that holds no copy answers
+    NOJOB: say it to the node that handed the job out, or to any of its holders.
     """
 
     id: bytes = positional("Job that is worked on.", JOB_ID)
@@ -846,6 +851,9 @@ def _described(node: Node, job: Job) -> list[Any]:
 @attrs.define
 class Show:
     """Describe a job as this node knows it.
+
+    ttl is how many seconds the job stays here from now on: to the end of its TTL, of a dead one to that of KEEPDEAD,
+    and of one that is done to the end of the time for which its result is kept.
 
     Of an event groups come last: of each group that touched it [group, state, deliveries, milliseconds until its
     deadline], where the state is in progress, redo or done.  Of a job that was added with a KEY, and is not done, the

@@ -323,7 +323,10 @@ class Pause:
     of the connection, or the address of a client that has neither.
 
     node limits the pause to this node; it counts besides that of the cluster, until the next word for the whole
-    cluster.  bcast is what Disque called the whole cluster, and is the default here.
+    cluster.  A node that is paused in keeps no copies for producers of other nodes either: where they need one from it,
+    as for the three copies of a job in a cluster of three, they are refused with PAUSED and the id of the node; fewer
+    copies (REPLICATE), and ASYNC, do without it.  bcast is what Disque called the whole cluster, and is the default
+    here.
 
     A queue that is paused in takes what other nodes bring for consumers of this one, or because they are leaving.
     When memory is full, a queue that is not there cannot be paused.
@@ -388,8 +391,10 @@ class QPurge:
 
     Each node ends the jobs that it holds, so that no copy comes back: those with RETRY 0, those that consumers have and
     those that are dead as well.  Clients that wait for a job, or ask for one with RESULT, hear that it was cancelled.
-    Jobs that are added meanwhile stay.  The reply comes when all nodes are done.  A node that says nothing for two
-    seconds is not waited for any longer, and what it ended is not counted.
+    Jobs that are added meanwhile stay.  The reply comes when all nodes are done.
+    There are two rounds, in each of which a node that says nothing for two seconds is not waited for any longer.  What
+    such a node ended is not counted, nor are the jobs that it was to count: each job is counted by one of its holders,
+    and ends on the others all the same.
 
     A node that is away learns of each acknowledged job when it is back.  Jobs of which it has the only copy stay.  A
     job with RETRY 0 that moves to another node meanwhile ends there.
@@ -469,8 +474,9 @@ class QPolicy:
     A node that cannot be reached learns it when it is back, and a node with a store keeps it over a restart.  The
     policy of a queue outlives the queue.
 
-    GET, which is what the name of a queue alone means, shows the fields that are set, and the PAUSE of the queue.
-    Rules of users know whole commands, so that showing needs the right to write, too; QSTAT with FULL shows the pause.
+    GET, which is what the name of a queue alone means, shows the fields that are set, and the PAUSE of the queue
+    without its reason and its owner, which QSTAT with FULL tells.  Rules of users know whole commands, so that showing
+    needs the right to write, too; QSTAT with FULL shows the pause.
     """
 
     queue: bytes = positional("Queue whose policy it is.", QUEUE)

@@ -186,7 +186,11 @@ _RETURNED = integer("tasks that were queued again")
 )  # fmt: skip
 @attrs.define
 class WorkerStop:
-    """End a worker in order: what it has goes to the front of its queues, and nobody hears of a death."""
+    """End a worker in order: what it has goes to the front of its queues, and nobody hears of a death.
+
+    It is a failed try of each job that the worker has, as of a worker that dies: one that was added with MAXTRIES is
+    dead after the last of its tries.  A worker that has jobs which it has not begun gives them back by NACK UNTRIED.
+    """
 
     id: bytes | None = optional("Its id; the one that this connection works as when none is given.", _WORKER)
 
@@ -202,7 +206,11 @@ class WorkerStop:
 )  # fmt: skip
 @attrs.define
 class WorkerFail:
-    """Declare a worker of this node dead, whoever it is: what it has goes to the front of its queues."""
+    """Declare a worker of this node dead, whoever it is: what it has goes to the front of its queues.
+
+    It is a failed try of each job that the worker has: one that was added with MAXTRIES is dead after the last of its
+    tries.
+    """
 
     id: bytes = positional("Its id.", _WORKER)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.cluster import QUICK, Cluster, ends_well
 from tests.integration.daemon import Daemon
-from tests.integration.verbs import at, done, refused
+from tests.integration.verbs import at, done, refused, run
 
 
 @pytest.fixture
@@ -103,6 +103,20 @@ def test_a_queue_is_paused_and_resumed_and_a_delayed_job_is_queued(node: Daemon)
     assert node.call("GETJOB", "NOHANG", "FROM", "mail") is None
     assert done("resume", "mail", *at(node)) == "the pause of mail is none\n"
     assert done("pause", "mail", "--only", "in", *at(node)) == "the pause of mail is in\n"
+    assert done("pause", "mail", "out", *at(node)) == "the pause of mail is out\n"
+    assert "one of them is allowed" in refused("pause", "mail", "out", "--only", "in", *at(node), status=2)
+
+
+def test_a_dead_or_unknown_job_is_not_requeued_and_that_is_said(node: Daemon) -> None:
+    dead, unknown = bury(node, "mail"), f"DI{'0' * 40}05a0SQ"
+    waits = str(node.call("ADDJOB", "mail", "x", 0))
+    result = run("requeue", dead, unknown, waits, *at(node))
+    assert (result.exit_code, result.stdout) == (1, "0 of 3 jobs have been queued\n")
+    assert result.stderr.splitlines() == [
+        f"{dead} is dead; `disqued redrive mail {dead}` queues it again",
+        f"{unknown} is not on this node",
+    ]
+    assert done("redrive", "mail", dead, *at(node)) == "1 jobs of mail have been queued again\n"
 
 
 def test_the_policy_of_a_queue_is_set_shown_and_taken_back(node: Daemon) -> None:

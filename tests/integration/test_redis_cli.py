@@ -65,7 +65,9 @@ def test_information_and_topology_are_printed(daemon: Daemon) -> None:
 
 
 def test_an_error_is_printed_with_its_word(daemon: Daemon) -> None:
-    assert run(daemon, "ACKJOB", "nonsense") == "BADID Invalid Job ID format. - allowed are job ids, and the option RESULT"
+    assert (
+        run(daemon, "ACKJOB", "nonsense") == "BADID Invalid Job ID format. - allowed are job ids, and the option RESULT"
+    )
     assert run(daemon, "--no-raw", "ADDJOB", "q").startswith("(error) ERR wrong number of arguments for 'addjob'")
 
 

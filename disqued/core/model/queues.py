@@ -280,11 +280,15 @@ class Queues:
             check_name(name)
         return sum([QUEUE_COST + len(name) for name in new])
 
-    def refusal(self, name: bytes) -> QueuePaused:
-        """Return the error for a producer of a queue that is paused: with reason and owner, where they are known."""
+    def refusal(self, name: bytes, by: frozenset[bytes] = frozenset()) -> QueuePaused:
+        """Return the error for a producer of a queue that is paused: with reason and owner, where they are known.
+
+        `by` are the ids of nodes that refused a copy, which may be paused for themselves alone.
+        """
         setting = self.policies.pause_of(name)
         if not setting.bits & PAUSE_IN:
-            return QueuePaused()
+            nodes = ", ".join([node_id.decode() for node_id in sorted(by)])
+            return QueuePaused(f"on node {nodes}" if nodes else "")
         # The default user is nobody; without a reason an address says too little to change the text.
         is_nobody = setting.owner == ANYBODY or (not setting.reason and setting.owner.startswith(ADDRESS))
         owner = b"" if is_nobody else setting.owner

@@ -148,7 +148,7 @@ class Replication(Machine):
         if pending.by_default and self._has_enough(pending):
             self._achieve(pending)
         elif not self._is_possible(pending):
-            refused = self._state.queues.refusal(job.queue) if pending.refused_by else self._placement.not_replicated()
+            refused = self._paused(pending) if pending.refused_by else self._placement.not_replicated()
             self._fall_short(pending, refused)
         elif back:
             holders = job.holders or _NOBODY
@@ -373,7 +373,10 @@ class Replication(Machine):
             pending.more_at = self._state.now
             self._wake(pending)
         else:
-            self._fall_short(pending, self._state.queues.refusal(job.queue))
+            self._fall_short(pending, self._paused(pending))
+
+    def _paused(self, pending: PendingAddition) -> CommandError:
+        return self._state.queues.refusal(pending.job.queue, pending.refused_by)
 
     def _fall_short(self, pending: PendingAddition, problem: CommandError) -> None:
         """There will not be copies enough: give the job up, unless fewer will do."""

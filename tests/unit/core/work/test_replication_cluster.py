@@ -957,6 +957,7 @@ def test_a_queue_that_is_paused_on_a_node_that_is_needed_is_answered_so_at_once(
     a("ADDJOB", "q", "x", 0, *options)
     (error,) = a.answers["client"]
     assert isinstance(error, QueuePaused)
+    assert error.text == f"Queue paused in input, try later (on node {c.id.decode()})"
     assert not any(len(member.state.jobs) for member in cluster)
 
 
