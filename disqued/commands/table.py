@@ -30,7 +30,7 @@ import attrs
 from disqued.commands import runnable, shapes
 from disqued.commands.runnable import Runnable
 from disqued.commands.shapes import Shape
-from disqued.commands.values import BYTES, JOB_ID, Kind, readable
+from disqued.commands.values import BYTES, JOB_ID, Kind, readable, reader_of_ids
 from disqued.core.node import Call
 from disqued.errors import (
     BadJobId,
@@ -97,17 +97,7 @@ class Arg:
     @property
     def read(self) -> Callable[[bytes], Any] | None:
         """The reader of one value; None: it is taken as it is."""
-        read = self.kind.read
-        if not self.no_id or read is None:
-            return read
-
-        def read_id(word: bytes) -> Any:
-            try:
-                return read(word)
-            except BadJobId:
-                raise BadJobId(self.no_id) from None
-
-        return read_id
+        return reader_of_ids(self.no_id) if self.no_id else self.kind.read
 
     @property
     def errors(self) -> tuple[str, ...]:

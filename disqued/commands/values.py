@@ -94,6 +94,17 @@ def read_job_id(text: bytes) -> bytes:
     return text
 
 
+def reader_of_ids(error: str) -> Callable[[bytes], bytes]:
+    """Make a reader of job ids; everything else is BADID with this text."""
+
+    def read(text: bytes) -> bytes:
+        if not is_job_id(text):
+            raise BadJobId(error)
+        return text
+
+    return read
+
+
 def read_yes_no(text: bytes) -> bool:
     """Read ``yes`` or ``no``, in any case."""
     word = text[:4].upper()
