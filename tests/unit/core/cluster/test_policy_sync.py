@@ -239,7 +239,8 @@ def test_a_producer_of_a_node_that_has_not_learnt_of_the_pause_hears_of_it_from_
     a("PAUSE", "q", "in", "REASON", "deploy")
     assert c("ADDJOB", "q", "body", 0, "REPLICATE", 2, client="paul") is not None
     cluster.advance(1)
-    assert [str(answer.line, "ascii") for answer in c.answers["paul"]] == [REFUSAL]
+    nodes = ", ".join(sorted(member.id.decode() for member in (a, b)))
+    assert [str(answer.line, "ascii") for answer in c.answers["paul"]] == [f"{REFUSAL} (on node {nodes})"]
     assert b.refusal("ADDJOB", "q", "body", 0, "REPLICATE", 2) == f"{REFUSAL} (deploy; by address client)"
 
 
