@@ -18,6 +18,13 @@ and `SLACK_MS` from when it heard that, so that a job that is handed out in time
 it.  WORKING lengthens both, as long as the steward can be reached; a job with RETRY 0 has its slot for `ONCE_MS`.  An
 answer to a wish that was withdrawn and made again since does not count.
 
+A worker that moves takes its jobs along.  Its new home reports them from then on; its old home goes on doing so until
+the steward knows of the new one, so that there is no moment at which nobody reports them:
+
+    new home  --SLOTS_WANTED(running: 1)--> steward        the slot is the new home's
+    steward   --SLOTS_KEEP(1 is the new home's)--> all
+    old home  --SLOTS_WANTED(ended: 1)--> steward          changes nothing
+
 Times are integer milliseconds of the monotonic clock.
 """
 
@@ -28,7 +35,14 @@ from disqued.core.cluster.witnesses import ONCE_MS, SLACK_MS, Witnesses
 from disqued.core.model.blocked import WantedQueues
 from disqued.core.model.custody import EndedLeases
 from disqued.core.model.grouped import GroupedUnits
-from disqued.core.model.job import ACTIVE, FLAG_LEASED, RETRY_NEVER_MS, WORK_SCOPE, Unit
+from disqued.core.model.job import (
+    ACTIVE,
+    FLAG_LEASED,
+    FLAG_WITH_CONSUMER,
+    RETRY_NEVER_MS,
+    WORK_SCOPE,
+    Unit,
+)
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import SLOTS_GIVEN, SLOTS_WANTED, WISHES_PER_MESSAGE, SlotWish
 from disqued.core.model.outbox import UNIT_DONE
@@ -61,8 +75,8 @@ class LimitedQueue(Timed):
     """A limited queue: the jobs that this node asks the steward for, and those that its consumers have."""
 
     __slots__ = (
-        "ahead", "asked_at", "chosen_at", "ended", "name", "number", "running", "said", "said_all_at", "steward",
-        "wanted_at", "wishes",
+        "ahead", "asked_at", "chosen_at", "ended", "moved", "name", "number", "running", "said", "said_all_at",
+        "steward", "wanted_at", "wishes",
     )  # fmt: skip
 
     def __init__(self, name: bytes, running: dict[bytes, tuple[Unit, int]]) -> None:
@@ -70,6 +84,8 @@ class LimitedQueue(Timed):
         self.name: bytes = name
         self.wishes: dict[bytes, Wish] = {}  #: by job
         self.running: dict[bytes, tuple[Unit, int]] = running  #: as the witness of the queue has it
+        #: Those of `running` that consumers of other nodes have now; the steward may not know that yet.
+        self.moved: dict[bytes, None] = {}
         self.ended: dict[bytes, None] = {}  #: jobs whose slots are free; the steward has yet to hear so
         self.number: int = 0  #: of the last word
         self.said: list[tuple[int, int]] = []  #: numbers of the last words, and when they were said
@@ -114,17 +130,25 @@ class Admission(Machine):
                 self._ask(self._limited(queue.name))
 
     def ended(self, over: EndedLeases) -> None:
-        """No consumer has these any more."""
+        """No consumer of this node has these any more; or one has come with them."""
         units, over.units = over.units, []
+        limited = self._state.custody.limited
         changed: dict[LimitedQueue, None] = {}
         for unit in units:
             this = self._by_name.get(unit.queue)
-            if this is None:
-                continue
-            if this.running.pop(unit.id, None) is not None:
-                this.ended[unit.id] = None
+            if unit in limited:
+                if self._is_limited(unit.queue):
+                    this = self._limited(unit.queue)
+                    self._enter(this, unit)
+                    this.steward = b""  # it is to hear that at once
+                    changed[this] = None
+            elif this is not None and unit.id in this.running:
+                if _is_elsewhere(unit):
+                    this.moved[unit.id] = None
+                else:
+                    self._remove(this, unit.id)
                 changed[this] = None
-            elif unit.id in this.wishes:
+            elif this is not None and unit.id in this.wishes:
                 changed[this] = None  # it was handed out, and is over already
         for this in changed:
             self._ask(this)
@@ -170,6 +194,7 @@ class Admission(Machine):
         for this in self._by_name.values():
             this.ended.update(dict.fromkeys(this.running))
             this.running.clear()
+            this.moved.clear()
             this.wishes.clear()
 
     def flushed(self) -> None:
@@ -211,6 +236,7 @@ class Admission(Machine):
         queue = self._state.queues.by_name.get(this.name)
         units = None if queue is None else queue.grouped
         self._end_those_delivered_once(this)
+        self._end_those_moved(this)
         self._look_after(this, units)
         wanted = 0 if queue is None else _wanted(queue)
         if wanted:
@@ -241,6 +267,33 @@ class Admission(Machine):
                 self._end_delivered_once(unit)
                 this.ended[job_id] = None
 
+    def _end_those_moved(self, this: LimitedQueue) -> None:
+        """Leave jobs to the nodes whose consumers have them now, as soon as the steward knows; or they are over."""
+        slots = self._witnesses.of(this.name).table.by_id
+        for job_id in list(this.moved):
+            unit = this.running[job_id][0]
+            slot = slots.get(job_id)
+            if not _is_elsewhere(unit) or (slot is not None and slot.node_id == self._home_of(unit)):
+                self._remove(this, job_id)
+
+    def _home_of(self, unit: Unit) -> bytes:
+        """Return the node whose consumer has a job, as far as this one knows."""
+        home = self._state.custody.elsewhere.get(unit.job)
+        return self._state.queue(unit.queue).elsewhere[unit][1] if home is None else home.node_id
+
+    def _enter(self, this: LimitedQueue, unit: Unit) -> None:
+        """Note that a consumer of this node has a job."""
+        this.running[unit.id] = (unit, self._state.custody.limited[unit])
+        this.moved.pop(unit.id, None)
+        this.ended.pop(unit.id, None)
+
+    @staticmethod
+    def _remove(this: LimitedQueue, job_id: bytes) -> None:
+        """Let the steward hear that this node has nothing to do with a job any more."""
+        del this.running[job_id]
+        this.moved.pop(job_id, None)
+        this.ended[job_id] = None
+
     def _end_delivered_once(self, unit: Unit) -> None:
         """Free the slot of a job that nobody gets a second time; to the journal it is done now."""
         state = self._state
@@ -258,7 +311,8 @@ class Admission(Machine):
                 continue
             del this.wishes[job_id]
             if unit.state == ACTIVE and unit.flags & FLAG_LEASED:
-                this.running[job_id] = (unit, custody.limited.setdefault(unit, self._state.now))
+                custody.limited.setdefault(unit, self._state.now)
+                self._enter(this, unit)
             else:
                 this.ended[job_id] = None
 
@@ -335,7 +389,8 @@ class Admission(Machine):
     def _plan(self, this: LimitedQueue) -> None:
         state = self._state
         if this.wishes or this.running or this.ended:
-            pause_ms = AHEAD_MS if this.ahead and this.wishes else UNHEARD_MS if this.asked_at else SAID_AGAIN_MS
+            is_waiting = this.asked_at or this.moved
+            pause_ms = AHEAD_MS if this.ahead and this.wishes else UNHEARD_MS if is_waiting else SAID_AGAIN_MS
             state.schedule.move(this, state.now + pause_ms)
         else:
             state.schedule.cancel(this)
@@ -375,6 +430,12 @@ class Admission(Machine):
         queue = self._state.queues.by_name.get(this.name)
         if queue is not None and queue in self._state.waiting.asking:
             self._delivery.heard_steward(queue)
+
+
+def _is_elsewhere(unit: Unit) -> bool:
+    """Return whether a consumer of another node has a job, and none of this one."""
+    with_consumer = unit.flags & FLAG_WITH_CONSUMER
+    return unit.state == ACTIVE and with_consumer != 0 and not with_consumer & FLAG_LEASED
 
 
 def _span_of_lease(unit: Unit) -> int:

@@ -21,6 +21,10 @@ before, and is not counted until a steward has told it all; if all known nodes a
 Which of the jobs that wait is the next is said in `applicants`.  A slot ends when its node says so, and at the latest
 when the job may be delivered again.  While that node is gone, the steward looks whether it knows that the job is over.
 
+Several nodes may say that they have the same job: when a worker moves and takes its jobs along, or after a second
+delivery.  The slot is that of the one that began last to say so, and `others` has what the others say.  It is free when
+none of them has the job any more.
+
 What was lost on its way is said again: nodes say all that they know every `SAID_AGAIN_MS`, with a number, so that an
 older word changes nothing.
 
@@ -31,10 +35,10 @@ from typing import Final, NamedTuple
 
 from disqued.core.cluster.admission import Admission
 from disqued.core.cluster.followers import ANSWER_MS, Followers
-from disqued.core.cluster.witnesses import OwnWords, Witness, Witnesses
+from disqued.core.cluster.witnesses import ONCE_MS, OwnWords, Witness, Witnesses
 from disqued.core.model.applicants import Applicant, Applicants
 from disqued.core.model.gates import NO_LIMITS, Limits
-from disqued.core.model.job import ACKED, DEAD
+from disqued.core.model.job import ACKED, DEAD, RETRY_NEVER_MS
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import (
     SLOTS_CLAIM,
@@ -72,7 +76,7 @@ class Stewardship(Timed):
 
     __slots__ = (
         "answers", "applicants", "asked_at", "claimed_at", "counter", "followers", "gifts", "is_active", "name",
-        "probed_at", "reporters", "told", "witness",
+        "others", "probed_at", "reporters", "told", "witness",
     )  # fmt: skip
 
     def __init__(self, name: bytes, witness: Witness) -> None:
@@ -88,6 +92,7 @@ class Stewardship(Timed):
         self.told: dict[bytes, None] = {}  #: jobs whose nodes have yet to hear that they wait
         self.followers: Followers = Followers()
         self.gifts: list[Gift] = []
+        self.others: dict[bytes, dict[bytes, Slot]] = {}  #: by job and node: reports beside that of the slot
         self.reporters: dict[bytes, tuple[int, int]] = {}  #: boot and number of the last word of each node
         self.probed_at: int = 0  #: when jobs of nodes that are gone were looked at last
 
@@ -95,6 +100,12 @@ class Stewardship(Timed):
     def table(self) -> SlotTable:
         """The slots, as far as this node knows."""
         return self.witness.table
+
+    def drop_other(self, job_id: bytes, node_id: bytes) -> None:
+        """Forget that a node has a job beside the one with its slot."""
+        others = self.others.get(job_id)
+        if others is not None and others.pop(node_id, None) is not None and not others:
+            del self.others[job_id]
 
 
 class Stewards(Machine):
@@ -209,8 +220,13 @@ class Stewards(Machine):
         """Hear for how long a consumer still has a job."""
         slot = Slot(span.job_id, span.group, node_id, boot, self._state.now + span.left_ms)
         known = this.table.by_id.get(span.job_id)
+        others = this.others.get(span.job_id, {})
         this.applicants.drop(span.job_id, node_id)
-        if known is None or known.node_id != node_id or known.boot != boot or known.until < slot.until - SAID_AGAIN_MS:
+        if node_id in others:
+            others[node_id] = slot
+            return
+        is_its = known is not None and known.node_id == node_id and known.boot == boot
+        if known is None or not is_its or known.until < slot.until - SAID_AGAIN_MS:
             self._take(this, slot)
 
     def _forget_others(self, this: Stewardship, node_id: bytes, boot: int, named: set[bytes]) -> None:
@@ -218,6 +234,8 @@ class Stewards(Machine):
         for job_id, slot in list(this.table.by_id.items()):
             if slot.node_id == node_id and slot.boot == boot and job_id not in named:
                 self._end(this, job_id)
+        for job_id in [job_id for job_id, others in this.others.items() if node_id in others and job_id not in named]:
+            this.drop_other(job_id, node_id)
         this.applicants.drop_others(node_id, named)
 
     def _end_of(self, this: Stewardship, job_id: bytes, node_id: bytes, boot: int) -> None:
@@ -225,16 +243,30 @@ class Stewards(Machine):
         slot = this.table.by_id.get(job_id)
         if slot is not None and slot.node_id == node_id and slot.boot == boot:
             self._end(this, job_id)
+        this.drop_other(job_id, node_id)
         this.applicants.drop(job_id, node_id)
 
     def _end(self, this: Stewardship, job_id: bytes) -> None:
+        """End a slot, or let it be that of another node that says that it has the job."""
         slot = this.table.end(job_id)
-        if slot is not None:
+        if slot is None:
+            return
+        others = this.others.pop(job_id, {})
+        heirs = [other for other in others.values() if other.until > self._state.now and self._is_there(this, other)]
+        if heirs:
+            self._take(this, heirs.pop())
+            if heirs:
+                this.others[job_id] = {heir.node_id: heir for heir in heirs}
+        else:
             this.followers.changed[job_id] = None
             this.applicants.unblock(slot.group)
 
     def _take(self, this: Stewardship, slot: Slot) -> None:
-        self._end(this, slot.job_id)
+        """Enter a slot; that of another node for the same job goes on as a report beside it."""
+        known = this.table.by_id.get(slot.job_id)
+        this.drop_other(slot.job_id, slot.node_id)
+        if known is not None and known.node_id != slot.node_id:
+            this.others.setdefault(slot.job_id, {})[known.node_id] = known
         this.table.put(slot)
         this.followers.changed[slot.job_id] = slot
 
@@ -332,6 +364,7 @@ class Stewards(Machine):
         """End the slots of jobs that are over, as far as this node knows, while the nodes that had them are gone.
 
         With PARTITION available those of nodes that cannot be reached do not count, either: they are of another side.
+        A slot without end, of a job that nothing takes from its consumer, gets one when its node was forgotten.
         """
         state = self._state
         if state.now - this.probed_at < SAID_AGAIN_MS:
@@ -344,8 +377,11 @@ class Stewards(Machine):
             job = state.jobs.get(job_id)
             is_over = job_id in state.custody.ended if job is None else job.state in (ACKED, DEAD)
             is_apart = slot.node_id != state.node_id and slot.node_id not in state.peers.reachable
+            is_forgotten = slot.node_id != state.node_id and slot.node_id not in state.peers.by_id
             if is_over or (is_available and is_apart):
                 self._end(this, job_id)
+            elif is_forgotten and slot.until - state.now > RETRY_NEVER_MS // 2:
+                self._take(this, slot._replace(until=state.now + ONCE_MS))
 
     def _is_there(self, this: Stewardship, slot: Slot) -> bool:
         """Return whether the process that has a job tells this node what becomes of it."""
@@ -410,8 +446,13 @@ class Stewards(Machine):
         latest = max((known for known, _ in this.answers.values()), key=_version_of)
         witness.table.clear()
         witness.remember(latest.slots, state.now)
+        reported = {(span.job_id, span.node_id) for _, running in this.answers.values() for span in running}
         for _, running in this.answers.values():
-            witness.remember(running, state.now)
+            for span in running:
+                known = witness.table.by_id.get(span.job_id)
+                # The slot stays with its node if that one has the job as well; the other one says so again.
+                if known is None or known.node_id == span.node_id or (span.job_id, known.node_id) not in reported:
+                    witness.remember((span,), state.now)
         witness.epoch, witness.number, witness.is_complete = (this.counter, state.node_id), this.followers.number, True
         this.is_active = True
         before = this.applicants

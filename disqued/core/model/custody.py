@@ -21,7 +21,7 @@ from disqued.core.model.worker import RemoteWorker, Worker
 
 
 class EndedLeases(Timed):
-    """Units of limited queues that no consumer has any more; due at once."""
+    """Units of limited queues whose leases have ended, or have come from another node; due at once."""
 
     __slots__ = ("units",)
 

@@ -423,9 +423,7 @@ class State:
             custody.end_lease(unit)
             if unit in custody.limited:
                 del custody.limited[unit]
-                custody.over.units.append(unit)
-                if not custody.over.awake_at:
-                    self.schedule.add(custody.over, AT_ONCE)
+                tell_slot(self, unit)
 
     def queue(self, name: bytes) -> Queue:
         """The queue of this name, created when there is none."""
@@ -446,6 +444,14 @@ class State:
         if queue.stream is not None:
             self.memory.used -= queue.stream.cost
         return True
+
+
+def tell_slot(state: State, unit: Unit) -> None:
+    """Let `admission` hear that a lease with a slot has ended, or has come from another node."""
+    over = state.custody.over
+    over.units.append(unit)
+    if not over.awake_at:
+        state.schedule.add(over, AT_ONCE)
 
 
 def list_failed(state: State, job: Job) -> None:

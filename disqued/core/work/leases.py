@@ -39,7 +39,7 @@ from disqued.core.model.job import (
 )
 from disqued.core.model.messages import DELIVERED, LEASED, WORKING, Held, Message
 from disqued.core.model.outbox import JOB_ADDED, UNIT_LEASED, Record
-from disqued.core.model.state import State
+from disqued.core.model.state import State, tell_slot
 from disqued.core.model.trace import DELIVER, RECOVERED
 
 
@@ -163,6 +163,17 @@ class Leases:
         queue.accessed_at = state.now
         if job.holders and job.options.retry_ms != RETRY_NEVER_MS:
             self.tell(job)
+
+    def bring_slot(self, job: Job) -> None:
+        """Note that a job comes from another node with the worker that has it: in a limited queue it keeps its slot.
+
+        Its lease is about to begin here.
+        """
+        state = self._state
+        gate = state.queues.policies.gates.get(job.queue)
+        if gate is not None and gate.is_limited:
+            state.custody.limited[job] = state.now
+            tell_slot(state, job)
 
     def note_elsewhere(self, job: Job, sender: bytes, elapsed_ms: int, deliveries: int) -> None:
         """Note that a consumer of another node has a job, for the so-manieth time."""

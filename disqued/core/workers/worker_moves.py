@@ -117,6 +117,7 @@ class WorkerMoves(Machine):
         if job.state == ACTIVE and job not in state.custody.bound and job.options.retry_ms:
             state.end_lease(job)
             self._queueing.put_off(job, state.now + job.options.retry_ms)
+            self._queueing.leases.bring_slot(job)
             self._queueing.leases.begin(job, state.now)
             self._workers.leases.hold(worker, job, state.now - age_ms)
 
