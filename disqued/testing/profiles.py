@@ -37,6 +37,8 @@
     limits-calm  the same, and nothing fails
     limits-crash  the same, and processes and power fail so often that all nodes are down together now and then; some
                  jobs are delivered once at most
+    limits-workers  a queue whose jobs are limited in number, and live workers that go on elsewhere with what they have,
+                 while processes, links and power fail
     workers      calm, with live workers that die and leave; what one has that is alive nobody else gets, and what one
                  that is dead had, elements of lists among it, comes back by that alone
     deaths       the same while processes, links and power fail
@@ -213,6 +215,10 @@ ALL: Final = (
     Profile(
         "limits-crash", load=attrs.evolve(LIMITED, retries_s=(0, 10, 30), dies=0.02), consumers=12,
         kinds=("crash", "power", "restart", "compact"), every_ms=3_000, limits=True,
+    ),
+    Profile(
+        "limits-workers", load=attrs.evolve(LIMITED, queues=(b"a", b"e")), consumers=8, workers=6, kinds=_DEATHS,
+        every_ms=6_000, limits=True,
     ),
     Profile("workers", load=WORKED, consumers=1, workers=8, pushes=1, rules=Rules(workers_keep=True)),
     Profile("deaths", load=WORKED, consumers=1, workers=8, pushes=1, kinds=_DEATHS, every_ms=12_000, rules=CAREFREE),

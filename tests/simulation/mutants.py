@@ -881,7 +881,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a slot ends as soon as its job is handed out", LIMITS_CALM,
         Admission, "_look_after",
-        "this.running[job_id] = (unit, custody.limited.setdefault(unit, self._state.now))",
+        "self._enter(this, unit)",
         "this.ended[job_id] = None",
     ),
     _mutant(
