@@ -38,7 +38,7 @@
     limits-crash  the same, and processes and power fail so often that all nodes are down together now and then; some
                  jobs are delivered once at most
     limits-workers  a queue whose jobs are limited in number, and live workers that go on elsewhere with what they have,
-                 while processes, links and power fail; nodes hear each other again within the retry period
+                 while processes, links and power fail; nodes come back within the retry period
     workers      calm, with live workers that die and leave; what one has that is alive nobody else gets, and what one
                  that is dead had, elements of lists among it, comes back by that alone
     deaths       the same while processes, links and power fail
@@ -217,7 +217,7 @@ ALL: Final = (
         kinds=("crash", "power", "restart", "compact"), every_ms=3_000, limits=True,
     ),
     Profile(
-        "limits-workers", load=attrs.evolve(LIMITED, queues=(b"a", b"e")), consumers=8, workers=6,
+        "limits-workers", load=attrs.evolve(LIMITED, queues=(b"a", b"e"), retries_s=(60,)), consumers=8, workers=6,
         kinds=("crash", "power", "restart", "cut", "slow"), every_ms=6_000, limits=True,
     ),
     Profile("workers", load=WORKED, consumers=1, workers=8, pushes=1, rules=Rules(workers_keep=True)),
