@@ -242,8 +242,10 @@ class Turn:
         """Give the journals what was journaled since this was last done."""
         outbox = self._outbox
         if outbox.journal:
-            records = self._state.durability.late.before(outbox.journal)
-            outbox.journal = []
+            records, outbox.journal = outbox.journal, []
+            late = self._state.durability.late
+            if late.records:
+                records = late.take() + records
             for journal in self.journals:
                 journal.append(records)
             self._batch.append(records)
