@@ -10,7 +10,7 @@ When nobody waits any more they are put back.
 
 Where consumers come fast, more are asked for, and are handed out at once to those who come: twice as many each time
 that the last ones were taken within `AHEAD_MS`, half as many when they lasted longer.  Put back is what nobody took
-since.  So a consumer does not wait for each job.  All nodes together keep an eighth of INFLIGHT ahead at most, and
+since.  So a consumer does not wait for each job; after a stall of the node it does (`given_until`).  All nodes together keep an eighth of INFLIGHT ahead at most, and
 nothing of a queue with a rate: a token that is taken early would be missing later.
 
 An answer counts for `GIVEN_MS` from the word that it answers (`number`): the steward counts a slot for the retry period
@@ -306,7 +306,7 @@ class Admission(Machine):
         for job_id, wish in list(this.wishes.items()):
             unit = wish.unit
             if units is not None and unit in units.lent:
-                if unit in units.given and not this.ahead:
+                if unit in units.given and (not this.ahead or self._state.now >= units.given_until):
                     self._take_back(this, [job_id])
                 continue
             del this.wishes[job_id]
@@ -409,9 +409,12 @@ class Admission(Machine):
         if this is None or queue is None or queue.grouped is None:
             return
         since = self._state.now - GIVEN_MS
-        is_timely = any(said == number and at >= since for said, at in this.said)
         units = queue.grouped
-        for job_id in given if is_timely else ():
+        said_at = max((at for said, at in this.said if said == number and at >= since), default=0)
+        if said_at:
+            until = said_at + GIVEN_MS
+            units.given_until = min(units.given_until, until) if units.given else until
+        for job_id in given if said_at else ():
             wish = this.wishes.get(job_id)
             if wish is not None and 0 < wish.number <= number and wish.unit in units.lent:
                 units.given[wish.unit] = None

@@ -50,7 +50,7 @@ class GroupedUnits(OrderedUnits):
     """Units in order, of which `pop_first` takes those of ready groups alone."""
 
     __slots__ = ("_blocked", "_cost", "_groups", "_heads", "_memory", "_ready", "_ring", "_sorted_to", "given",
-                 "is_fair", "lent")  # fmt: skip
+                 "given_until", "is_fair", "lent")  # fmt: skip
 
     def __init__(self, units: OrderedUnits, memory: Memory, *, is_fair: bool, blocked: Iterable[bytes] = ()) -> None:
         """Take over the units of a queue, which are not sorted into groups yet: see `go_on`."""
@@ -66,6 +66,7 @@ class GroupedUnits(OrderedUnits):
         #: Units that somebody has taken out of their groups, and that stay in the queue; see `lend`.
         self.lent: dict[Unit, None] = {}
         self.given: dict[Unit, None] = {}  #: of these: who lent them may hand them out
+        self.given_until: int = 0  #: and no longer than this
         #: Place of the last unit that is sorted in, and all before it are; None = every unit is.
         self._sorted_to: tuple[int, bytes] | None = _BEFORE_ALL if self._length else None
 

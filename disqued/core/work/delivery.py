@@ -218,8 +218,10 @@ class Delivery:
             return NOTHING_GIVEN
         if not queue.holds & LIMITED:
             return queue.units if queue.units.ready_count else NOTHING_GIVEN
-        if not len(queue.given):
+        assert queue.grouped is not None
+        if not len(queue.given) or self._state.now >= queue.grouped.given_until:
             self._want(queue)
+            return NOTHING_GIVEN
         return queue.given
 
     def has_dropped_enough(self, queue: Queue) -> bool:

@@ -420,3 +420,16 @@ def test_what_nobody_took_goes_to_consumers_of_other_nodes() -> None:
         b.wait(number)
     cluster.advance(AHEAD_MS + 3_000)
     assert sum(len(b.answered(number)) for number in range(15)) == 15
+
+
+def test_what_was_given_before_a_stall_of_the_node_is_asked_for_again(server: Server) -> None:
+    """The steward counts its slots from before the stall: they would end before the leases do."""
+    ahead_with(server, INFLIGHT_FIELD, 500)
+    assert taken_in_turn(server, 20, 1) > 10
+    while not server.state.queues.by_name[b"q"].grouped.given:
+        taken_in_turn(server, 1, 1)
+    server.clock.advance(GIVEN_MS)
+    assert server("GETJOB", "FROM", "q", client="late") is BLOCKED
+    server.advance(5)
+    assert len(server.answers["late"][0]) == 1
+    check(server)
