@@ -10,8 +10,9 @@ When nobody waits any more they are put back.
 
 Where consumers come fast, more are asked for, and are handed out at once to those who come: twice as many each time
 that the last ones were taken within `AHEAD_MS`, half as many when they lasted longer.  Put back is what nobody took
-since.  So a consumer does not wait for each job; after a stall of the node it does (`given_until`).  All nodes together keep an eighth of INFLIGHT ahead at most, and
-nothing of a queue with a rate: a token that is taken early would be missing later.
+since.  So a consumer does not wait for each job; after a stall of the node it does (`given_until`).  All nodes together
+keep an eighth of INFLIGHT ahead at most, and nothing of a queue with a rate: a token that is taken early would be
+missing later.
 
 An answer counts for `GIVEN_MS` from the word that it answers (`number`): the steward counts a slot for the retry period
 and `SLACK_MS` from when it heard that, so that a job that is handed out in time has its slot as long as a consumer has
