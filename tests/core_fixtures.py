@@ -281,7 +281,7 @@ class Server:
             if self.state.ready:
                 self.node.delivery.serve()
         if outbox.journal:
-            self.journal += self.state.durability.late.take() + outbox.journal
+            self.journal += self.state.durability.late.before(outbox.journal)
             outbox.journal.clear()
         if outbox.events:
             self.node.notifications.collect()

@@ -242,10 +242,8 @@ class Turn:
         """Give the journals what was journaled since this was last done."""
         outbox = self._outbox
         if outbox.journal:
-            records, outbox.journal = outbox.journal, []
-            late = self._state.durability.late
-            if late.records:
-                records = late.take() + records
+            records = self._state.durability.late.before(outbox.journal)
+            outbox.journal = []
             for journal in self.journals:
                 journal.append(records)
             self._batch.append(records)

@@ -24,10 +24,12 @@ class LateRecords(Timed):
         if not self.awake_at:
             schedule.add(self, now + LATE_MS)
 
-    def take(self) -> list[Record]:
-        """Take them, as there are others to go with."""
-        records, self.records = self.records, []
-        return records
+    def before(self, records: list[Record]) -> list[Record]:
+        """Return what is to be journaled, and in front of that what waited for it."""
+        if not self.records:
+            return records
+        late, self.records = self.records, []
+        return late + records
 
 
 class Durability:

@@ -77,7 +77,8 @@ class Queueing(Machine):
 
     def write_down(self, late: LateRecords) -> None:
         """Let the journal have what waited for other records in vain."""
-        self._state.outbox.journal += late.take()
+        self._state.outbox.journal += late.records
+        late.records.clear()
 
     def enqueue_new(self, job: Job, queue: Queue) -> None:
         """Queue a job for the first time; its deadline is set already."""
