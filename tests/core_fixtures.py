@@ -280,9 +280,8 @@ class Server:
                     self.answers[client.client if isinstance(client, Session) else client].append(value)
             if self.state.ready:
                 self.node.delivery.serve()
-        if outbox.journal:
-            self.journal += self.state.durability.late.before(outbox.journal)
-            outbox.journal.clear()
+        self.journal += outbox.journal
+        outbox.journal.clear()
         if outbox.events:
             self.node.notifications.collect()
         sent, outbox.messages = outbox.messages, []

@@ -242,8 +242,7 @@ class Turn:
         """Give the journals what was journaled since this was last done."""
         outbox = self._outbox
         if outbox.journal:
-            records = self._state.durability.late.before(outbox.journal)
-            outbox.journal = []
+            records, outbox.journal = outbox.journal, []
             for journal in self.journals:
                 journal.append(records)
             self._batch.append(records)

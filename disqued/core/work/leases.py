@@ -15,9 +15,8 @@ What other nodes have handed out is in `Queue.elsewhere`, where RECOVER finds it
 nodes say that a consumer of theirs has a job, the later delivery counts: the higher number of deliveries, then the
 higher node id.
 
-Of other jobs with terms or a fate the delivery is written down as well, with its number, a second later at the latest
-(`LateRecords`), but tells nobody.  A restart knows by that which of them nobody was given since a try was last counted
-(FLAG_TAKEN_OUT), and counts none of those.
+Of other jobs with terms or a fate the delivery is written down as well, with its number, but tells nobody.  A restart
+knows by that which of them nobody was given since a try was last counted (FLAG_TAKEN_OUT), and counts none of those.
 
 A fetch may set a time of its own (`span_ms`) for what it takes.  When that is over the unit goes to the front of its
 queue, be it with a worker or not; a restart after a crash does not know of it and queues the unit at once.
@@ -98,8 +97,7 @@ class Leases:
             if record is not None:
                 state.outbox.journal.append(record)
             elif job.options.is_rare:
-                record = (UNIT_LEASED, job.id, WORK_SCOPE, attempt_of(job), b"", 0)
-                state.durability.late.put_off(record, state.schedule, state.now)
+                state.outbox.journal.append((UNIT_LEASED, job.id, WORK_SCOPE, attempt_of(job), b"", 0))
         if job.holders and job.options.retry_ms == RETRY_NEVER_MS:
             self.tell(job)
 

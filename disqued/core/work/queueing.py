@@ -13,7 +13,6 @@ Times are integer milliseconds.  Source: Disque, src/queue.c.
 
 from typing import Final
 
-from disqued.core.model.durability import LateRecords
 from disqued.core.model.job import (
     ACTIVE,
     FLAG_ASKING,
@@ -34,7 +33,7 @@ from disqued.core.model.job import (
     Unit,
     forbidden,
 )
-from disqued.core.model.machine import Acts, Machine, on
+from disqued.core.model.machine import Machine
 from disqued.core.model.outbox import JOB_ADDED, QUEUE_PAUSED, UNIT_LEASED, WORK, Notification
 from disqued.core.model.queues import HOLDS_ALL, PAUSE_IN, PAUSE_OUT, Queue
 from disqued.core.model.schedule import HELD_BYTES
@@ -68,17 +67,6 @@ class Queueing(Machine):
 
     def flushing(self) -> None:
         self.copies.forget()
-        late = self._state.durability.late
-        late.records.clear()
-        late.awake_at = 0
-
-    def due_table(self) -> Acts:
-        return on(LateRecords, self.write_down)
-
-    def write_down(self, late: LateRecords) -> None:
-        """Let the journal have what waited for other records in vain."""
-        self._state.outbox.journal += late.records
-        late.records.clear()
 
     def enqueue_new(self, job: Job, queue: Queue) -> None:
         """Queue a job for the first time; its deadline is set already."""

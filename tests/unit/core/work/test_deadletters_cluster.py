@@ -3,7 +3,6 @@
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.model.durability import LATE_MS
 from disqued.core.model.job import ACKED, ACTIVE, DEAD, FLAG_ASKING, FLAG_PUT_OFF
 from disqued.core.model.job import QUEUED as QUEUED_STATE
 from disqued.core.model.messages import FATE, QUEUED, REDRIVE, WILLQUEUE, WORKING
@@ -207,7 +206,6 @@ def test_a_crash_of_all_holders_gives_a_job_that_was_put_off_no_more_tries() -> 
     cluster.advance(3_000)
     write(cluster, job_id, written)
     assert len(a.get()) == 1  # the last try
-    cluster.advance(LATE_MS)
     write(cluster, job_id, written)
     for member in cluster:
         restart(member, written)
