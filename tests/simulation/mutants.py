@@ -480,10 +480,6 @@ MUTANTS: tuple[Mutant, ...] = (
         ("self._requeueing.ask_again(job, sender)", "pass"),
     ),
     _mutant(
-        "a word of others ends what a consumer has for longer", BUSY,
-        Sharing, "on_working", "if self._queueing.is_leased(job) and", "if False and",
-    ),
-    _mutant(
         "what came back from a journal is taken for a job like any other", RETURNS,
         Queueing, "enqueue_new", "job.flags & _LASTING_FLAGS", "job.flags & _LASTING_FLAGS & ~32",
     ),
@@ -909,7 +905,7 @@ MUTANTS: tuple[Mutant, ...] = (
         Recovery, "_resume_leases", "state.custody.limited[job] = since", "pass",
     ),
     _mutant(
-        "nodes say nothing again", LIMITS_MESSY,
+        "nodes say nothing again", LIMITS,
         Admission, "_plan", "state.schedule.move(this, state.now + pause_ms)", "pass",
     ),
     _mutant(
