@@ -446,13 +446,15 @@ class Stewards(Machine):
         latest = max((known for known, _ in this.answers.values()), key=_version_of)
         witness.table.clear()
         witness.remember(latest.slots, state.now)
-        reported = {(span.job_id, span.node_id) for _, running in this.answers.values() for span in running}
         for _, running in this.answers.values():
             for span in running:
                 known = witness.table.by_id.get(span.job_id)
-                # The slot stays with its node if that one has the job as well; the other one says so again.
-                if known is None or known.node_id == span.node_id or (span.job_id, known.node_id) not in reported:
+                if known is None or known.node_id == span.node_id:
                     witness.remember((span,), state.now)
+                else:
+                    # A node that stood still may not know yet that its lease is over, and that the slot is another's.
+                    slot = Slot(span.job_id, span.group, span.node_id, span.boot, state.now + span.left_ms)
+                    this.others.setdefault(span.job_id, {})[span.node_id] = slot
         witness.epoch, witness.number, witness.is_complete = (this.counter, state.node_id), this.followers.number, True
         this.is_active = True
         before = this.applicants

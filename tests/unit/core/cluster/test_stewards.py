@@ -10,6 +10,8 @@ from disqued.core.model.messages import (
     SLOTS_KEEP,
     SLOTS_KEPT,
     SLOTS_WANTED,
+    SlotsKnown,
+    SlotSpan,
 )
 from disqued.core.model.policies import (
     AVAILABLE,
@@ -433,3 +435,31 @@ def test_what_was_given_before_a_stall_of_the_node_is_asked_for_again(server: Se
     server.advance(5)
     assert len(server.answers["late"][0]) == 1
     check(server)
+
+
+def test_a_new_steward_does_not_believe_who_stood_still_that_its_lease_goes_on() -> None:
+    """The job is with another node meanwhile; when the first one says that its lease is over, that slot stays."""
+    cluster = cluster_with({INFLIGHT_FIELD: (1,)})
+    s = steward(cluster)
+    stood_still, holder = [member for member in cluster if member is not s]
+    holder("ADDJOB", "q", "0", 0)
+    holder("ADDJOB", "q", "1", 0)
+    holder.wait("has it")
+    cluster.advance(500)
+    ((((_, job_id, _),),),) = [holder.answers["has it"]]
+    boot = stood_still.node.witnesses.boot
+    for other in (stood_still, holder):
+        cluster.hold(s, other)
+    stood_still.say(s, (SLOTS_CLAIM, b"q", s.state.wall + 60_000))
+    cluster.advance(3_000)
+    this = s.node.stewards.of(b"q")
+    assert this is not None
+    assert not this.is_active
+    known = SlotsKnown(True, 0, b"", 0, ())
+    late = (SlotSpan(job_id, b"", stood_still.id, boot, 3_000),)
+    stood_still.say(s, (SLOTS_CLAIMED, b"q", this.counter, s.id, known, late))
+    cluster.advance(50)
+    assert this.is_active
+    assert this.table.by_id[job_id].node_id == holder.id
+    stood_still.say(s, (SLOTS_WANTED, b"q", this.counter, boot, 1 << 20, False, (), (), (job_id,)))
+    assert this.table.by_id[job_id].node_id == holder.id
