@@ -118,5 +118,5 @@ def test_a_journal_that_grows_is_compacted_while_clients_are_at_work(
             job = client.execute_command("ADDJOB", "queue", b"x" * 1_000, 0)
             client.execute_command("ACKJOB", job)
         wait_until(lambda: field(daemon, "aof_last_rewrite_time_sec") != -1, "a compaction")
-        wait_until(lambda: not field(daemon, "aof_rewrite_in_progress"), "the end of a compaction")
-        assert client.info("persistence")["aof_current_size"] < 300_000
+        # Where the machine is busy the first one may leave much that came meanwhile, and another one follows.
+        wait_until(lambda: client.info("persistence")["aof_current_size"] < 300_000, "a journal that is small again")
