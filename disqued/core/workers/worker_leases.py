@@ -80,9 +80,10 @@ class WorkerLeases:
 
     def restore(self, worker: Worker, job: Job) -> None:
         """Give a worker again what it had before the node was started again."""
+        # First whose it is, which the record of the lease says, too.
+        self._keep(worker, job, self._state.now)
         if not job.flags & FLAG_LEASED:
             self._requeueing.queueing.leases.begin(job, self._state.now)
-        self._keep(worker, job, self._state.now)
         wake(self._state, worker)
 
     def _keep(self, worker: Worker, job: Job, since: int) -> None:

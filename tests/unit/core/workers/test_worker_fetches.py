@@ -473,6 +473,15 @@ def test_what_came_back_before_the_start_is_no_workers_after_it(server: Lasting,
     assert counts(again) == (1, 0, 0, 0)
 
 
+def test_a_worker_keeps_a_job_with_terms_over_two_crashes_in_a_row(server: Lasting) -> None:
+    """A start writes the lease down again, with the worker."""
+    server("ADDJOB", "q", "a", 0, "RETRY", 600, "MAXTRIES", 3)
+    assert server("GETJOB", "WORKER", "w", "FROM", "q", client="w")
+    again = server.after_crash().after_crash()
+    assert info(again, "w")["processes"] == 1
+    check(again)
+
+
 def test_what_was_recovered_from_a_worker_is_not_its_own_after_a_crash(server: Lasting) -> None:
     server("RQ.PUSH", "q", "a")
     pop(server)
