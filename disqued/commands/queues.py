@@ -392,9 +392,8 @@ class QPurge:
     Each node ends the jobs that it holds, so that no copy comes back: those with RETRY 0, those that consumers have and
     those that are dead as well.  Clients that wait for a job, or ask for one with RESULT, hear that it was cancelled.
     Jobs that are added meanwhile stay.  The reply comes when all nodes are done.
-    There are two rounds, in each of which a node that says nothing for two seconds is not waited for any longer.  What
-    such a node ended is not counted, nor are the jobs that it was to count: each job is counted by one of its holders,
-    and ends on the others all the same.
+    There are two rounds.  Each waits two seconds at most for a node that says nothing.  What such a node ended is not
+    counted, nor are the jobs that it was to count: each job is counted by one of its holders, and ends on all of them.
 
     A node that is away learns of each acknowledged job when it is back.  Jobs of which it has the only copy stay.  A
     job with RETRY 0 that moves to another node meanwhile ends there.

@@ -206,7 +206,7 @@ class WorkerStop:
 )  # fmt: skip
 @attrs.define
 class WorkerFail:
-    """Declare a worker of this node dead, whoever it is: what it has goes to the front of its queues.
+    """Declare a worker of this node dead.  Its jobs go to the front of their queues.
 
     It is a failed try of each job that the worker has: one that was added with MAXTRIES is dead after the last of its
     tries.

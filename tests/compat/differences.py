@@ -142,6 +142,7 @@ def _with_lines(*more: bytes) -> Change:
 _COMMANDS = (("COMMAND",), ("COMMAND", "COUNT"))
 _TABLE = (("COMMAND",),)
 _SETTINGS = (("CONFIG", "GET"),)
+_WITH_WHAT_IS_ALLOWED = "An error says what is allowed; what Disque says stands before it, byte for byte."
 
 DIFFERENCES = (
     Difference(
@@ -521,13 +522,13 @@ DIFFERENCES = (
     ),
     Difference(
         "config-set-allowed",
-        "An error says what is allowed; what Disque says stands before it, byte for byte.",
+        _WITH_WHAT_IS_ALLOWED,
         (("CONFIG", "SET"),),
         _with_end(b"ERR Invalid argument", b" - allowed are sizes from 1 byte up, such as 100mb"),
     ),
     Difference(
         "pause-allowed",
-        "An error says what is allowed; what Disque says stands before it, byte for byte.",
+        _WITH_WHAT_IS_ALLOWED,
         (("PAUSE",),),
         _with_end(
             b"ERR syntax error", b" - allowed are in, out, all, none, state, bcast, node, and REASON with a text"
@@ -535,25 +536,25 @@ DIFFERENCES = (
     ),
     Difference(
         "jscan-state-allowed",
-        "An error says what is allowed; what Disque says stands before it, byte for byte.",
+        _WITH_WHAT_IS_ALLOWED,
         (("JSCAN",),),
         _with_end(b"ERR Invalid job state name", b" - allowed are wait-repl, active, queued, acked, dead"),
     ),
     Difference(
         "ids-allowed",
-        "An error says what is allowed; what Disque says stands before it, byte for byte.",
+        _WITH_WHAT_IS_ALLOWED,
         (("FASTACK",), ("DELJOB",), ("ENQUEUE",), ("DEQUEUE",)),
         _with_end(b"BADID", b" - allowed are job ids alone"),
     ),
     Difference(
         "ackjob-ids-allowed",
-        "An error says what is allowed; what Disque says stands before it, byte for byte.",
+        _WITH_WHAT_IS_ALLOWED,
         (("ACKJOB",),),
         _with_end(b"BADID", b" - allowed are job ids, and the option RESULT"),
     ),
     Difference(
         "nack-ids-allowed",
-        "An error says what is allowed; what Disque says stands before it, byte for byte.",
+        _WITH_WHAT_IS_ALLOWED,
         (("NACK",),),
         _with_end(b"BADID", b" - allowed are job ids, and the options DELAY, REASON, DEAD and UNTRIED"),
     ),

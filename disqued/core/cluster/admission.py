@@ -55,9 +55,9 @@ from disqued.core.work.delivery import Delivery
 
 GIVEN_MS: Final = 4_000
 SAID_AGAIN_MS: Final = 2_000  #: how often the steward hears everything
-AHEAD_MS: Final = 50
+AHEAD_MS: Final = 50  #: how long a job that was asked for ahead waits for a consumer
 AHEAD_MAX: Final = 32  #: jobs of a queue that are asked for ahead
-AHEAD_PART: Final = 8
+AHEAD_PART: Final = 8  #: of INFLIGHT, so that all nodes together keep one such part ahead at most
 UNHEARD_MS: Final = 1_000  #: how long who would not wait is kept waiting for the steward
 
 

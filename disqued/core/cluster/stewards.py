@@ -102,7 +102,7 @@ class Stewardship(Timed):
         return self.witness.table
 
     def drop_other(self, job_id: bytes, node_id: bytes) -> None:
-        """Forget that a node has a job beside the one with its slot."""
+        """Forget what a node without the slot of a job reports of it."""
         others = self.others.get(job_id)
         if others is not None and others.pop(node_id, None) is not None and not others:
             del self.others[job_id]
@@ -262,7 +262,7 @@ class Stewards(Machine):
             this.applicants.unblock(slot.group)
 
     def _take(self, this: Stewardship, slot: Slot) -> None:
-        """Enter a slot; that of another node for the same job goes on as a report beside it."""
+        """Enter a slot.  If another node had one for the same job, that is kept as a report."""
         known = this.table.by_id.get(slot.job_id)
         this.drop_other(slot.job_id, slot.node_id)
         if known is not None and known.node_id != slot.node_id:

@@ -32,7 +32,7 @@ WORD_COST: Final = 280  #: bytes of a failure, a progress or a result without it
 
 #: Time of the result of a job that is known to be acknowledged, and nothing else: any other result comes before it.
 UNKNOWN_AT: Final = (1 << 63) - (1 << 53)
-#: In a word of a fate, in the place of the time until a job is queued that was put off: nobody has had it.
+#: Stands in FATE in the place of the time until a job is queued, and says that no consumer has had the job.
 UNTRIED_MS: Final = 1
 MARK: Final = b"="  #: first byte of `mark_of`, in which no scope begins
 

@@ -1,4 +1,4 @@
-"""Leases: who has what, and which of it the journal and the other holders are told.
+"""Leases: the jobs that consumers have, and what the journal and the other holders are told of them.
 
 A job that nothing queues again by itself (RETRY_NEVER_MS) would be forgotten with the node that handed it out, for
 nobody else could tell it from one that waits.  So each such delivery is written down, and told:
@@ -9,7 +9,7 @@ nobody else could tell it from one that waits.  So each such delivery is written
 
 A job that has a slot of a limited queue (`Custody.limited`) is written down in the same way, whatever its retry period
 is, so that the limit counts it after a crash.  Its record says when the retry period began: with the delivery, or with
-the last WORKING.  With RETRY 0 the record stands in the place of UNIT_DONE, which follows when the slot ends.
+the last WORKING.  With RETRY 0 it replaces UNIT_DONE, which is written when the slot ends.
 
 What other nodes have handed out is in `Queue.elsewhere`, where RECOVER finds it should that node be gone.  When two
 nodes say that a consumer of theirs has a job, the later delivery counts: the higher number of deliveries, then the

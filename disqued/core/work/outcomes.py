@@ -62,7 +62,7 @@ ASKED_EVERY_MS: Final = 5_000
 TRIES_ASKED_MS: Final = 250
 WATCHED_MS: Final = 20_000  #: how long a node is told of jobs that it asked for once
 FOR_EVER: Final = 1 << 62
-PROGRESS_KEPT: Final = 1_000  #: jobs of which the progress is kept that a client of this node was answered
+PROGRESS_KEPT: Final = 1_000  #: jobs whose progress is remembered as clients of this node were told it
 BYTES_PER_MESSAGE: Final = 256 << 10  #: results, after which the next message begins
 
 _UNKNOWN: Final = b"unknown"
