@@ -16,6 +16,7 @@ from disqued.core.model.job import (
     ACTIVE,
     FLAG_ASKING,
     FLAG_DELIVERED,
+    FLAG_PUT_OFF,
     FLAG_TAKEN_OUT,
     FLAG_WITH_CONSUMER,
     WAIT_REPL,
@@ -53,6 +54,16 @@ class Fates(Machine):
         before = job.options.fate
         self._state.set_fate(job, before._replace(progress=word))
         self._follow(job, before)
+
+    def _end_wait(self, job: Job, *, is_over: bool) -> None:
+        """Note that the node that counted a try has queued a job since, be it put off here: the next one counts again.
+
+        `is_over`: that node has not put it off again.
+        """
+        job.flags &= ~FLAG_TAKEN_OUT
+        if is_over and job.flags & FLAG_PUT_OFF:
+            job.flags &= ~FLAG_PUT_OFF
+            self._state.queues.end_delay(job)
 
     def on_fate(  # noqa: PLR0917 - the fields of the message
         self, sender: bytes, job_id: bytes, left_ms: int, nacks: int, additional_deliveries: int, fate: Fate
@@ -113,7 +124,7 @@ class Fates(Machine):
             self._state.set_fate(job, after)
         has_counted = job.nacks + job.additional_deliveries != tries or after.generation != before.generation
         if has_counted:
-            job.flags &= ~FLAG_TAKEN_OUT  # the node that counted has queued it
+            self._end_wait(job, is_over=left_ms <= UNTRIED_MS)
         has_more_tries = job.options.terms.max_tries and has_counted
         # A progress alone is not worth a record with the body of the job.
         if has_more_tries or after._replace(progress=None) != before._replace(progress=None):

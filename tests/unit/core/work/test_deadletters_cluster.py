@@ -106,6 +106,24 @@ def test_a_late_word_of_a_put_off_that_has_ended_moves_no_timer() -> None:
     assert not b.job(job_id).flags & FLAG_PUT_OFF
 
 
+def test_a_word_of_more_tries_ends_a_put_off_of_which_the_end_was_not_heard() -> None:
+    """The job was queued, given back and delivered elsewhere meanwhile: that it is queued again counts a try."""
+    cluster = Cluster(3)
+    a, b, _ = cluster
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 50, "MAXTRIES", 3)
+    (job_id,) = a.answers.pop("client")
+    a.get()
+    a("NACK", job_id, "DELAY", 60)
+    cluster.advance(1_000)
+    assert b.job(job_id).flags & FLAG_PUT_OFF
+    a.say(b, (FATE, job_id, 0, 2, 0, a.job(job_id).options.fate))
+    assert b.job(job_id).nacks == 2
+    assert not b.job(job_id).flags & FLAG_PUT_OFF
+    b.node.begin()
+    assert not b.node.requeueing.enqueue(b.job(job_id), late=True)
+    assert b.show(job_id)["state"] == b"dead"
+
+
 def test_an_old_word_of_a_put_off_hides_no_try_that_came_after_it() -> None:
     """A node that was away takes the job to be put off yet; the one that asks has delivered it since."""
     cluster = Cluster(2)
