@@ -430,8 +430,9 @@ def check_groups(state: State, queue: Queue) -> None:
         by_group.setdefault(unit.options.terms.group, []).append(unit)
     assert grouped.group_count == len(by_group)
     assert all(list(grouped.units_of(name)) == units for name, units in by_group.items())
-    ready = [units for name, units in by_group.items() if not grouped.is_blocked(name)]
-    assert {name for name in by_group if grouped.is_blocked(name)} == by_group.keys() & gate.groups.keys()
+    ready = [units for name, units in by_group.items() if name not in gate.groups.keys() | grouped.held_groups.keys()]
+    assert {name for name in by_group if grouped.is_throttled(name)} == by_group.keys() & gate.groups.keys()
+    assert sum(grouped.held_groups.values()) <= len(grouped.lent) - len(grouped.given)
     assert grouped.ready_count == sum(map(len, ready))
     if ready:
         heads = [units[0] for units in ready]

@@ -164,10 +164,10 @@ class Node:
         self.cancels = Cancels(self.state, self.queueing, self.acks, self.fates)
         self.sharing = Sharing(self.state, self.requeueing, self.replication)
         self.delivery = Delivery(self.state, self.queueing, self.blocking, self.entry_delivery)
-        self.federation = Federation(self.state, self.delivery, self.fates, self.purges)
+        self.witnesses = Witnesses(self.state)
+        self.federation = Federation(self.state, self.delivery, self.fates, self.purges, self.witnesses)
         self.policies = Policies(self.state, self.queueing, self.federation, self.machines)
         self.gates = Gates(self.state, self.policies, self.federation, self.delivery)
-        self.witnesses = Witnesses(self.state)
         self.admission = Admission(self.state, self.witnesses, self.delivery, self.gates)
         self.stewards = Stewards(self.state, self.witnesses, self.admission)
         self.schedules = Schedules(

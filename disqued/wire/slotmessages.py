@@ -1,4 +1,4 @@
-"""The messages about the slots of limited queues as bytes; `messages` says how messages are written.
+"""The messages about limited queues as bytes; `messages` says how messages are written.
 
 Parts that several of them have:
 
@@ -15,7 +15,10 @@ from struct import Struct
 from typing import Final
 
 from disqued.core.model.messages import (
+    GROUPS_PER_MESSAGE,
+    JOBS_PER_MESSAGE,
     NAMES,
+    NEEDOTHERS,
     SLOTS_CLAIM,
     SLOTS_CLAIMED,
     SLOTS_GIVEN,
@@ -36,6 +39,7 @@ _NAME = Struct("<BI")
 _COUNT = Struct("<I")
 _SLOT = Struct("<BBIQ20s")
 _WISH = Struct("<BBqQ")
+_OTHERS = Struct("<HBB")
 _WANTED = Struct("<QIIB")
 _GIVEN = Struct("<QII")
 _KEEP = Struct("<QQQ")
@@ -112,12 +116,36 @@ def _decode_slots(data: bytes, at: int) -> tuple[tuple[SlotSpan, ...], int]:
     return tuple(slots), at
 
 
+def _encode_others(message: Fields, now: int) -> bytes:
+    kind, name, count, waits, groups = message
+    head = _OTHERS.pack(min(count, JOBS_PER_MESSAGE), waits, len(groups))
+    return _with_name(kind, name) + head + b"".join([bytes((len(group),)) + group for group in groups])
+
+
+def _decode_others(data: bytes) -> Message:
+    kind, name, at = _name_of(data)
+    need(data, at + _OTHERS.size)
+    count, _, group_count = _OTHERS.unpack_from(data, at)
+    waits = flag_of(data, at + 2)
+    for number, most, what in ((count, JOBS_PER_MESSAGE, "jobs"), (group_count, GROUPS_PER_MESSAGE, "groups")):
+        if number > most:
+            raise BadMessage(f"{NAMES[kind]}: {number} {what}; allowed are {most}")
+    at += _OTHERS.size
+    groups = []
+    for _ in range(group_count):
+        need(data, at + 1)
+        group, at = cut(data, at + 1, data[at], data[at])
+        groups.append(group)
+    ends_at(data, at)
+    return (kind, name, count, waits, tuple(groups))
+
+
 def _encode_wanted(message: Fields, now: int) -> bytes:
-    kind, name, epoch, boot, number, whole, wanted, running, ended = message
+    kind, name, epoch, boot, number, whole, wanted, running, ended, returned = message
     parts = [_with_name(kind, name), _WANTED.pack(epoch, boot, number, whole), _COUNT.pack(len(wanted))]
     for job_id, order_key, group, span_ms in wanted:
         parts += (_WISH.pack(len(job_id), len(group), order_key, span_ms), job_id, group)
-    return b"".join((*parts, _encode_slots(running), _encode_ids(ended)))
+    return b"".join((*parts, _encode_slots(running), _encode_ids(ended), _encode_ids(returned)))
 
 
 def _decode_wanted(data: bytes) -> Message:
@@ -136,13 +164,14 @@ def _decode_wanted(data: bytes) -> Message:
         wanted.append(SlotWish(job_id, order_key, group, span_ms))
     running, at = _decode_slots(data, at)
     ended, at = _decode_ids(data, at)
+    returned, at = _decode_ids(data, at)
     ends_at(data, at)
-    return (kind, name, epoch, boot, number, whole, tuple(wanted), running, ended)
+    return (kind, name, epoch, boot, number, whole, tuple(wanted), running, ended, returned)
 
 
 def _encode_given(message: Fields, now: int) -> bytes:
-    kind, name, epoch, boot, number, given, waiting = message
-    return _with_name(kind, name) + _GIVEN.pack(epoch, boot, number) + _encode_ids(given) + _encode_ids(waiting)
+    kind, name, epoch, boot, number, *lists = message
+    return _with_name(kind, name) + _GIVEN.pack(epoch, boot, number) + b"".join(map(_encode_ids, lists))
 
 
 def _decode_given(data: bytes) -> Message:
@@ -151,8 +180,9 @@ def _decode_given(data: bytes) -> Message:
     epoch, boot, number = _GIVEN.unpack_from(data, at)
     given, at = _decode_ids(data, at + _GIVEN.size)
     waiting, at = _decode_ids(data, at)
+    held, at = _decode_ids(data, at)
     ends_at(data, at)
-    return (kind, name, epoch, boot, number, given, waiting)
+    return (kind, name, epoch, boot, number, given, waiting, held)
 
 
 def _encode_keep(message: Fields, now: int) -> bytes:
@@ -224,12 +254,16 @@ _SLOTS: Final = "count 4, for each: length of id 1, length of group 1, boot 4, l
 _WISHES: Final = "count 4, for each: length of id 1, length of group 1, order key 8, span ms 8, id, group"
 
 CODECS: Final[dict[int, Codec]] = {
+    NEEDOTHERS: Codec(
+        "length of queue 4, queue, count 2, waits 1, groups 1; for each: length 1, group",
+        _encode_others, _decode_others,
+    ),
     SLOTS_WANTED: Codec(
         f"length of queue 4, queue, epoch 8, boot 4, number 4, whole 1; wanted: {_WISHES}; running: {_SLOTS}; "
-        f"ended: {_IDS}", _encode_wanted, _decode_wanted,
+        f"ended: {_IDS}; returned: the same", _encode_wanted, _decode_wanted,
     ),
     SLOTS_GIVEN: Codec(
-        f"length of queue 4, queue, epoch 8, boot 4, number 4; given: {_IDS}; waiting: the same",
+        f"length of queue 4, queue, epoch 8, boot 4, number 4; given: {_IDS}; waiting, held: the same",
         _encode_given, _decode_given,
     ),
     SLOTS_KEEP: Codec(

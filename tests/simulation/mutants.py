@@ -560,11 +560,11 @@ MUTANTS: tuple[Mutant, ...] = (
     # Federation.
     _mutant(
         "nobody is asked for jobs", CALM,
-        LocalDemand, "_ask", "self._tell(list(state.peers.linked), demand.queue, waiting)", "pass",
+        LocalDemand, "_ask", "self._tell(list(state.peers.linked), demand, waiting)", "pass",
     ),
     _mutant(
         "jobs are taken out of the queue and not sent", CALM,
-        Federation, "_bring", "state.send(node_id, (YOURJOBS, tuple(jobs), True))", "pass",
+        Federation, "_bring_ready", "state.send(node_id, (YOURJOBS, tuple(jobs), True))", "pass",
     ),
     _mutant(
         "an at-most-once job stays with its giver, too", CALM,
@@ -903,6 +903,14 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "the slot of a job that is delivered once ends with a crash", LIMITS_CRASH,
         Recovery, "_resume_leases", "state.custody.limited[job] = since", "pass",
+    ),
+    _mutant(
+        "a token comes back of a job that was handed out", LIMITS_CALM,
+        Stewards, "_end_of", "if is_unused:", "if True:",
+    ),
+    _mutant(
+        "one token that comes back makes two", LIMITS_CALM,
+        Bucket, "give_back", "self._level + self.rate.per_ms", "self._level + 2 * self.rate.per_ms",
     ),
     _mutant(
         "nodes say nothing again", LIMITS,

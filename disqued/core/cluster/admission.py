@@ -2,17 +2,19 @@
 
     a consumer wants a job   the next ones of the queue are lent (`grouped`), and the steward is asked for their slots
     SLOTS_GIVEN              those are handed out at once; what nobody takes goes back, and so its slot
-    waiting                  consumers go on waiting; the next ones are asked for, of other groups if there are some
+    waiting                  consumers go on waiting; the next ones are asked for
+    held                     the same for want of a slot or a token of the group: this node asks for no more of that
+                             group meanwhile, and if it has no others, it asks other nodes for jobs (`federation`)
     a lease ends             the steward hears so
 
 As many jobs are asked for as consumers wait for, beyond those that have to wait, and `WISHES_PER_MESSAGE` at most.
 When nobody waits any more they are put back.
 
 Where consumers come fast, more are asked for, and are handed out at once to those who come: twice as many each time
-that the last ones were taken within `AHEAD_MS`, half as many when they lasted longer.  Put back is what nobody took
-since.  So a consumer does not wait for each job; after a stall of the node it does (`given_until`).  All nodes together
-keep an eighth of INFLIGHT ahead at most, and nothing of a queue with a rate: a token that is taken early would be
-missing later.
+that the last ones were taken within `AHEAD_MS`, half as many when they lasted longer.  As they are taken, the next ones
+are asked for; put back is what nobody took since.  So a consumer does not wait for each job; after a stall of the node
+it does (`given_until`).  All nodes together keep an eighth of INFLIGHT ahead at most, and nothing of a queue with a
+rate: a token that is taken early would be missing meanwhile.
 
 An answer counts for `GIVEN_MS` from the word that it answers (`number`): the steward counts a slot for the retry period
 and `SLACK_MS` from when it heard that, so that a job that is handed out in time has its slot as long as a consumer has
@@ -56,7 +58,7 @@ from disqued.core.work.delivery import Delivery
 GIVEN_MS: Final = 4_000
 SAID_AGAIN_MS: Final = 2_000  #: how often the steward hears everything
 AHEAD_MS: Final = 50  #: how long a job that was asked for ahead waits for a consumer
-AHEAD_MAX: Final = 32  #: jobs of a queue that are asked for ahead
+AHEAD_MAX: Final = 128  #: jobs of a queue that are asked for ahead
 AHEAD_PART: Final = 8  #: of INFLIGHT, so that all nodes together keep one such part ahead at most
 UNHEARD_MS: Final = 1_000  #: how long who would not wait is kept waiting for the steward
 
@@ -76,8 +78,8 @@ class LimitedQueue(Timed):
     """A limited queue: the jobs that this node asks the steward for, and those that its consumers have."""
 
     __slots__ = (
-        "ahead", "asked_at", "chosen_at", "ended", "moved", "name", "number", "running", "said", "said_all_at",
-        "steward", "wanted_at", "wishes",
+        "ahead", "asked_at", "chosen_at", "ended", "is_unheard", "moved", "name", "number", "returned", "running",
+        "said", "said_all_at", "steward", "wanted_at", "wishes",
     )  # fmt: skip
 
     def __init__(self, name: bytes, running: dict[bytes, tuple[Unit, int]]) -> None:
@@ -88,14 +90,16 @@ class LimitedQueue(Timed):
         #: Those of `running` that consumers of other nodes have now; the steward may not know that yet.
         self.moved: dict[bytes, None] = {}
         self.ended: dict[bytes, None] = {}  #: jobs whose slots are free; the steward has yet to hear so
+        self.returned: dict[bytes, None] = {}  #: the same, of jobs that were not handed out: their tokens are, too
         self.number: int = 0  #: of the last word
         self.said: list[tuple[int, int]] = []  #: numbers of the last words, and when they were said
         self.said_all_at: int = 0  #: when the steward last heard everything
         self.steward: bytes = b""  #: who heard the last word
         self.ahead: int = 0  #: how many more are asked for than consumers wait
         self.chosen_at: int = 0  #: when that was decided last
-        self.wanted_at: int = 0  #: when a consumer waited last
+        self.wanted_at: int = 0  #: when a consumer waited for a job, or took one, last
         self.asked_at: int = 0  #: since when an answer is awaited; 0 = none is
+        self.is_unheard: bool = False  #: the last answer did not come in time
 
 
 class Admission(Machine):
@@ -159,6 +163,8 @@ class Admission(Machine):
         this = self._by_name.get(name)
         if this is None:
             return
+        queue = self._state.queues.by_name.get(name)
+        self._look_after(this, None if queue is None else queue.grouped)
         self._take_back(this, list(this.wishes))
         if self._is_limited(name):
             self._wake(this)
@@ -240,10 +246,12 @@ class Admission(Machine):
         self._end_those_moved(this)
         self._look_after(this, units)
         wanted = 0 if queue is None else _wanted(queue)
-        if wanted:
-            if units is not None:
-                self._wish(this, units, wanted + self._ahead_of(this))
-        elif this.wishes and self._state.now - this.wanted_at >= (AHEAD_MS if this.ahead else 0):
+        if wanted or (this.ahead and self._state.now - this.wanted_at < AHEAD_MS):
+            if queue is not None and units is not None:
+                self._wish(this, units, wanted + (self._ahead_of(this) if wanted else this.ahead))
+                if wanted and units.has_to_wait:
+                    self._gates.lacking(queue)  # other nodes may have jobs of other groups
+        elif this.wishes:
             this.ahead = 0
             self._take_back(this, list(this.wishes))
             if queue is not None:
@@ -251,9 +259,12 @@ class Admission(Machine):
         self._say(this)
         if not self._has_open(this, units):
             self._release(this)
+        elif this.is_unheard or not self._can_say(this.steward):
+            self._release(this)  # nobody is to wait for that again and again
         elif not this.asked_at:
             this.asked_at = self._state.now
         elif self._state.now - this.asked_at >= UNHEARD_MS:
+            this.is_unheard = True
             self._release(this)
         self._plan(this)
 
@@ -311,6 +322,7 @@ class Admission(Machine):
                     self._take_back(this, [job_id])
                 continue
             del this.wishes[job_id]
+            this.wanted_at = self._state.now
             if unit.state == ACTIVE and unit.flags & FLAG_LEASED:
                 custody.limited.setdefault(unit, self._state.now)
                 self._enter(this, unit)
@@ -325,7 +337,7 @@ class Admission(Machine):
             if queue is not None and queue.grouped is not None:
                 queue.grouped.take_back(wish.unit)
             if wish.number:
-                this.ended[job_id] = None
+                this.returned[job_id] = None
 
     def _wish(self, this: LimitedQueue, units: GroupedUnits, wanted: int) -> None:
         """Choose further jobs to ask for."""
@@ -360,9 +372,9 @@ class Admission(Machine):
         steward = self._witnesses.steward_of(this.name)
         is_whole = steward != this.steward or state.now - this.said_all_at >= SAID_AGAIN_MS
         fresh = [wish for wish in this.wishes.values() if not wish.number]
-        if not (fresh or this.ended or (is_whole and (this.wishes or this.running or this.number))):
+        if not (fresh or this.ended or this.returned or (is_whole and (this.wishes or this.running or this.number))):
             return
-        if steward != state.node_id and steward not in state.peers.linked:
+        if not self._can_say(steward):
             return
         this.number += 1
         this.said = [*this.said[-99:], (this.number, state.now)]
@@ -372,24 +384,31 @@ class Admission(Machine):
         wishes = tuple(self._wish_of(wish.unit) for wish in told)
         running = self._witnesses.running(this.name) if is_whole else ()
         ended = tuple(job_id for job_id in this.ended if job_id not in this.running)
+        returned = tuple(job_id for job_id in this.returned if job_id not in this.running)
         this.ended.clear()
+        this.returned.clear()
         this.steward = steward
         if is_whole:
             this.said_all_at = state.now
         epoch, boot = self._witnesses.of(this.name).promised[0], self._witnesses.boot
         if steward == state.node_id:
             own = self._witnesses.own_words
-            own.words.append((this.name, epoch, boot, this.number, is_whole, wishes, running, ended))
+            own.words.append((this.name, epoch, boot, this.number, is_whole, wishes, running, ended, returned))
             state.schedule.move(own, AT_ONCE)
         else:
-            state.send(steward, (SLOTS_WANTED, this.name, epoch, boot, this.number, is_whole, wishes, running, ended))
+            said = (this.name, epoch, boot, this.number, is_whole, wishes, running, ended, returned)
+            state.send(steward, (SLOTS_WANTED, *said))
+
+    def _can_say(self, steward: bytes) -> bool:
+        """Return whether a steward can be told anything now."""
+        return steward == self._state.node_id or steward in self._state.peers.linked
 
     def _wish_of(self, unit: Unit) -> SlotWish:
         return SlotWish(unit.id, unit.order_key, unit.options.terms.group, _span_of_lease(unit))
 
     def _plan(self, this: LimitedQueue) -> None:
         state = self._state
-        if this.wishes or this.running or this.ended:
+        if this.wishes or this.running or this.ended or this.returned:
             is_waiting = this.asked_at or this.moved
             pause_ms = AHEAD_MS if this.ahead and this.wishes else UNHEARD_MS if is_waiting else SAID_AGAIN_MS
             state.schedule.move(this, state.now + pause_ms)
@@ -400,7 +419,7 @@ class Admission(Machine):
 
     def on_given(  # noqa: PLR0917 - the fields of the message
         self, sender: bytes, name: bytes, epoch: int, boot: int, number: int, given: tuple[bytes, ...],
-        waiting: tuple[bytes, ...],
+        waiting: tuple[bytes, ...], held: tuple[bytes, ...],
     ) -> None:  # fmt: skip
         """Hand out what the steward has given, if it is not too late."""
         this = self._by_name.get(name)
@@ -409,6 +428,7 @@ class Admission(Machine):
             return
         if this is None or queue is None or queue.grouped is None:
             return
+        this.is_unheard = False
         since = self._state.now - GIVEN_MS
         units = queue.grouped
         said_at = max((at for said, at in this.said if said == number and at >= since), default=0)
@@ -418,22 +438,28 @@ class Admission(Machine):
         for job_id in given if said_at else ():
             wish = this.wishes.get(job_id)
             if wish is not None and 0 < wish.number <= number and wish.unit in units.lent:
-                units.given[wish.unit] = None
-        for job_id in waiting:
+                units.give(wish.unit)
+        for job_id in (*waiting, *held):
             wish = this.wishes.get(job_id)
             if wish is not None:
                 wish.waits = True
+        for job_id in held:
+            wish = this.wishes.get(job_id)
+            if wish is not None:
+                units.hold(wish.unit)
         if units.given:
             self._state.ready[queue] = None
             self._delivery.serve()
         self._wake(this)
 
     def _release(self, this: LimitedQueue) -> None:
-        """Who would not wait has waited long enough."""
+        """Who would not wait has waited long enough, and who named other queues behind this one as well."""
         this.asked_at = 0
         queue = self._state.queues.by_name.get(this.name)
         if queue is not None and queue in self._state.waiting.asking:
             self._delivery.heard_steward(queue)
+            if not queue.is_awaited:
+                self._wake(this)  # what was asked for them is not to be given any more
 
 
 def _is_elsewhere(unit: Unit) -> bool:

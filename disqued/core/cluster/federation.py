@@ -25,6 +25,10 @@ Whatever else comes and finds that nobody waits any more, since another node was
 once to where it is wanted.  Each move meets a want, which is used up, so that jobs move no more often than consumers
 ask.
 
+What moves can run.  Of a queue with GROUPINFLIGHT a node brings no job whose group has all its slots, as far as it
+knows, and looks again when one is free.  A node whose own jobs all have to wait for a slot or a token of their groups
+asks for others, and says which groups these are (NEEDOTHERS); it is brought no job of them.
+
 A queue that is paused out or throttled neither asks nor gives, and jobs of a group that is throttled stay.  One that is
 paused in takes what other nodes bring: it was asked for, or has nowhere else to be.  A node that is leaving gives and
 does not ask.  One that is over `maxmemory` takes only what it asked for, and jobs that are delivered at most once: they
@@ -36,20 +40,23 @@ Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README,
 
 from disqued.core.cluster.local_demand import LINGER_MS, LocalDemand
 from disqued.core.cluster.transfer import Transfer
+from disqued.core.cluster.witnesses import Witnesses
 from disqued.core.model.demand import DemandTable, JobDemand
-from disqued.core.model.job import StoredJob
+from disqued.core.model.grouped import PASSED_OVER
+from disqued.core.model.job import Job, StoredJob
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.memory import OVERDRAFT_PART, cost_of_job
-from disqued.core.model.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, POLLJOBS, YOURJOBS
+from disqued.core.model.messages import GOTJOB, JOBS_PER_MESSAGE, NEEDJOBS, NEEDOTHERS, POLLJOBS, YOURJOBS
 from disqued.core.model.peers import LEAVING, Peer
 from disqued.core.model.queues import HOLDS_ALL, Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
-from disqued.core.work.delivery import Delivery
+from disqued.core.work.delivery import FETCHED_BYTES, Delivery
 from disqued.core.work.fates import Fates
 from disqued.core.work.purges import Purges
 
 KEPT_MS = LINGER_MS  #: how long what was asked for ahead stays
+PASSED_MAX = 200  #: groups without a free slot that are passed over at a time, to find jobs that can run
 
 
 class PrefetchedQueue(Timed):
@@ -68,10 +75,11 @@ class PrefetchedQueue(Timed):
 class Federation(Machine):
     """The machine that moves jobs between the queues of one name."""
 
-    __slots__ = ("_arrivals", "_state", "imports", "local_demand", "moves", "wants")
+    __slots__ = ("_arrivals", "_state", "_witnesses", "imports", "local_demand", "moves", "wants")
 
-    def __init__(self, state: State, delivery: Delivery, fates: Fates, purges: Purges) -> None:
+    def __init__(self, state: State, delivery: Delivery, fates: Fates, purges: Purges, witnesses: Witnesses) -> None:
         self._state = state
+        self._witnesses = witnesses
         self.local_demand = LocalDemand(state)
         self.moves = Transfer(state, delivery, fates, purges)
         self._arrivals: dict[bytes, PrefetchedQueue] = {}
@@ -82,6 +90,7 @@ class Federation(Machine):
         return {
             NEEDJOBS: self.on_needjobs,
             POLLJOBS: self.on_polljobs,
+            NEEDOTHERS: self.on_needothers,
             YOURJOBS: self.on_yourjobs,
         }
 
@@ -107,11 +116,18 @@ class Federation(Machine):
         """The same for consumers that poll."""
         self._note_want(sender, name, count, waits=False)
 
-    def _note_want(self, sender: bytes, name: bytes, count: int, *, waits: bool) -> None:
+    def on_needothers(self, sender: bytes, name: bytes, count: int, waits: bool, groups: tuple[bytes, ...]) -> None:
+        """The same for consumers of a node where the jobs of some groups have to wait."""
+        self._note_want(sender, name, count, waits=waits, without=groups)
+
+    def _note_want(
+        self, sender: bytes, name: bytes, count: int, *, waits: bool, without: tuple[bytes, ...] = ()
+    ) -> None:
         if not count:
             self.wants.forget(name, sender)
             return
-        want = self.wants.note(name, sender, min(count, JOBS_PER_MESSAGE), self._state.now, waits=waits)
+        now = self._state.now
+        want = self.wants.note(name, sender, min(count, JOBS_PER_MESSAGE), now, waits=waits, without=without)
         queue = self._state.queues.by_name.get(name)
         if queue is not None:
             self._bring(queue, sender, want)
@@ -135,6 +151,18 @@ class Federation(Machine):
 
     def _bring(self, queue: Queue, node_id: bytes, want: JobDemand) -> bool:
         """Bring a node jobs that it wants, if it can be reached; say whether others may get some, too."""
+        units = queue.grouped
+        if units is None or not want.without:
+            return self._bring_ready(queue, node_id, want)
+        for group in want.without:
+            units.block(group, PASSED_OVER)
+        self._bring_ready(queue, node_id, want)
+        for group in want.without:
+            units.unblock(group, PASSED_OVER)
+        return True
+
+    def _bring_ready(self, queue: Queue, node_id: bytes, want: JobDemand) -> bool:
+        """The same, of all groups that are ready."""
         state = self._state
         stock = self._stock(queue, everything=want.waits)
         if stock <= 0:
@@ -143,7 +171,7 @@ class Federation(Machine):
         if peer is None or peer.flags & LEAVING:
             return True
         count = want.count if stock >= 2 * want.count else max(1, stock // 2)
-        jobs = self.moves.give_away(queue, count, node_id, self._room_of(peer))
+        jobs = self._give_away(queue, count, node_id, self._room_of(peer))
         if jobs:
             size = sum(map(cost_of_job, jobs))
             peer.given += size
@@ -155,6 +183,33 @@ class Federation(Machine):
             self.local_demand.note_export(queue, node_id)
             state.send(node_id, (YOURJOBS, tuple(jobs), True))
         return True
+
+    def _give_away(self, queue: Queue, count: int, node_id: bytes, room: int | None) -> list[Job]:
+        """Take up to `count` jobs out of a queue for another node; of groups with a limit no more than may run."""
+        units = queue.grouped
+        most = self._state.queues.policies.limits_of(queue.name).group_in_flight
+        if units is None or not most:
+            return self.moves.give_away(queue, count, node_id, room)
+        jobs: list[Job] = []
+        size = 0
+        given: dict[bytes, int] = {}
+        passed: list[bytes] = []
+        while len(jobs) < count and size < FETCHED_BYTES and units.ready_count and len(passed) < PASSED_MAX:
+            group = units.head.options.terms.group
+            if given.get(group, 0) + self._witnesses.running_of(queue.name, group) >= most:
+                units.block(group, PASSED_OVER)
+                passed.append(group)
+                continue
+            job = next(iter(self.moves.give_away(queue, 1, node_id, room)), None)
+            if job is None:
+                break
+            given[group] = given.get(group, 0) + 1
+            jobs.append(job)
+            size += len(job.body)
+            room = None if room is None else room - cost_of_job(job)
+        for group in passed:
+            units.unblock(group, PASSED_OVER)
+        return jobs
 
     def _room_of(self, peer: Peer) -> int | None:
         """Bytes that this node may give another one until that tells again how much it has; None = it told nothing yet.

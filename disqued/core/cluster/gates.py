@@ -136,6 +136,10 @@ class Gates(Machine):
                 state.outbox.events.append(Notification(queue.name, WORK, queue.units.ready_count, HERE_ALONE))
             self._federation.look_at(queue.name)
 
+    def lacking(self, queue: Queue) -> None:
+        """Ask other nodes for jobs: consumers wait, and those that are here have to wait for their groups."""
+        self._federation.local_demand.need([queue])
+
     # The whole node.
 
     def resume(self) -> None:

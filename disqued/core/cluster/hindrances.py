@@ -21,7 +21,7 @@ def hindrance(state: State, witnesses: Witnesses, admission: Admission, queue: Q
     if queue.holds & THROTTLED:
         return b"throttled"
     units = queue.grouped
-    if units is not None and units.is_blocked(group):
+    if units is not None and units.is_throttled(group):
         return b"%b throttled" % _named(group)
     if not queue.holds & LIMITED:
         return b""

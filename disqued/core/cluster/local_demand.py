@@ -11,6 +11,9 @@ of a second, half as many when they lasted longer.  So a consumer that is fast d
 is slow keeps no jobs from others.  A consumer that does not wait (NOHANG) asks as well, and what it asked for stands
 for 2 s, until when it may have come again.
 
+A node of whose jobs of a limited queue all have to wait for their groups asks for others, and says which groups those
+are.  When one of them waits no more it says so, but not more often than every 25 ms.
+
 Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README, "Client nodes: federation".
 """
 
@@ -18,7 +21,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from disqued.core.model.machine import Acts, Machine, on
-from disqued.core.model.messages import JOBS_PER_MESSAGE, NEEDJOBS, POLLJOBS
+from disqued.core.model.messages import GROUPS_PER_MESSAGE, JOBS_PER_MESSAGE, NEEDJOBS, NEEDOTHERS, POLLJOBS, Message
 from disqued.core.model.queues import HOLDS_ALL, LIMITED, ImportRate, Queue
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
@@ -43,7 +46,7 @@ class QueueDemand(Timed):
 
     __slots__ = (
         "ad_hoc_at", "ad_hocs", "ahead", "asked", "asked_at", "batch", "broadcast_at", "broadcasts", "came",
-        "lingers_until", "queue", "told", "waits",
+        "freed_at", "lingers_until", "queue", "told", "waits", "without",
     )  # fmt: skip
 
     def __init__(self, queue: Queue) -> None:
@@ -51,9 +54,11 @@ class QueueDemand(Timed):
         self.queue: Queue = queue
         self.asked: int = 0  #: jobs that all nodes were asked for last
         self.waits: bool = False  #: they were told that consumers wait
+        self.without: dict[bytes, None] = {}  #: groups of which some were told since then that their jobs have to wait
         #: Nodes that brought jobs, and were asked and have brought none since, longest ago first, and those that were
         #: given jobs: do they know that consumers wait?
         self.told: dict[bytes, bool] = {}
+        self.freed_at: int = 0  #: when all may be told that one of these groups waits no more, at the earliest
         self.broadcasts: int = 0  #: how often all were asked since a node brought jobs that had not done so before
         self.broadcast_at: int = 0  #: when all are asked again, at the earliest
         self.ad_hocs: int = 0  #: how often those that brought jobs were asked since they did
@@ -117,7 +122,7 @@ class LocalDemand(Machine):
         demand = self._demands.pop(name, None)
         if demand is not None:
             self._state.schedule.cancel(demand)
-            self._tell(list(self._state.peers.linked), demand.queue, 0)
+            self._tell(list(self._state.peers.linked), demand, 0)
 
     def stop_asking(self) -> None:
         """Bring me nothing any more, tell all nodes."""
@@ -134,7 +139,7 @@ class LocalDemand(Machine):
         for at in range(0, len(demands), ASKED_PER_PART):
             for demand in demands[at : at + ASKED_PER_PART]:
                 if self._demands.get(demand.queue.name) is demand:
-                    self._tell([node_id], demand.queue, _waiting(demand.queue))
+                    self._tell([node_id], demand, _waiting(demand.queue))
             yield
 
     def _demand_for(self, queue: Queue) -> QueueDemand:
@@ -158,25 +163,27 @@ class LocalDemand(Machine):
             pause_ms = min(BROADCAST_MIN_MS << min(demand.broadcasts, BROADCAST_DOUBLINGS), BROADCAST_MAX_MS)
             demand.broadcast_at = state.now + pause_ms
             demand.broadcasts += 1
-        # So many more wait than was said that the next time is too far away; or the first one does.
-        if is_due or waiting >= 2 * demand.asked or (demand.queue.waiters and not demand.waits):
+        is_freed = _is_freed(demand) and state.now >= demand.freed_at
+        # So many more wait than was said that the next time is too far away; or the first one does; or of other groups.
+        if is_due or is_freed or waiting >= 2 * demand.asked or (demand.queue.waiters and not demand.waits):
+            demand.without.clear()
+            demand.freed_at = state.now + AD_HOC_MIN_MS
             demand.asked = waiting
             demand.waits = bool(demand.queue.waiters)
             if not demand.queue.waiters:
                 demand.ahead = max(1, demand.ahead)
-            self._tell(list(state.peers.linked), demand.queue, waiting)
+            self._tell(list(state.peers.linked), demand, waiting)
         if state.now >= demand.ad_hoc_at:
             self._ask_sources(demand)
         if demand.queue.waiters:
             unaware = [node_id for node_id, knows in demand.told.items() if not knows and node_id in state.peers.linked]
             demand.told.update(dict.fromkeys(unaware, True))
-            self._tell(unaware, demand.queue, max(waiting, demand.ahead))
+            self._tell(unaware, demand, max(waiting, demand.ahead))
 
     def _asks_at(self, demand: QueueDemand) -> int:
         """When somebody is to be asked again, should a consumer wait."""
-        if self._recent_sources(demand.queue):
-            return min(demand.broadcast_at, demand.ad_hoc_at)
-        return demand.broadcast_at
+        at = min(demand.broadcast_at, demand.freed_at) if _is_freed(demand) else demand.broadcast_at
+        return min(at, demand.ad_hoc_at) if self._recent_sources(demand.queue) else at
 
     def _ask_sources(self, demand: QueueDemand) -> None:
         """Ask those that brought jobs within the last seconds for as many as a second takes.
@@ -203,15 +210,20 @@ class LocalDemand(Machine):
         for node_id in asked:
             told.pop(node_id, None)
             told[node_id] = bool(queue.waiters)
-        self._tell(asked, queue, min(-(-wanted // len(sources)), JOBS_PER_MESSAGE))
+        self._tell(asked, demand, min(-(-wanted // len(sources)), JOBS_PER_MESSAGE))
 
     def _recent_sources(self, queue: Queue) -> list[bytes]:
         """Nodes that brought jobs within the last seconds and can be asked."""
         linked = self._state.peers.linked
         return [node_id for node_id in queue.recent_sources(self._state.now) if node_id in linked]
 
-    def _tell(self, node_ids: list[bytes], queue: Queue, count: int) -> None:
-        message = (NEEDJOBS if queue.waiters or not count else POLLJOBS, queue.name, count)
+    def _tell(self, node_ids: list[bytes], demand: QueueDemand, count: int) -> None:
+        queue = demand.queue
+        message: Message = (NEEDJOBS if queue.waiters or not count else POLLJOBS, queue.name, count)
+        if count and queue.grouped is not None and queue.grouped.held_groups:
+            groups = tuple(islice(queue.grouped.held_groups, GROUPS_PER_MESSAGE))
+            message = (NEEDOTHERS, queue.name, count, bool(queue.waiters), groups)
+            demand.without.update(dict.fromkeys(groups))
         for node_id in node_ids:
             self._state.send(node_id, message)
 
@@ -271,8 +283,20 @@ class LocalDemand(Machine):
 
 
 def _lacks_jobs(queue: Queue) -> bool:
-    """Return whether consumers of a queue wait for jobs, and not because it is held or its jobs wait for slots."""
-    return not queue.holds & HOLDS_ALL and not (queue.holds & LIMITED and len(queue.units))
+    """Return whether consumers of a queue wait for jobs, and not because it is held or its jobs wait for slots.
+
+    Jobs that wait for slots of their groups keep nobody from running others.
+    """
+    if queue.holds & HOLDS_ALL:
+        return False
+    units = queue.grouped
+    return not queue.holds & LIMITED or units is None or units.has_to_wait
+
+
+def _is_freed(demand: QueueDemand) -> bool:
+    """Return whether somebody was told of a group whose jobs do not have to wait any more."""
+    units = demand.queue.grouped
+    return any(units is None or group not in units.held_groups for group in demand.without)
 
 
 def _waiting(queue: Queue) -> int:

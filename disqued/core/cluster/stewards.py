@@ -3,10 +3,11 @@
 The steward of a queue is the first of the nodes that can be reached and do not leave, by rendezvous hash of its name.
 Jobs stay where they are; what travels is ids.
 
-    node     --SLOTS_WANTED(wanted, running, ended)--> steward      consumers wait for these jobs; these are over
+    node     --SLOTS_WANTED(wanted, running, ended, returned)--> steward
+                                                                    consumers wait for these jobs; these are over
     steward  --SLOTS_KEEP(after, number, taken, ended)--> all       remember that
     all      --SLOTS_KEPT(number)--> steward                        a majority does
-    steward  --SLOTS_GIVEN(given, waiting)--> node                  hand these out; those wait
+    steward  --SLOTS_GIVEN(given, waiting, held)--> node            hand these out; those wait, these for their group
 
 A limit is held where nodes cannot hear each other, too, as nothing is given before a majority of the known nodes
 remembers it.  With PARTITION available the steward does not wait for that, and each side has a steward of its own.
@@ -31,6 +32,7 @@ older word changes nothing.
 Times are integer milliseconds of the monotonic clock; spans travel, never instants.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from disqued.core.cluster.admission import Admission
@@ -181,6 +183,7 @@ class Stewards(Machine):
     def on_wanted(  # noqa: PLR0917 - the fields of the message
         self, sender: bytes, name: bytes, epoch: int, boot: int, number: int, whole: bool,
         wanted: tuple[SlotWish, ...], running: tuple[SlotSpan, ...], ended: tuple[bytes, ...],
+        returned: tuple[bytes, ...],
     ) -> None:  # fmt: skip
         """Hear what a node wants and has of the slots of a queue of which this node is the steward.
 
@@ -207,6 +210,8 @@ class Stewards(Machine):
             if epoch == this.counter:
                 for job_id in ended:
                     self._end_of(this, job_id, sender, boot)
+                for job_id in returned:
+                    self._end_of(this, job_id, sender, boot, is_unused=True)
                 if whole:
                     self._forget_others(
                         this, sender, boot, {span.job_id for span in running} | {w.job_id for w in wanted}
@@ -238,11 +243,13 @@ class Stewards(Machine):
             this.drop_other(job_id, node_id)
         this.applicants.drop_others(node_id, named)
 
-    def _end_of(self, this: Stewardship, job_id: bytes, node_id: bytes, boot: int) -> None:
+    def _end_of(self, this: Stewardship, job_id: bytes, node_id: bytes, boot: int, *, is_unused: bool = False) -> None:
         """End the slot of a job, if it is that of a node; it does not wait for one any more, either."""
         slot = this.table.by_id.get(job_id)
         if slot is not None and slot.node_id == node_id and slot.boot == boot:
             self._end(this, job_id)
+            if is_unused:
+                this.applicants.give_back(slot.group)
         this.drop_other(job_id, node_id)
         this.applicants.drop(job_id, node_id)
 
@@ -260,6 +267,7 @@ class Stewards(Machine):
         else:
             this.followers.changed[job_id] = None
             this.applicants.unblock(slot.group)
+            self._witnesses.freed(this.name)
 
     def _take(self, this: Stewardship, slot: Slot) -> None:
         """Enter a slot.  If another node had one for the same job, that is kept as a report."""
@@ -307,6 +315,8 @@ class Stewards(Machine):
             slot = Slot(wish.job_id, wish.group, applicant.node_id, applicant.boot, now + wish.span_ms)
             self._take(this, slot)
             this.gifts.append(Gift(this.followers.number + 1, slot, applicant, now))
+        this.told.update(dict.fromkeys(this.applicants.held))
+        this.applicants.held.clear()
 
     def _hand_over(self, this: Stewardship) -> None:
         """Let nodes hand out what enough nodes remember."""
@@ -322,29 +332,38 @@ class Stewards(Machine):
                 given.setdefault(slot.node_id, []).append(slot.job_id)
             else:
                 self._end(this, slot.job_id)
+                this.applicants.give_back(slot.group)
                 this.applicants.apply(applicant)
         for node_id, job_ids in given.items():
-            self._tell_node(this, node_id, tuple(job_ids), ())
+            self._tell_node(this, node_id, given=job_ids)
 
     def _tell_waiting(self, this: Stewardship) -> None:
         """Tell nodes which of the jobs that they asked for have to wait."""
-        waiting: dict[bytes, list[bytes]] = {}
+        waiting: dict[bytes, tuple[list[bytes], list[bytes]]] = {}
         for job_id in this.told:
             applicant = this.applicants.by_id.get(job_id)
             if applicant is not None:
-                waiting.setdefault(applicant.node_id, []).append(job_id)
+                of_queue, of_group = waiting.setdefault(applicant.node_id, ([], []))
+                (of_group if this.applicants.is_held(applicant) else of_queue).append(job_id)
         this.told.clear()
-        for node_id, job_ids in waiting.items():
-            self._tell_node(this, node_id, (), tuple(job_ids))
+        for node_id, (of_queue, of_group) in waiting.items():
+            self._tell_node(this, node_id, waiting=of_queue, held=of_group)
 
     def _tell_node(
-        self, this: Stewardship, node_id: bytes, given: tuple[bytes, ...], waiting: tuple[bytes, ...]
+        self,
+        this: Stewardship,
+        node_id: bytes,
+        *,
+        given: Sequence[bytes] = (),
+        waiting: Sequence[bytes] = (),
+        held: Sequence[bytes] = (),
     ) -> None:
         boot, number = this.reporters[node_id]
+        lists = tuple(given), tuple(waiting), tuple(held)
         if node_id == self._state.node_id:
-            self._admission.on_given(node_id, this.name, this.counter, boot, number, given, waiting)
+            self._admission.on_given(node_id, this.name, this.counter, boot, number, *lists)
         else:
-            self._state.send(node_id, (SLOTS_GIVEN, this.name, this.counter, boot, number, given, waiting))
+            self._state.send(node_id, (SLOTS_GIVEN, this.name, this.counter, boot, number, *lists))
 
     def _plan(self, this: Stewardship) -> None:
         """Wake when a slot ends, a token comes, or an answer is missing; sleep while there is nothing to do."""

@@ -71,8 +71,11 @@ class OwnWords(Timed):
         self.awake_at = 0
         #: The fields of SLOTS_WANTED.
         self.words: list[
-            tuple[bytes, int, int, int, bool, tuple[SlotWish, ...], tuple[SlotSpan, ...], tuple[bytes, ...]]
-        ] = []
+            tuple[
+                bytes, int, int, int, bool, tuple[SlotWish, ...], tuple[SlotSpan, ...], tuple[bytes, ...],
+                tuple[bytes, ...],
+            ]
+        ] = []  # fmt: skip
 
 
 class Witnesses(Machine):
@@ -128,6 +131,22 @@ class Witnesses(Machine):
         since = self._started_at + SKEW_MS
         return bool(known) and all(register.counter == 1 and register.set_at > since for register in known)
 
+    def running_of(self, name: bytes, group: bytes) -> int:
+        """Count the slots of a group of a queue, as far as this node knows."""
+        witness = self._by_name.get(name)
+        if witness is None:
+            return 0
+        if witness.epoch[1] != self._state.node_id:  # a steward ends them itself, and tells others so
+            for job_id in witness.table.over(self._state.now):
+                witness.table.end(job_id)
+        return witness.table.by_group.get(group, 0)
+
+    def freed(self, name: bytes) -> None:
+        """Slots of a queue are free: other nodes may want jobs of its groups that could not run before."""
+        state = self._state
+        if name in state.demand.jobs and name in state.queues.by_name:
+            state.demand.giving[state.queues.by_name[name]] = None
+
     def follow(self, name: bytes, epoch: Epoch) -> bool:
         """Follow a steward, unless this node follows a later one; return whether it does."""
         witness = self.of(name)
@@ -172,5 +191,6 @@ class Witnesses(Machine):
                 for job_id in ended:
                     witness.table.end(job_id)
                 witness.number = number
+            self.freed(name)
         kept = witness.number if witness.epoch == epoch == witness.promised else 0
         self._state.send(sender, (SLOTS_KEPT, name, *witness.promised, kept))

@@ -28,7 +28,7 @@ class Applicant(NamedTuple):
 class Applicants:
     """The jobs of one queue that wait for a slot."""
 
-    __slots__ = ("_blocked", "_bucket", "_group_buckets", "_since", "_waiting", "by_id", "limits")
+    __slots__ = ("_blocked", "_bucket", "_group_buckets", "_since", "_waiting", "by_id", "held", "limits")
 
     def __init__(self, now: int) -> None:
         """Begin with empty buckets."""
@@ -36,6 +36,7 @@ class Applicants:
         self.by_id: dict[bytes, Applicant] = {}  #: for look-ups; only this class changes it
         self._waiting: list[Place] = []  #: a heap, with entries of those that wait no more
         self._blocked: dict[bytes, list[Place]] = {}  #: by group
+        self.held: list[bytes] = []  #: ids of those that were blocked since somebody emptied this
         self._since = now
         self._bucket: Bucket | None = None
         self._group_buckets: dict[bytes, Bucket] = {}  #: of groups whose bucket is not full
@@ -57,6 +58,10 @@ class Applicants:
         """Let no job of a node wait any more but these."""
         for job_id in [job_id for job_id in self.by_id if job_id not in named]:
             self.drop(job_id, node_id)
+
+    def is_held(self, applicant: Applicant) -> bool:
+        """Return whether the group of a job lets it wait, so that jobs of other groups may go before it."""
+        return applicant.wish.group in self._blocked
 
     def unblock(self, group: bytes) -> None:
         """Look at the jobs of a group again: a slot of it is free, or a token is there."""
@@ -101,6 +106,7 @@ class Applicants:
                     self._bucket.take()
                 return applicant
             self._blocked.setdefault(applicant.wish.group, []).append(place)
+            self.held.append(job_id)
         return None
 
     def _may_group(self, group: bytes, table: SlotTable, now: int, *, has_slot: bool) -> bool:
@@ -119,6 +125,13 @@ class Applicants:
             return False
         bucket.take()
         return True
+
+    def give_back(self, group: bytes) -> None:
+        """Put the tokens of a job back that was not handed out."""
+        of_group = self._group_buckets.get(group)
+        for bucket in (self._bucket, of_group):
+            if bucket is not None:
+                bucket.give_back()
 
     def next_at(self, table: SlotTable, now: int) -> int:
         """Return when a token comes for which somebody waits; 0 = nobody does."""

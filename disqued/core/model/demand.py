@@ -18,6 +18,7 @@ from disqued.core.model.queues import Queue
 Entry = TypeVar("Entry")
 LIVES_MS = 35_000  #: longer than the longest time between two broadcasts
 WANT_COST = 400  #: bytes of a want without its name: object, places in the tables
+GROUP_COST = 60  #: bytes of each group in it, without its name
 NODE_BYTES_MAX = 1 << 20
 BYTES_MAX = 16 << 20
 
@@ -25,10 +26,11 @@ BYTES_MAX = 16 << 20
 class JobDemand:
     """So many jobs of a queue, for a node."""
 
-    __slots__ = ("count", "until", "waits")
+    __slots__ = ("count", "until", "waits", "without")
 
-    def __init__(self, count: int, until: int, *, waits: bool) -> None:
+    def __init__(self, count: int, until: int, *, waits: bool, without: tuple[bytes, ...] = ()) -> None:
         self.count: int = count
+        self.without: tuple[bytes, ...] = without  #: groups of which jobs have to wait there already
         self.waits: bool = waits  #: consumers are waiting; False: they polled, and may poll again
         self.until: int = until  #: when it is forgotten
 
@@ -75,24 +77,23 @@ class DemandTable:
     def __len__(self) -> int:
         return len(self._oldest)
 
-    def note(self, name: bytes, node_id: bytes, count: int, now: int, *, waits: bool) -> JobDemand:
+    def note(
+        self, name: bytes, node_id: bytes, count: int, now: int, *, waits: bool, without: tuple[bytes, ...] = ()
+    ) -> JobDemand:
         """Take note of a want, which is remembered if there is room for it; a newer one replaces an older one."""
         self._forget_old(now)
-        want = JobDemand(count, now + LIVES_MS, waits=waits)
-        cost = _cost(name)
-        known = (name, node_id) in self._oldest
-        if known:
-            del self._oldest[name, node_id], self._by_node[node_id][name]
-        elif cost > NODE_BYTES_MAX:
+        want = JobDemand(count, now + LIVES_MS, waits=waits, without=without)
+        cost = _cost(name, want)
+        before = self._oldest.pop((name, node_id), None)
+        if before is not None:
+            # One that is renewed keeps its place among those of the queue.
+            self._grow(node_id, -_cost(name, before))
+            _take_out(self._by_node, node_id, name)
+        if cost > NODE_BYTES_MAX or not self._make_room(node_id, cost):
+            if before is not None:
+                _take_out(self._by_name, name, node_id)
             return want
-        else:
-            while self._sizes.get(node_id, 0) + cost > NODE_BYTES_MAX:
-                self.forget(next(iter(self._by_node[node_id])), node_id)
-            if self.size + cost > BYTES_MAX:
-                return want
-            self._sizes[node_id] = self._sizes.get(node_id, 0) + cost
-            self.size += cost
-        # A want that is renewed keeps its place among those of the queue.
+        self._grow(node_id, cost)
         self._by_name.setdefault(name, {})[node_id] = want
         self._by_node.setdefault(node_id, {})[name] = None
         self._oldest[name, node_id] = want
@@ -118,13 +119,22 @@ class DemandTable:
 
     def forget(self, name: bytes, node_id: bytes) -> None:
         """Forget a want, if there is one."""
-        if self._oldest.pop((name, node_id), None) is None:
+        want = self._oldest.pop((name, node_id), None)
+        if want is None:
             return
-        cost = _cost(name)
-        self.size -= cost
-        self._sizes[node_id] -= cost
+        self._grow(node_id, -_cost(name, want))
         _take_out(self._by_name, name, node_id)
         _take_out(self._by_node, node_id, name)
+
+    def _make_room(self, node_id: bytes, cost: int) -> bool:
+        """Forget the oldest wants of a node with too many; return whether there is room for one more."""
+        while self._sizes.get(node_id, 0) + cost > NODE_BYTES_MAX:
+            self.forget(next(iter(self._by_node[node_id])), node_id)
+        return self.size + cost <= BYTES_MAX
+
+    def _grow(self, node_id: bytes, size: int) -> None:
+        self.size += size
+        self._sizes[node_id] = self._sizes.get(node_id, 0) + size
         if not self._sizes[node_id]:
             del self._sizes[node_id]
 
@@ -149,8 +159,8 @@ def _is_patient(entry: tuple[bytes, JobDemand]) -> bool:
     return not entry[1].waits
 
 
-def _cost(name: bytes) -> int:
-    return WANT_COST + len(name)
+def _cost(name: bytes, want: JobDemand) -> int:
+    return WANT_COST + len(name) + sum([GROUP_COST + len(group) for group in want.without])
 
 
 def _take_out(table: dict[bytes, dict[bytes, Entry]], key: bytes, inner: bytes) -> None:

@@ -12,9 +12,10 @@ difference.  Besides, each group has its own units in order, and the groups that
 FAIR is deficit round robin with a quantum of one and a cost of one for each job, so no deficit is left after a turn:
 of k ready groups none waits for more than k-1 jobs of others.  A group that becomes ready goes to the end of the ring.
 
-Whoever limits what a group may have blocks it and unblocks it (`block`, `unblock`).  A blocked group is neither in the
-ring nor among the heads, so it costs no search however many jobs it has: `pop_first`, `head` and `ready_count` know
-ready groups alone.  The names of blocked groups are remembered, whether they have units or not.
+Whoever limits what a group may have blocks it and unblocks it (`block`, `unblock`), each for a reason of its own.  A
+group that is blocked for any reason is neither in the ring nor among the heads, so it costs no search however many jobs
+it has: `pop_first`, `head` and `ready_count` know ready groups alone.  The names of blocked groups are remembered,
+whether they have units or not.
 
 A queue that becomes grouped is sorted into groups bit by bit, oldest units first (`go_on`).  Units that are not sorted
 in yet are not ready.
@@ -32,6 +33,10 @@ from disqued.core.model.ordered import OrderedUnits, place_of
 READY_GROUP_COST: Final = 440  #: bytes of a group of which units wait, without its name: its blocks, its places
 _BEFORE_ALL: Final = (-(1 << 63), b"")  #: a place in front of every unit
 
+# Why a group is blocked: bits.
+THROTTLED_GROUP: Final = 1
+WAITING_GROUP: Final = 2  #: a unit of it is lent, and has to wait for a slot or a token of its group
+PASSED_OVER: Final = 4  #: for a moment, as somebody cannot use its units
 
 _NO_UNITS: Final = OrderedUnits()
 
@@ -49,15 +54,15 @@ class JobGroup:
 class GroupedUnits(OrderedUnits):
     """Units in order, of which `pop_first` takes those of ready groups alone."""
 
-    __slots__ = ("_blocked", "_cost", "_groups", "_heads", "_memory", "_ready", "_ring", "_sorted_to", "given",
-                 "given_until", "is_fair", "lent")  # fmt: skip
+    __slots__ = ("_blocked", "_cost", "_groups", "_heads", "_held", "_memory", "_ready", "_ring", "_sorted_to",
+                 "given", "given_until", "held_groups", "is_fair", "lent")  # fmt: skip
 
     def __init__(self, units: OrderedUnits, memory: Memory, *, is_fair: bool, blocked: Iterable[bytes] = ()) -> None:
         """Take over the units of a queue, which are not sorted into groups yet: see `go_on`."""
         super().__init__(units)
         self._memory = memory
         self.is_fair: bool = is_fair
-        self._blocked: set[bytes] = set(blocked)
+        self._blocked: dict[bytes, int] = dict.fromkeys(blocked, THROTTLED_GROUP)  #: name: reasons
         self._groups: dict[bytes, JobGroup] = {}
         self._ring: OrderedDict[JobGroup, None] = OrderedDict()  #: ready groups, the next one first; if it is fair
         self._heads: OrderedUnits = OrderedUnits()  #: the first unit of each ready group; if it is not fair
@@ -67,6 +72,8 @@ class GroupedUnits(OrderedUnits):
         self.lent: dict[Unit, None] = {}
         self.given: dict[Unit, None] = {}  #: of these: who lent them may hand them out
         self.given_until: int = 0  #: and no longer than this
+        self._held: dict[Unit, None] = {}  #: of these: those that wait for a slot or a token of their group
+        self.held_groups: dict[bytes, int] = {}  #: how many of each group; only this class changes it
         #: Place of the last unit that is sorted in, and all before it are; None = every unit is.
         self._sorted_to: tuple[int, bytes] | None = _BEFORE_ALL if self._length else None
 
@@ -82,37 +89,38 @@ class GroupedUnits(OrderedUnits):
         """Units that `pop_first` could take, one after the other."""
         return self._ready
 
-    def is_blocked(self, name: bytes) -> bool:
-        """Return whether a group hands nothing out."""
-        return name in self._blocked
+    def is_throttled(self, name: bytes) -> bool:
+        """Return whether a group is throttled."""
+        return self._blocked.get(name, 0) & THROTTLED_GROUP != 0
 
     def units_of(self, name: bytes) -> OrderedUnits:
         """Return the units of a group that wait; to be read alone."""
         group = self._groups.get(name)
         return _NO_UNITS if group is None else group.units
 
-    def block(self, name: bytes) -> None:
-        """Let a group hand nothing out."""
-        if name in self._blocked:
-            return
+    def block(self, name: bytes, reason: int = THROTTLED_GROUP) -> None:
+        """Let a group hand nothing out, for a reason."""
+        before = self._blocked.get(name, 0)
+        self._blocked[name] = before | reason
         group = self._groups.get(name)
-        if group is not None:
+        if group is not None and not before:
             self._unready(group, group.units.first)
             self._ready -= len(group.units)
-        self._blocked.add(name)
 
-    def unblock(self, name: bytes) -> None:
-        """Let a group hand out again; its turn comes after those of all ready groups."""
-        if name not in self._blocked:
-            return
-        self._blocked.remove(name)
-        group = self._groups.get(name)
-        if group is not None:
-            self._make_ready(group)
-            self._ready += len(group.units)
+    def unblock(self, name: bytes, reason: int = THROTTLED_GROUP) -> None:
+        """End a reason; if it was the last one, the turn of the group comes after those of all ready groups."""
+        before = self._blocked.get(name, 0)
+        if before & ~reason:
+            self._blocked[name] = before & ~reason
+        elif before:
+            del self._blocked[name]
+            group = self._groups.get(name)
+            if group is not None:
+                self._make_ready(group)
+                self._ready += len(group.units)
 
     def set_blocked(self, names: Collection[bytes]) -> None:
-        """Block these groups, and no others."""
+        """Let these groups be throttled, and no others."""
         for name in [name for name in self._blocked if name not in names]:
             self.unblock(name)
         for name in names:
@@ -235,12 +243,43 @@ class GroupedUnits(OrderedUnits):
         self.lent[unit] = None
         return unit
 
+    def hold(self, unit: Unit) -> None:
+        """Let a unit that is lent wait for its group, if it is not given: no more of the group is ready meanwhile."""
+        if unit in self.lent and unit not in self.given and unit not in self._held:
+            name = unit.options.terms.group
+            self._held[unit] = None
+            self.held_groups[name] = self.held_groups.get(name, 0) + 1
+            self.block(name, WAITING_GROUP)
+
+    def give(self, unit: Unit) -> None:
+        """Let a unit that is lent be handed out."""
+        self._end_hold(unit)
+        self.given[unit] = None
+
+    def _end_hold(self, unit: Unit) -> None:
+        if unit in self._held:
+            name = unit.options.terms.group
+            del self._held[unit]
+            self.held_groups[name] -= 1
+            if not self.held_groups[name]:
+                del self.held_groups[name]
+                self.unblock(name, WAITING_GROUP)
+
+    @property
+    def has_to_wait(self) -> bool:
+        """Return whether nothing may be lent, and all that is has to wait for its group."""
+        return not self._ready and len(self._held) == len(self.lent) and self._sorted_to is None
+
     def take_back(self, unit: Unit) -> None:
         """Sort a unit into its group again, if it is still in the queue."""
         if unit in self.lent:
-            del self.lent[unit]
-            self.given.pop(unit, None)
+            self._end_loan(unit)
             self._enter(unit)
+
+    def _end_loan(self, unit: Unit) -> None:
+        del self.lent[unit]
+        self.given.pop(unit, None)
+        self._end_hold(unit)
 
     def pop_oldest(self) -> Unit:
         """Take the oldest unit, whether its group is ready or not; the queue must not be empty."""
@@ -250,8 +289,7 @@ class GroupedUnits(OrderedUnits):
 
     def _leave_if_sorted_in(self, unit: Unit) -> None:
         if unit in self.lent:
-            del self.lent[unit]
-            self.given.pop(unit, None)
+            self._end_loan(unit)
         elif self._is_sorted_in(unit):
             self._leave(unit)
 

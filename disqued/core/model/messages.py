@@ -149,6 +149,10 @@ POLLJOBS: Final[int] = _kind(
     "federation", 16, "POLLJOBS", "queue, count",
     "The same for consumers that poll and do not wait.",
 )  # fmt: skip
+NEEDOTHERS: Final[int] = _kind(
+    "federation", 56, "NEEDOTHERS", "queue, count, waits, groups",
+    "The same, with waits as NEEDJOBS, without as POLLJOBS; but jobs of these groups have to wait here already.",
+)  # fmt: skip
 YOURJOBS: Final[int] = _kind(
     "federation", 14, "YOURJOBS", "jobs, queued",
     "Take these over: into the queue, or with their timers.",
@@ -163,13 +167,15 @@ POLICY: Final[int] = _kind(
     "What the cluster says of these queues, as far as I know. The answer has the same number and no policies.",
 )  # fmt: skip
 SLOTS_WANTED: Final[int] = _kind(
-    "limits", 48, "SLOTS_WANTED", "queue, epoch, boot, number, whole, wanted, running, ended",
-    "To the steward of the queue: my consumers wait for these jobs (`SlotWish`), have these (`SlotSpan`), and are done "
-    "with the ones of these ids. epoch: of the steward that I follow; whole: that is all that I know of.",
+    "limits", 48, "SLOTS_WANTED", "queue, epoch, boot, number, whole, wanted, running, ended, returned",
+    "To the steward of the queue: my consumers wait for these jobs (`SlotWish`), have these (`SlotSpan`), are done "
+    "with the ones of these ids, and were not given those after all. epoch: of the steward that I follow; whole: that "
+    "is all that I know of.",
 )  # fmt: skip
 SLOTS_GIVEN: Final[int] = _kind(
-    "limits", 49, "SLOTS_GIVEN", "queue, epoch, boot, number, given, waiting",
-    "Of the steward: hand out the jobs of these ids; those have to wait. number: of your last word that I know.",
+    "limits", 49, "SLOTS_GIVEN", "queue, epoch, boot, number, given, waiting, held",
+    "Of the steward: hand out the jobs of these ids; those have to wait; these have to as well, but only for a slot or "
+    "a token of their group. number: of your last word that I know.",
 )  # fmt: skip
 SLOTS_KEEP: Final[int] = _kind(
     "limits", 50, "SLOTS_KEEP", "queue, epoch, after, number, taken, ended",
@@ -326,6 +332,7 @@ SLOTS_MAX: Final = 50_000
 IDS_PER_MESSAGE: Final = 200
 #: Jobs that one NEEDJOBS or POLLJOBS may ask for, and one YOURJOBS bring; events that one TAKE may ask for.
 JOBS_PER_MESSAGE: Final = 100
+GROUPS_PER_MESSAGE: Final = 100  #: groups that one NEEDOTHERS names
 FACTS_PER_MESSAGE: Final = 200
 POLICIES_PER_MESSAGE: Final = 100
 #: Workers that one LIVES tells of, at most.

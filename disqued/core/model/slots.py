@@ -132,6 +132,10 @@ class Bucket:
         """Take a token, of which there is one."""
         self._level -= self.rate.per_ms
 
+    def give_back(self) -> None:
+        """Put a token back that was not used."""
+        self._level = min(self.rate.burst * self.rate.per_ms, self._level + self.rate.per_ms)
+
     @property
     def next_at(self) -> int:
         """When there is a token."""

@@ -127,6 +127,7 @@ class Delivery:
     def drain(self, queues: list[Queue], count: int, span_ms: int = 0) -> list[Unit]:
         """Take up to `count` jobs, each queue until it has no more before the next one; fewer of large ones.
 
+        None as long as a queue is limited, and its steward has yet to say whether it comes first (`heard_steward`).
         With a span, consumers have them for so long, whatever their retry period is.
         """
         taken: list[Unit] = []
@@ -135,13 +136,19 @@ class Delivery:
             while len(taken) < count and size < FETCHED_BYTES:
                 unit = self.take(queue, span_ms)
                 if unit is None:
+                    if not taken and self._is_asked(queue):
+                        self._want_all(queues)
+                        return taken
                     break
                 taken.append(unit)
                 size += len(unit.queue) + len(unit.body)
         return taken
 
     def fetch(self, queues: list[Queue], count: int) -> list[Unit]:
-        """Take up to `count` jobs, one from each queue in turn, and round again; fewer of large ones."""
+        """Take up to `count` jobs, one from each queue in turn, and round again; fewer of large ones.
+
+        None as long as a queue is limited, and its steward has yet to say whether it comes first (`heard_steward`).
+        """
         taken: list[Unit] = []
         size = 0
         while queues:
@@ -156,6 +163,9 @@ class Delivery:
                     if size >= FETCHED_BYTES:
                         return taken
                     giving.append(queue)
+                elif not taken and self._is_asked(queue):
+                    self._want_all(queues)
+                    return taken
             # One that is empty now has nothing to give in the next round either.
             queues = giving
         return taken
@@ -255,10 +265,28 @@ class Delivery:
         if not wanted.awake_at:
             state.schedule.add(wanted, AT_ONCE)
 
+    def _is_asked(self, queue: Queue) -> bool:
+        return queue.holds & LIMITED != 0 and queue in self._state.waiting.asking
+
+    def _want_all(self, queues: list[Queue]) -> None:
+        """Let the stewards of all these be asked at once, where they have some."""
+        for queue in queues:
+            if queue.holds & LIMITED:
+                self._want(queue)
+
     def heard_steward(self, queue: Queue) -> None:
-        """Let those go who would not wait: whatever they may have now, they have."""
-        if self._state.waiting.asking.pop(queue, self) is None:
-            self._let_go(queue)
+        """Let those take from other queues who named them behind this one, and those go who would not wait."""
+        state = self._state
+        if state.waiting.asking.pop(queue, self) is not None:
+            return
+        state.waiting.behind.pop(queue, None)
+        for waiter in queue.waiters:
+            if len(waiter.queues) > 1 and not self.is_behind(waiter.queues):
+                free = [other for other in waiter.queues if isinstance(other, Queue) and not other.holds & LIMITED]
+                state.ready.update({other: None for other in free if other.units.ready_count})
+        if state.ready:
+            self.serve()
+        self._let_go(queue)
 
     def _catch_up(self) -> QuietParts:
         """Make the queues ready that are behind, and serve those who wait.

@@ -99,14 +99,15 @@ EXAMPLES: list[Message] = [
     (m.OUTCOME, 7, (m.Outcome(ID, m.WAS_ACKED, 3, FATE), m.Outcome(OLD_ID, m.NOT_KNOWN, 0, NO_FATE))),
     (m.CANCEL, 7, (ID,)),
     (m.CANCELLED, 7, ((ID, m.WAS_CANCELLED), (OLD_ID, m.NOT_KNOWN))),
-    (m.SLOTS_WANTED, b"queue", 9, 7, 8, True, (m.SlotWish(ID, -5, b"group", 15_000),), (SLOT,), (ID,)),
-    (m.SLOTS_GIVEN, b"queue", 9, 7, 8, (ID,), (ID, ID)),
+    (m.SLOTS_WANTED, b"queue", 9, 7, 8, True, (m.SlotWish(ID, -5, b"group", 15_000),), (SLOT,), (ID,), (OLD_ID,)),
+    (m.SLOTS_GIVEN, b"queue", 9, 7, 8, (ID,), (ID, ID), (OLD_ID,)),
     (m.SLOTS_KEEP, b"queue", 9, 0, 1, (SLOT,), (ID,)),
     (m.SLOTS_KEPT, b"queue", 9, NODE_A, 1),
     (m.SLOTS_CLAIM, b"queue", 9),
     (m.SLOTS_CLAIMED, b"queue", 9, b"", m.SlotsKnown(True, 8, NODE_B, 1 << 40, (SLOT,)), (SLOT,)),
     (m.CATCH_UP, 1 << 40),
     (m.CAUGHT_UP, 1 << 40),
+    (m.NEEDOTHERS, b"queue", 100, True, (b"a", b"", b"group")),
 ]
 
 

@@ -167,7 +167,7 @@ def test_a_node_that_says_that_a_job_is_over_frees_no_slot_while_another_one_has
     assert job_id in new.node.witnesses.of(b"q").running
     number, epoch = 10_000, new.node.witnesses.of(b"q").promised[0]
     boot = new.node.witnesses.boot
-    new.say(first, (SLOTS_WANTED, b"q", epoch, boot, number, False, (), (), (job_id,)))
+    new.say(first, (SLOTS_WANTED, b"q", epoch, boot, number, False, (), (), (job_id,), ()))
     for _ in range(50):
         cluster.advance(100)
         assert not taken(cluster)

@@ -461,5 +461,170 @@ def test_a_new_steward_does_not_believe_who_stood_still_that_its_lease_goes_on()
     cluster.advance(50)
     assert this.is_active
     assert this.table.by_id[job_id].node_id == holder.id
-    stood_still.say(s, (SLOTS_WANTED, b"q", this.counter, boot, 1 << 20, False, (), (), (job_id,)))
+    stood_still.say(s, (SLOTS_WANTED, b"q", this.counter, boot, 1 << 20, False, (), (), (job_id,), ()))
     assert this.table.by_id[job_id].node_id == holder.id
+
+
+# Jobs of other nodes.
+
+
+def groups_of(member: Member) -> list[bytes]:
+    """Bodies of the jobs that wait on a node."""
+    queue = member.node.state.queues.by_name.get(b"q")
+    return [] if queue is None else [unit.job.body for unit in queue.units]
+
+
+def add_grouped(member: Member, *bodies: str) -> None:
+    for body in bodies:
+        member("ADDJOB", "q", body, 0, "RETRY", 300, "REPLICATE", 1, "GROUP", body[0])
+
+
+@pytest.mark.parametrize(
+    ("field", "numbers"), [(GROUPINFLIGHT_FIELD, (1,)), (GROUPRATE_FIELD, (1, 60, 1))], ids=["slots", "tokens"]
+)
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_a_group_that_has_to_wait_holds_up_no_job_of_another_node(
+    field: int, numbers: tuple[int, ...], first: int
+) -> None:
+    cluster = cluster_with({field: numbers})
+    crowd = Crowd(cluster)
+    there, here = cluster.members[first], cluster.members[first - 1]
+    add_grouped(there, "z0")
+    crowd.wait(1, there)
+    cluster.advance(70_000)  # until the first tokens have come
+    assert crowd.take() == [b"z0"]
+    add_grouped(there, *(f"a{number}" for number in range(10)), "b0", "c0")
+    crowd.wait(1, there)
+    cluster.advance(100)
+    assert crowd.take() == [b"a0"]
+    crowd.wait(3, here)
+    cluster.advance(1_000)
+    assert crowd.take() == [b"b0", b"c0"]
+    assert len(groups_of(here)) <= 2
+    check(there)
+    check(here)
+
+
+def test_a_job_moves_when_its_group_has_a_slot_again() -> None:
+    cluster = cluster_with({GROUPINFLIGHT_FIELD: (1,)})
+    crowd = Crowd(cluster)
+    there, here, _ = cluster
+    add_grouped(there, "a0", "a1", "a2")
+    crowd.wait(1, there)
+    cluster.advance(100)
+    assert crowd.take() == [b"a0"]
+    crowd.wait(1, here)
+    cluster.advance(1_000)
+    assert crowd.take() == groups_of(here) == []
+    crowd.done()
+    cluster.advance(1_000)
+    assert crowd.take() == [b"a1"]
+    assert groups_of(there) == [b"a2"]
+
+
+def test_a_consumer_that_came_and_went_takes_no_job_out_of_its_order() -> None:
+    cluster = cluster_with({GROUPINFLIGHT_FIELD: (1,)})
+    crowd = Crowd(cluster)
+    there, here, _ = cluster
+    add_grouped(there, "acme: open", "acme: pay", "acme: ship")
+    crowd.wait(1, there)
+    cluster.advance(100)
+    here("GETJOB", "TIMEOUT", 500, "FROM", "q", client="other")
+    cluster.advance(1_000)
+    for expected in (b"acme: open", b"acme: pay", b"acme: ship"):
+        assert crowd.take() == [expected]
+        crowd.done()
+        crowd.wait(1, there)
+        cluster.advance(1_000)
+
+
+def test_a_node_that_cannot_be_told_what_ended_gives_its_jobs_when_their_slots_are_over() -> None:
+    cluster = cluster_with({GROUPINFLIGHT_FIELD: (1,)})
+    crowd = Crowd(cluster)
+    first = steward(cluster)
+    there, here = (member for member in cluster if member is not first)
+    there("ADDJOB", "q", "a0", 0, "RETRY", 10, "REPLICATE", 1, "GROUP", "a")
+    add_grouped(there, "a1")
+    crowd.wait(1, there)
+    cluster.advance(100)
+    assert crowd.take() == [b"a0"]
+    cluster.lose = lambda flight: flight.kind == SLOTS_KEEP and there in (flight.receiver, flight.sender)
+    crowd.done()
+    crowd.wait(1, here)
+    cluster.advance(60_000)
+    assert crowd.take() == [b"a1"]
+
+
+# Several queues, and consumers that do not wait.
+
+
+def bodies_for(member: Member | Server, name: str, *words: object, within_ms: int = 20) -> list[bytes]:
+    """Let a consumer ask; returns what it is given within a time."""
+    rows = member("GETJOB", *words, client=name)
+    if isinstance(member, Member):
+        member.cluster.advance(within_ms)
+    else:
+        member.advance(within_ms)
+    if rows == BLOCKED:
+        rows = member.answers.pop(name)[0]
+    return [body for _, _, body in rows or ()]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize(
+    ("field", "numbers"), [(INFLIGHT_FIELD, (5,)), (GROUPINFLIGHT_FIELD, (1,)), (RATE_FIELD, (1_000, 1, 50))]
+)
+@pytest.mark.parametrize("how", [("TIMEOUT", 5_000), ("NOHANG",)])
+def test_a_limited_queue_that_is_named_first_comes_first(
+    size: int, field: int, numbers: tuple[int, ...], how: tuple[object, ...]
+) -> None:
+    cluster = cluster_with({field: numbers}, size)
+    member = cluster.members[-1]
+    for number in range(4):
+        member("ADDJOB", "q", f"first {number}", 0, "GROUP", f"{number}", "REPLICATE", 1)
+        member("ADDJOB", "plain", f"last {number}", 0, "REPLICATE", 1)
+    taken = bodies_for(member, "first", *how, "FROM", "q", within_ms=1_000)  # a steward begins, and tokens come
+    for turn in range(8 - len(taken)):
+        taken += bodies_for(member, f"{turn}", *how, "FROM", "q", "plain")
+    assert taken == [b"%b %d" % (word, number) for word in (b"first", b"last") for number in range(4)]
+    check(member)
+
+
+def test_a_queue_that_is_at_its_limit_holds_up_none_that_is_named_behind_it(server: Server) -> None:
+    limit(server, INFLIGHT_FIELD, 1)
+    for number in range(3):
+        server("ADDJOB", "q", f"{number}", 0)
+        server("ADDJOB", "plain", f"plain {number}", 0)
+    taken = [bodies_for(server, name, "FROM", "q", "plain") for name in "abc"]
+    assert taken == [[b"0"], [b"plain 0"], [b"plain 1"]]
+
+
+def test_a_steward_that_does_not_answer_is_waited_for_once() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (5,)})
+    first = steward(cluster)
+    other = next(member for member in cluster if member is not first)
+    other("ADDJOB", "q", "limited", 0, "REPLICATE", 1)
+    for number in range(3):
+        other("ADDJOB", "plain", f"{number}", 0, "REPLICATE", 1)
+    cluster.lose = lambda flight: flight.kind == SLOTS_WANTED
+    pauses = enumerate([1_500, 10, 10])
+    assert [bodies_for(other, f"{n}", "FROM", "q", "plain", within_ms=ms) for n, ms in pauses] == [
+        [b"0"],
+        [b"1"],
+        [b"2"],
+    ]
+    cluster.lose = lambda flight: False
+    assert bodies_for(other, "patient", "FROM", "q", "plain", within_ms=5_000) == [b"limited"]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_who_would_not_wait_uses_up_no_token_for_nothing(size: int) -> None:
+    """A poll each 37 ms takes what ten tokens a second let through."""
+    cluster = cluster_with({RATE_FIELD: (10, 1, 1)}, size)
+    asking = cluster.members[0]
+    for number in range(100):
+        asking("ADDJOB", "q", f"{number}", 0, "REPLICATE", 1)
+    bodies_for(asking, "first", "NOHANG", "FROM", "q", within_ms=1_000)
+    polls = range(0, 5_000, 37)
+    taken = [body for at in polls for body in bodies_for(asking, f"{at}", "NOHANG", "FROM", "q", within_ms=37)]
+    assert 45 <= len(taken) <= 51
