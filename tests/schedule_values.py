@@ -4,7 +4,21 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from disqued.core.model.calendar import AT, CRON, EVERY, UTC, JobTemplate, LastFiring, ScheduleSetting
+from disqued.core.model.calendar import (
+    AT,
+    CRON,
+    EVERY,
+    FIRED,
+    IN_PAUSE,
+    MISSED,
+    OUTCOMES_KEPT,
+    SKIPPED,
+    UTC,
+    JobTemplate,
+    LastFiring,
+    Refusal,
+    ScheduleSetting,
+)
 from disqued.core.model.terms import NO_TERMS, Terms
 
 TERMS: Final = Terms(3, 2_000, 60_000, 7_000, 6_000, ((b"a", b"\xff"),))
@@ -12,7 +26,9 @@ NIGHTLY: Final = ScheduleSetting(
     CRON, b"0 2 * * *", 0, b"Europe/Berlin", True, 5, 60_000,
     JobTemplate(b"reports \xff", b"sales\0", 86_400_000, 3_600_000, 1_000, 2, 7, True, TERMS),
 )  # fmt: skip
-LAST: Final = LastFiring(b"DI" + b"0" * 40 + b"05a0SQ")
+JOB_ID: Final = b"DI" + b"0" * 40 + b"05a0SQ"
+LAST: Final = LastFiring(JOB_ID, 21, ((21, FIRED), (22, SKIPPED), (23, MISSED), (24, IN_PAUSE), (25, SKIPPED)))
+REFUSED: Final = Refusal(26, "NOREPL Störung".encode())
 
 _spans = st.integers(0, 2**31 * 1_000)
 _jobs = st.builds(
@@ -35,3 +51,14 @@ def schedules(draw: st.DrawFn) -> ScheduleSetting:
     return ScheduleSetting(
         kind, line, number, zone, draw(st.booleans()), draw(st.integers(0, 1_000)), draw(_spans), draw(_jobs)
     )
+
+
+@st.composite
+def firings(draw: st.DrawFn) -> LastFiring:
+    """Draw what became of the last instants of a schedule."""
+    job = draw(st.just((b"", 0)) | st.tuples(st.just(JOB_ID), st.integers(0, 30)))
+    outcomes = draw(st.dictionaries(st.integers(0, 30), st.integers(MISSED, FIRED), max_size=OUTCOMES_KEPT))
+    return LastFiring(*job, tuple(sorted(outcomes.items())))
+
+
+refusals = st.builds(Refusal, st.integers(0, 30), st.sampled_from([b"PAUSED", "OOM Störung".encode()]))

@@ -27,7 +27,7 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IReactorTime
 
 from disqued.config import Config
-from disqued.core.model.calendar import LastFiring, ScheduleSetting, words_of
+from disqued.core.model.calendar import LastFiring, Refusal, ScheduleSetting, words_of
 from disqued.core.model.job import KIND_NAMES, StoredJob
 from disqued.core.model.outbox import (
     FLUSHED,
@@ -210,22 +210,7 @@ def row(record: Fields) -> Row:
         _, queue, pause, when = record
         return _row(event="paused", at=when, queue=text(queue), pause=text(PAUSE_NAMES[pause]))
     if kind == POLICY:
-        _, queue, field, register = record
-        value = register.value
-        if isinstance(value, LastFiring):
-            return _row(event="policy", at=register.set_at, id=text(value.job_id), queue=text(queue),
-                        scope=text(FIELD_NAMES[field]))  # fmt: skip
-        if isinstance(value, ScheduleSetting):
-            return _row(event="policy", at=register.set_at, queue=text(queue), scope=text(FIELD_NAMES[field]),
-                        reason=text(words_of(value)), body=value.job.body)  # fmt: skip
-        if not isinstance(value, PauseSetting):
-            numbers = " ".join(map(str, value))
-            return _row(event="policy", at=register.set_at, queue=text(queue), scope=text(FIELD_NAMES[field]),
-                        reason=numbers)  # fmt: skip
-        return _row(
-            event="policy", at=register.set_at, queue=text(queue), pause=text(PAUSE_NAMES[value.bits]),
-            reason=text(value.reason), worker=text(value.owner),
-        )  # fmt: skip
+        return _policy(record)
     if kind == FLUSHED:
         return _row(event="flushed", at=record[1])
     if kind == GROUP:
@@ -233,6 +218,28 @@ def row(record: Fields) -> Row:
         stamps = json.dumps({text(origin): ctime for origin, ctime in floor}, separators=(",", ":"))
         return _row(event="begun", at=when, queue=text(queue), scope=text(scope), floor=stamps)
     raise ToolError(f"the store holds a record of kind {kind}, which this version cannot export")
+
+
+def _policy(record: Fields) -> Row:
+    _, queue, field, register = record
+    value = register.value
+    if isinstance(value, LastFiring):
+        return _row(event="policy", at=register.set_at, id=text(value.job_id), queue=text(queue),
+                    scope=text(FIELD_NAMES[field]))  # fmt: skip
+    if isinstance(value, Refusal):
+        return _row(event="policy", at=register.set_at, queue=text(queue), scope=text(FIELD_NAMES[field]),
+                    reason=text(value.error))  # fmt: skip
+    if isinstance(value, ScheduleSetting):
+        return _row(event="policy", at=register.set_at, queue=text(queue), scope=text(FIELD_NAMES[field]),
+                    reason=text(words_of(value)), body=value.job.body)  # fmt: skip
+    if not isinstance(value, PauseSetting):
+        numbers = " ".join(map(str, value))
+        return _row(event="policy", at=register.set_at, queue=text(queue), scope=text(FIELD_NAMES[field]),
+                    reason=numbers)  # fmt: skip
+    return _row(
+        event="policy", at=register.set_at, queue=text(queue), pause=text(PAUSE_NAMES[value.bits]),
+        reason=text(value.reason), worker=text(value.owner),
+    )  # fmt: skip
 
 
 def _added(job: StoredJob) -> Row:

@@ -50,7 +50,7 @@ from itertools import pairwise
 from struct import Struct
 from typing import Final
 
-from disqued.core.model.calendar import LastFiring, ScheduleSetting
+from disqued.core.model.calendar import LastFiring, Refusal, ScheduleSetting
 from disqued.core.model.fate import NO_FATE
 from disqued.core.model.gates import split_throttle_name
 from disqued.core.model.groups import read_scope
@@ -95,6 +95,7 @@ from disqued.core.model.policies import (
     REASON_MAX,
     SCHEDULE_FIELD,
     SCHEDULE_FIRED_FIELD,
+    SCHEDULE_REFUSED_FIELD,
     Numbers,
     PauseSetting,
     Policy,
@@ -107,7 +108,14 @@ from disqued.core.model.terms import NO_TERMS, Terms
 from disqued.wire.fates import decode_fate, decode_terms, encode_fate, encode_terms
 from disqued.wire.fields import BadRecord, Fields
 from disqued.wire.pieces import LARGE, Pieces, Text, grouped, whole
-from disqued.wire.schedulevalues import decode_last, decode_schedule, encode_last, encode_schedule
+from disqued.wire.schedulevalues import (
+    decode_last,
+    decode_refusal,
+    decode_schedule,
+    encode_last,
+    encode_refusal,
+    encode_schedule,
+)
 
 FORMAT: Final = 1
 NAMED_FORMAT: Final = 2
@@ -705,6 +713,8 @@ def _encode_value(value: Value) -> bytes:
         return encode_schedule(value)
     if isinstance(value, LastFiring):
         return encode_last(value)
+    if isinstance(value, Refusal):
+        return encode_refusal(value)
     if isinstance(value, PauseSetting):
         return _PAUSE_VALUE.pack(value.bits, len(value.reason)) + value.reason + value.owner
     return bytes((len(value),)) + b"".join(map(_NUMBER.pack, value))
@@ -733,7 +743,9 @@ def decode_policy(data: bytes, at: int) -> tuple[Policy, int]:
     elif field == SCHEDULE_FIELD:
         value = decode_schedule(data[value_start:end])
     elif field == SCHEDULE_FIRED_FIELD:
-        value = decode_last(data[value_start:end])
+        value = decode_last(data[value_start:end], counter)
+    elif field == SCHEDULE_REFUSED_FIELD:
+        value = decode_refusal(data[value_start:end])
     else:
         value = _decode_numbers(field, data[value_start:end])
     return (data[queue_start:value_start], field, Register(counter, hexlify(raw_id), set_at, value)), end

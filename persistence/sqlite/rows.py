@@ -22,7 +22,7 @@ from struct import Struct, error
 from typing import Any, Final
 from zlib import crc32
 
-from disqued.core.model.calendar import LastFiring, ScheduleSetting, words_of
+from disqued.core.model.calendar import LastFiring, Refusal, ScheduleSetting, words_of
 from disqued.core.model.fate import NO_FATE
 from disqued.core.model.groups import read_scope
 from disqued.core.model.job import (
@@ -392,7 +392,8 @@ def policy_record(row: Row) -> Record:
         check = _policy_crc(sequence, counter, set_at, (queue, name, node_id, text))
         if check != wanted:
             raise BadRow("the checksum is wrong", row)
-        return (POLICY, queue, _FIELDS[name], Register(counter, node_id, set_at, _read_value(json.loads(text))))
+        value = _read_value(json.loads(text), counter)
+        return (POLICY, queue, _FIELDS[name], Register(counter, node_id, set_at, value))
     except (*_NONSENSE, LookupError) as problem:
         raise BadRow(f"the row makes no sense: {problem}", row) from None
 
@@ -407,20 +408,27 @@ def _spelled(value: Value) -> Any:
             "bytes": b64encode(encode_schedule(value)).decode(),
         }
     if isinstance(value, LastFiring):
-        return {"job": value.job_id.decode()}
+        return {"job": value.job_id.decode(), "at": value.fired_at, "outcomes": value.outcomes}
+    if isinstance(value, Refusal):
+        return {"instant": value.instant, "error": value.error.decode()}
     if isinstance(value, PauseSetting):
         pause = PAUSE_NAMES[value.bits].decode()
         return {"pause": pause, "reason": value.reason.decode(), "owner": value.owner.decode()}
     return list(value)
 
 
-def _read_value(value: Any) -> Value:
+def _read_value(value: Any, counter: int) -> Value:
     if isinstance(value, list):
         return tuple(map(int, value))
     if "bytes" in value:
         return decode_schedule(b64decode(value["bytes"]))
     if "job" in value:
-        return LastFiring(value["job"].encode())
+        job_id = value["job"].encode()
+        # A row that was written before there were outcomes has the id alone.
+        outcomes = tuple((int(instant), int(outcome)) for instant, outcome in value.get("outcomes", ()))
+        return LastFiring(job_id, int(value.get("at", counter if job_id else 0)), outcomes)
+    if "error" in value:
+        return Refusal(int(value["instant"]), value["error"].encode())
     return PauseSetting(_BITS[value["pause"]], value["reason"].encode(), value["owner"].encode())
 
 

@@ -51,6 +51,7 @@ from disqued.core.model.policies import (
     SCHEDULE_FIELD,
     SCHEDULE_FIRED_FIELD,
     SCHEDULE_PAUSE_FIELD,
+    SCHEDULE_REFUSED_FIELD,
     THROTTLE_FIELD,
     TTL_FIELD,
     PauseSetting,
@@ -61,7 +62,7 @@ from disqued.persistence.interface import IStore, IStoreFactory, StoreError
 from disqued.persistence.plugins import find_store
 from disqued.testing.clock import Clock
 from tests.databases import units
-from tests.schedule_values import LAST, NIGHTLY
+from tests.schedule_values import LAST, NIGHTLY, REFUSED
 
 async_test = pytest_twisted.ensureDeferred
 
@@ -446,14 +447,15 @@ async def test_a_schedule_comes_back_as_it_was_with_its_last_instant_also_over_a
     nightly: Record = (POLICY, b"nightly \xff", SCHEDULE_FIELD, Register(3, b"b" * 40, at, NIGHTLY))
     paused: Record = (POLICY, b"nightly \xff", SCHEDULE_PAUSE_FIELD, Register(1, b"b" * 40, at, (1,)))
     fired: Record = (POLICY, b"nightly \xff", SCHEDULE_FIRED_FIELD, Register(at, b"a" * 40, at, LAST))
+    refused: Record = (POLICY, b"nightly \xff", SCHEDULE_REFUSED_FIELD, Register(at, b"a" * 40, at, REFUSED))
     gone: Record = (POLICY, b"gone", SCHEDULE_FIELD, Register(2, b"a" * 40, at, ()))
     await bench.start()
     wanted = bench.running.records
     await bench.put(nightly, (POLICY, b"gone", SCHEDULE_FIELD, Register(1, b"a" * 40, at, NIGHTLY)))
-    await bench.put(paused, fired, gone, (FLUSHED,))
+    await bench.put(paused, fired, refused, gone, (FLUSHED,))
     for _ in range(2):
         found = {record[1:3]: record for record in await bench.start() if record[0] == POLICY}
-        assert found == ({record[1:3]: record for record in (nightly, paused, fired, gone)} if wanted else {})
+        assert found == ({record[1:3]: record for record in (nightly, paused, fired, refused, gone)} if wanted else {})
 
 
 @async_test

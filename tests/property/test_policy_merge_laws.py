@@ -1,12 +1,13 @@
 """Registers of policies merge: in any order, any number of times, on any way through the nodes, with one outcome."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
 from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disqued.core.model.calendar import EVERY, JobTemplate, LastFiring, ScheduleSetting
+from disqued.core.model.calendar import EVERY, FIRED, OUTCOMES_KEPT, JobTemplate, LastFiring, ScheduleSetting, joined
 from disqued.core.model.memory import Memory
 from disqued.core.model.messages import POLICY
 from disqued.core.model.policies import (
@@ -16,6 +17,7 @@ from disqued.core.model.policies import (
     RETRY_FIELD,
     SCHEDULE_FIELD,
     SCHEDULE_FIRED_FIELD,
+    SCHEDULE_REFUSED_FIELD,
     THROTTLE_FIELD,
     TTL_FIELD,
     PauseSetting,
@@ -25,10 +27,12 @@ from disqued.core.model.policies import (
     Register,
     Value,
     cost_of_register,
+    version_of,
 )
 from disqued.core.model.terms import Terms
 from tests.cluster_fixtures import Cluster
 from tests.core_fixtures import check
+from tests.schedule_values import firings, refusals
 
 NODES = tuple(name * 40 for name in (b"a", b"b", b"c"))
 
@@ -47,11 +51,11 @@ settings_ = st.just(()) | st.builds(
     st.integers(0, 2), st.just(0),
     st.just(JobTemplate(b"mail", b"body", 60_000, 5_000, 0, 0, 0, False, Terms())),
 )  # fmt: skip
-lasts = st.sampled_from([b"", b"DI" + b"0" * 40 + b"05a0SQ"]).map(LastFiring)
 policies = st.lists(
     st.one_of(
         fields(PAUSE_FIELD, pauses), *(fields(field, numbers) for field in (TTL_FIELD, RETRY_FIELD)),
-        fields(SCHEDULE_FIELD, settings_), fields(SCHEDULE_FIRED_FIELD, lasts),
+        fields(SCHEDULE_FIELD, settings_), fields(SCHEDULE_FIRED_FIELD, firings()),
+        fields(SCHEDULE_REFUSED_FIELD, refusals),
         fields(FAIR_FIELD, st.sampled_from([(), (1,)])), fields(THROTTLE_FIELD, st.just((5,))),
     ),
     max_size=8,
@@ -96,9 +100,29 @@ def test_what_is_known_in_the_end_is_the_maximum_whatever_the_order(said: list[P
     rng.shuffle(shuffled)
     known = merged(shuffled)
     assert known == {
-        place: max(register for name, field, register in said if (name, field) == place)
+        place: greatest(register for name, field, register in said if (name, field) == place)
         for place in {(name, field) for name, field, _ in said}
     }
+
+
+def greatest(registers: Iterable[Register]) -> Register:
+    """The greatest of some registers of one place; of the last instants of schedules with all that they say."""
+    known = list(registers)
+    firings_ = [register.value for register in known if isinstance(register.value, LastFiring)]
+    if not firings_:
+        return max(known)
+    return max(known, key=version_of)._replace(value=reduce(joined, firings_))
+
+
+@given(firings(), firings(), firings())
+def test_what_sides_know_of_the_last_instants_is_joined(one: LastFiring, two: LastFiring, three: LastFiring) -> None:
+    assert joined(one, two) == joined(two, one)
+    assert joined(one, joined(two, three)) == joined(joined(one, two), three)
+    assert joined(one, one) == one
+    outcomes = dict(joined(one, two).outcomes)
+    assert len(outcomes) == min(OUTCOMES_KEPT, len({*dict(one.outcomes), *dict(two.outcomes)}))
+    for side in (one, two):
+        assert all(outcomes.get(instant, FIRED) >= outcome for instant, outcome in side.outcomes)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), policies.filter(bool)), max_size=6))

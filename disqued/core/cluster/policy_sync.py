@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Final
 
 from disqued.core.cluster.federation import Federation
-from disqued.core.model.calendar import LastFiring
+from disqued.core.model.calendar import LastFiring, Refusal
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import PAUSE, POLICIES_PER_MESSAGE, POLICY
 from disqued.core.model.outbox import POLICY as POLICY_RECORD
@@ -27,6 +27,8 @@ from disqued.core.model.policies import (
     PAUSE_FIELD,
     SCHEDULE_FIELDS,
     SCHEDULE_FIRED_FIELD,
+    SCHEDULE_REFUSED_FIELD,
+    SCHEDULE_RUN_FIELDS,
     THROTTLE_FIELDS,
     THROTTLE_MAX_MS,
     PauseSetting,
@@ -99,12 +101,16 @@ class Policies(Timed, Machine):
                 new.append((name, field))
         self._tell(new, b"")
 
-    def settle(self, name: bytes, instant: int, job_id: bytes) -> None:
-        """Note in the whole cluster that an instant of a schedule is over; `job_id` is the last job of the schedule."""
-        self.reach(name, SCHEDULE_FIRED_FIELD, instant, LastFiring(job_id))
+    def settle(self, name: bytes, instant: int, firing: LastFiring) -> None:
+        """Note in the whole cluster that an instant of a schedule is over, and what became of it."""
+        self.reach(name, SCHEDULE_FIRED_FIELD, instant, firing)
+
+    def refuse(self, name: bytes, refusal: Refusal) -> None:
+        """Note in the whole cluster why the job of an instant is refused."""
+        self.reach(name, SCHEDULE_REFUSED_FIELD, self._state.wall, refusal)
 
     def reach(self, name: bytes, field: int, counter: int, value: Value) -> None:
-        """Set a field whose counter is an instant in the whole cluster, unless a later one is known."""
+        """Set a field whose counter is a time in the whole cluster, unless a later one says as much."""
         state = self._state
         if self._learn(name, field, Register(counter, state.node_id, state.wall, value)):
             self._tell([(name, field)], b"")
@@ -147,7 +153,7 @@ class Policies(Timed, Machine):
         for name, field, register in policies:
             if (name, field) not in table.registers and table.is_outdated(name, field, register, wall):
                 continue
-            if field == SCHEDULE_FIRED_FIELD and register.counter > wall + AHEAD_MS:
+            if field in SCHEDULE_RUN_FIELDS and register.counter > wall + AHEAD_MS:
                 continue
             if field in THROTTLE_FIELDS and register.counter > wall + THROTTLE_MAX_MS + AHEAD_MS:
                 continue
@@ -157,12 +163,13 @@ class Policies(Timed, Machine):
         self._state.send(sender, (POLICY, number, ()))
 
     def _learn(self, name: bytes, field: int, register: Register) -> bool:
-        """Enter a register, and follow it; return whether it is newer than what was known."""
+        """Enter a register, and follow it; return whether it says more than what was known."""
         state = self._state
         if not state.queues.policies.merge(name, field, register):
             return False
         if state.journaling:
-            state.outbox.journal.append((POLICY_RECORD, name, field, register))
+            known = state.queues.policies.registers[name, field]
+            state.outbox.journal.append((POLICY_RECORD, name, field, known))
         self.plan()
         if field == PAUSE_FIELD:
             self._follow_pause(name)

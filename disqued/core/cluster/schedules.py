@@ -10,11 +10,13 @@ confirmed it (`acks`), so that a node that could not be heard hands it out no mo
 
 That an instant is over is a register whose counter is the instant, so that the latest one wins.  It is written after
 the job: a crash in between makes the same job again, and loses none.  A node that starts, or that stood still, lets
-the others tell first, for HOLD_MS.
+the others tell first, for HOLD_MS.  With it goes what became of the last instants: fired, skipped, missed or in a
+pause.  Whoever settles an instant knows that those between it and the one before were missed, and whoever ends a pause
+which ones came in it.
 
 An instant whose job is refused (queue paused, MAXLEN, too few nodes, memory) is not over: it is tried again, and after
 `ON_TIME_MS` it counts as missed, like one that comes while no node is up.  Of these the last CATCHUP are fired, and
-none that is older than `FORGOTTEN_MS`.
+none that is older than `FORGOTTEN_MS`.  Why it is refused is a register, too, so that every node tells it.
 
 A job with RETRY 0 must not be made twice: the first of all known nodes makes it, and no other node in its place.
 
@@ -26,7 +28,17 @@ from typing import Final, NamedTuple
 
 from disqued.core.cluster.policy_sync import Policies
 from disqued.core.model.calendar import (
+    ERROR_MAX,
+    FIRED,
+    IN_PAUSE,
+    MISSED,
     ON_TIME_MS,
+    OUTCOME_NAMES,
+    OUTCOMES_KEPT,
+    SKIPPED,
+    InstantOutcome,
+    LastFiring,
+    Refusal,
     ScheduleSetting,
     derived_id,
     last_instants,
@@ -57,6 +69,7 @@ from disqued.core.model.policies import (
     SCHEDULE_FIELD,
     SCHEDULE_FIRED_FIELD,
     SCHEDULE_PAUSE_FIELD,
+    SCHEDULE_REFUSED_FIELD,
     Value,
 )
 from disqued.core.model.schedule import Timed
@@ -67,7 +80,7 @@ from disqued.core.work.background import BackgroundClient
 from disqued.core.work.outcomes import Outcomes
 from disqued.core.work.placement import Placement
 from disqued.core.work.standings import end_of
-from disqued.errors import CommandError
+from disqued.errors import CommandError, JournalFailed, OutOfMemory
 
 OTHERS_MS: Final = 2_000  #: how long each node leaves an instant to the one before it
 RANKS: Final = 4  #: nodes after this one do not wait longer than it does
@@ -78,12 +91,15 @@ RETRY_MS: Final = 2_000  #: pause after a refusal, then twice as long
 RETRY_MAX_MS: Final = 60_000
 LOOKED_EVERY_MS: Final = 60_000  #: how often the wall clock is looked at, which may be set
 NEXT_MAX: Final = 1_000  #: instants that SCHEDULE NEXT tells at most
-RUNS_TOLD: Final = 5  #: last instants that SCHEDULE GET tells
+RUNS_TOLD: Final = OUTCOMES_KEPT  #: last instants that SCHEDULE GET tells
+CATCH_UP_LOOKED: Final = 100  #: the greatest CATCHUP with which instants are looked for that have just been missed
+REFUSAL_MS: Final = 10_000  #: the same refusal is not noted again for so long, but of the same instant never
+_LOW_MEMORY: Final = "the memory of this node is low: it takes no jobs now"
 _PENDING: Final = b"pending"
-_SKIPPED: Final = b"skipped"
+_UNKNOWN: Final = b"unknown"
 #: What became of a job that is not on this node any more, by what this node remembers of its end.
 _ENDS: Final = {
-    NOT_KNOWN: b"unknown",
+    NOT_KNOWN: _UNKNOWN,
     UNDER_WAY: _PENDING,
     GONE: b"deleted",
     ENDED: b"ended",
@@ -99,8 +115,17 @@ class Run(NamedTuple):
     """An instant of a schedule that is over, and what became of it as far as this node knows."""
 
     instant: int
-    job_id: bytes  #: empty = the instant was passed over: the last job was not over
-    state: bytes  #: queued, delayed, running, pending, acked, dead, cancelled, expired, ..., skipped or unknown
+    job_id: bytes  #: empty = there is none: the instant was skipped, missed, or came in a pause
+    state: bytes  #: queued, running, pending, acked, dead, ..., unknown; without a job skipped, missed or paused
+
+
+class LastRefusal(NamedTuple):
+    """Why the job of an instant was refused that was not fired afterwards."""
+
+    instant: int
+    error: bytes
+    node_id: bytes  #: of the node that refused it
+    is_pending: bool  #: it is the last word: no instant is over since
 
 
 class ScheduleFigures(NamedTuple):
@@ -201,8 +226,25 @@ class Schedules(Machine):
         if name not in table.schedules:
             return False
         if table.is_schedule_paused(name) != pauses:
+            began = 0 if pauses else table.registers[name, SCHEDULE_PAUSE_FIELD].set_at
             self._policies.set(name, {SCHEDULE_PAUSE_FIELD: (1,) if pauses else ()})
+            if not pauses:
+                self._settle_pause(name, began)
         return True
+
+    def _settle_pause(self, name: bytes, began: int) -> None:
+        """Note what became of the instants that came in a pause, which is over, or were missed before it."""
+        outcomes = self._passed(name, began, self._state.wall)
+        if outcomes:
+            self._policies.settle(name, outcomes[-1][0], LastFiring(b"", 0, tuple(outcomes)))
+
+    def _passed(self, name: bytes, began: int, wall: int) -> list[InstantOutcome]:
+        """Return the last instants that a pause kept from being fired, which began then and goes on until `wall`."""
+        setting = self._state.queues.policies.schedules[name]
+        instants = last_instants(
+            setting, self._set_at(name), self._calendar, self._fired_until(name), wall, OUTCOMES_KEPT
+        )
+        return [(instant, IN_PAUSE if instant > began else MISSED) for instant in instants]
 
     def fire(self, client: Client, name: bytes, setting: ScheduleSetting) -> bytes | None:
         """Add a job as the schedule would now, under an id of its own; return that, or None: `client` waits.
@@ -226,27 +268,60 @@ class Schedules(Machine):
         return next_instants(setting, self._set_at(name), self._calendar, wall, count)
 
     def runs_of(self, name: bytes, count: int) -> list[Run]:
-        """Return the last instants of a schedule that are over, the latest first.
+        """Return the last instants of a schedule that are over, the latest first, `RUNS_TOLD` at most.
 
-        Their ids follow from name, version and instant, so that nothing is kept for this.  An instant that was missed,
-        or came in a pause, has no job; it is told as one whose job is unknown.
+        The ids of jobs follow from name, version and instant; that an instant has none is in a register.
         """
         table = self._state.queues.policies
-        setting, fired = table.schedules.get(name), table.registers.get((name, SCHEDULE_FIRED_FIELD))
-        if setting is None or fired is None:
+        setting, until = table.schedules.get(name), self._fired_until(name)
+        if setting is None:
             return []
-        last = table.last_job_of(name)
-        instants = last_instants(setting, self._set_at(name), self._calendar, 0, fired.counter, count)
-        if not instants:  # it was set again since
-            return [Run(fired.counter, last, _state_of(self._state, last))] if last else []
-        runs: list[Run] = []
-        for instant in reversed(instants):
-            job_id = _id_of(self._state, name, setting, instant)
-            if instant == fired.counter and job_id != last:
-                runs.append(Run(instant, b"", _SKIPPED))
-            else:
-                runs.append(Run(instant, job_id, _state_of(self._state, job_id)))
-        return runs
+        firing = table.firing_of(name)
+        outcomes = dict(firing.outcomes)
+        instants = last_instants(setting, self._set_at(name), self._calendar, 0, until, count)
+        runs = [self._run_of(name, setting, instant, outcomes.get(instant, 0)) for instant in instants]
+        runs += [Run(instant, b"", OUTCOME_NAMES[outcome]) for instant, outcome in self._not_noted(name, setting)]
+        if not runs and until:  # it was set again since
+            outcome = outcomes.get(until, FIRED)
+            if outcome != FIRED:
+                return [Run(until, b"", OUTCOME_NAMES[outcome])]
+            return [Run(until, firing.job_id, _state_of(self._state, firing.job_id))] if firing.job_id else []
+        return runs[: -count - 1 : -1]
+
+    def _run_of(self, name: bytes, setting: ScheduleSetting, instant: int, outcome: int) -> Run:
+        """Return what became of an instant that is noted as over; outcome 0 = no node has noted which."""
+        job_id = _id_of(self._state, name, setting, instant)
+        state = _state_of(self._state, job_id)
+        if outcome not in (0, FIRED) and state == _UNKNOWN:
+            return Run(instant, b"", OUTCOME_NAMES[outcome])
+        return Run(instant, job_id, state)
+
+    def _not_noted(self, name: bytes, setting: ScheduleSetting) -> list[InstantOutcome]:
+        """Return the last instants that are over and not noted as that yet: in a pause that goes on, or missed."""
+        table, wall = self._state.queues.policies, self._state.wall
+        if table.is_schedule_paused(name):
+            return self._passed(name, table.registers[name, SCHEDULE_PAUSE_FIELD].set_at, wall)
+        if setting.catch_up > CATCH_UP_LOOKED or self._state.now < self._hold_until:
+            return []
+        since, count = self._over_until(name), looked_at(setting) + OUTCOMES_KEPT
+        past = last_instants(setting, self._set_at(name), self._calendar, since, wall, count)
+        missed = past[: len(past) - len(that_count(past, setting, wall))]
+        return [(instant, MISSED) for instant in missed[-OUTCOMES_KEPT:]]
+
+    def refusal_of(self, name: bytes) -> LastRefusal | None:
+        """Return the last refusal of a schedule since it was set, unless its instant was fired later."""
+        table = self._state.queues.policies
+        register = table.registers.get((name, SCHEDULE_REFUSED_FIELD))
+        if name not in table.schedules or register is None or not isinstance(register.value, Refusal):
+            return None
+        instant, error = register.value
+        if instant <= self._set_at(name):
+            return None
+        if instant <= self._fired_until(name):
+            outcome = dict(table.firing_of(name).outcomes).get(instant, FIRED)
+            if outcome in (FIRED, SKIPPED):
+                return None
+        return LastRefusal(instant, error, register.node_id, instant > self._over_until(name))
 
     @property
     def figures(self) -> ScheduleFigures:
@@ -379,26 +454,33 @@ class Schedules(Machine):
 
     def _over_until(self, name: bytes) -> int:
         """Return the time up to which instants are over: fired, passed over, or in a pause."""
-        registers = self._state.queues.policies.registers
-        until = self._state.wall - FORGOTTEN_MS
-        pause = registers.get((name, SCHEDULE_PAUSE_FIELD))
-        if pause is not None:
-            until = max(until, pause.set_at)
-        fired = registers.get((name, SCHEDULE_FIRED_FIELD))
-        return until if fired is None else max(until, fired.counter)
+        return max(self._state.wall - FORGOTTEN_MS, self._resumed_at(name), self._fired_until(name))
+
+    def _resumed_at(self, name: bytes) -> int:
+        """Return when a pause of a schedule ended last, or began; 0 = there was none."""
+        pause = self._state.queues.policies.registers.get((name, SCHEDULE_PAUSE_FIELD))
+        return 0 if pause is None else pause.set_at
+
+    def _fired_until(self, name: bytes) -> int:
+        """Return the last instant that is noted as over; 0 = none."""
+        fired = self._state.queues.policies.registers.get((name, SCHEDULE_FIRED_FIELD))
+        return 0 if fired is None else fired.counter
 
     # Firing.
 
     def _fire(self, plan: Plan, setting: ScheduleSetting) -> None:
         state, table = self._state, self._state.queues.policies
-        if state.leaving or state.durability.read_only or self._placement.takes_no_copy:
-            self._postpone(plan)
+        if state.leaving:  # others see to it
+            self._postpone(plan, None)
+            return
+        if state.durability.read_only or self._placement.takes_no_copy:
+            self._postpone(plan, JournalFailed() if state.durability.read_only else OutOfMemory(_LOW_MEMORY))
             return
         copies = setting.job.replicate or self._placement.default_copies
         options = options_of(plan.name, setting, plan.instant, copies)
         plan.job_id = _id_of(self._state, plan.name, setting, plan.instant)
         if state.jobs.get(plan.job_id) is not None or plan.job_id in state.custody.ended:
-            self._settle(plan, plan.job_id)
+            self._settle(plan, FIRED)
             return
         last = table.last_job_of(plan.name)
         if setting.skips and last and plan.asked != last and not self._is_over(plan, last):
@@ -407,8 +489,8 @@ class Schedules(Machine):
             is_there = self._additions.add_instant(
                 plan, setting.job, options, job_id=plan.job_id, ctime=plan.instant * 1_000_000, timeout_ms=COPIES_MS
             )
-        except CommandError:
-            self._postpone(plan)
+        except CommandError as refusal:
+            self._postpone(plan, refusal)
             return
         if is_there:
             self._fired(plan, plan.job_id)
@@ -423,34 +505,63 @@ class Schedules(Machine):
         counters.instants_fired += 1
         counters.instants_late += self._state.wall - plan.instant > ON_TIME_MS
         counters.instants_missed += plan.missed
-        self._settle(plan, job_id)
+        self._settle(plan, FIRED)
 
-    def _pass_over(self, plan: Plan, last: bytes) -> None:
+    def _pass_over(self, plan: Plan) -> None:
         """Leave out an instant, since the last job is not over."""
         self._state.counters.instants_skipped += 1
         self._state.counters.instants_missed += plan.missed
-        self._settle(plan, last)
+        self._settle(plan, SKIPPED)
 
-    def _settle(self, plan: Plan, last: bytes) -> None:
+    def _settle(self, plan: Plan, outcome: int) -> None:
         """The instant is over, on all nodes; look for the next one."""
-        self._policies.settle(plan.name, plan.instant, last)
+        outcomes = [*self._missed_before(plan), (plan.instant, outcome)][-OUTCOMES_KEPT:]
+        job = (plan.job_id, plan.instant) if outcome == FIRED else (b"", 0)
+        self._policies.settle(plan.name, plan.instant, LastFiring(*job, tuple(outcomes)))
         plan.asked = b""
         if self._is_planned(plan):
             self._wake(plan)
 
-    def _postpone(self, plan: Plan) -> None:
-        """Try again later."""
+    def _missed_before(self, plan: Plan) -> list[InstantOutcome]:
+        """Return the instants between the one that is fired and the last one that was over: they do not count."""
+        setting = self._state.queues.policies.schedules.get(plan.name)
+        if setting is None:
+            return []
+        # What came before the end of a pause is noted by whoever ends it.
+        since = max(self._fired_until(plan.name), self._resumed_at(plan.name))
+        before = last_instants(
+            setting, self._set_at(plan.name), self._calendar, since, plan.instant - 1, OUTCOMES_KEPT - 1
+        )
+        return [(instant, MISSED) for instant in before]
+
+    def _postpone(self, plan: Plan, error: CommandError | None) -> None:
+        """Try again later, and note why, unless another node sees to it meanwhile."""
+        if error is not None:
+            self._note_refusal(plan, error)
         self._state.counters.firings_refused += 1
         plan.retry_at = self._state.now + plan.retry_ms
         plan.retry_ms = min(2 * plan.retry_ms, RETRY_MAX_MS)
         self._wake(plan)
+
+    def _note_refusal(self, plan: Plan, error: CommandError) -> None:
+        """Let all nodes know why an instant is refused, but not the same each time."""
+        table, wall = self._state.queues.policies, self._state.wall
+        if plan.name not in table.schedules:
+            return
+        refusal = Refusal(plan.instant, _printable(error.line))
+        known = table.registers.get((plan.name, SCHEDULE_REFUSED_FIELD))
+        if known is not None and isinstance(known.value, Refusal):
+            is_same, is_young = known.value.instant == refusal.instant, 0 <= wall - known.counter < REFUSAL_MS
+            if known.value.error == refusal.error and (is_same or is_young):
+                return
+        self._policies.refuse(plan.name, refusal)
 
     def _is_over(self, plan: Plan, job_id: bytes) -> bool:
         """Return whether the last job is known to be over; else the instant is passed over, or nodes are asked."""
         state = self._state
         job = state.jobs.get(job_id)
         if job is not None and job.state not in (ACKED, DEAD):
-            self._pass_over(plan, job_id)
+            self._pass_over(plan)
             return False
         if job is not None or job_id in state.custody.ended or not state.peers.linked:
             return True
@@ -467,11 +578,20 @@ class Schedules(Machine):
         elif isinstance(answer, list):
             last = self._state.queues.policies.last_job_of(plan.name)
             if any(row[0] == last and row[1] == _PENDING for row in answer):
-                self._pass_over(plan, last)
+                self._pass_over(plan)
             else:
                 plan.asked = last
+        elif isinstance(answer, CommandError):
+            self._postpone(plan, answer)
         else:
-            self._postpone(plan)
+            self._postpone(plan, None)
+
+
+def _printable(line: bytes) -> bytes:
+    """Return the line of an error as a register may have it."""
+    text = line.decode("utf-8", "replace")
+    text = "".join(letter if letter.isprintable() else " " for letter in text)
+    return text.encode()[:ERROR_MAX].decode("utf-8", "ignore").encode()
 
 
 def _id_of(state: State, name: bytes, setting: ScheduleSetting, instant: int) -> bytes:

@@ -65,10 +65,45 @@ class ScheduleSetting(NamedTuple):
     job: JobTemplate
 
 
-class LastFiring(NamedTuple):
-    """The last job of a schedule, as the register of its last instant has it."""
+# What became of an instant that is over; where nodes say different things of one, the greater one holds.
+MISSED: Final = 1  #: no node fired it in time
+IN_PAUSE: Final = 2  #: the schedule was paused
+SKIPPED: Final = 3  #: the last job was not over (OVERLAP skip)
+FIRED: Final = 4  #: it has a job
+OUTCOME_NAMES: Final = {MISSED: b"missed", IN_PAUSE: b"paused", SKIPPED: b"skipped", FIRED: b"fired"}
+OUTCOMES_KEPT: Final = 5  #: last instants of which a register says what became of them
+ERROR_MAX: Final = 200  #: bytes of the error of a refusal
 
-    job_id: bytes  #: empty = there has been none
+#: An instant that is over, and what became of it.
+InstantOutcome = tuple[int, int]
+
+
+class LastFiring(NamedTuple):
+    """The last job of a schedule and the outcomes of its last instants, as the register of its last instant has them.
+
+    Two of them have a join, which neither order nor repetition changes: the job of the later instant, and of each
+    instant the greater outcome.
+    """
+
+    job_id: bytes  #: of the last job; empty = there has been none
+    fired_at: int = 0  #: instant of that job; 0 = none
+    outcomes: tuple[InstantOutcome, ...] = ()  #: in order, each instant once, `OUTCOMES_KEPT` at most
+
+
+class Refusal(NamedTuple):
+    """Why the job of an instant was refused."""
+
+    instant: int
+    error: bytes  #: code and text, printable UTF-8
+
+
+def joined(one: LastFiring, other: LastFiring) -> LastFiring:
+    """Return what two sides know together of the last instants of a schedule."""
+    fired_at, job_id = max((one.fired_at, one.job_id), (other.fired_at, other.job_id))
+    outcomes = dict(one.outcomes)
+    for instant, outcome in other.outcomes:
+        outcomes[instant] = max(outcome, outcomes.get(instant, 0))
+    return LastFiring(job_id, fired_at, tuple(sorted(outcomes.items())[-OUTCOMES_KEPT:]))
 
 
 def words_of(setting: ScheduleSetting) -> bytes:

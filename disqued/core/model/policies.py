@@ -14,7 +14,9 @@ older word of a node that was away would win again.  A node that was away for lo
 back.
 
 A schedule of jobs is a register as well, whose place has the name of the schedule (`calendar`).  Its last instant is
-another one, in which the instant is the counter: so the latest instant wins, whoever fired it.
+another one, in which the instant is the counter: so the latest instant wins, whoever fired it.  What became of the last
+instants is its value; values of two such registers are joined (`calendar.joined`), so that an instant that one side of
+a partition fired is not told as missed by the other.  Its last refusal is a third one, whose counter is when it was.
 
 The throttle of a queue, or of one of its groups, is a register whose counter is the end of the throttle: so the latest
 end wins, and the register is forgotten when it is over.
@@ -26,7 +28,7 @@ Times are unix milliseconds.
 
 from typing import Final, NamedTuple
 
-from disqued.core.model.calendar import AT, LastFiring, ScheduleSetting, cost_of_schedule
+from disqued.core.model.calendar import AT, LastFiring, Refusal, ScheduleSetting, cost_of_schedule, joined
 from disqued.core.model.gates import NO_LIMITS, THROTTLE_MAX_S, Gate, Limits, split_throttle_name
 from disqued.core.model.memory import Memory
 from disqued.core.model.slots import Rate
@@ -59,7 +61,9 @@ GATE_FIELDS: Final = (FAIR_FIELD, *LIMIT_FIELDS, *THROTTLE_FIELDS)  #: those tha
 SCHEDULE_FIELD: Final = 32
 SCHEDULE_PAUSE_FIELD: Final = 33  #: 1 = paused
 SCHEDULE_FIRED_FIELD: Final = 34  #: its last instant, which is the counter of the register, and its last job
-SCHEDULE_FIELDS: Final = (SCHEDULE_FIELD, SCHEDULE_PAUSE_FIELD, SCHEDULE_FIRED_FIELD)
+SCHEDULE_REFUSED_FIELD: Final = 35  #: its last refusal, whose wall time is the counter of the register
+SCHEDULE_RUN_FIELDS: Final = (SCHEDULE_FIRED_FIELD, SCHEDULE_REFUSED_FIELD)
+SCHEDULE_FIELDS: Final = (SCHEDULE_FIELD, SCHEDULE_PAUSE_FIELD, *SCHEDULE_RUN_FIELDS)
 THROTTLE_MAX_MS: Final = THROTTLE_MAX_S * 1_000
 #: Fields of a queue.
 QUEUE_FIELD_NAMES: Final = {
@@ -86,13 +90,14 @@ FIELD_NAMES: Final = {
     SCHEDULE_FIELD: b"schedule",
     SCHEDULE_PAUSE_FIELD: b"schedule-pause",
     SCHEDULE_FIRED_FIELD: b"schedule-fired",
+    SCHEDULE_REFUSED_FIELD: b"schedule-refused",
 }
 
 REASON_MAX: Final = 1_024  #: bytes of the reason of a pause
 OWNER_MAX: Final = 1_024  #: bytes of who set it
 COUNTER_MAX: Final = 1 << 48  #: of a version; what another node claims beyond that is refused
 FORGOTTEN_MS: Final = 7 * 86_400_000  #: how long a register with the empty value is kept
-AHEAD_MS: Final = 86_400_000  #: how far ahead the last instant of a schedule may be that another node tells of
+AHEAD_MS: Final = 86_400_000  #: how far ahead another node's last instant or refusal of a schedule may be
 POLICY_COST: Final = 420  #: bytes of a register without the name of its queue, its reason and its owner
 
 
@@ -106,7 +111,7 @@ class PauseSetting(NamedTuple):
 
 #: The value of a field of numbers; none is the empty value.
 Numbers = tuple[int, ...]
-Value = PauseSetting | Numbers | ScheduleSetting | LastFiring
+Value = PauseSetting | Numbers | ScheduleSetting | LastFiring | Refusal
 
 
 class Register(NamedTuple):
@@ -127,6 +132,7 @@ Place = tuple[bytes, int]
 Policy = tuple[bytes, int, Register]
 
 NO_PAUSE: Final = PauseSetting(0, b"", b"")
+NO_FIRING: Final = LastFiring(b"")
 
 
 class NumberField(NamedTuple):
@@ -178,6 +184,11 @@ class Defaults(NamedTuple):
 NO_DEFAULTS: Final = Defaults(None, None, None, None, None, None, None, None)
 
 
+def version_of(register: Register) -> tuple[int, bytes, int]:
+    """Return the version of a register; of two the greater one wins."""
+    return register.counter, register.node_id, register.set_at
+
+
 def is_empty(value: Value) -> bool:
     """Return whether a value is the empty one of its field."""
     return not value.bits if isinstance(value, PauseSetting) else not value
@@ -194,7 +205,9 @@ def size_of(value: Value) -> int:
         return len(value.reason) + len(value.owner)
     if isinstance(value, ScheduleSetting):
         return cost_of_schedule(value)
-    return len(value.job_id) if isinstance(value, LastFiring) else 8 * len(value)
+    if isinstance(value, LastFiring):
+        return len(value.job_id) + 8 + 16 * len(value.outcomes)
+    return 8 + len(value.error) if isinstance(value, Refusal) else 8 * len(value)
 
 
 def is_printable(text: bytes) -> bool:
@@ -254,7 +267,7 @@ class PolicyTable:
 
     def _numbers_of(self, queue: bytes, field: int) -> Numbers:
         register = self.registers.get((queue, field))
-        if register is None or isinstance(register.value, PauseSetting | ScheduleSetting | LastFiring):
+        if register is None or isinstance(register.value, PauseSetting | ScheduleSetting | LastFiring | Refusal):
             return ()
         return register.value
 
@@ -264,20 +277,24 @@ class PolicyTable:
 
     def last_job_of(self, name: bytes) -> bytes:
         """Return the id of the last job of a schedule; empty for none."""
+        return self.firing_of(name).job_id
+
+    def firing_of(self, name: bytes) -> LastFiring:
+        """Return what the cluster says of the last instants of a schedule."""
         register = self.registers.get((name, SCHEDULE_FIRED_FIELD))
-        return register.value.job_id if register is not None and isinstance(register.value, LastFiring) else b""
+        return register.value if register is not None and isinstance(register.value, LastFiring) else NO_FIRING
 
     def is_outdated(self, name: bytes, field: int, register: Register, wall: int) -> bool:
         """Return whether a register may be forgotten.
 
-        The last instant of a schedule is known as long as the schedule is.  A schedule of one instant is forgotten as
-        one that was deleted at that instant.  A throttle is forgotten when it is over.
+        The last instant and refusal of a schedule are known as long as the schedule is.  A schedule of one instant is
+        forgotten as one that was deleted at that instant.  A throttle is forgotten when it is over.
         """
         if field in THROTTLE_FIELDS:
             return wall >= register.counter
         over_at = register.set_at
         value = register.value
-        if field == SCHEDULE_FIRED_FIELD:
+        if field in SCHEDULE_RUN_FIELDS:
             if name in self.schedules:
                 return False
         elif isinstance(value, ScheduleSetting):
@@ -360,11 +377,16 @@ class PolicyTable:
         return Register(counter, node_id, wall, value)
 
     def merge(self, queue: bytes, field: int, register: Register) -> bool:
-        """Keep a register if it is greater than the known one; return whether it is."""
+        """Keep a register if it says more than the known one; return whether it does."""
         place = (queue, field)
         known = self.registers.get(place)
         if known is not None:
-            if register <= known:
+            if isinstance(register.value, LastFiring) and isinstance(known.value, LastFiring):
+                latest = max(register, known, key=version_of)
+                register = latest._replace(value=joined(known.value, register.value))
+                if register == known:
+                    return False
+            elif register <= known:
                 return False
             self._memory.hold(-cost_of_register(queue, known.value))
         self.registers[place] = register

@@ -25,7 +25,7 @@ from disqued.core.model.terms import NO_TERMS, Terms
 from disqued.persistence.sqlite import rows
 from disqued.persistence.sqlite.rows import BadRow, Row, noted
 from tests.fates import FATE, TERMS
-from tests.schedule_values import LAST, NIGHTLY
+from tests.schedule_values import LAST, NIGHTLY, REFUSED
 
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
 LATIN_ID = b"DI" + b"\xe9" * 44 + b"SQ"
@@ -117,6 +117,9 @@ OTHERS: dict[str, tuple[Record, Callable[[Any], Row], Callable[[Row], Record]]] 
     "policy, last job of a schedule": (
         (POLICY, b"nightly", 34, Register(WALL, b"a" * 40, WALL, LAST)),
         rows.policy_row, rows.policy_record,
+    ),
+    "policy, last refusal of a schedule": (
+        (POLICY, b"nightly", 35, Register(WALL, b"a" * 40, WALL, REFUSED)), rows.policy_row, rows.policy_record,
     ),
     "policy, unset": ((POLICY, b"queue", 1, Register(7, b"a" * 40, WALL, ())), rows.policy_row, rows.policy_record),
     "flushed": ((FLUSHED,), lambda note: rows.flush_row(note[1], note[2], 77), rows.flush_record),

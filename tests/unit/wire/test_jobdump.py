@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from disqued.core.model.calendar import LastFiring
 from disqued.core.model.fate import NO_FATE
+from disqued.core.model.gates import throttle_name
 from disqued.core.model.groups import new_job, scope_of
 from disqued.core.model.job import (
     ACTIVE,
@@ -44,6 +45,7 @@ from disqued.core.model.policies import (
     SCHEDULE_FIELD,
     SCHEDULE_FIRED_FIELD,
     SCHEDULE_PAUSE_FIELD,
+    SCHEDULE_REFUSED_FIELD,
     PauseSetting,
     Register,
 )
@@ -61,7 +63,7 @@ from disqued.wire.jobdump import (
 )
 from disqued.wire.schedulevalues import encode_schedule
 from tests.fates import fates, terms
-from tests.schedule_values import LAST, NIGHTLY, schedules
+from tests.schedule_values import JOB_ID, LAST, NIGHTLY, REFUSED, firings, refusals, schedules
 
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
 OLD_ID = b"D-0f0c644f-abcdefghijklmnopqrstuvwx-05a0"
@@ -81,10 +83,20 @@ registers = st.builds(
     st.builds(PauseSetting, st.integers(0, 3), texts, texts),
 )  # fmt: skip
 
-numbered = st.builds(
-    Register, st.integers(0, COUNTER_MAX), node_ids, st.integers(0, STAMP_MAX),
-    st.just(()) | st.integers(1, 65_535).map(lambda number: (number,)),
-)  # fmt: skip
+
+@st.composite
+def numbered(draw: st.DrawFn) -> Record:
+    """Draw a record of a field of one number."""
+    field = draw(st.sampled_from(sorted(NUMBER_FIELDS)))
+    number = st.integers(max(1, NUMBER_FIELDS[field].lowest), min(65_535, NUMBER_FIELDS[field].highest))
+    register = Register(
+        draw(st.integers(0, COUNTER_MAX)), draw(node_ids), draw(st.integers(0, STAMP_MAX)),
+        draw(st.just(()) | number.map(lambda number: (number,))),
+    )  # fmt: skip
+    name = st.binary(max_size=300)
+    if field == GROUP_THROTTLE_FIELD:
+        name = st.builds(throttle_name, st.binary(max_size=300), st.binary(min_size=1, max_size=255))
+    return (POLICY, draw(name), field, register)
 
 
 scheduled = st.builds(
@@ -92,8 +104,9 @@ scheduled = st.builds(
 )
 fired = st.builds(
     Register, st.integers(0, COUNTER_MAX), node_ids, st.integers(0, STAMP_MAX),
-    (st.just(b"") | st.just(ID)).map(LastFiring),
+    st.just(()) | firings(),
 )  # fmt: skip
+refused = st.builds(Register, st.integers(0, COUNTER_MAX), node_ids, st.integers(0, STAMP_MAX), st.just(()) | refusals)
 
 
 @st.composite
@@ -123,9 +136,10 @@ events = st.one_of(
     st.tuples(st.just(UNIT_LEASED), ids, names, counters, names),
     st.tuples(st.just(QUEUE_PAUSED), st.binary(max_size=300), st.integers(0, 3)),
     st.tuples(st.just(POLICY), st.binary(max_size=300), st.just(PAUSE_FIELD), registers),
-    st.tuples(st.just(POLICY), st.binary(max_size=300), st.sampled_from(sorted(NUMBER_FIELDS)[:-1]), numbered),
+    numbered(),
     st.tuples(st.just(POLICY), st.binary(max_size=300), st.just(SCHEDULE_FIELD), scheduled),
     st.tuples(st.just(POLICY), st.binary(max_size=300), st.just(SCHEDULE_FIRED_FIELD), fired),
+    st.tuples(st.just(POLICY), st.binary(max_size=300), st.just(SCHEDULE_REFUSED_FIELD), refused),
     st.tuples(
         st.just(GROUP),
         names,
@@ -324,7 +338,18 @@ GROUP_RECORD = encode_event((GROUP, b"queue", b"0:g", ((b"01234567", 5),)), 7)
         ),
         (_schedule(replaced(encode_schedule(NIGHTLY), 0, b"\x02")), "which do not fit"),
         (_schedule(replaced(encode_schedule(NIGHTLY), 4, b"\x01")), "which do not fit"),
-        (_schedule(b"DI0", SCHEDULE_FIRED_FIELD), "b'DI0' is no job id"),
+        (_schedule(b"DI0", SCHEDULE_FIRED_FIELD), "outcomes of instants in 3 bytes; allowed are up to 5 of 9"),
+        (_schedule(b"D" * 48, SCHEDULE_FIRED_FIELD), "is no job id; allowed are 48 bytes"),
+        (_schedule(ID + b"\0" * 7, SCHEDULE_FIRED_FIELD), "outcomes of instants in 7 bytes"),
+        (_schedule(b"\0" * 54, SCHEDULE_FIRED_FIELD), "is no job id"),
+        (_schedule(ID + b"\0" * 62, SCHEDULE_FIRED_FIELD), "outcomes of instants in 54 bytes"),
+        (_schedule(ID + b"\xff" * 8, SCHEDULE_FIRED_FIELD), "of instant 18446744073709551615; allowed are 1 to 4"),
+        (_schedule(b"\1" * 8 + b"\5", SCHEDULE_FIRED_FIELD), "outcome 5 of instant"),
+        (_schedule(b"\1" * 18, SCHEDULE_FIRED_FIELD), "outcomes of instants that are not in order, each once"),
+        (_schedule(b"\1" * 7, SCHEDULE_REFUSED_FIELD), "a refusal in 7 bytes; allowed are 8 to 208"),
+        (_schedule(b"\0" * 209, SCHEDULE_REFUSED_FIELD), "a refusal in 209 bytes"),
+        (_schedule(b"\0" * 9, SCHEDULE_REFUSED_FIELD), "and an error in printable UTF-8"),
+        (_schedule(b"\xff" * 8, SCHEDULE_REFUSED_FIELD), "a refusal of instant 18446744073709551615"),
         (_throttle(b"q"), "b'q' names no group of a queue"),
         (_throttle(b"\0q"), "names no group of a queue"),
         (_throttle(b""), "names no group of a queue"),
@@ -531,6 +556,7 @@ WRITTEN: dict[str, bytes] = {
             ("policy-schedule-deleted", SCHEDULE_FIELD, Register(4, NODE_A, 24, ())),
             ("policy-schedule-pause", SCHEDULE_PAUSE_FIELD, Register(1, NODE_B, 25, (1,))),
             ("policy-schedule-fired", SCHEDULE_FIRED_FIELD, Register(26, NODE_B, 27, LAST)),
+            ("policy-schedule-refused", SCHEDULE_REFUSED_FIELD, Register(28, NODE_B, 29, REFUSED)),
         )
     },
 }
@@ -551,3 +577,9 @@ def test_no_bit_of_a_record_goes_without_a_meaning() -> None:
             changed[bit // 8] ^= 1 << bit % 8
             with suppress(BadRecord):
                 assert decode_record(bytes(changed)) != sound, (name, bit)
+
+
+def test_the_last_job_of_a_schedule_is_read_as_it_was_written_before_outcomes_were() -> None:
+    for data, last in ((JOB_ID, LastFiring(JOB_ID, 3)), (b"", LastFiring(b""))):
+        record = decode_record(_schedule(data, SCHEDULE_FIRED_FIELD))
+        assert record == (POLICY, b"n", SCHEDULE_FIRED_FIELD, Register(3, NODE_A, 23, last))

@@ -22,6 +22,7 @@ from disqued.core.model.policies import (
     SCHEDULE_FIELD,
     SCHEDULE_FIRED_FIELD,
     SCHEDULE_PAUSE_FIELD,
+    SCHEDULE_REFUSED_FIELD,
     TTL_FIELD,
     PauseSetting,
     Policy,
@@ -31,7 +32,7 @@ from disqued.testing.clock import WALL_MS
 from disqued.wire.fields import BadMessage
 from disqued.wire.messages import decode, encode
 from tests.fates import FATE
-from tests.schedule_values import LAST, NIGHTLY
+from tests.schedule_values import LAST, NIGHTLY, REFUSED
 
 NOW = 5_000
 ID = b"DI" + b"0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0" + b"SQ"
@@ -419,6 +420,7 @@ OF_SCHEDULES: dict[str, Message] = {
         ("POLICY-schedule-deleted", SCHEDULE_FIELD, Register(4, NODE_A, WALL_MS, ())),
         ("POLICY-schedule-pause", SCHEDULE_PAUSE_FIELD, Register(1, NODE_B, WALL_MS, (1,))),
         ("POLICY-schedule-fired", SCHEDULE_FIRED_FIELD, Register(WALL_MS, NODE_B, WALL_MS, LAST)),
+        ("POLICY-schedule-refused", SCHEDULE_REFUSED_FIELD, Register(WALL_MS, NODE_B, WALL_MS, REFUSED)),
     )
 }
 

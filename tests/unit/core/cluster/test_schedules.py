@@ -10,7 +10,8 @@ from disqued.core.model.job import ACKED
 from disqued.core.model.messages import DELJOB, POLICY, REPLJOB
 from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.model.outbox import POLICY as POLICY_RECORD
-from disqued.core.model.policies import FORGOTTEN_MS, SCHEDULE_FIELD, SCHEDULE_FIRED_FIELD
+from disqued.core.model.policies import FORGOTTEN_MS, SCHEDULE_FIELD, SCHEDULE_FIRED_FIELD, SCHEDULE_REFUSED_FIELD
+from disqued.wire.jobdump import decode_record, encode_event
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import Server, check
 
@@ -313,7 +314,7 @@ def test_names_are_listed_in_order_and_by_pattern(server: Server) -> None:
         every(server, 60, name=name)
     next_at = server.clock.wall() // 1_000 + 60
     assert [row[0] for row in server("SCHEDULE", "LIST")] == [b"a", b"ab", b"b"]
-    assert server("SCHEDULE", "LIST", "a?") == [[b"ab", b"EVERY 60", b"q", b"active", next_at, 0, b""]]
+    assert server("SCHEDULE", "LIST", "a?") == [[b"ab", b"EVERY 60", b"q", b"active", next_at, 0, b"", b""]]
     assert "a schedule name has 1 to 255 bytes" in server.refusal("SCHEDULE", "GET", "n" * 256)
 
 
@@ -349,7 +350,7 @@ def test_the_last_runs_are_told_with_what_became_of_their_jobs(server: Server) -
     server("NACK", job_ids[-4], "DELAY", 60)
     assert [job_id for _, job_id, _ in runs(server)] == job_ids[:1:-1]
     assert states(server) == ["acked", "dead", "cancelled", "delayed", "running"]
-    assert server("SCHEDULE", "LIST")[0][5:] == [server.clock.wall() // 1_000, b"acked"]
+    assert server("SCHEDULE", "LIST")[0][5:] == [server.clock.wall() // 1_000, b"acked", b""]
     check(server)
 
 
@@ -379,6 +380,208 @@ def test_an_instant_that_was_passed_over_is_told_as_skipped(server: Server) -> N
     assert runs(server)[0] == (server.clock.wall() // 1_000, b"", b"skipped")
     assert states(server) == ["skipped", "queued"]
     assert server.state.counters.instants_skipped == 1
+
+
+def test_each_instant_that_was_passed_over_is_told_as_skipped_by_every_node(cluster: Cluster) -> None:
+    first, (second, third) = first_of(cluster)
+    every(second, 10, "OVERLAP", "skip", "RETRY", 1_000)
+    cluster.advance(10_500)
+    ((_, job_id, _),) = first.get()
+    cluster.advance(60_000)
+    for member in (first, second, third):
+        assert states(member) == ["skipped"] * 5
+        assert {row[1] for row in runs(member)} == {b""}
+        assert told(member)["last-job"] == job_id
+    first("ACKJOB", job_id)
+    cluster.advance(10_000)
+    for member in (first, second, third):
+        assert states(member)[1:] == ["skipped"] * 4
+        assert runs(member)[0][1] == told(member)["last-job"] != job_id
+        check(member)
+
+
+def test_instants_that_were_missed_are_told_as_that_before_and_after_a_later_one_fires(server: Server) -> None:
+    every(server, 60, "CATCHUP", 0)
+    server.advance(60_000)
+    # The node stands still, or is away: its clock goes on.
+    server.clock.advance(60_000 * 3 + 30_000)
+    server.node.begin()
+    assert states(server) == ["missed"] * 3 + ["queued"]
+    assert server("SCHEDULE", "LIST")[0][5:] == [told(server)["last"], b"missed", b""]
+    server.advance(30_000)
+    assert states(server) == ["queued"] + ["missed"] * 3 + ["queued"]
+    assert [row[1] == b"" for row in runs(server)] == [False, True, True, True, False]
+
+
+def test_what_is_still_to_be_fired_is_not_missed(server: Server) -> None:
+    every(server, 60, "CATCHUP", 2)
+    server.clock.advance(60_000 * 4 + 30_000)
+    server.node.schedules._hold_until = 0
+    assert states(server) == ["missed", "missed"]
+    server.node.begin()
+    server("PAUSE", "q", "in")
+    server.advance(10)
+    assert states(server)[-2:] == ["missed", "missed"]
+    server("PAUSE", "q", "none")
+    server.advance(4_000)
+    assert states(server) == ["queued", "queued", "missed", "missed"]
+
+
+def test_instants_of_a_pause_are_told_as_paused_while_it_lasts_and_afterwards(cluster: Cluster) -> None:
+    first, (second, third) = first_of(cluster)
+    every(first, 10, "CATCHUP", 0)
+    cluster.advance(11_000)
+    second("SCHEDULE", "PAUSE", "beat")
+    cluster.advance(21_000)
+    assert all(states(member)[:-1] == ["paused"] * 2 for member in cluster)
+    third("SCHEDULE", "RESUME", "beat")
+    cluster.advance(100)
+    assert all(states(member)[:-1] == ["paused"] * 2 for member in cluster)
+    cluster.advance(8_000)
+    for member in cluster:
+        assert states(member)[1:3] == ["paused"] * 2
+        assert runs(member)[0][1] == told(member)["last-job"] == runs(first)[0][1] != b""
+        check(member)
+
+
+def test_what_was_missed_before_a_pause_is_not_told_as_paused(server: Server) -> None:
+    every(server, 10, "CATCHUP", 0)
+    server("PAUSE", "q", "in")
+    server.advance(12_000)
+    server("SCHEDULE", "PAUSE", "beat")
+    server.advance(10_000)
+    assert states(server) == ["paused", "missed"]
+    server("SCHEDULE", "RESUME", "beat")
+    assert states(server) == ["paused", "missed"]
+    assert told(server)["error"] == b"PAUSED Queue paused in input, try later"
+
+
+def test_what_one_side_of_a_partition_fired_is_not_told_as_missed_by_the_other(cluster: Cluster) -> None:
+    first, (second, third) = first_of(cluster)
+    every(first, 60, "CATCHUP", 0, "TTL", 60, "RETRY", 30)
+    cluster.advance(1_000)
+    cluster.isolate(third)
+    # It stands still, so that it fires nothing for three minutes.
+    third.node.schedules._hold_until = third.state.now + 200_000
+    cluster.advance(250_000)
+    assert states(third)[1:] == ["missed"] * 3
+    for member in cluster:
+        member.state.custody.ended = Endings()
+    cluster.heal(first, third)
+    cluster.heal(second, third)
+    cluster.advance(10_000)
+    assert runs(third)[1:] == runs(first)[1:] == runs(second)[1:]
+    assert all(job_id for _, job_id, _ in runs(third))
+
+
+def test_an_instant_without_a_job_is_told_when_the_schedule_was_set_again(server: Server) -> None:
+    every(server, 10, "OVERLAP", "skip")
+    server.advance(20_000)
+    at = server.clock.wall() // 1_000
+    every(server, 60)
+    assert runs(server) == [(at, b"", b"skipped")]
+
+
+# What is told of refusals.
+
+
+def refusal(server: Server) -> tuple[object, ...]:
+    values = told(server)
+    return values["error"], values["error-instant"], values["error-node"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "error"),
+    [
+        ((), ("PAUSE", "q", "in"), "PAUSED Queue paused in input, try later"),
+        (("MAXLEN", 1), ("ADDJOB", "q", "x", 0), "MAXLEN Queue is already longer"),
+        (("REPLICATE", 5), (), "NOREPL "),
+    ],
+)
+def test_why_an_instant_is_refused_is_told_by_every_node_until_it_is_fired(
+    cluster: Cluster, options: tuple[str | int, ...], words: tuple[str | int, ...], error: str
+) -> None:
+    first, (second, _) = first_of(cluster)
+    if words:
+        for member in cluster:
+            member(*words)
+    every(second, 600, *options)
+    assert refusal(second) == (b"", 0, b"")
+    cluster.advance(600_500)
+    for member in cluster:
+        text, instant, node_id = refusal(member)
+        assert isinstance(text, bytes)
+        assert text.decode().startswith(error)
+        assert instant == told(first)["set-at"] + 600
+        assert node_id == first.state.node_id
+        assert member("SCHEDULE", "LIST")[0][-1] == text
+        assert told(member)["runs"] == []
+        check(member)
+
+
+def test_a_refusal_is_over_once_its_instant_is_fired_or_a_schedule_is_set_again(server: Server) -> None:
+    every(server, 60)
+    server("PAUSE", "q", "in", "REASON", "deploy\u00fc")
+    server.advance(60_000)
+    error = "PAUSED Queue paused in input, try later (deploy\u00fc; by address client)"
+    assert refusal(server)[:2] == (error.encode(), server.clock.wall() // 1_000)
+    server("PAUSE", "q", "none")
+    server.advance(5_000)
+    assert states(server) == ["queued"]
+    assert refusal(server) == (b"", 0, b"")
+    server("PAUSE", "q", "in")
+    server.advance(60_000)
+    assert refusal(server)[0]
+    every(server, 60)
+    assert refusal(server) == (b"", 0, b"")
+
+
+def test_a_refusal_says_later_why_an_instant_was_missed(server: Server) -> None:
+    every(server, 60, "CATCHUP", 0)
+    server("PAUSE", "q", "in")
+    server.advance(75_000)
+    assert states(server) == ["missed"]
+    assert server("SCHEDULE", "LIST")[0][-1].startswith(b"PAUSED")
+    server("PAUSE", "q", "none")
+    server.advance(50_000)
+    assert states(server) == ["queued", "missed"]
+    assert refusal(server)[:2] == (b"PAUSED Queue paused in input, try later", runs(server)[1][0])
+    assert server("SCHEDULE", "LIST")[0][-1] == b"", "that is over"
+    server.advance(600_000)
+    assert refusal(server) == (b"", 0, b""), "it is none of the last instants any more"
+
+
+def test_a_refusal_is_noted_once_for_an_instant_and_seldom_for_a_fast_schedule(server: Server) -> None:
+    every(server, 600)
+    server("PAUSE", "q", "in")
+    server.journal.clear()
+    server.advance(1_100_000)
+    assert len(server.journal) == 1
+    every(server, 1)
+    server.journal.clear()
+    server.advance(100_000)
+    assert 5 <= len(server.journal) <= 11
+
+
+def test_a_node_without_memory_or_journal_says_so(server: Server) -> None:
+    every(server, 60)
+    server.state.durability.read_only = True
+    server.advance(60_000)
+    assert refusal(server)[0] == b"MISCONF Errors writing to the AOF file"
+
+
+def test_a_schedule_that_is_forgotten_leaves_a_journal_that_can_be_read(server: Server) -> None:
+    every(server, 60)
+    server.advance(60_000)
+    server("PAUSE", "q", "in")
+    server.advance(60_000)
+    server("SCHEDULE", "DEL", "beat")
+    server.journal.clear()
+    server.advance(FORGOTTEN_MS + 2 * SWEEP_MS)
+    gone = [record for record in server.journal if record[0] == POLICY_RECORD]
+    assert {record[2] for record in gone} >= {SCHEDULE_FIELD, SCHEDULE_FIRED_FIELD, SCHEDULE_REFUSED_FIELD}
+    for record in gone:
+        assert decode_record(encode_event(record, 0)) == record
 
 
 def test_runs_begin_anew_when_a_schedule_is_set_and_its_last_job_is_known_until_then(server: Server) -> None:
