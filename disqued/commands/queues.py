@@ -46,7 +46,7 @@ from disqued.commands.table import BLOCKED, Flag, command, container, flag, opti
 from disqued.commands.values import INTEGER, JOB_ID, QUEUE, Kind, one_of, read_integer
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
-from disqued.core.model.calendar import LastFiring, ScheduleSetting
+from disqued.core.model.calendar import LastFiring, Refusal, ScheduleSetting
 from disqued.core.model.job import ALL_STATES, FLAG_QUEUED_BEFORE, KIND_WORK, STATE_NAMES, Job, JobState, Unit
 from disqued.core.model.messages import DRY
 from disqued.core.model.outbox import Client
@@ -557,7 +557,7 @@ def policy_value(field: bytes, value: Value) -> bytes:
     """Return the value of a field as QPOLICY GET tells it."""
     if isinstance(value, PauseSetting):
         return PAUSE_NAMES[value.bits]
-    assert not isinstance(value, ScheduleSetting | LastFiring), "these are no fields of queues"
+    assert not isinstance(value, ScheduleSetting | LastFiring | Refusal), "these are no fields of queues"
     return limit_value(field, value) or b" ".join(b"%d" % number for number in value)
 
 

@@ -36,7 +36,7 @@ from disqued.core.model.calendar import (
 )
 from disqued.core.model.glob import matches
 from disqued.core.model.outbox import Client
-from disqued.core.model.policies import SCHEDULE_FIELD, SCHEDULE_FIRED_FIELD, PolicyTable, Register, cost_of_register
+from disqued.core.model.policies import SCHEDULE_FIELD, PolicyTable, cost_of_register
 from disqued.core.model.queues import check_name
 from disqued.core.model.terms import Terms, headers_misfit
 from disqued.core.model.unfinished import Parts
@@ -224,9 +224,11 @@ def _standing(node: Node, name: bytes) -> bytes:
 
 
 _ROW = tuple_of(
-    "[name, when, queue, state, next, last, became]", bulk("name"), bulk("cron line, EVERY seconds or AT unix-seconds"),
+    "[name, when, queue, state, next, last, became, error]",
+    bulk("name"), bulk("cron line, EVERY seconds or AT unix-seconds"),
     bulk("queue"), bulk("active | paused | done"), integer("next instant in unix seconds; 0 = none"),
     integer("last instant in unix seconds; 0 = none"), bulk("what became of it, as in SCHEDULE GET; empty = none"),
+    bulk("why the instant that has come since is refused; empty = none is"),
 )  # fmt: skip
 
 
@@ -250,7 +252,7 @@ class ScheduleList:
         rows = (
             [
                 name, words_of(setting), setting.job.queue, _standing(node, name), _next_second(node, name),
-                *_last_of(node, name),
+                *_last_of(node, name), _refusal_now(node, name),
             ]
             for name in names
             if (setting := schedules.get(name)) is not None and (sees is None or sees(setting.job.queue))
@@ -264,8 +266,15 @@ def _last_of(node: Node, name: bytes) -> tuple[int, bytes]:
     return (runs[0].instant // 1_000, runs[0].state) if runs else (0, b"")
 
 
+def _refusal_now(node: Node, name: bytes) -> bytes:
+    """Return why the instant that has come is refused; empty = none is."""
+    refusal = node.schedules.refusal_of(name)
+    return refusal.error if refusal is not None and refusal.is_pending else b""
+
+
 _FIELDS = (
-    "name", "when", "zone", "state", "next", "last", "last-job", "runs", "queue", "body", "overlap", "catchup",
+    "name", "when", "zone", "state", "next", "last", "last-job", "runs", "error", "error-instant", "error-node",
+    "queue", "body", "overlap", "catchup",
     "jitter", "ttl", "retry", "delay", "replicate", "maxlen", "async", "maxtries", "backoff", "keepdead", "result",
     "headers", "group", "set-on", "set-at",
 )  # fmt: skip
@@ -287,10 +296,14 @@ class ScheduleGet:
 
     acked, cancelled, dead, expired, deleted, ended: how it came to an end.
 
-    skipped: the last job was not over (OVERLAP skip); there is no id.
+    skipped: the last job was not over (OVERLAP skip); missed: no node fired it in time, or it was refused; paused: it
+    came in a pause.  There is no id then.
 
-    unknown: this node does not know.  It has forgotten the job, or has never had it, or the instant was missed or came
-    in a pause.  WAITJOB asks all nodes; with RESULT the end of a job is known for so long.
+    unknown: this node has forgotten the job, or has never had it.  WAITJOB asks all nodes; with RESULT the end of a job
+    is known for so long.
+
+    error is why a job was refused last (NOREPL, PAUSED, MAXLEN, OOM, MISCONF and so on), error-instant the instant that
+    it was for, and error-node the node that refused it; they are empty and 0 once that instant is fired or forgotten.
 
     Runs begin anew when the schedule is set.  Spans and instants are seconds; replicate 0 means as many copies as can
     be made, 3 at most, and maxlen 0 no limit.
@@ -304,11 +317,12 @@ class ScheduleGet:
         setting = policies.schedules.get(self.name)
         if setting is None:
             return None
+        runs = self._runs(node)
         job, register = setting.job, policies.registers[self.name, SCHEDULE_FIELD]
         values = [
-            self.name, words_of(setting), setting.zone, _standing(node, self.name),
-            _next_second(node, self.name), _last_second(policies.registers.get((self.name, SCHEDULE_FIRED_FIELD))),
-            policies.last_job_of(self.name), self._runs(node), job.queue, job.body,
+            self.name, words_of(setting), setting.zone, _standing(node, self.name), _next_second(node, self.name),
+            runs[0][0] if runs else 0, policies.last_job_of(self.name), runs, *_refusal(node, self.name),
+            job.queue, job.body,
             b"skip" if setting.skips else b"allow", setting.catch_up, setting.jitter_ms // 1_000, job.ttl_ms // 1_000,
             job.retry_ms // 1_000, job.delay_ms // 1_000, job.replicate, job.maxlen, int(job.asynchronous),
             *_terms(job.terms), register.node_id, register.set_at // 1_000,
@@ -320,8 +334,9 @@ class ScheduleGet:
         return [[run.instant // 1_000, run.job_id, run.state] for run in runs]
 
 
-def _last_second(fired: Register | None) -> int:
-    return 0 if fired is None else fired.counter // 1_000
+def _refusal(node: Node, name: bytes) -> list[Any]:
+    refusal = node.schedules.refusal_of(name)
+    return [b"", 0, b""] if refusal is None else [refusal.error, refusal.instant // 1_000, refusal.node_id]
 
 
 def _terms(terms: Terms) -> list[Any]:

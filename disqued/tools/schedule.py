@@ -12,7 +12,7 @@ from disqued.tools.queue_verbs.field_tables import moment, print_table
 
 NEXT_SHOWN: Final = 5
 #: Facts of a schedule that are moments, in unix seconds; 0 = there is none.
-_MOMENTS: Final = ("next", "last", "set-at")
+_MOMENTS: Final = ("next", "last", "error-instant", "set-at")
 
 
 @click.command()
@@ -56,10 +56,13 @@ def command(target: Target, name: str | None, words: tuple[str, ...], verb: str 
 def _list(node: NodeConnection) -> None:
     rows = node.call("SCHEDULE", "LIST")
     texts = [
-        [_text(name), _text(when), _text(queue), state.decode(), _moment(next_at), _moment(last_at), became.decode()]
-        for name, when, queue, state, next_at, last_at, became in rows
-    ]
-    print_table(["name", "when", "queue", "state", "next", "last", "became"], texts)
+        [
+            _text(name), _text(when), _text(queue), state.decode(), _moment(next_at), _moment(last_at), became.decode(),
+            _text(error),
+        ]
+        for name, when, queue, state, next_at, last_at, became, error in rows
+    ]  # fmt: skip
+    print_table(["name", "when", "queue", "state", "next", "last", "became", "error"], texts)
 
 
 def _show(node: NodeConnection, name: str) -> None:

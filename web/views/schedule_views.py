@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 
 from disqued.commands.schedules import standing_of
-from disqued.core.cluster.schedules import RUNS_TOLD, Run
+from disqued.core.cluster.schedules import RUNS_TOLD, LastRefusal, Run
 from disqued.core.model.calendar import CRON, ScheduleSetting, words_of
 from disqued.core.model.policies import SCHEDULE_FIELD
 from disqued.core.view import NodeView
@@ -33,6 +33,7 @@ class ScheduleRow:
     state: str  #: active, paused or done
     next_at: int | None  #: None = it does not come
     last: Run | None  #: the last instant that is over
+    refusal: LastRefusal | None  #: of an instant that was not fired later
 
 
 @attrs.frozen
@@ -98,7 +99,7 @@ def row_of(node: NodeView, name: bytes) -> ScheduleRow | None:
     return ScheduleRow(
         name, words_of(setting), setting.zone if setting.kind == CRON else b"", setting.job.queue,
         standing_of(node.policies, node.schedules, name).decode(), coming[0] if coming else None,
-        runs[0] if runs else None,
+        runs[0] if runs else None, node.schedules.refusal_of(name),
     )  # fmt: skip
 
 
