@@ -8,10 +8,14 @@
     not early      no job is delivered before the clock of a node has shown its instant
     acks last      a job whose acknowledgement was taken by a node that knew it does not come after the heal
     exactly once   where nothing fails, each job is delivered once, and soon after its instant
+    told truly     of the last instants all nodes tell the same, after the heal: which have a job, and these come, and
+                   which have none, since they were missed or skipped, and no job of theirs is ever delivered
 
 Clocks may be wrong: each node's by some seconds for all its life (`Profile.off_ms`), or set by minutes and set right
 again (the fault `set_clock`).  The clock that is ahead of all others fires an instant, and that is over then; a clock
 that is set back lets nothing come again.  What is missed while all clocks are behind comes once they are set right.
+Two schedules may miss instants, or skip them: they are there for what is told of those.
+
 The jobs live for longer than the clocks differ: else an acknowledgement may be forgotten before the other side of a
 partition makes its job.
 
@@ -25,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from disqued.core.cluster.schedules import LOOKED_EVERY_MS
+from disqued.core.cluster.schedules import LOOKED_EVERY_MS, RUNS_TOLD
 from disqued.errors import CommandError
 from disqued.testing.checker import GRACE_MS, Ledger
 from disqued.testing.clients import RECONNECT_MS, Actor, Connection, Load, Operator
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 
 QUEUE: Final = b"beats"
 CATCH_UP: Final = b"1000"  #: more instants than there are in an age
+CONVERGED_MS: Final = 10_000  #: after the heal, in which all nodes hear what became of the instants before it
 SETTLED_MS: Final = 20_000  #: after the heal, in which every instant before it is fired
 TTL_S: Final = 20_000  #: of jobs
 SOON_MS: Final = 1_000  #: after its instant and its jitter a job is delivered where nothing fails
@@ -47,7 +52,11 @@ _KINDS: Final[dict[bytes, tuple[tuple[bytes, ...], tuple[int, ...]]]] = {
     b"line": ((b"*/8 * * * * *",), tuple(range(0, 60, 8))),
     b"zone": ((b"15,45 * * * * *", b"TZ", b"Asia/Kathmandu"), (15, 45)),
     b"jitter": ((b"5-55/10 * * * * *", b"JITTER", b"%d" % _JITTER_S), tuple(range(5, 60, 10))),
+    b"lapse": ((b"3-53/10 * * * * *", b"CATCHUP", b"0"), tuple(range(3, 60, 10))),
+    b"skip": ((b"1/4 * * * * *", b"OVERLAP", b"skip", b"CATCHUP", b"1"), tuple(range(1, 60, 4))),
 }
+#: Kinds of which not each instant has a job.
+_INCOMPLETE: Final = (b"lapse", b"skip")
 
 
 @attrs.define
@@ -79,6 +88,8 @@ class ScheduleAge:
         self._until = 0  #: instants until then count
         self._healed_at: int | None = None
         self._wrong: list[str] = []
+        #: What nodes have told of instants: whether there is a job.
+        self._told: dict[tuple[bytes, int], set[bool]] = {}
 
     @property
     def wall(self) -> int:
@@ -99,7 +110,8 @@ class ScheduleAge:
         """Set the schedules, and let consumers come, one for each generator."""
         for kind, (words, _) in _KINDS.items():
             name = b"%b %b" % (kind, self._name)
-            options = (b"CATCHUP", CATCH_UP, b"RETRY", b"%d" % self._retry_s, b"TTL", b"%d" % TTL_S)
+            catch_up = () if kind in _INCOMPLETE else (b"CATCHUP", CATCH_UP)
+            options = (*catch_up, b"RETRY", b"%d" % self._retry_s, b"TTL", b"%d" % TTL_S)
             what = [b"SCHEDULE", b"SET", name, *words, b"QUEUE", QUEUE, b"BODY", name, *options]
             self._servers[0].command(Operator(partial(self._was_set, name)), what)
         for number, rng in enumerate(draws):
@@ -123,9 +135,32 @@ class ScheduleAge:
     def finish(self, passes: Callable[[int], None]) -> None:
         """Let the instants before the heal be fired while time passes, and delete the schedules."""
         if self._set_at:
-            passes(self._settled_ms)
+            passes(CONVERGED_MS)
+            self._note_told()
+            passes(self._settled_ms - CONVERGED_MS)
+            self._note_told()
         for name in self._set_at:
             self._servers[0].command(Operator(), [b"SCHEDULE", b"DEL", name])
+
+    def _note_told(self) -> None:
+        """Note what each node tells of the last instants before the heal."""
+        for name in self._set_at:
+            for number, server in enumerate(self._servers):
+                runs = [run for run in server.node.schedules.runs_of(name, RUNS_TOLD) if run.instant <= self._until]
+                expected = self._instants(name, runs[0].instant if runs else 0)[-len(runs) :]
+                if runs and [run.instant for run in reversed(runs)] != expected:
+                    self._wrong.append(f"told truly: {name!r} at node {number} has runs {runs}, not of {expected}")
+                for run in runs:
+                    self._told.setdefault((name, run.instant), set()).add(bool(run.job_id))
+
+    def _untrue(self) -> list[str]:
+        """What was told of instants and is not so."""
+        return [
+            f"told truly: {name!r} at {instant}: nodes say whether there is a job: {said}, and"
+            f" {'it' if (name, instant) in self._beats else 'none'} came"
+            for (name, instant), said in self._told.items()
+            if said != {(name, instant) in self._beats}
+        ]
 
     def end(self) -> None:
         """Let the consumers go."""
@@ -169,7 +204,12 @@ class ScheduleAge:
 
     def missing(self) -> list[tuple[bytes, int]]:
         """Instants that count, and of which nobody has seen a job."""
-        counts = [(name, instant) for name in self._set_at for instant in self._instants(name, self._until)]
+        counts = [
+            (name, instant)
+            for name in self._set_at
+            if name.split(b" ")[0] not in _INCOMPLETE
+            for instant in self._instants(name, self._until)
+        ]
         return [place for place in counts if place not in self._beats]
 
     def wrong(self) -> list[str]:
@@ -180,7 +220,7 @@ class ScheduleAge:
             if len(beat.ids) > 1
         ]
         missed = [f"none missed: {name!r} at {instant} was never delivered" for name, instant in self.missing()]
-        return [*self._wrong, *several, *missed, *(self._uncalm() if self._is_calm else ())]
+        return [*self._wrong, *several, *missed, *self._untrue(), *(self._uncalm() if self._is_calm else ())]
 
     def _uncalm(self) -> list[str]:
         """What must not be where nothing fails."""

@@ -29,6 +29,7 @@ from disqued.core.cluster.stewards import Stewards
 from disqued.core.cluster.transfer import Transfer
 from disqued.core.cluster.witnesses import Witnesses
 from disqued.core.lists import Lists
+from disqued.core.model import policies as registers
 from disqued.core.model.applicants import Applicants
 from disqued.core.model.endings import Endings
 from disqued.core.model.grouped import GroupedUnits
@@ -792,9 +793,25 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "that an instant is over is told to nobody, and not journaled", SCHEDULES,
-        Policies, "settle", "self.reach(name, SCHEDULE_FIRED_FIELD, instant, LastFiring(job_id))",
+        Policies, "settle", "self.reach(name, SCHEDULE_FIRED_FIELD, instant, firing)",
         "state = self._state; state.queues.policies.merge(name, SCHEDULE_FIRED_FIELD,"
-        " Register(instant, state.node_id, state.wall, LastFiring(job_id)))",
+        " Register(instant, state.node_id, state.wall, firing))",
+    ),
+    _mutant(
+        "what two sides know of the last instants is not joined", SCHEDULES_CLOCKS,
+        PolicyTable, "merge", "latest._replace(value=joined(known.value, register.value))", "latest",
+    ),
+    _mutant(
+        "of two outcomes of an instant the lesser holds", SCHEDULES,
+        registers, "joined", "max(outcome, outcomes.get(instant, 0))", "min(outcome, outcomes.get(instant, 9))",
+    ),
+    _mutant(
+        "an instant that is skipped counts as fired", SCHEDULES,
+        Schedules, "_settle", "(plan.instant, outcome)]", "(plan.instant, FIRED)]",
+    ),
+    _mutant(
+        "missed instants are not noted", SCHEDULES_CLOCKS,
+        Schedules, "_settle", "*self._missed_before(plan), ", "",
     ),
     _mutant(
         "an acknowledgement of a scheduled job goes to its known holders alone", SCHEDULES_APART,
@@ -802,7 +819,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an instant is over before its job is there", SCHEDULES,
-        Schedules, "_fire", "plan.is_busy = True", "self._settle(plan, plan.job_id)",
+        Schedules, "_fire", "plan.is_busy = True", "self._settle(plan, FIRED)",
     ),
     _mutant(
         "missed instants are passed over", SCHEDULES,
@@ -828,7 +845,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a last instant that the clock has not shown yet does not count", SCHEDULES_CLOCKS,
-        Schedules, "_over_until", "if fired is None else", "if fired is None or fired.counter > self._state.wall else",
+        Schedules, "_fired_until", "if fired is None else", "if fired is None or fired.counter > self._state.wall else",
     ),
     _mutant(
         "a job that cannot get its copies is given up on all nodes", SCHEDULES,
