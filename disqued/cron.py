@@ -24,6 +24,19 @@ from cronsim import CronSim, CronSimError
 from disqued.core.model.calendar import LINE_MAX
 
 _ALLOWED: Final = "allowed are five fields (minute, hour, day of month, month, day of week), or six with seconds first"
+#: Fields of a line by the names that cronsim gives them, their greatest number, and what they may hold.
+_FIELDS: Final = {
+    "second": (59, "0 to 59"),
+    "minute": (59, "0 to 59"),
+    "hour": (23, "0 to 23"),
+    "day-of-month": (31, "1 to 31, as many as the months have, L or LW"),
+    "month": (12, "1 to 12, or jan to dec"),
+    "day-of-week": (7, "0 to 7, or sun to sat, as in mon#2 or 5L"),
+}
+_FORMS: Final = "with *, ranges from low to high, /steps and lists"
+#: Zones that mean another one on each host, or count leap seconds.
+_OF_HOST: Final = ("localtime", "posixrules")
+_OTHER_TREES: Final = ("posix/", "right/")
 _SECOND: Final = timedelta(seconds=1)
 _ANY_DAY: Final = datetime(2000, 1, 1)  # noqa: DTZ001 - local times know no zone here
 
@@ -75,11 +88,26 @@ def _misfit(line: bytes, zone: bytes) -> str:
     try:
         ticks = CronSim(line.decode("ascii"), _ANY_DAY)
     except CronSimError as problem:
-        return f"cron line {_shown(line)}: {str(problem).lower()}; {_ALLOWED}"
+        what = str(problem).lower()
+        _, allowed = _FIELDS.get(what.removeprefix("bad "), (0, ""))
+        return f"cron line {_shown(line)}: {what}; " + (f"allowed are {allowed}, {_FORMS}" if allowed else _ALLOWED)
     except ValueError:
         return f"cron line {_shown(line)}: a field that makes no sense; {_ALLOWED}"
+    misfit = _misfit_of_steps(line.decode("ascii").split())
+    if misfit:
+        return f"cron line {_shown(line)}: {misfit}"
     if next(ticks, None) is None:
         return f"cron line {_shown(line)} never comes; allowed are lines that come within 50 years"
+    return ""
+
+
+def _misfit_of_steps(fields: list[str]) -> str:
+    """Say which step is longer than its field: it would mean the first value alone."""
+    for text, (name, (most, _)) in zip(fields, list(_FIELDS.items())[-len(fields) :], strict=True):
+        for part in text.split(","):
+            _, _, step = part.partition("/")
+            if step and int(step) > most:
+                return f"bad {name}; allowed are steps of up to {most}"
     return ""
 
 
@@ -92,7 +120,10 @@ def _zone(name: bytes) -> ZoneInfo:
     """Return a time zone.  Raises ZoneInfoNotFoundError, ValueError, OSError."""
     if not 0 < len(name) <= LINE_MAX:
         raise ValueError("the name of a time zone has 1 to 255 bytes")
-    return ZoneInfo(name.decode("ascii"))
+    text = name.decode("ascii")
+    if text in _OF_HOST or text.startswith(_OTHER_TREES):
+        raise ValueError("the zone is not the same on each host")
+    return ZoneInfo(text)
 
 
 def _rising(instants: Iterator[int], last: int) -> Iterator[int]:

@@ -35,6 +35,7 @@ from disqued.core.model.calendar import (
     words_of,
 )
 from disqued.core.model.glob import matches
+from disqued.core.model.job import KIND_WORK
 from disqued.core.model.outbox import Client
 from disqued.core.model.policies import SCHEDULE_FIELD, PolicyTable, cost_of_register
 from disqued.core.model.queues import check_name
@@ -55,9 +56,22 @@ from disqued.wire.replies import Status
 LISTED_PER_PART: Final = 50  #: schedules whose next instant is worked out at a time, some milliseconds' work
 SIZE_MAX: Final = 60_000  #: bytes of queue, body, headers and the rest of a schedule
 
+#: Names of cron lines, as other programs know them.
+_LINES: Final = {
+    b"@yearly": b"0 0 1 1 *",
+    b"@annually": b"0 0 1 1 *",
+    b"@monthly": b"0 0 1 * *",
+    b"@weekly": b"0 0 * * 0",
+    b"@daily": b"0 0 * * *",
+    b"@midnight": b"0 0 * * *",
+    b"@hourly": b"0 * * * *",
+}
 _GRAMMAR = (
     "SCHEDULE takes SET name line|EVERY seconds|AT unix-seconds QUEUE queue BODY body and options, or LIST, GET, DEL,"
     " PAUSE, RESUME, FIRE or NEXT; a cron line is one word, in quotes"
+)
+_SET_GRAMMAR = (
+    f"{_GRAMMAR}; the options of SET are TZ, OVERLAP, CATCHUP, JITTER, and those of ADDJOB but KEY, each with its value"
 )
 _BAD_NAME = f"a schedule name has 1 to {NAME_MAX} bytes"
 _NO_SCHEDULE = "no such schedule; SCHEDULE LIST names those that there are"
@@ -75,11 +89,15 @@ def _read_name(text: bytes) -> bytes:
     return text
 
 
+def _misuse(word: str, known: bool) -> str:
+    return _SET_GRAMMAR if known and word.upper() == "SET" else _GRAMMAR
+
+
 SCHEDULE = Kind("string", _read_name, f"1 to {NAME_MAX} bytes", errors=(f"ERR {_BAD_NAME}",), names="schedule")
 LINE = Kind("string", None, "five or six fields of cron, in one word")
 ZONE = Kind("string", None, "a name of the tz database")
 EVERY_SPAN = seconds("EVERY", 1, "EVERY must be a whole number > 0")
-INSTANT = integer_kind(1, 2**33, "AT must be a unix time in seconds, at most 2**33", "unix seconds, at most 2**33")
+INSTANT = integer_kind(1, 2**33, "AT must be a unix time in seconds, 1 to 2**33", "unix seconds, at most 2**33")
 JITTER = seconds("JITTER", 0, "JITTER must be a whole number, 0 or more")
 CATCHUP = integer_kind(
     0, CATCH_UP_MAX, f"CATCHUP must be between 0 and {CATCH_UP_MAX}", f"0 to {CATCH_UP_MAX}"
@@ -87,16 +105,14 @@ CATCHUP = integer_kind(
 OVERLAP = one_of({b"ALLOW": False, b"SKIP": True}, "OVERLAP must be allow or skip")
 NEXT_COUNT = count_kind(1, NEXT_MAX, "the number of instants must be greater than zero")
 
-container(
-    "SCHEDULE", group="queues", flags=Flag.WRITE, summary="Jobs that the cluster adds by itself.", misuse=_GRAMMAR
-)
+container("SCHEDULE", group="queues", flags=Flag.WRITE, summary="Jobs that the cluster adds by itself.", misuse=_misuse)
 
 
 @command(
     "SCHEDULE SET", group="queues", flags=Flag.WRITE, reply=status("OK"), cost="O(1)",
     errors=(
         OutOfMemory, NameTooLong, _ONE_TIME, _ZONE_OF_LINE, _NO_JOB, _LATE_AT, _LATE_JOB, _TOO_LARGE, ONCE,
-        NEVER_DELIVERED, ONE_TRY,
+        NEVER_DELIVERED, ONE_TRY, WrongType,
     ),
 )  # fmt: skip
 @attrs.define
@@ -104,8 +120,9 @@ class ScheduleSet:
     """Add a job to a queue whenever a cron line, a span or an instant comes, once for the whole cluster.
 
     A cron line is one word of five fields (minute, hour, day of month, month, day of week), or of six with seconds
-    first.  EVERY counts from the moment in which the schedule is set.  The cluster fires each instant once: nodes that
-    cannot hear each other add the same job, which is one when they meet.
+    first; @hourly, @daily, @weekly, @monthly and @yearly are lines as well.  EVERY counts from the moment in which the
+    schedule is set.  The cluster fires each instant once: nodes that cannot hear each other add the same job, which is
+    one when they meet.
 
     A time that a clock change of the zone skips comes at the change, and one that comes twice comes the first time.
 
@@ -149,7 +166,7 @@ class ScheduleSet:
     group: bytes = option("GROUP", "Group of each job within its queue.", GROUP, b"")
 
     def run(self, node: Node, client: Client) -> Status:
-        """Set the schedule.  Raises OutOfMemory (OOM), NameTooLong (ERR)."""
+        """Set the schedule.  Raises OutOfMemory (OOM), NameTooLong (ERR), WrongType (WRONGTYPE)."""
         setting = self._setting(node)
         misfit = node.schedules.misfit(setting.line, setting.zone) if setting.kind == CRON else ""
         misfit = misfit or headers_misfit(headers_of(self.name, setting, 0))
@@ -174,6 +191,7 @@ class ScheduleSet:
         kind = AT if self.at is not None else EVERY
         if self.line is not None:
             kind, line = CRON, b" ".join(self.line.split())
+            line = _LINES.get(line.lower(), line)
         return ScheduleSetting(
             kind, line, number, UTC if self.zone is None else self.zone, self.overlap, self.catch_up,
             self.jitter * 1_000, self._job(node),
@@ -184,6 +202,9 @@ class ScheduleSet:
         if self.queue is None or self.body is None:
             raise CommandError(_NO_JOB)
         check_name(self.queue)
+        queue = node.state.queues.by_name.get(self.queue)
+        if queue is not None:
+            queue.check_kind(KIND_WORK)
         cached = CachedOptions(
             ttl=self.ttl, retry=self.retry, delay=self.delay, replicate=self.replicate, maxlen=self.maxlen,
             timeout_ms=0, asynchronous=self.asynchronous,

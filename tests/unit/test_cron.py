@@ -101,6 +101,8 @@ TABLE = [
 CALENDAR = CronCalendar()
 LINES = "allowed are five fields (minute, hour, day of month, month, day of week), or six with seconds first"
 
+FIELDS = ", with *, ranges from low to high, /steps and lists"
+
 
 def stamp(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * 1_000
@@ -156,19 +158,48 @@ def test_the_table_has_what_it_is_to_have() -> None:
 def test_a_line_that_means_nothing_is_refused_with_what_is_allowed(line: str, problem: str) -> None:
     misfit = CALENDAR.misfit(line.encode(), b"UTC")
     assert problem in misfit
-    assert misfit.endswith(LINES)
+    assert misfit.endswith(FIELDS if "bad" in problem else LINES)
     assert CALENDAR.after(line.encode(), b"UTC", 0, 1) == []
     assert CALENDAR.before(line.encode(), b"UTC", 0, 1 << 40, 1) == []
 
 
 @pytest.mark.parametrize(
-    "zone", [b"", b"Europe", b"Europe/Nowhere", b"../etc/passwd", b"/etc/localtime", b"x" * 256, b"\xff", b"CET\0"]
+    "zone",
+    [
+        b"",
+        b"Europe",
+        b"Europe/Nowhere",
+        b"../etc/passwd",
+        b"/etc/localtime",
+        b"x" * 256,
+        b"\xff",
+        b"CET\0",
+        b"localtime",
+        b"posixrules",
+        b"right/Europe/Berlin",
+        b"posix/Europe/Berlin",
+    ],
 )
 def test_a_zone_that_there_is_not_is_refused_with_what_is_allowed(zone: bytes) -> None:
     misfit = CALENDAR.misfit(b"* * * * *", zone)
     assert misfit.startswith("unknown time zone")
     assert misfit.endswith("allowed are names of the tz database such as Europe/Berlin")
     assert CALENDAR.after(b"* * * * *", zone, 0, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("30-10 * * * *", "bad minute; allowed are 0 to 59, with *,"),
+        ("0 0 30 2 *", "bad day-of-month; allowed are 1 to 31, as many as the months have, L or LW, with *,"),
+        ("*/61 * * * *", "bad minute; allowed are steps of up to 59"),
+        ("0,1-5/60 * * * * *", "bad second; allowed are steps of up to 59"),
+        ("0 */24 * * *", "bad hour; allowed are steps of up to 23"),
+    ],
+)
+def test_a_field_that_means_nothing_is_refused_with_what_it_may_hold(line: str, problem: str) -> None:
+    assert f"cron line '{line}': {problem}" in CALENDAR.misfit(line.encode(), b"UTC")
+    assert CALENDAR.misfit(b"*/59 */23 */31 */12 */7", b"UTC") == ""
 
 
 def test_a_line_that_is_too_long_or_never_comes_is_refused() -> None:

@@ -309,6 +309,25 @@ def test_a_schedule_that_makes_no_sense_is_refused_with_what_is_allowed(
     assert server("SCHEDULE", "LIST") == []
 
 
+def test_a_schedule_for_a_log_is_refused_and_so_is_a_word_that_there_is_not(server: Server) -> None:
+    server("QADD", "log", 1_000, "x")
+    assert server.refusal("SCHEDULE", "SET", "beat", "EVERY", 5, "QUEUE", "log", "BODY", "b").startswith("WRONGTYPE")
+    unknown = server.refusal("SCHEDULE", "SET", "beat", "* * * * *", "QUEUE", "q", "BODY", "b", "FOO")
+    assert unknown.endswith(
+        "options of SET are TZ, OVERLAP, CATCHUP, JITTER, and those of ADDJOB but KEY, each with its value"
+    )
+    assert "TZ" not in server.refusal("SCHEDULE", "FOO")
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"), [("@daily", "0 0 * * *"), ("@Hourly", "0 * * * *"), ("@weekly", "0 0 * * 0")]
+)
+def test_lines_have_names(server: Server, line: str, meant: str) -> None:
+    assert server("SCHEDULE", "SET", "beat", line, "QUEUE", "q", "BODY", "b") == b"OK"
+    assert told(server)["when"] == meant.encode()
+    assert "wrong number of fields" in server.refusal("SCHEDULE", "SET", "boot", "@reboot", "QUEUE", "q", "BODY", "b")
+
+
 def test_names_are_listed_in_order_and_by_pattern(server: Server) -> None:
     for name in ("b", "a", "ab"):
         every(server, 60, name=name)
