@@ -66,6 +66,19 @@ async def test_a_schedule_has_its_page(admin: Admin) -> None:
 
 
 @async_test
+async def test_a_schedule_whose_jobs_are_refused_says_why(admin: Admin) -> None:
+    client = admin()
+    await run(client.running, "PAUSE", "reports", "in")
+    await scheduled(client, "beat", "EVERY", 1)
+    schedules = client.site.gateway.view.schedules
+    assert "refused" not in words(await page(client, "/schedules/beat"))
+    await wait_until(lambda: schedules.refusal_of(b"beat") is not None)
+    text = words(await page(client, "/schedules/beat"))
+    assert re.search(r"refused The job of \S+ \S+, by node \w{8} : PAUSED Queue paused in input, try later", text)
+    assert "active refused PAUSED Queue paused" in words(await page(client, "/schedules"))
+
+
+@async_test
 async def test_the_last_instants_are_shown_with_what_became_of_their_jobs(admin: Admin) -> None:
     client = admin()
     job_id = (await fired(client)).decode()

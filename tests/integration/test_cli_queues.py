@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster import QUICK, Cluster, ends_well
-from tests.integration.daemon import Daemon
+from tests.integration.daemon import Daemon, wait_until
 from tests.integration.verbs import at, done, refused, run
 
 
@@ -138,7 +138,7 @@ def test_a_schedule_is_set_shown_paused_fired_and_deleted(node: Daemon) -> None:
     assert shown.count("next: ") == 5
     assert "Europe/Berlin" in shown
     titles, nightly = done("schedule", *at(node)).splitlines()
-    assert titles.split() == ["name", "when", "queue", "state", "next", "last", "became"]
+    assert titles.split() == ["name", "when", "queue", "state", "next", "last", "became", "error"]
     assert nightly.startswith("nightly  0 2 * * *  reports  active")
     job_id = done("schedule", "nightly", "--fire", *at(node)).strip()
     assert node.call("GETJOB", "FROM", "reports") == [["reports", job_id, "sales"]]
@@ -162,6 +162,16 @@ def test_the_last_runs_of_a_schedule_are_shown_with_what_became_of_them(node: Da
     assert ["acked", job_id] in [words[-2:] for words in runs]
     _, row = done("schedule", *at(node)).splitlines()
     assert row.split()[-1] in ("acked", "queued")
+
+
+def test_a_schedule_whose_jobs_are_refused_says_why(node: Daemon) -> None:
+    done("schedule", "beat", "EVERY", 1, "QUEUE", "q", "BODY", "b", "REPLICATE", 5, *at(node))
+    wait_until(lambda: "NOREPL" in done("schedule", *at(node)), "no error is told")
+    lines = done("schedule", "beat", *at(node)).splitlines()
+    facts = {words[0]: words[1] for words in (line.split(None, 1) for line in lines) if len(words) > 1}
+    assert facts["error"].startswith("NOREPL Not enough reachable nodes")
+    assert facts["error-instant"].startswith("20")
+    assert len(facts["error-node"].strip()) == 40
 
 
 def test_a_schedule_is_fired_by_a_cluster_once_each_time_and_outlives_kills(tmp_path: Path) -> None:

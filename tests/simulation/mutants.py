@@ -20,6 +20,7 @@ from disqued.core.cluster.admission import Admission
 from disqued.core.cluster.failure_detector import FailureDetector
 from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.gates import Gates
+from disqued.core.cluster.instants import Instants
 from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.local_demand import LocalDemand
 from disqued.core.cluster.membership import Membership
@@ -785,7 +786,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # Schedules.
     _mutant(
         "the id of a scheduled job depends on the node", SCHEDULES,
-        firing, "_id_of", "(register.counter, register.node_id)", "(register.counter, state.node_id)",
+        Instants, "id_of", "(register.counter, register.node_id)", "(register.counter, self._state.node_id)",
     ),
     _mutant(
         "all nodes fire at once", SCHEDULES_CALM,
@@ -811,7 +812,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "missed instants are not noted", SCHEDULES_CLOCKS,
-        Schedules, "_settle", "*self._missed_before(plan), ", "",
+        Schedules, "_settle", "*self.instants.missed_before(plan.name, plan.instant), ", "",
     ),
     _mutant(
         "an acknowledgement of a scheduled job goes to its known holders alone", SCHEDULES_APART,
@@ -832,8 +833,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "an instant is fired early", SCHEDULES_CALM,
-        Schedules, "_look", "set_at, wall, since = self._set_at(plan.name), state.wall, self._over_until(plan.name)",
-        "set_at, wall, since = self._set_at(plan.name), state.wall + 3_000, self._over_until(plan.name)",
+        Schedules, "_look", "known, wall = self.instants, state.wall",
+        "known, wall = self.instants, state.wall + 3_000",
     ),
     _mutant(
         "schedules are not planned after a start", SCHEDULES,
@@ -845,7 +846,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a last instant that the clock has not shown yet does not count", SCHEDULES_CLOCKS,
-        Schedules, "_fired_until", "if fired is None else", "if fired is None or fired.counter > self._state.wall else",
+        Instants, "fired_until", "if fired is None else", "if fired is None or fired.counter > self._state.wall else",
     ),
     _mutant(
         "a job that cannot get its copies is given up on all nodes", SCHEDULES,

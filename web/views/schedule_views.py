@@ -10,7 +10,8 @@ from typing import Final
 import attrs
 
 from disqued.commands.schedules import standing_of
-from disqued.core.cluster.schedules import RUNS_TOLD, LastRefusal, Run
+from disqued.core.cluster.instants import LastRefusal, Run
+from disqued.core.cluster.schedules import RUNS_TOLD
 from disqued.core.model.calendar import CRON, ScheduleSetting, words_of
 from disqued.core.model.policies import SCHEDULE_FIELD
 from disqued.core.view import NodeView

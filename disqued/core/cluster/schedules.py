@@ -26,21 +26,17 @@ Times are integer milliseconds of the monotonic clock; instants are unix millise
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from disqued.core.cluster.instants import PENDING, Instants, LastRefusal, Run
 from disqued.core.cluster.policy_sync import Policies
 from disqued.core.model.calendar import (
     ERROR_MAX,
     FIRED,
-    IN_PAUSE,
-    MISSED,
     ON_TIME_MS,
-    OUTCOME_NAMES,
     OUTCOMES_KEPT,
     SKIPPED,
-    InstantOutcome,
     LastFiring,
     Refusal,
     ScheduleSetting,
-    derived_id,
     last_instants,
     looked_at,
     next_instants,
@@ -49,37 +45,23 @@ from disqued.core.model.calendar import (
     that_count,
 )
 from disqued.core.model.clock import Calendar
-from disqued.core.model.job import ACKED, DEAD, FLAG_COPY, FLAG_WITH_CONSUMER, QUEUED, Job
+from disqued.core.model.job import ACKED, DEAD, FLAG_COPY
 from disqued.core.model.machine import Acts, Machine, on
-from disqued.core.model.messages import (
-    ENDED,
-    ENDED_CANCELLED,
-    ENDED_DEAD,
-    ENDED_EXPIRED,
-    EXPIRED,
-    GONE,
-    NOT_KNOWN,
-    UNDER_WAY,
-    WAS_CANCELLED,
-)
 from disqued.core.model.outbox import Client
 from disqued.core.model.peers import LEAVING
 from disqued.core.model.policies import (
-    FORGOTTEN_MS,
     SCHEDULE_FIELD,
-    SCHEDULE_FIRED_FIELD,
     SCHEDULE_PAUSE_FIELD,
     SCHEDULE_REFUSED_FIELD,
     Value,
 )
 from disqued.core.model.schedule import Timed
-from disqued.core.model.state import State, is_delayed
+from disqued.core.model.state import State
 from disqued.core.model.unfinished import AT_ONCE
 from disqued.core.work.additions import Additions
 from disqued.core.work.background import BackgroundClient
 from disqued.core.work.outcomes import Outcomes
 from disqued.core.work.placement import Placement
-from disqued.core.work.standings import end_of
 from disqued.errors import CommandError, JournalFailed, OutOfMemory
 
 OTHERS_MS: Final = 2_000  #: how long each node leaves an instant to the one before it
@@ -92,40 +74,8 @@ RETRY_MAX_MS: Final = 60_000
 LOOKED_EVERY_MS: Final = 60_000  #: how often the wall clock is looked at, which may be set
 NEXT_MAX: Final = 1_000  #: instants that SCHEDULE NEXT tells at most
 RUNS_TOLD: Final = OUTCOMES_KEPT  #: last instants that SCHEDULE GET tells
-CATCH_UP_LOOKED: Final = 100  #: the greatest CATCHUP with which instants are looked for that have just been missed
 REFUSAL_MS: Final = 10_000  #: the same refusal is not noted again for so long, but of the same instant never
 _LOW_MEMORY: Final = "the memory of this node is low: it takes no jobs now"
-_PENDING: Final = b"pending"
-_UNKNOWN: Final = b"unknown"
-#: What became of a job that is not on this node any more, by what this node remembers of its end.
-_ENDS: Final = {
-    NOT_KNOWN: _UNKNOWN,
-    UNDER_WAY: _PENDING,
-    GONE: b"deleted",
-    ENDED: b"ended",
-    ENDED_DEAD: b"dead",
-    ENDED_EXPIRED: b"expired",
-    EXPIRED: b"expired",
-    ENDED_CANCELLED: b"cancelled",
-    WAS_CANCELLED: b"cancelled",
-}
-
-
-class Run(NamedTuple):
-    """An instant of a schedule that is over, and what became of it as far as this node knows."""
-
-    instant: int
-    job_id: bytes  #: empty = there is none: the instant was skipped, missed, or came in a pause
-    state: bytes  #: queued, running, pending, acked, dead, ..., unknown; without a job skipped, missed or paused
-
-
-class LastRefusal(NamedTuple):
-    """Why the job of an instant was refused that was not fired afterwards."""
-
-    instant: int
-    error: bytes
-    node_id: bytes  #: of the node that refused it
-    is_pending: bool  #: it is the last word: no instant is over since
 
 
 class ScheduleFigures(NamedTuple):
@@ -177,7 +127,7 @@ class Schedules(Machine):
     """The machine that fires schedules."""
 
     __slots__ = ("_additions", "_calendar", "_hold_until", "_outcomes", "_paused", "_placement", "_plans", "_policies",
-                 "_state")  # fmt: skip
+                 "_state", "instants")  # fmt: skip
 
     def __init__(
         self, state: State, policies: Policies, additions: Additions, placement: Placement, *, outcomes: Outcomes,
@@ -189,6 +139,7 @@ class Schedules(Machine):
         self._placement = placement
         self._outcomes = outcomes
         self._calendar = calendar
+        self.instants = Instants(state, calendar)
         self._plans: dict[bytes, Plan] = {}
         self._paused: set[bytes] = set()  #: names of schedules that are paused
         self._hold_until: int = 0  #: nothing is fired before
@@ -234,17 +185,9 @@ class Schedules(Machine):
 
     def _settle_pause(self, name: bytes, began: int) -> None:
         """Note what became of the instants that came in a pause, which is over, or were missed before it."""
-        outcomes = self._passed(name, began, self._state.wall)
+        outcomes = self.instants.passed(name, began, self._state.wall)
         if outcomes:
             self._policies.settle(name, outcomes[-1][0], LastFiring(b"", 0, tuple(outcomes)))
-
-    def _passed(self, name: bytes, began: int, wall: int) -> list[InstantOutcome]:
-        """Return the last instants that a pause kept from being fired, which began then and goes on until `wall`."""
-        setting = self._state.queues.policies.schedules[name]
-        instants = last_instants(
-            setting, self._set_at(name), self._calendar, self._fired_until(name), wall, OUTCOMES_KEPT
-        )
-        return [(instant, IN_PAUSE if instant > began else MISSED) for instant in instants]
 
     def fire(self, client: Client, name: bytes, setting: ScheduleSetting) -> bytes | None:
         """Add a job as the schedule would now, under an id of its own; return that, or None: `client` waits.
@@ -264,64 +207,16 @@ class Schedules(Machine):
         setting = table.schedules.get(name)
         if setting is None or table.is_schedule_paused(name):
             return []
-        wall = max(self._state.wall, self._over_until(name))
-        return next_instants(setting, self._set_at(name), self._calendar, wall, count)
+        wall = max(self._state.wall, self.instants.over_until(name))
+        return next_instants(setting, self.instants.set_at(name), self._calendar, wall, count)
 
     def runs_of(self, name: bytes, count: int) -> list[Run]:
-        """Return the last instants of a schedule that are over, the latest first, `RUNS_TOLD` at most.
-
-        The ids of jobs follow from name, version and instant; that an instant has none is in a register.
-        """
-        table = self._state.queues.policies
-        setting, until = table.schedules.get(name), self._fired_until(name)
-        if setting is None:
-            return []
-        firing = table.firing_of(name)
-        outcomes = dict(firing.outcomes)
-        instants = last_instants(setting, self._set_at(name), self._calendar, 0, until, count)
-        runs = [self._run_of(name, setting, instant, outcomes.get(instant, 0)) for instant in instants]
-        runs += [Run(instant, b"", OUTCOME_NAMES[outcome]) for instant, outcome in self._not_noted(name, setting)]
-        if not runs and until:  # it was set again since
-            outcome = outcomes.get(until, FIRED)
-            if outcome != FIRED:
-                return [Run(until, b"", OUTCOME_NAMES[outcome])]
-            return [Run(until, firing.job_id, _state_of(self._state, firing.job_id))] if firing.job_id else []
-        return runs[: -count - 1 : -1]
-
-    def _run_of(self, name: bytes, setting: ScheduleSetting, instant: int, outcome: int) -> Run:
-        """Return what became of an instant that is noted as over; outcome 0 = no node has noted which."""
-        job_id = _id_of(self._state, name, setting, instant)
-        state = _state_of(self._state, job_id)
-        if outcome not in (0, FIRED) and state == _UNKNOWN:
-            return Run(instant, b"", OUTCOME_NAMES[outcome])
-        return Run(instant, job_id, state)
-
-    def _not_noted(self, name: bytes, setting: ScheduleSetting) -> list[InstantOutcome]:
-        """Return the last instants that are over and not noted as that yet: in a pause that goes on, or missed."""
-        table, wall = self._state.queues.policies, self._state.wall
-        if table.is_schedule_paused(name):
-            return self._passed(name, table.registers[name, SCHEDULE_PAUSE_FIELD].set_at, wall)
-        if setting.catch_up > CATCH_UP_LOOKED or self._state.now < self._hold_until:
-            return []
-        since, count = self._over_until(name), looked_at(setting) + OUTCOMES_KEPT
-        past = last_instants(setting, self._set_at(name), self._calendar, since, wall, count)
-        missed = past[: len(past) - len(that_count(past, setting, wall))]
-        return [(instant, MISSED) for instant in missed[-OUTCOMES_KEPT:]]
+        """Return the last instants of a schedule that are over, the latest first, `RUNS_TOLD` at most."""
+        return self.instants.runs_of(name, count, knows_missed=self._state.now >= self._hold_until)
 
     def refusal_of(self, name: bytes) -> LastRefusal | None:
         """Return the last refusal of a schedule since it was set, unless its instant was fired later."""
-        table = self._state.queues.policies
-        register = table.registers.get((name, SCHEDULE_REFUSED_FIELD))
-        if name not in table.schedules or register is None or not isinstance(register.value, Refusal):
-            return None
-        instant, error = register.value
-        if instant <= self._set_at(name):
-            return None
-        if instant <= self._fired_until(name):
-            outcome = dict(table.firing_of(name).outcomes).get(instant, FIRED)
-            if outcome in (FIRED, SKIPPED):
-                return None
-        return LastRefusal(instant, error, register.node_id, instant > self._over_until(name))
+        return self.instants.refusal_of(name)
 
     @property
     def figures(self) -> ScheduleFigures:
@@ -410,7 +305,8 @@ class Schedules(Machine):
         if table.is_schedule_paused(plan.name):
             plan.instant = 0
             return
-        set_at, wall, since = self._set_at(plan.name), state.wall, self._over_until(plan.name)
+        known, wall = self.instants, state.wall
+        set_at, since = known.set_at(plan.name), known.over_until(plan.name)
         past = last_instants(setting, set_at, self._calendar, since, wall, looked_at(setting))
         instants = that_count(past, setting, wall)
         if not instants:
@@ -449,23 +345,6 @@ class Schedules(Machine):
             others = [node_id for node_id, peer in peers.by_id.items() if not peer.flags & LEAVING]
         return ranked(name, [self._state.node_id, *others]).index(self._state.node_id)
 
-    def _set_at(self, name: bytes) -> int:
-        return self._state.queues.policies.registers[name, SCHEDULE_FIELD].set_at
-
-    def _over_until(self, name: bytes) -> int:
-        """Return the time up to which instants are over: fired, passed over, or in a pause."""
-        return max(self._state.wall - FORGOTTEN_MS, self._resumed_at(name), self._fired_until(name))
-
-    def _resumed_at(self, name: bytes) -> int:
-        """Return when a pause of a schedule ended last, or began; 0 = there was none."""
-        pause = self._state.queues.policies.registers.get((name, SCHEDULE_PAUSE_FIELD))
-        return 0 if pause is None else pause.set_at
-
-    def _fired_until(self, name: bytes) -> int:
-        """Return the last instant that is noted as over; 0 = none."""
-        fired = self._state.queues.policies.registers.get((name, SCHEDULE_FIRED_FIELD))
-        return 0 if fired is None else fired.counter
-
     # Firing.
 
     def _fire(self, plan: Plan, setting: ScheduleSetting) -> None:
@@ -478,7 +357,7 @@ class Schedules(Machine):
             return
         copies = setting.job.replicate or self._placement.default_copies
         options = options_of(plan.name, setting, plan.instant, copies)
-        plan.job_id = _id_of(self._state, plan.name, setting, plan.instant)
+        plan.job_id = self.instants.id_of(plan.name, setting, plan.instant)
         if state.jobs.get(plan.job_id) is not None or plan.job_id in state.custody.ended:
             self._settle(plan, FIRED)
             return
@@ -515,24 +394,12 @@ class Schedules(Machine):
 
     def _settle(self, plan: Plan, outcome: int) -> None:
         """The instant is over, on all nodes; look for the next one."""
-        outcomes = [*self._missed_before(plan), (plan.instant, outcome)][-OUTCOMES_KEPT:]
+        outcomes = [*self.instants.missed_before(plan.name, plan.instant), (plan.instant, outcome)][-OUTCOMES_KEPT:]
         job = (plan.job_id, plan.instant) if outcome == FIRED else (b"", 0)
         self._policies.settle(plan.name, plan.instant, LastFiring(*job, tuple(outcomes)))
         plan.asked = b""
         if self._is_planned(plan):
             self._wake(plan)
-
-    def _missed_before(self, plan: Plan) -> list[InstantOutcome]:
-        """Return the instants between the one that is fired and the last one that was over: they do not count."""
-        setting = self._state.queues.policies.schedules.get(plan.name)
-        if setting is None:
-            return []
-        # What came before the end of a pause is noted by whoever ends it.
-        since = max(self._fired_until(plan.name), self._resumed_at(plan.name))
-        before = last_instants(
-            setting, self._set_at(plan.name), self._calendar, since, plan.instant - 1, OUTCOMES_KEPT - 1
-        )
-        return [(instant, MISSED) for instant in before]
 
     def _postpone(self, plan: Plan, error: CommandError | None) -> None:
         """Try again later, and note why, unless another node sees to it meanwhile."""
@@ -577,7 +444,7 @@ class Schedules(Machine):
             self._fired(plan, answer)
         elif isinstance(answer, list):
             last = self._state.queues.policies.last_job_of(plan.name)
-            if any(row[0] == last and row[1] == _PENDING for row in answer):
+            if any(row[0] == last and row[1] == PENDING for row in answer):
                 self._pass_over(plan)
             else:
                 plan.asked = last
@@ -592,36 +459,6 @@ def _printable(line: bytes) -> bytes:
     text = line.decode("utf-8", "replace")
     text = "".join(letter if letter.isprintable() else " " for letter in text)
     return text.encode()[:ERROR_MAX].decode("utf-8", "ignore").encode()
-
-
-def _id_of(state: State, name: bytes, setting: ScheduleSetting, instant: int) -> bytes:
-    """Return the id of the job of an instant."""
-    register = state.queues.policies.registers[name, SCHEDULE_FIELD]
-    ttl_suffix = options_of(name, setting, instant, 1).ttl_suffix
-    return derived_id(name, (register.counter, register.node_id), instant, ttl_suffix)
-
-
-def _state_of(state: State, job_id: bytes) -> bytes:
-    """Return how the job of an instant stands, as far as this node knows."""
-    job = state.jobs.get(job_id)
-    if job is not None:
-        return _state_of_job(job)
-    standing = state.custody.ended.of(job_id, state.now)
-    # A job of a schedule is never given up: one that must not come back is acknowledged.
-    return b"acked" if standing == ENDED and job_id in state.custody.ended else _ENDS[standing]
-
-
-def _state_of_job(job: Job) -> bytes:
-    """Return how a job stands that is on this node."""
-    if job.state == QUEUED:
-        return b"queued"
-    if job.state == DEAD:
-        return b"dead"
-    if job.state == ACKED:
-        return b"cancelled" if end_of(job.options.fate) == WAS_CANCELLED else b"acked"
-    if job.flags & FLAG_WITH_CONSUMER:
-        return b"running"
-    return b"delayed" if is_delayed(job) else _PENDING
 
 
 class NoCalendar:
