@@ -74,7 +74,7 @@ RETRY_MAX_MS: Final = 60_000
 LOOKED_EVERY_MS: Final = 60_000  #: how often the wall clock is looked at, which may be set
 NEXT_MAX: Final = 1_000  #: instants that SCHEDULE NEXT tells at most
 RUNS_TOLD: Final = OUTCOMES_KEPT  #: last instants that SCHEDULE GET tells
-REFUSAL_MS: Final = 10_000  #: the same refusal is not noted again for so long, but of the same instant never
+REFUSAL_MS: Final = 10_000  #: while a refusal stands the same error is noted again after so long
 _LOW_MEMORY: Final = "the memory of this node is low: it takes no jobs now"
 
 
@@ -418,8 +418,9 @@ class Schedules(Machine):
         refusal = Refusal(plan.instant, _printable(error.line))
         known = table.registers.get((plan.name, SCHEDULE_REFUSED_FIELD))
         if known is not None and isinstance(known.value, Refusal):
-            is_same, is_young = known.value.instant == refusal.instant, 0 <= wall - known.counter < REFUSAL_MS
-            if known.value.error == refusal.error and (is_same or is_young):
+            stands = known.value.instant > self.instants.over_until(plan.name)
+            is_young = stands and 0 <= wall - known.counter < REFUSAL_MS
+            if known.value.error == refusal.error and (is_young or known.value.instant == refusal.instant):
                 return
         self._policies.refuse(plan.name, refusal)
 

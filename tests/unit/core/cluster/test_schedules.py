@@ -582,6 +582,18 @@ def test_a_refusal_is_noted_once_for_an_instant_and_seldom_for_a_fast_schedule(s
     assert 5 <= len(server.journal) <= 11
 
 
+def test_the_same_refusal_is_noted_at_once_when_an_instant_was_fired_since(server: Server) -> None:
+    every(server, 3, "CATCHUP", 0)
+    server("PAUSE", "q", "in")
+    server.advance(3_000)
+    server("PAUSE", "q", "none")
+    server.advance(2_500)
+    assert (states(server), refusal(server)[0]) == (["queued"], b"")
+    server("PAUSE", "q", "in")
+    server.advance(1_000)
+    assert refusal(server)[:2] == (b"PAUSED Queue paused in input, try later", told(server)["set-at"] + 6)
+
+
 def test_a_node_without_memory_or_journal_says_so(server: Server) -> None:
     every(server, 60)
     server.state.durability.read_only = True
