@@ -29,6 +29,8 @@ UNDER_WAY_MS: Final = 100  #: for which a job that left may not have arrived
 LEFT_KEPT: Final = 1_000
 LEFT_BYTES: Final = 1 << 20  #: of the names of their queues and their keys together
 
+HOW_BITS: Final = 4  #: of a number that says how a job ended, with its tries above: one of up to 15 takes no bytes
+_HOW: Final = (1 << HOW_BITS) - 1
 _NO_PLACE: Final = (b"", b"")
 _OF_REASON: Final = {GONE_EXPIRED: ENDED_EXPIRED, GONE_DELETED: GONE, GONE_EVICTED: ENDED, GONE_REFUSED: GONE}
 
@@ -67,21 +69,28 @@ class Endings:
             self._before = lately
             self._lately = set()
 
-    def note(self, job_id: bytes, how: int) -> None:
-        """Remember how a job ended here, on the scale of standings."""
+    def note(self, job_id: bytes, how: int, tries: int) -> None:
+        """Remember how a job ended here, on the scale of standings, and after so many tries."""
         ends = self._ends
-        ends[job_id] = how
+        ends[job_id] = tries << HOW_BITS | how
         if len(ends) >= KEPT:
             self._ends_before = ends
             self._ends = {}
 
     def of(self, job_id: bytes, now: int) -> int:
         """Return what is remembered of a job that is not here, on the scale of standings; NOT_KNOWN = nothing."""
-        known = self._ends.get(job_id) or self._ends_before.get(job_id, NOT_KNOWN)
+        known = self._noted(job_id) & _HOW
         if job_id in self:
             return max(known, ENDED)
         since, _ = self._left.get(job_id, (now - UNDER_WAY_MS, _NO_PLACE))
         return max(known, UNDER_WAY) if now - since < UNDER_WAY_MS else known
+
+    def tries_of(self, job_id: bytes) -> int:
+        """Return after how many tries a job ended that did not end by an acknowledgement; 0 = none, or not known."""
+        return self._noted(job_id) >> HOW_BITS
+
+    def _noted(self, job_id: bytes) -> int:
+        return self._ends.get(job_id) or self._ends_before.get(job_id, NOT_KNOWN)
 
     # Jobs that have just left.
 

@@ -120,8 +120,15 @@ FLAG_PROMISED: Final = 512  #: a producer received its id for a key: kept even i
 FLAG_DROPPED: Final = 128  #: its queue was deleted, or it was cancelled: it ends instead of being queued again
 FLAG_GIVEN: Final = 2048  #: on its way to another node, which may not have it yet
 FLAG_COPY: Final = 1024  #: received from another node, whose message may come twice: its end is remembered
+#: Its end was heard with a word about its last try: untried with FLAG_TAKEN_OUT, else a consumer has had it.
+FLAG_TRY_TOLD: Final = 32768
 FLAG_DOUBTED: Final = 4096  #: taken out of its queue until the other holders confirm that they have not queued it
 FLAG_WITH_CONSUMER: Final = FLAG_LEASED | FLAG_ELSEWHERE | FLAG_HELD_ELSEWHERE
+
+#: Flags of a job that is done, about the try that no counter has: `last_try`.  A copy takes WAS_TRIED as PERHAPS_TRIED.
+UNTRIED: Final = 0  #: nobody has had it since a try was last counted
+PERHAPS_TRIED: Final = FLAG_QUEUED_BEFORE  #: no node that was heard knows
+WAS_TRIED: Final = FLAG_QUEUED_BEFORE | FLAG_DELIVERED
 
 UNIQUE: Final = b"u"  #: first byte of the alias of a unique task
 KEYED: Final = b"k"  #: first byte of the alias of a job with a key
@@ -299,23 +306,37 @@ def tries_of(unit: Unit) -> int:
     return max(unit.deliveries + unit.options.fate.spent, int(unit.flags & FLAG_DELIVERED != 0))
 
 
-def has_open_try(job: Job, *, is_heard: bool = False) -> bool:
-    """Return whether a job that ends now was handed out since a try was last counted.
+def last_try(job: Job, flags: int, *, is_heard: bool = False) -> int:
+    """Return whether a consumer has had a job that ends now since a try was last counted, as far as this node knows.
 
-    As far as this node knows: one that another node may have handed out has been.  `is_heard`: another node ends it,
-    which may have had it in its queue, too.
+    UNTRIED, PERHAPS_TRIED or WAS_TRIED.  `flags`: those of the job, before its lease ended.  `is_heard`: another node
+    ends it.  Unless the job has RESULT that node says nothing of the last try, and may have had it in its queue, too.
     """
-    if job.flags & FLAG_WITH_CONSUMER:
-        return True
-    waits = job.state == QUEUED and not is_heard
-    if waits or job.state in (WAIT_REPL, DEAD) or job.flags & (FLAG_TAKEN_OUT | FLAG_PUT_OFF):
-        return False
-    return job.flags & FLAG_QUEUED_BEFORE != 0 or not job.options.delay_ms
+    if flags & FLAG_WITH_CONSUMER or flags & (FLAG_TRY_TOLD | FLAG_TAKEN_OUT) == FLAG_TRY_TOLD:
+        return WAS_TRIED
+    if job.state == QUEUED:
+        return PERHAPS_TRIED if is_heard and not job.options.terms.keep_result_ms else UNTRIED
+    if job.state in (WAIT_REPL, DEAD) or flags & (FLAG_TAKEN_OUT | FLAG_PUT_OFF):
+        return UNTRIED
+    return PERHAPS_TRIED if flags & FLAG_QUEUED_BEFORE or not job.options.delay_ms else UNTRIED
 
 
-def tries_at_end(job: Job) -> int:
-    """Return `tries_of` a job that this node drops, as it is done."""
-    return job.redeliveries + job.nacks + job.options.fate.spent + has_open_try(job)
+def tries_at_end(job: Job, flags: int) -> int:
+    """Return `tries_of` a job that is done, or that this node drops as done.
+
+    A try that nobody is known to have had counts if somebody acknowledged the job: nearly always it was its consumer.
+    `flags`: those of the job, before its lease ended.
+    """
+    if job.state != ACKED:
+        last = last_try(job, flags)
+    elif job.is_dummy:
+        last = UNTRIED  # the holders know more
+    else:
+        last = flags & WAS_TRIED if job.options.is_rare else PERHAPS_TRIED
+    fate = job.options.fate
+    if last == PERHAPS_TRIED and fate.is_cancelled and fate.result is None:
+        last = UNTRIED
+    return job.redeliveries + job.nacks + fate.spent + (last != UNTRIED)
 
 
 def flags_to_keep(job: Job) -> int:

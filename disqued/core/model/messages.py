@@ -112,7 +112,7 @@ DELJOB: Final[int] = _kind("acknowledgements", 12, "DELJOB", "job id", "Every ho
 FATE: Final[int] = _kind(
     "acknowledgements", 39, "FATE", "job id, left ms, nacks, additional deliveries, fate",
     "What became of it, as far as I know: a `Fate`, and its counters. With time left, I queue it then, and not "
-    "before.", durable=True,
+    "before; 1: nobody has had it since a try was last counted; 2: it is done, and somebody has.", durable=True,
 )  # fmt: skip
 
 REDRIVE: Final[int] = _kind(

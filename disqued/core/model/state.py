@@ -15,7 +15,7 @@ from disqued.core.model.custody import Custody
 from disqued.core.model.demand import RemoteDemand
 from disqued.core.model.durability import Durability
 from disqued.core.model.endings import ending_of
-from disqued.core.model.fate import NO_FATE, UNTRIED_MS, Fate, mark_of
+from disqued.core.model.fate import NO_FATE, TRIED_MS, UNTRIED_MS, Fate, mark_of
 from disqued.core.model.groups import Entry, Stream, forget_early
 from disqued.core.model.ids import JobIds, Numbers
 from disqued.core.model.job import (
@@ -23,13 +23,14 @@ from disqued.core.model.job import (
     ACTIVE,
     FLAG_CAME_BACK,
     FLAG_COPY,
-    FLAG_DELIVERED,
     FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
     FLAG_TAKEN_OUT,
     FLAG_WITH_CONSUMER,
     QUEUED,
+    UNTRIED,
     WAIT_REPL,
+    WAS_TRIED,
     WORK_SCOPE,
     Job,
     NamedJob,
@@ -208,14 +209,16 @@ class State:
         self.send(node_id, (SETACK, job.id, mark, last, holders))
 
     def word_of_fate(self, job: Job) -> Message:
-        """What another holder is told of the fate of a job; of one that is put off, until when."""
+        """What another holder is told of the fate of a job, and of its last try; of one that is put off, until when."""
         left_ms = 0
         if job.state == ACTIVE and job.flags & FLAG_PUT_OFF:
-            left_ms = max(UNTRIED_MS + 1, job.requeue_at - self.now)
+            left_ms = max(TRIED_MS + 1, job.requeue_at - self.now)
         elif (job.state == ACTIVE and job.flags & FLAG_TAKEN_OUT) or (
-            job.state == ACKED and not job.flags & FLAG_DELIVERED
+            job.state == ACKED and job.holders and job.flags & WAS_TRIED == UNTRIED
         ):
             left_ms = UNTRIED_MS
+        elif job.state == ACKED and job.flags & WAS_TRIED == WAS_TRIED:
+            left_ms = TRIED_MS
         return (FATE, job.id, left_ms, job.nacks, job.additional_deliveries, job.options.fate)
 
     def tell_fate(self, job: Job) -> None:
@@ -304,8 +307,9 @@ class State:
         """Drop a job for a reason that is not its acknowledgement (GONE_...)."""
         who = self.trace.actor if reason == GONE_DELETED else None
         self.note_end(OF_REASON[reason], job, who=who, word=MISCONF if reason == GONE_REFUSED else b"")
+        tries = tries_at_end(job, job.flags) if job.state == ACKED else tries_of(job)
         self.drop(job, reason)
-        self.custody.ended.note(job.id, ending_of(job, reason))
+        self.custody.ended.note(job.id, ending_of(job, reason), tries)
         if reason in self.counters.gone:
             self.counters.gone[reason] += 1
         if self.journaling:
@@ -329,6 +333,7 @@ class State:
 
     def let_go(self, job: Job) -> None:
         """Undo what a job that is not in the registry any more took and waited for."""
+        flags = job.flags
         if job.state == QUEUED:
             if isinstance(job, Entry):
                 _leave_stream(self, job)
@@ -347,7 +352,7 @@ class State:
         else:
             self.schedule.cancel(job)
         if job.options.is_listed or job.__class__ is not Job:
-            self._let_go_of_rare(job)
+            self._let_go_of_rare(job, flags)
         custody = self.custody
         if custody.evictable:
             custody.evictable.pop(job, None)
@@ -362,7 +367,8 @@ class State:
         """Note that something changed of a job, or why it is gone (GONE_...), for those who wait for its end."""
         custody = self.custody
         if job.id in custody.watched:
-            custody.changed.jobs[job.id] = (job, reason, tries_of(job) if reason == GONE_EXPIRED else tries_at_end(job))
+            tries = tries_of(job) if reason == GONE_EXPIRED else tries_at_end(job, job.flags)
+            custody.changed.jobs[job.id] = (job, reason, tries)
             if not custody.changed.awake_at:
                 self.schedule.add(custody.changed, AT_ONCE)
 
@@ -378,8 +384,8 @@ class State:
         elif job.options.kind:
             self.memory.used += EVENT_COST
 
-    def _let_go_of_rare(self, job: Job) -> None:
-        """Undo what most jobs do not have."""
+    def _let_go_of_rare(self, job: Job, flags: int) -> None:
+        """Undo what most jobs do not have; the flags say whether a consumer had the job."""
         self.memory.used -= job.options.cost
         if self.custody.settled:
             self.custody.settled.pop(job, None)
@@ -387,7 +393,7 @@ class State:
         if fate is not NO_FATE:
             _unlist_failed(self.queues, job)
             if fate.is_cancelled and fate.result is None:
-                self.custody.ended.note(job.id, ENDED_CANCELLED)
+                self.custody.ended.note(job.id, ENDED_CANCELLED, tries_at_end(job, flags))
         if self.queues.delayed:
             self.queues.end_delay(job)
         if job.options.kind:

@@ -46,6 +46,9 @@ the sender what it knows and confirms nothing.  A node that learns another resul
 An acknowledgement without RESULT that a node takes which does not hold the job has no word: the node makes an empty one
 when a holder asks.  Of words that several nodes took the earliest counts (`fate.merge`).
 
+Whether a consumer has had such a job since a try was last counted (`job.last_try`) only the node in whose hands it was
+can say.  A holder that knows tells the others, unless the word of the acknowledgement said so; `fates` merges that.
+
 Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "Acknowledgement and garbage collection".
 """
 
@@ -56,18 +59,20 @@ from disqued.core.model.fate import NO_FATE, Fate, Word, mark_of
 from disqued.core.model.job import (
     ACKED,
     FLAG_CAME_BACK,
-    FLAG_DELIVERED,
     FLAG_LEASED,
     FLAG_PROMISED,
     FLAG_QUEUED_BEFORE,
+    FLAG_TRY_TOLD,
     INTO_ACKED,
     KEYED,
+    PERHAPS_TRIED,
+    UNTRIED,
     WAIT_REPL,
     WORK_SCOPE,
     Job,
     NamedJob,
     forbidden,
-    has_open_try,
+    last_try,
     process_of,
 )
 from disqued.core.model.machine import Hear, Machine
@@ -80,8 +85,6 @@ from disqued.core.work.replication import Replication
 from disqued.errors import WrongType
 
 ATTEMPTS_COUNTED = 9  #: the period does not grow any more after so many
-#: Flags of a job that is done, and whose last delivery no counter has.
-_TRIED: Final = FLAG_DELIVERED | FLAG_QUEUED_BEFORE
 RESULT_BYTES: Final = 64 << 10
 _UNKNOWN: frozenset[bytes] = frozenset()  #: the holders of a dummy ack
 
@@ -275,8 +278,8 @@ class Acks(Machine):
         yet.
         """
         state = self._state
-        # The last delivery is not counted yet, if there was one since a try was.
-        flags = _TRIED if job.options.is_rare and has_open_try(job, is_heard=is_heard) else 0
+        flags = last_try(job, job.flags, is_heard=is_heard) if job.options.is_rare else 0
+        knows_more = is_heard and flags != PERHAPS_TRIED and not job.flags & FLAG_TRY_TOLD
         state.drop(job)
         done = Job(job.id, job.queue, b"", job.ctime, job.options)
         done.expires_at = job.expires_at
@@ -289,6 +292,8 @@ class Acks(Machine):
         if job.options.is_rare:
             done.flags = flags
             self._keep_outcome(done, job.options.terms.keep_result_ms)
+            if knows_more and job.options.terms.keep_result_ms:
+                state.tell_fate(done)
         if state.journaling:
             state.outbox.journal.append((JOB_ADDED, done))
         return done
@@ -322,7 +327,7 @@ class Acks(Machine):
         done.nacks = job.nacks
         done.additional_deliveries = job.additional_deliveries
         done.holders = job.holders
-        done.flags = _TRIED if flags & FLAG_QUEUED_BEFORE else 0
+        done.flags = PERHAPS_TRIED if flags & FLAG_QUEUED_BEFORE else UNTRIED
         self._keep(done)
         self._keep_outcome(done, min(left_ms, job.options.terms.keep_result_ms))
         if self._state.journaling:
@@ -397,6 +402,8 @@ class Acks(Machine):
     def _settle(self, job: Job) -> None:
         """Keep an outcome until its time is over, and ask nobody any more: everybody knows."""
         self._state.custody.settle(job)
+        if self._state.custody.watched:
+            self._state.note_watched(job)  # nobody has more to say of its last try
         job.expires_at = job.requeue_at
         self._state.schedule.move(job, job.expires_at)
 

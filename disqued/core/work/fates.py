@@ -10,16 +10,18 @@ so that a node that gets the job needs no message for it.  What a link lost is s
 job: before its acknowledgement is asked for (`State.say_done`), and when a holder asks for its turn (WILLQUEUE).
 """
 
-from disqued.core.model.fate import NO_FATE, UNKNOWN_AT, UNTRIED_MS, Fate, Word, merge
+from disqued.core.model.fate import NO_FATE, TRIED_MS, UNKNOWN_AT, UNTRIED_MS, Fate, Word, merge
 from disqued.core.model.job import (
     ACKED,
     ACTIVE,
     FLAG_ASKING,
-    FLAG_DELIVERED,
     FLAG_PUT_OFF,
     FLAG_TAKEN_OUT,
+    FLAG_TRY_TOLD,
     FLAG_WITH_CONSUMER,
+    PERHAPS_TRIED,
     WAIT_REPL,
+    WAS_TRIED,
     Job,
     StoredJob,
 )
@@ -60,7 +62,7 @@ class Fates(Machine):
 
         `is_over`: that node has not put it off again.
         """
-        job.flags &= ~FLAG_TAKEN_OUT
+        job.flags &= ~(FLAG_TAKEN_OUT | FLAG_TRY_TOLD)
         if is_over and job.flags & FLAG_PUT_OFF:
             job.flags &= ~FLAG_PUT_OFF
             self._state.queues.end_delay(job)
@@ -70,7 +72,8 @@ class Fates(Machine):
     ) -> None:
         """Learn the fate of a job; the time left until it is queued is 0 where the sender does not have that.
 
-        `UNTRIED_MS`: nobody has had it since a try was last counted, as far as the sender knows.
+        `UNTRIED_MS`: nobody has had it since a try was last counted, as far as the sender knows.  `TRIED_MS`: somebody
+        has, and it is done.
         """
         state = self._state
         job = state.jobs.get(job_id)
@@ -124,28 +127,43 @@ class Fates(Machine):
             self._state.set_fate(job, after)
         has_counted = job.nacks + job.additional_deliveries != tries or after.generation != before.generation
         if has_counted:
-            self._end_wait(job, is_over=left_ms <= UNTRIED_MS)
+            self._end_wait(job, is_over=left_ms <= TRIED_MS)
+        knows_all = (nacks, additional_deliveries, fate.generation) == (
+            job.nacks, job.additional_deliveries, after.generation
+        )  # fmt: skip
+        is_done = job.state == ACKED
+        if is_done:
+            self._learn_last_try(job, left_ms if knows_all else 0, counts_anew=has_counted)
+        elif knows_all and left_ms in (UNTRIED_MS, TRIED_MS):
+            _learn_of_try(job, fate, was_tried=left_ms == TRIED_MS)
         has_more_tries = job.options.terms.max_tries and has_counted
         # A progress alone is not worth a record with the body of the job.
         if has_more_tries or after._replace(progress=None) != before._replace(progress=None):
             self._note(job)
         if after != before:
             self._follow(job, before)
-        knows_all = (nacks, additional_deliveries, fate.generation) == (
-            job.nacks, job.additional_deliveries, after.generation
-        )  # fmt: skip
-        if left_ms != UNTRIED_MS:
-            self._learn_place(job, fate, left_ms, is_news=has_counted)
-        elif knows_all:
-            _learn_untried(job, fate)
-
-    def _learn_place(self, job: Job, fate: Fate, left_ms: int, *, is_news: bool) -> None:
-        if job.state == ACKED:
-            if fate.result is not None:
-                job.flags |= FLAG_DELIVERED  # a consumer had it on the side of the sender
-        elif left_ms:
+        if left_ms > TRIED_MS and not is_done:
             for machine in self._machines:
-                machine.put_off_elsewhere(job, left_ms, is_news=is_news)
+                machine.put_off_elsewhere(job, left_ms, is_news=has_counted)
+
+    def _learn_last_try(self, done: Job, left_ms: int, *, counts_anew: bool) -> None:
+        """Learn what another node knows of the last try of a job that is done; 0 = nothing.
+
+        `counts_anew`: the counters have it now, or one since.  A node that knows of a consumer counts before others.
+        """
+        if done.is_dummy or not done.options.is_rare:
+            return
+        before = done.flags
+        flags = before & ~WAS_TRIED | PERHAPS_TRIED if counts_anew else before
+        if left_ms == TRIED_MS:
+            flags |= WAS_TRIED
+        elif left_ms and flags & WAS_TRIED != WAS_TRIED:
+            flags &= ~WAS_TRIED
+        done.flags = flags
+        if flags != before:
+            self._note(done)
+            if self._state.custody.watched:
+                self._state.note_watched(done)
 
     def learn_of_copy(self, job: Job, stored: StoredJob) -> None:
         """Learn what the sender of a copy knows of a job that is here."""
@@ -168,11 +186,17 @@ class Fates(Machine):
             machine.fate_changed(job, before)
 
 
-def _learn_untried(job: Job, fate: Fate) -> None:
-    """Learn that nobody has had a job since a try was last counted, of a node that counts as this one does.
+def _learn_of_try(job: Job, fate: Fate, *, was_tried: bool) -> None:
+    """Learn whether a consumer has had a job since a try was last counted, of a node that counts as this one does.
 
     That node lets this one hand it out, or has ended it.
     """
-    is_asked = job.flags & FLAG_ASKING or fate.result is not None or fate.is_cancelled
-    if is_asked and job.state == ACTIVE and not job.flags & FLAG_WITH_CONSUMER:
+    has_ended = fate.result is not None or fate.is_cancelled
+    if was_tried:
+        if has_ended:
+            job.flags |= FLAG_TRY_TOLD
+            job.flags &= ~FLAG_TAKEN_OUT
+    elif (job.flags & FLAG_ASKING or has_ended) and job.state == ACTIVE and not job.flags & FLAG_WITH_CONSUMER:
         job.flags |= FLAG_TAKEN_OUT
+        if has_ended:
+            job.flags |= FLAG_TRY_TOLD

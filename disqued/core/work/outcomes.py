@@ -17,6 +17,9 @@ remember; such a job is waited for.
 A holder cannot tell whether a consumer of another one has a job.  So all that have a job are asked once more shortly
 before a client is answered that its time is over, and the highest number of tries counts.
 
+Nor can it tell so of a job that is acknowledged here with a consumer elsewhere.  Of one with RESULT those who watch are
+told a moment later, when the holders have said how often it was tried.
+
 Watching costs the path of a job one look at an empty table, where it is dropped (`State.let_go`).
 
 Times are integer milliseconds.
@@ -53,13 +56,22 @@ from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.watched import WATCHED_MAX, ChangedJobs
 from disqued.core.work.background import BackgroundClient
-from disqued.core.work.standings import end_of, has_ended, is_final, merge_standings, standing_of, tries_told
+from disqued.core.work.standings import (
+    awaits_last_try,
+    end_of,
+    has_ended,
+    is_final,
+    merge_standings,
+    standing_of,
+    tries_told,
+)
 from disqued.errors import WrongType
 
 SILENCE_MS: Final = 2_000  #: how long nodes that say nothing are waited for in a round
 ASKED_EVERY_MS: Final = 5_000
 #: How long before the time of a wait is over nodes are asked how often its jobs were tried that are not over.
 TRIES_ASKED_MS: Final = 250
+LAST_TRY_MS: Final = 250  #: for which the nodes are waited for that know whether a job that is done had one try more
 WATCHED_MS: Final = 20_000  #: how long a node is told of jobs that it asked for once
 FOR_EVER: Final = 1 << 62
 PROGRESS_KEPT: Final = 1_000  #: jobs whose progress is remembered as clients of this node were told it
@@ -210,10 +222,20 @@ class _Sweep(Timed):
         self.awake_at = 0
 
 
+class _Held(Timed):
+    """Jobs whose end is told later, and when at the latest: other nodes know more of their tries.  Due at the first."""
+
+    __slots__ = ("jobs",)
+
+    def __init__(self) -> None:
+        self.awake_at = 0
+        self.jobs: dict[bytes, tuple[int, tuple[Job, bytes, int]]] = {}
+
+
 class Outcomes(Machine):
     """The machine behind WAITJOB."""
 
-    __slots__ = ("_by_job", "_open", "_progress", "_state", "_sweep")
+    __slots__ = ("_by_job", "_held", "_open", "_progress", "_state", "_sweep")
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -222,12 +244,13 @@ class Outcomes(Machine):
         self._progress: dict[bytes, Word] = {}
         self._by_job: dict[bytes, dict[Wait, None]] = {}  #: the same, by the jobs that they wait for
         self._sweep = _Sweep()
+        self._held = _Held()
 
     def hears(self) -> dict[int, Hear]:
         return {WATCH: self.on_watch, OUTCOME: self.on_outcome}
 
     def due_table(self) -> Acts:
-        return on(Wait, self.due) | on(ChangedJobs, self.tell) | on(_Sweep, self.sweep)
+        return on(Wait, self.due) | on(ChangedJobs, self.tell) | on(_Sweep, self.sweep) | on(_Held, self.release)
 
     def abandon_table(self) -> Acts:
         return on(Wait, self.forsake)
@@ -501,10 +524,14 @@ class Outcomes(Machine):
         """Tell those who watch jobs how these stand after the last step."""
         state = self._state
         jobs, changed.jobs = changed.jobs, {}
-        for job_id, (job, reason, tries) in jobs.items():
+        for job_id, entry in jobs.items():
             watchers = state.custody.watched.get(job_id)
             if watchers is None:
+                self._held.jobs.pop(job_id, None)
                 continue
+            if self._holds(job_id, entry):
+                continue
+            job, reason, tries = entry
             outcome = standing_of(state, job_id)
             if _says_little(outcome):
                 outcome = self._ending_of(job, reason, tries)
@@ -515,6 +542,28 @@ class Outcomes(Machine):
                     self._send(node_id, 0, [outcome])
                     if is_final(outcome.state):
                         self._stop_telling(job_id, node_id)
+
+    def _holds(self, job_id: bytes, entry: tuple[Job, bytes, int]) -> bool:
+        """Return whether those who watch a job are told of its end later, when its tries are known."""
+        state, held = self._state, self._held
+        until, _ = held.jobs.get(job_id, (state.now + LAST_TRY_MS, entry))
+        is_gone_dummy = entry[0].is_dummy and entry[0].options.fate.result is not None and job_id in held.jobs
+        if until <= state.now or not (is_gone_dummy or awaits_last_try(state, job_id)):
+            held.jobs.pop(job_id, None)
+            return False
+        held.jobs[job_id] = (until, entry)
+        if not held.awake_at:
+            state.schedule.add(held, until)
+        return True
+
+    def release(self, held: _Held) -> None:
+        """Tell of jobs of which nobody has said more for long enough."""
+        state = self._state
+        over = {job_id: entry for job_id, (until, entry) in held.jobs.items() if until <= state.now}
+        state.custody.changed.jobs = over | state.custody.changed.jobs
+        self.tell(state.custody.changed)
+        if held.jobs:
+            state.schedule.add(held, min(until for until, _ in held.jobs.values()))
 
     def _ending_of(self, job: Job, reason: bytes, tries: int) -> Outcome:
         """Return how a job ended that is not here any more, after so many tries if it was not done before."""
@@ -546,10 +595,12 @@ class Outcomes(Machine):
         for this in list(self._open.values()):
             self._answer(this, this.all_rows())
         self._progress.clear()
+        self._held.jobs.clear()
 
     def flushed(self) -> None:
         """The schedule is empty."""
         self._sweep.awake_at = 0
+        self._held.awake_at = 0
 
 
 def _says_little(outcome: Outcome) -> bool:

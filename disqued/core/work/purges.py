@@ -38,8 +38,6 @@ from disqued.core.model.job import (
     DEAD,
     FLAG_LEASED,
     FLAG_QUEUED_BEFORE,
-    FLAG_TAKEN_OUT,
-    FLAG_WITH_CONSUMER,
     QUEUED,
     Job,
 )
@@ -270,8 +268,6 @@ class Purges(Machine):
         if job.options.is_rare or job.id in state.custody.watched:
             # Who waits for it hears that it was cancelled, and not that somebody did the work.
             state.set_fate(job, job.options.fate._replace(is_cancelled=True))
-            if job.state == ACTIVE and not job.flags & FLAG_WITH_CONSUMER:
-                job.flags |= FLAG_TAKEN_OUT  # who had it counts that
             self._acks.end(job)
         else:
             self._acks.acknowledge(job.id)

@@ -9,7 +9,7 @@ not, since done beats every other state; an end that a node saw, or whose result
 """
 
 from disqued.core.model.fate import NO_FATE, Fate, accepted, merge
-from disqued.core.model.job import ACKED, DEAD, FLAG_DELIVERED, WAIT_REPL, Job, tries_of
+from disqued.core.model.job import ACKED, DEAD, PERHAPS_TRIED, WAIT_REPL, WAS_TRIED, Job, tries_at_end, tries_of
 from disqued.core.model.messages import (
     A_COPY,
     ENDED,
@@ -30,7 +30,8 @@ def standing_of(state: State, job_id: bytes) -> Outcome:
     """Return how a job stands here."""
     job = state.jobs.get(job_id)
     if job is None:
-        return Outcome(job_id, state.custody.ended.of(job_id, state.now), 0, NO_FATE)
+        ended = state.custody.ended
+        return Outcome(job_id, ended.of(job_id, state.now), ended.tries_of(job_id), NO_FATE)
     if job.options.kind:
         return Outcome(job_id, NOT_KNOWN, 0, NO_FATE)
     if job.is_dummy and job.options.fate.result is None:
@@ -65,14 +66,23 @@ def end_of(fate: Fate) -> int:
 
 
 def tries_told(job: Job) -> int:
-    """Return how often a job was delivered, as far as this node knows.
+    """Return how often a job was delivered, as far as this node knows."""
+    return tries_at_end(job, job.flags) if job.state == ACKED else tries_of(job)
 
-    Of one that is done no counter has the last delivery; nearly always there was one.
+
+def awaits_last_try(state: State, job_id: bytes) -> bool:
+    """Return whether another node is about to say whether a job that is done here had one try more.
+
+    Of a job with RESULT alone.  A node that has the acknowledgement, and not the job, knows of no tries.
     """
-    if job.state != ACKED:
-        return tries_of(job)
-    has_open = job.flags & FLAG_DELIVERED or not job.options.is_rare
-    return job.deliveries + job.options.fate.spent + (1 if has_open else 0)
+    job = state.jobs.get(job_id)
+    if job is None or job.state != ACKED or not state.peers.linked:
+        return False
+    if job.is_dummy:
+        return job.options.fate.result is not None
+    if not job.options.terms.keep_result_ms or job.flags & WAS_TRIED != PERHAPS_TRIED:
+        return False
+    return job not in state.custody.settled and len(job.holders or ()) > 1
 
 
 def has_ended(standing: int) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from disqued.core.model.endings import KEPT, LEFT_BYTES, LEFT_KEPT, UNDER_WAY_MS, Endings, ending_of
+from disqued.core.model.endings import HOW_BITS, KEPT, LEFT_BYTES, LEFT_KEPT, UNDER_WAY_MS, Endings, ending_of
 from disqued.core.model.job import ACKED, ACTIVE, DEAD, KEYED, Job, NamedJob
 from disqued.core.model.messages import (
     ENDED,
@@ -12,6 +12,7 @@ from disqued.core.model.messages import (
     GONE,
     NOT_KNOWN,
     UNDER_WAY,
+    WAS_ACKED,
 )
 from disqued.core.model.outbox import GONE_DELETED, GONE_EVICTED, GONE_EXPIRED, GONE_REFUSED
 from tests.core_fixtures import Server
@@ -39,11 +40,20 @@ def make_server() -> Server:
 
 def test_an_end_is_remembered_and_only_what_is_done_is_refused(endings: Endings) -> None:
     endings.add(b"done")
-    endings.note(b"expired", ENDED_EXPIRED)
+    endings.note(b"expired", ENDED_EXPIRED, 300)
     assert [endings.of(job_id, 5) for job_id in (b"done", b"expired", b"never heard of")] == [
         ENDED, ENDED_EXPIRED, NOT_KNOWN
     ]  # fmt: skip
     assert [job_id in endings for job_id in (b"done", b"expired", b"never heard of")] == [True, False, False]
+    assert [endings.tries_of(job_id) for job_id in (b"done", b"expired", b"never heard of")] == [0, 300, 0]
+
+
+def test_what_is_remembered_of_an_end_takes_no_more_than_its_id(endings: Endings) -> None:
+    # The numbers up to 256 are objects that are there anyway.
+    assert WAS_ACKED < 1 << HOW_BITS
+    assert 15 << HOW_BITS | WAS_ACKED <= 256
+    endings.note(b"id", ENDED_CANCELLED, 15)
+    assert (endings.of(b"id", 5), endings.tries_of(b"id")) == (ENDED_CANCELLED, 15)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +61,7 @@ def test_an_end_is_remembered_and_only_what_is_done_is_refused(endings: Endings)
     [(GONE, ENDED), (ENDED_EXPIRED, ENDED), (ENDED_CANCELLED, ENDED_CANCELLED)],
 )
 def test_of_two_ends_of_a_job_the_higher_counts(endings: Endings, how: int, known: int) -> None:
-    endings.note(b"id", how)
+    endings.note(b"id", how, 2)
     endings.add(b"id")
     assert endings.of(b"id", 5) == known
     assert b"id" in endings
@@ -59,9 +69,9 @@ def test_of_two_ends_of_a_job_the_higher_counts(endings: Endings, how: int, know
 
 def test_each_kind_is_bounded_and_one_does_not_drive_the_other_out(endings: Endings) -> None:
     endings.add(b"first")
-    endings.note(b"second", GONE)
+    endings.note(b"second", GONE, 1)
     for number in range(2 * KEPT):
-        endings.note(b"%d" % number, ENDED_EXPIRED)
+        endings.note(b"%d" % number, ENDED_EXPIRED, 0)
     assert b"first" in endings
     assert endings.of(b"second", 5) == NOT_KNOWN
     assert endings.of(b"%d" % (KEPT + 1), 5) == ENDED_EXPIRED

@@ -10,7 +10,7 @@ from disqued.core.model.messages import DELJOB, EXPIRED, FATE, GOTACK, OUTCOME, 
 from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED
 from disqued.core.recovery import Recovery, walk
 from disqued.core.work.acks import RESULT_BYTES
-from disqued.core.work.outcomes import ASKED_EVERY_MS, TRIES_ASKED_MS, WATCHED_MS
+from disqued.core.work.outcomes import ASKED_EVERY_MS, LAST_TRY_MS, TRIES_ASKED_MS, WATCHED_MS
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.cluster_fixtures import Cluster, Flight, Member
 from tests.core_fixtures import UNKNOWN_ID, Server, check
@@ -250,7 +250,7 @@ def test_later_calls_learn_how_a_job_ended_while_that_is_remembered(
         server(words[0], job_id, *words[1:])
     server.advance(7_000)
     assert server.show(job_id) is None
-    assert row(server, job_id) == [state, None, 0, reason]
+    assert row(server, job_id) == [state, None, int("NACK" in words), reason]
     server.node.flush()
     assert row(server, job_id) == [b"unknown", None, 0, b"no node that answered knows it"]
 
@@ -860,3 +860,102 @@ def test_no_call_is_answered_an_older_progress_than_the_one_before(where: str) -
     cluster.advance(2_000)
     assert progress_told(asked, 100, job_id) is None
     assert not asked.node.outcomes._progress
+
+
+# How often a job that is over was tried.
+
+
+def rows_of_all(cluster: Cluster, job_id: bytes) -> dict[str, list[object]]:
+    """What every node answers to a late WAITJOB: state and tries."""
+    said = {}
+    for member in cluster:
+        rows = member("WAITJOB", 1_000, job_id, client="late")
+        if rows is BLOCKED:
+            cluster.advance(1_000)
+            (rows,) = member.answers.pop("late")
+        ((_, state, _, tries, _),) = rows
+        said[member.name] = [state, tries]
+    return said
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+@pytest.mark.parametrize("copies", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("options", "steps", "tries"),
+    [
+        ((), (), 0), (("DELAY", 50), (), 0), ((), ("get",), 1), ((), ("get", "NACK"), 1), ((), ("get", "retry"), 1),
+        ((), ("get", "NACK", "get"), 2), ((), ("DEQUEUE",), 0), ((), ("get", "NACK DELAY 50"), 1),
+    ],
+)  # fmt: skip
+def test_all_who_wait_are_told_the_same_tries_wherever_a_job_is_acknowledged(
+    options: tuple[str | int, ...], steps: tuple[str, ...], tries: int, copies: int, place: int
+) -> None:
+    cluster = Cluster(4)
+    a = cluster.members[0]
+    answered = a("ADDJOB", "q", "body", 0, "REPLICATE", copies, "RETRY", 5, "RESULT", 600, *options)
+    job_id = bytes(answered if copies == 1 else a.answers.pop("client")[0])
+    for step in steps:
+        if step == "get":
+            assert a.get()
+        elif step == "retry":
+            cluster.advance(6_000)
+        else:
+            word, *words = step.split()
+            assert a(word, job_id, *words) == 1
+    for member in cluster:
+        member("WAITJOB", 0, job_id, client="anna")
+    cluster.members[place]("ACKJOB", job_id, "RESULT", "42")
+    cluster.advance(5_000)
+    answers = {member.name: [row[1:4] for (row,) in member.answers["anna"]] for member in cluster}
+    assert answers == {member.name: [[b"acked", b"42", tries]] for member in cluster}
+    assert rows_of_all(cluster, job_id) == {member.name: [b"acked", tries] for member in cluster}
+
+
+@pytest.mark.parametrize("options", [(), ("MAXTRIES", 3), ("RESULT", 60)])
+@pytest.mark.parametrize("word", ["CANCEL", "QPURGE"])
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    ("steps", "tries"), [((), 0), (("get",), 1), (("get", "NACK"), 1), (("get", "NACK", "get", "NACK"), 2)]
+)
+def test_all_nodes_remember_the_tries_of_a_job_that_was_cancelled(
+    options: tuple[str | int, ...], word: str, place: int, steps: tuple[str, ...], tries: int
+) -> None:
+    cluster = Cluster(4)
+    a = cluster.members[0]
+    job_id = held(cluster, *options)
+    for step in steps:
+        assert a.get() if step == "get" else a("NACK", job_id)
+    if word == "QPURGE" and not options:
+        return  # it ends as an acknowledged one
+    cluster.members[place](word, job_id if word == "CANCEL" else "q", client="rosa")
+    cluster.advance(6_000)
+    if word == "CANCEL" and steps == ("get",):
+        a("NACK", job_id)
+        cluster.advance(1_000)
+    assert rows_of_all(cluster, job_id) == {member.name: [b"cancelled", tries] for member in cluster}
+
+
+@pytest.mark.parametrize("options", [(), ("MAXTRIES", 3), ("RESULT", 60)])
+def test_a_lone_node_remembers_the_tries_of_a_job_that_was_cancelled(
+    server: Server, options: tuple[str | int, ...]
+) -> None:
+    job_id = server.add("q", "body", *options)
+    for _ in range(2):
+        assert server.get()
+        server("NACK", job_id)
+    assert server.get()
+    assert server("CANCEL", job_id) == [b"cancelling"]
+    server("NACK", job_id)
+    assert row(server, job_id) == [b"cancelled", None, 3, b"cancelled"]
+
+
+def test_a_holder_that_nobody_tells_of_the_last_try_answers_all_the_same() -> None:
+    cluster = Cluster(3)
+    job_id = held(cluster, "RESULT", 60)
+    a, b, _ = cluster
+    assert a.get()
+    cluster.isolate(b)
+    b("WAITJOB", 0, job_id, client="anna")
+    b("ACKJOB", job_id, "RESULT", "42")
+    cluster.advance(LAST_TRY_MS + 1)
+    assert b.answers["anna"] == [[[job_id, b"acked", b"42", 1, b"acknowledged"]]]
