@@ -6,15 +6,18 @@
     hold      DEQUEUE    -->|                                    a job that waits and was not delivered to the mover
     claim     ACKJOB     -->|                                    RETRY 0 alone
     copy      ADDJOB ... KEY move/<id> ------------>|            answers when the job has its copies there
-    end       ACKJOB     -->|                                    the copied jobs
-    give back ENQUEUE    -->|                                    the refused jobs
+    end       CANCEL     -->|                                    copied jobs that have terms: nobody has done them
+              NACK UNTRIED  |                                    ends those at once, since they are cancelled
+              ACKJOB     -->|                                    other copied jobs
+    give back NACK UNTRIED->|                                    the refused jobs; no try is counted
 
 The machines are generators.  They yield `Ask` (commands for one side) and `Wait`; a runner carries these out and sends
 back one reply for each command, a `Refusal` for an error.  A runner that loses its connection throws `Broken` in.
 
 The rules, for every runner:
 
-* A job is acknowledged here once its copy is safe there, so a crash loses nothing.
+* A job is ended here once its copy is safe there, so a crash loses nothing.  One with terms is cancelled, so that a
+  producer that waits for its result does not take it for done.  Others are acknowledged, which costs less.
 * The copy has a key: the job's own, or `move/<id>`.  A second attempt, by this mover or another, finds the first copy
   as long as that exists.  A copy is therefore never taken back: another mover may rely on it.
 * A job with RETRY 0 is acknowledged before it is added, is added at most once, and needs to have been delivered to the
@@ -39,8 +42,10 @@ Words: TypeAlias = Sequence[Word]
 
 KEY: Final = b"move/"  #: begins the key of a job that has none of its own; the id follows
 ADD_S: Final = 5.0  #: how long ADDJOB waits for the copies of a job
+CANCEL_S: Final = 2.0  #: how long CANCEL waits for nodes that say nothing
 PAUSE_S: Final = 0.2  #: between two attempts to reach the other side
 ALLOWED: Final = 2**31 - 1  #: the longest span that ADDJOB takes
+_CANCELLED: Final = frozenset({b"cancelled", b"cancelling"})
 ONCE: Final = "RETRY 0: it is delivered at most once, and a move could deliver it twice"
 
 
@@ -174,12 +179,12 @@ class Terms:
 class Tally:
     """What came of the jobs of a batch."""
 
-    moved: int = 0  #: copied there and acknowledged here; a copy that an earlier attempt has left counts, too
-    overtaken: int = 0  #: copied, and acknowledged here by somebody else meanwhile: they may be done twice
+    moved: int = 0  #: copied there and ended here; a copy that an earlier attempt has left counts, too
+    overtaken: int = 0  #: copied, and ended here by somebody else meanwhile: they may be done twice
     gone: int = 0  #: done, expired or taken by a consumer before they were copied; nothing was done with them
     unknown: list[bytes] = attrs.field(factory=list)  #: ids that this node does not know
     refused: list[tuple[Job, Refusal]] = attrs.field(factory=list)  #: no copy was made; the jobs are where they were
-    both: list[tuple[Job, Refusal]] = attrs.field(factory=list)  #: copied, and the acknowledgement was refused
+    both: list[tuple[Job, Refusal]] = attrs.field(factory=list)  #: copied, and this node refused to end them
 
 
 Effect: TypeAlias = Ask | Wait
@@ -281,7 +286,7 @@ def _hold(jobs: Sequence[Job], tally: Tally) -> Machine[list[Job]]:
 
 
 def _move(terms: Terms, jobs: Sequence[Job], tally: Tally) -> Machine[None]:
-    """Copy jobs, acknowledge those that were copied, and give back those that were refused."""
+    """Copy jobs, end those that were copied, and give back those that were refused."""
     jobs = yield from _claim(jobs, tally)
     if not jobs:
         return
@@ -336,17 +341,38 @@ def _copy(terms: Terms, jobs: Sequence[Job]) -> Machine[list[Any]]:
 
 
 def _end(jobs: Sequence[Job], tally: Tally) -> Machine[None]:
-    """Acknowledge copied jobs."""
+    """End copied jobs."""
     open_ = [job for job in jobs if not job.is_given_once]
     tally.moved += len(jobs) - len(open_)
-    if not open_:
+    yield from _cancel([job for job in open_ if job.terms], tally)
+    yield from _acknowledge([job for job in open_ if not job.terms], tally)
+
+
+def _cancel(jobs: Sequence[Job], tally: Tally) -> Machine[None]:
+    """End jobs as cancelled; a user who may not do that acknowledges them."""
+    if not jobs:
         return
-    [reply] = yield Ask(Side.HERE, [("ACKJOB", *(job.id for job in open_))])
+    ids = [job.id for job in jobs]
+    [words] = yield Ask(Side.HERE, [("CANCEL", *ids)], CANCEL_S)
+    if isinstance(words, Refusal):
+        yield from _acknowledge(jobs, tally)
+        return
+    # A consumer has them, as far as the node knows: the mover.  A refusal does no harm: they end after their RETRY.
+    yield Ask(Side.HERE, [("NACK", "UNTRIED", *ids)])
+    cancelled = sum(word in _CANCELLED for word in words)
+    tally.moved += cancelled
+    tally.overtaken += len(jobs) - cancelled
+
+
+def _acknowledge(jobs: Sequence[Job], tally: Tally) -> Machine[None]:
+    if not jobs:
+        return
+    [reply] = yield Ask(Side.HERE, [("ACKJOB", *(job.id for job in jobs))])
     if isinstance(reply, Refusal):
-        tally.both += [(job, reply) for job in open_]
+        tally.both += [(job, reply) for job in jobs]
     else:
         tally.moved += reply
-        tally.overtaken += len(open_) - reply
+        tally.overtaken += len(jobs) - reply
 
 
 def _give_back(terms: Terms, jobs: Iterable[Job], *, may_be_there: bool) -> Machine[None]:
@@ -355,9 +381,12 @@ def _give_back(terms: Terms, jobs: Iterable[Job], *, may_be_there: bool) -> Mach
     Nothing can be done for an at-most-once job that may be there: a second one could be delivered, too.
     """
     jobs = list(jobs)
-    again = [job.id for job in jobs if job.has is Has.MOVER and not job.is_given_once]
+    again = [job for job in jobs if job.has is Has.MOVER and not job.is_given_once]
     if again:  # a refusal does no harm: they come back after their RETRY
-        yield Ask(Side.HERE, [("ENQUEUE", *again)])
+        [reply] = yield Ask(Side.HERE, [("NACK", "UNTRIED", *(job.id for job in again))])
+        plain = [job.id for job in again if not job.terms]
+        if isinstance(reply, Refusal) and plain:  # by an older node, which has no UNTRIED
+            yield Ask(Side.HERE, [("ENQUEUE", *plain)])
     once = [job for job in jobs if job.is_given_once]
     if not once:
         return

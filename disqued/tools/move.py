@@ -62,15 +62,16 @@ def command(  # noqa: PLR0917 - click gives them by name
 
     The other cluster is sent no password but one that is given for it, in the URL or by --to-password-file.
 
-    A job is acknowledged here when it has its copies there, and nobody else is given it meanwhile.  This may be stopped
+    A job ends here once it has its copies there, and nobody else is given it meanwhile.  This may be stopped
     at any time and run again: jobs are added with the key move/ID, so that what is there already is not added twice, as
     long as it is there.  Jobs that are delivered at most once (RETRY 0) are taken before they are added, and lost if
     this is killed in between; --batch 1 makes that one job at most.
 
-    A moved job has a new id, the rest of its TTL, and the same body, RETRY, REPLICATE and key of its own; its counters
-    begin anew.  Jobs that are delayed, or with consumers, are not moved.  It ends when all queues are empty.
+    A moved job has a new id, the rest of its TTL, and the same body, RETRY, REPLICATE, terms and key of its own; its
+    counters start at zero.  A producer that waits for the result of the old one receives `cancelled`.  Jobs that are
+    delayed, or with consumers, are not moved.  It ends when all queues are empty.
 
-    Exit status 0 when that is so, or --limit is reached; 1 when jobs are refused there: these stay here.
+    Exit status 0 when that is so, or --limit is reached; 1 when jobs are refused there: these stay here, with the tries that they had.
     """
     from_queue, to_queue = os.fsencode(queue), os.fsencode(queue if to is None else to)
     known = members(target)

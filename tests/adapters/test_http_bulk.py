@@ -7,7 +7,7 @@ import pytest
 from pytest_twisted import ensureDeferred
 from twisted.internet.defer import Deferred
 
-from disqued.core.model.job import KIND_LOG, RETRY_NEVER_MS
+from disqued.core.model.job import KIND_LOG, QUEUED, RETRY_NEVER_MS
 from disqued.core.work.replication import Batch
 from disqued.errors import CommandError, NotReplicated
 from disqued.web.api import bulk
@@ -423,6 +423,31 @@ async def test_an_act_does_no_more_than_its_dry_run_counted(admin: Admin) -> Non
     done = await run(client, "delete", wanted, token=dry["token"], dry_run=False)
     assert (done["matched"], done["done"]) == (1, 1)
     assert len(node.state.jobs) == 4
+
+
+@ensureDeferred
+async def test_a_refused_job_has_had_no_try(admin: Admin) -> None:
+    client = admin()
+    job_id = await add(client, "mail", MAXTRIES=1)
+    await client.running.daemon.clients.call([b"PAUSE", b"post", b"in"], address="test")
+    for _ in range(3):
+        answer = await run(client, "move", {"queue": "mail"}, to="post", dry_run=False)
+        assert (answer["done"], [failed["id"] for failed in answer["failed"]]) == (0, [job_id])
+    [job] = jobs_of(client, b"mail")
+    assert (job.state, job.nacks, job.additional_deliveries) == (QUEUED, 0, 0)
+
+
+@ensureDeferred
+@pytest.mark.parametrize("options", [{}, {"DELAY": 50}])
+async def test_the_producer_of_a_moved_job_receives_cancelled(admin: Admin, options: dict[str, int]) -> None:
+    client = admin()
+    job_id = await add(client, "mail", RESULT=60, **options)
+    assert (await run(client, "move", {"queue": "mail"}, to="post", dry_run=False))["done"] == 1
+    words = [b"WAITJOB", b"5000", job_id.encode()]
+    [[_, state, result, *_]] = await client.running.daemon.clients.call(words, address="test")
+    assert (state, result) == (b"cancelled", None)
+    [copy] = jobs_of(client, b"post")
+    assert copy.options.terms.keep_result_ms == 60_000
 
 
 # Jobs that are more than ADDJOB can say.

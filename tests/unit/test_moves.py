@@ -88,7 +88,9 @@ class World:
                 job.id, job.body, 100, job.options.retry_ms // 1_000, job.options.replicate,
                 job.alias[1:] if isinstance(job, NamedJob) else key_of(job.id),
                 has=Has.QUEUE if job.state == QUEUED else Has.OTHERS,
-                terms=words_of(job.options.terms.max_tries, (0, 0), 0, 0, ()),
+                terms=words_of(
+                    job.options.terms.max_tries, (0, 0), 0, job.options.terms.keep_result_ms // 1_000, ()
+                ),
             )
             for job in sorted(found, key=lambda job: job.body)
         ]  # fmt: skip
@@ -338,6 +340,93 @@ def test_what_is_refused_there_is_where_it_was(begin: Begin) -> None:
     assert (tally.moved, world.all_here(), world.all_there()) == (0, made, [])
     world.there("PAUSE", "letters", "none")
     assert run(begin(world), world.perform).moved == 3
+
+
+@both
+@pytest.mark.parametrize("options", [(), ("MAXTRIES", 1), ("MAXTRIES", 3, "BACKOFF", 5)], ids=["plain", "last", "terms"])
+def test_a_refused_job_has_had_no_try_however_often_it_is_refused(begin: Begin, options: tuple[str | int, ...]) -> None:
+    world = World()
+    made = fill(world.here, 3, *options)
+    world.there("PAUSE", "letters", "in")
+    for _ in range(4):
+        run(begin(world), world.perform)
+        assert world.all_here() == made
+    for job in world.here.state.jobs:
+        assert (job.nacks, job.additional_deliveries, job.options.fate.failures) == (0, 0, ())
+    assert [len(world.here("QPEEK", "mail", 10, *dead)) for dead in ((), ("DEAD",))] == [3, 0]
+
+
+@both
+def test_jobs_that_come_back_as_the_other_side_is_away_have_had_no_try(begin: Begin) -> None:
+    world = World()
+    made = fill(world.here, 2, "MAXTRIES", 1)
+    with pytest.raises(ConnectionError):
+        run(begin(world), Away(world, is_after=False, times=1_000))
+    assert world.all_here() == made
+
+
+def test_an_older_node_that_has_no_untried_queues_jobs_without_terms() -> None:
+    world = World()
+    made = fill(world.here, 2)
+    world.there("PAUSE", "letters", "in")
+
+    def perform(effect: Effect) -> Any:
+        if isinstance(effect, Ask) and effect.commands[0][0] == "NACK":
+            return [Refusal("ERR", "syntax error", CommandError("syntax error"))]
+        return world.perform(effect)
+
+    run(move_delivered(TERMS, 10), perform)
+    assert world.all_here() == made
+
+
+# The producer.
+
+
+@both
+@pytest.mark.parametrize("wait", ["now", "later"])
+def test_the_producer_of_a_moved_job_is_not_told_that_somebody_has_done_it(begin: Begin, wait: str) -> None:
+    world = World()
+    fill(world.here, 1, "RESULT", 60)
+    [job_id] = [job.id for job in world.here.state.jobs]
+    if wait == "now":
+        world.here("WAITJOB", 5_000, job_id, client="producer")
+    tally = run(begin(world), world.perform)
+    assert (tally.moved, tally.overtaken, world.all_there()) == (1, 0, [b"00"])
+    world.here.advance(100)
+    if wait == "now":
+        [[row]] = world.here.answers["producer"]
+    else:
+        [row] = world.here("WAITJOB", 5_000, job_id)
+    assert row[1] == b"cancelled"
+    assert world.here("QLEN", "mail") == 0
+    world.come_back()
+    assert world.all_here() == []
+
+
+def test_a_user_who_may_not_cancel_acknowledges_jobs_with_terms() -> None:
+    world = World()
+    fill(world.here, 2, "RESULT", 60)
+
+    def perform(effect: Effect) -> Any:
+        if isinstance(effect, Ask) and effect.commands[0][0] == "CANCEL":
+            return [Refusal("NOPERM", "no", CommandError("no"))]
+        return world.perform(effect)
+
+    assert run(move_chosen(TERMS, world.chosen()), perform).moved == 2
+    assert world.all_there() == [b"00", b"01"]
+
+
+def test_a_job_with_terms_that_somebody_has_done_meanwhile_counts_as_overtaken() -> None:
+    world = World()
+    fill(world.here, 2, "MAXTRIES", 3)
+    first, second = world.chosen()
+
+    def acknowledge() -> None:
+        world.here("ACKJOB", first.id)
+
+    tally = drive(world, move_chosen(TERMS, [first, second]), 2, acknowledge)
+    assert tally is not None
+    assert (tally.moved, tally.overtaken) == (1, 1)
 
 
 def test_a_refused_job_that_a_consumer_has_stays_with_it() -> None:

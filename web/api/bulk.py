@@ -8,8 +8,8 @@ The registry is walked table by table.  In one turn of the loop at most `SLICE_R
 `IDS_AT_ONCE` ids, so that nothing has changed in between and no list of all of it is kept.
 
 Jobs are moved by the state machine of `disqued.moves`, whose rules hold here as well: a copy with a key is added to the
-other queue, and the old job is acknowledged once that copy is as safe as its REPLICATE demands.  A job that waits is
-taken out of its queue first; when its copy is refused it goes back.  A job that a consumer has may be done twice.  A
+other queue, and the old job ends once that copy is as safe as its REPLICATE demands.  A job that waits is taken out of
+its queue first; when its copy is refused it goes back, and no try is counted.  A job that a consumer has may be done twice.  A
 job with RETRY 0 is refused, because it was not delivered to the mover, and so is one that ADDJOB cannot describe: a job
 with a name in its queue other than a key, and one that no timer queues again.
 
@@ -506,12 +506,12 @@ async def redrive(site: Site, asked: Request) -> dict[str, Any]:
 
 @route("POST", "/api/bulk/move", role=Role.OPERATOR, summary="Move every job that fits to another queue",
        body=object_of(optional=_BODY, **_BODY, to={**VALUE, "description": "The queue to move to."}), reply=_REPLY,
-       tag="bulk", writes=True, errors=_ERRORS, commands=("ADDJOB", "ACKJOB", "DEQUEUE", "ENQUEUE"),
+       tag="bulk", writes=True, errors=_ERRORS, commands=("ADDJOB", "ACKJOB", "CANCEL", "DEQUEUE", "NACK"),
        example={"filter": {"queue": "mail"}, "to": "post"})  # fmt: skip
 async def move(site: Site, asked: Request) -> dict[str, Any]:
-    """Add each job to the other queue, then acknowledge the old one: a job whose copy is refused stays.
+    """Add each job to the other queue, then end the old one: a job whose copy is refused stays, and no try is counted.
 
-    RETRY, REPLICATE, the key, what is left of TTL, and what is left of a DELAY are kept; the id, the counters and the
+    RETRY, REPLICATE, the terms, the key, what is left of TTL, and what is left of a DELAY are kept; the id, the counters and the
     place in the queue are new.  A job without a key is added with the key `move/<id>`, as `disqued move` does it: a
     move that a crash has ended is run again, and adds nothing twice as long as the copies are there.  Nothing is lost,
     and no consumer receives a waiting job while it is moved; a job that a consumer has already may be done twice.  Jobs

@@ -71,7 +71,7 @@ def test_an_at_most_once_job_that_may_be_there_is_never_added_again() -> None:
     with pytest.raises(Failed, match="1 at-most-once jobs were added there; they may be there, and cannot"):
         mover(here, there).move(2)
     assert there.asked == [[b"ADDJOB"] * 2] * 2
-    assert here.asked[2:] == [["ACKJOB"], ["ENQUEUE"]]
+    assert here.asked[2:] == [["ACKJOB"], ["NACK"]]
 
 
 def test_jobs_that_are_over_when_they_are_looked_at_are_passed_over() -> None:
