@@ -348,7 +348,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
             if self._tasks.is_exhausted(task) and not isinstance(error, Bury):
                 verdict = await self._exhausted(task, error)
                 if isinstance(verdict, Drop | MoveTo):
-                    await self._reporter.acknowledge(task)
+                    await self._reporter.drop(task)
                     return
                 error = verdict if isinstance(verdict, Bury) else error
         self._tasks.failed(task, error)

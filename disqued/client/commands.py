@@ -8,7 +8,7 @@ command raises ValueError for values that no node accepts, before anything is se
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Final, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import attrs
 
@@ -182,6 +182,35 @@ def add(
         tuple(words), cast("Reader[AddedJob]", replies.read_bytes), repeatable=retry_add or key is not None,
         lane=ConnectionUse.ADD, waits=seconds, headers=given,
     )  # fmt: skip
+
+
+def copy(job: Job, queue: bytes | str, ttl: Span | None, facts: Facts) -> Command[AddedJob]:
+    """Add the body, headers and terms of a job to another queue; `facts` are those of SHOW.
+
+    When the connection breaks before the reply, the job is added again and may exist twice.
+    """
+    return add(queue, job.body, ttl=ttl, headers=job.headers, retry_add=True, **_terms_in(facts))
+
+
+def _terms_in(facts: Facts) -> dict[str, Any]:
+    """Return the terms of a job that is shown, as arguments of `add`; headers are left out."""
+    found: dict[str, Any] = {}
+    match facts.get("max-tries"):
+        case int() as tries if tries > 0:
+            found["max_tries"] = tries
+    match facts.get("backoff"):
+        case [int() as first, int() as most] if first > 0:
+            found["backoff"] = (first, most)
+    match facts.get("keep-dead"):
+        case int() as seconds if seconds > 0 or "max_tries" in found:
+            found["keep_dead"] = seconds
+    match facts.get("keep-result"):
+        case int() as seconds if seconds > 0:
+            found["result_ttl"] = seconds
+    match facts.get("group"):
+        case bytes() as group if group:
+            found["group"] = group
+    return found
 
 
 def _settings(

@@ -5,7 +5,7 @@ When no node can be reached, the job returns to its queue by its retry time (`Fi
 
 import contextlib
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from disqued.client import commands
 from disqued.client.commands import Command
@@ -13,6 +13,9 @@ from disqued.client.errors import DisquedError, JobCancelled, ServerError, TooLa
 from disqued.client.tasks import MoveTo, Task, Tasks
 
 T = TypeVar("T")
+
+_UNKNOWN: Final = "unknown"  #: CANCEL: no node that answered knows the job
+_CANCELLING: Final = "cancelling"  #: CANCEL: a consumer has the job
 
 
 class SendCommand(Protocol):
@@ -116,6 +119,7 @@ class JobReporter:
             return
         if facts is None or facts.get("queue") is None:
             return
+        task.facts = facts
         if isinstance(retry := facts.get("retry"), int):
             task.retry = float(retry)
         match facts.get("backoff"):
@@ -168,8 +172,30 @@ class JobReporter:
         self.forget(task)
 
     async def copy(self, task: Task, target: MoveTo) -> None:
-        """Add the body of a job to another queue.  Raises DisquedError."""
-        await self._say(commands.add(target.queue, task.job.body, ttl=target.ttl, retry_add=True))
+        """Add a job to another queue, with its headers and the terms that are known of it.  Raises DisquedError."""
+        await self._say(commands.copy(task.job, target.queue, target.ttl, task.facts))
+
+    async def drop(self, task: Task) -> None:
+        """End a job that nobody has done, and forget it: clients that wait for it receive `cancelled`.
+
+        It is acknowledged where the user, or an older node, refuses to cancel it.
+        """
+        try:
+            [word] = await self._say(commands.cancel(task.job))
+        except ServerError:
+            word = _UNKNOWN
+        except DisquedError as error:
+            self._untold(task, "cancelled", error)
+            self.forget(task)
+            return
+        if word == _UNKNOWN:  # an acknowledgement is remembered for holders that are away
+            await self.acknowledge(task)
+            return
+        if word == _CANCELLING:
+            with contextlib.suppress(DisquedError):  # it ends by its retry time
+                await self._say(commands.nack(task.job, untried=True))
+        self._tasks.figures.done += 1
+        self.forget(task)
 
     def leave(self, task: Task) -> None:
         """Forget an at-most-once job that was not ended."""

@@ -16,7 +16,7 @@ Nothing here waits or sends: a worker does what `due` says and reports the outco
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from math import ceil
 from random import Random
@@ -99,7 +99,7 @@ class Bury(Exception):
 
 @attrs.frozen
 class Drop:
-    """Acknowledge a job that failed too often."""
+    """End a job that failed too often: it is cancelled, so nobody takes it for done."""
 
 
 @attrs.frozen
@@ -109,7 +109,10 @@ class GoOn:
 
 @attrs.frozen
 class MoveTo:
-    """Add a job that failed too often to another queue, with new counters, and acknowledge it."""
+    """Add a job that failed too often to another queue, with its terms and new counters, and end it here.
+
+    Clients that wait for it receive `cancelled`: the new job has another id.
+    """
 
     queue: bytes | str = attrs.field()
     #: Time to live of the new job; None = the default of the server.
@@ -168,6 +171,8 @@ class Task:
     has_backoff: bool = False
     #: Whether its terms keep its result.
     keeps_result: bool = False
+    #: What SHOW told of it last; empty = it was not asked for, or refused.
+    facts: Mapping[str, object] = attrs.field(factory=dict, repr=False)
     cancelled: Signal = attrs.field(factory=Signal)
     #: Its next delivery can no longer be postponed.
     is_too_late: bool = False

@@ -71,7 +71,8 @@ def command(  # noqa: PLR0917 - click gives them by name
     counters start at zero.  A producer that waits for the result of the old one receives `cancelled`.  Jobs that are
     delayed, or with consumers, are not moved.  It ends when all queues are empty.
 
-    Exit status 0 when that is so, or --limit is reached; 1 when jobs are refused there: these stay here, with the tries that they had.
+    Exit status 0 when that is so, or --limit is reached; 1 when jobs are refused there: these stay here, and no try
+    is counted.
     """
     from_queue, to_queue = os.fsencode(queue), os.fsencode(queue if to is None else to)
     known = members(target)

@@ -13,16 +13,19 @@ from twisted.internet.defer import CancelledError, Deferred
 from disqued.client import (
     Backoff,
     Bury,
+    Drop,
     JobCancelled,
     JobDead,
     ResultUnknown,
     RetryLater,
     RunningJob,
     WaitTimeout,
+    move_to,
 )
 from tests.integration.client_sides import AioSide, DeferredSide, Gate, address, said, until
 from tests.integration.daemon import LIMIT, Daemon
 
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 SOON = Backoff(0.1, 0.1)  #: a second, as the server counts
 
 
@@ -381,3 +384,26 @@ async def test_a_wait_that_was_cancelled_leaves_its_client_as_it_was(awaited: An
     assert await client.ack(job, result="well") == 1
     assert await later == b"well"
     await side.close()
+
+
+@pytest_twisted.ensureDeferred
+@pytest.mark.parametrize("moves", [True, False])
+async def test_a_job_that_failed_too_often_keeps_its_terms_and_its_producer_hears_of_no_success(
+    side: Any, client: Any, queue: str, *, moves: bool
+) -> None:
+    dead = f"{queue}-dead"
+    terms = {"result_ttl": 60, "max_tries": 9, "backoff": (2, 60), "keep_dead": 77, "group": "g"}
+    job_id = await client.add(queue, "x", retry=300, headers={"traceparent": TRACEPARENT}, **terms)
+    ending = move_to(dead) if moves else lambda job, error: Drop()
+    worker = side.worker(client, [queue], fails(ValueError()), max_tries=1, on_exhausted=ending, poll=0.1)
+    with pytest.raises(JobCancelled):
+        await client.wait(job_id, LIMIT)
+    await until(lambda: worker.figures.done == 1, "a job that has ended")
+    await stopped(worker)
+    assert (await client.outcome(job_id, LIMIT)).state == "cancelled"
+    if moves:
+        [letter] = await client.get(dead, headers=True, counters=True)
+        assert (letter.body, letter.tries, letter.headers["traceparent"]) == (b"x", 1, TRACEPARENT.encode())
+        shown = await client.show(letter)
+        names = ("keep-result", "max-tries", "backoff", "keep-dead", "group")
+        assert [shown[name] for name in names] == [60, 9, [2, 60], 77, b"g"]

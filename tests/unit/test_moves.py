@@ -343,7 +343,7 @@ def test_what_is_refused_there_is_where_it_was(begin: Begin) -> None:
 
 
 @both
-@pytest.mark.parametrize("options", [(), ("MAXTRIES", 1), ("MAXTRIES", 3, "BACKOFF", 5)], ids=["plain", "last", "terms"])
+@pytest.mark.parametrize("options", [(), ("MAXTRIES", 1), ("MAXTRIES", 3, "BACKOFF", 5)])
 def test_a_refused_job_has_had_no_try_however_often_it_is_refused(begin: Begin, options: tuple[str | int, ...]) -> None:
     world = World()
     made = fill(world.here, 3, *options)

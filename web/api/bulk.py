@@ -9,9 +9,9 @@ The registry is walked table by table.  In one turn of the loop at most `SLICE_R
 
 Jobs are moved by the state machine of `disqued.moves`, whose rules hold here as well: a copy with a key is added to the
 other queue, and the old job ends once that copy is as safe as its REPLICATE demands.  A job that waits is taken out of
-its queue first; when its copy is refused it goes back, and no try is counted.  A job that a consumer has may be done twice.  A
-job with RETRY 0 is refused, because it was not delivered to the mover, and so is one that ADDJOB cannot describe: a job
-with a name in its queue other than a key, and one that no timer queues again.
+its queue first; when its copy is refused it goes back, and no try is counted.  A job that a consumer has may be done
+twice.  A job with RETRY 0 is refused, because it was not delivered to the mover, and so is one that ADDJOB cannot
+describe: a job with a name in its queue other than a key, and one that no timer queues again.
 
 An event of a log is nobody's to be done with: each group of consumers goes its own way with it.  It is left alone, and
 the answer says why.
@@ -511,12 +511,14 @@ async def redrive(site: Site, asked: Request) -> dict[str, Any]:
 async def move(site: Site, asked: Request) -> dict[str, Any]:
     """Add each job to the other queue, then end the old one: a job whose copy is refused stays, and no try is counted.
 
-    RETRY, REPLICATE, the terms, the key, what is left of TTL, and what is left of a DELAY are kept; the id, the counters and the
-    place in the queue are new.  A job without a key is added with the key `move/<id>`, as `disqued move` does it: a
-    move that a crash has ended is run again, and adds nothing twice as long as the copies are there.  Nothing is lost,
-    and no consumer receives a waiting job while it is moved; a job that a consumer has already may be done twice.  Jobs
-    with RETRY 0, which must not, are not moved but told in `failed`; `disqued move` moves them.  Jobs that are in that
-    queue already are left out.
+    RETRY, REPLICATE, the terms, the key, what is left of TTL, and what is left of a DELAY are kept; the id, the
+    counters and the place in the queue are new.  An old job with terms is cancelled, any other one is acknowledged.
+
+    A job without a key is added with the key `move/<id>`, as `disqued move` does it: a move that a crash has ended is
+    run again, and adds nothing twice as long as the copies are there.  Nothing is lost, and no consumer receives a
+    waiting job while it is moved; a job that a consumer has already may be done twice.  Jobs with RETRY 0, which must
+    not, are not moved but told in `failed`; `disqued move` moves them.  Jobs that are in that queue already are left
+    out.
     """
     body = read_object(asked.body, [*_BODY, "to"])
     if "to" not in body:

@@ -3,6 +3,7 @@
 from random import Random
 from typing import Any
 
+import attrs
 import pytest
 
 from disqued.client.blocking.stepping import finish
@@ -224,3 +225,61 @@ def test_a_worker_that_stops_tries_for_the_time_that_is_left() -> None:
         bench.reporter.give_up_at(at)
         finish(bench.reporter.copy(bench.task, MoveTo("dead")))
         assert bench.said == [(b"ADDJOB", left)]
+
+
+# Jobs that failed too often.
+
+SHOWN = {
+    "queue": b"q", "retry": 7, "max-tries": 9, "backoff": [2, 60], "keep-dead": 77, "keep-result": 30, "group": b"g",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shown", "terms"),
+    [
+        (
+            SHOWN,
+            (b"MAXTRIES", b"9", b"BACKOFF", b"2", b"60", b"KEEPDEAD", b"77", b"RESULT", b"30",
+             b"HEADER", b"traceparent", b"00-1", b"GROUP", b"g"),
+        ),
+        (SHOWN | {"keep-dead": 0, "backoff": [0, 0], "keep-result": 0, "group": b""},
+         (b"MAXTRIES", b"9", b"KEEPDEAD", b"0", b"HEADER", b"traceparent", b"00-1")),
+        ({"queue": b"q", "retry": 7, "max-tries": 0, "backoff": [0, 0], "keep-dead": 0, "keep-result": 0},
+         (b"HEADER", b"traceparent", b"00-1")),
+        ({"queue": b"q", "retry": 7}, (b"HEADER", b"traceparent", b"00-1")),
+        (ServerError("NOPERM no right to SHOW"), (b"HEADER", b"traceparent", b"00-1")),
+    ],
+)  # fmt: skip
+def test_a_moved_job_takes_its_terms_along(shown: Any, terms: tuple[bytes, ...]) -> None:
+    bench = Bench(7, show=shown)
+    bench.task.job = attrs.evolve(bench.task.job, headers={"traceparent": b"00-1"})
+    finish(bench.reporter.learn_terms(bench.task))
+    finish(bench.reporter.copy(bench.task, MoveTo("dead", 60)))
+    assert bench.words[-1] == (b"ADDJOB", b"dead", b"body", b"5000", b"TTL", b"60", *terms)
+
+
+@pytest.mark.parametrize(
+    ("word", "then"),
+    [
+        (["cancelling"], [(b"NACK", b"UNTRIED")]),
+        (["cancelled"], []),
+        (["done"], []),
+        (["unknown"], [(b"ACKJOB",)]),
+        (ServerError("NOPERM no right to CANCEL"), [(b"ACKJOB",)]),
+        (ServerError("ERR unknown command"), [(b"ACKJOB",)]),
+    ],
+)
+def test_a_job_that_is_dropped_is_cancelled_and_ends_at_once(word: Any, then: list[tuple[bytes, ...]]) -> None:
+    bench = Bench(cancel=word)
+    finish(bench.reporter.drop(bench.task))
+    assert bench.words == [(b"CANCEL",), *then]
+    assert (bench.tasks.figures.done, bench.tasks.figures.untold, len(bench.tasks)) == (1, 0, 0)
+
+
+def test_a_dropped_job_of_which_no_node_hears_is_counted_and_one_that_is_cancelled_ends_later() -> None:
+    bench = Bench(Unreachable("no node"))
+    finish(bench.reporter.drop(bench.task))
+    assert (bench.tasks.figures.untold, bench.tasks.figures.done, len(bench.tasks)) == (1, 0, 0)
+    bench = Bench(cancel=["cancelling"], nack=ServerError("OOM no room"))
+    finish(bench.reporter.drop(bench.task))
+    assert (bench.tasks.figures.untold, bench.tasks.figures.done, len(bench.tasks)) == (0, 1, 0)
