@@ -96,6 +96,12 @@ class HasLimits(CommandError):
     code = "WRONGTYPE"
 
 
+class LogWithoutLimits(CommandError):
+    """the queue is a log, whose events have no limits, groups or throttles: limit a queue of jobs"""
+
+    code = "WRONGTYPE"
+
+
 class SlotsElsewhere(CommandError):
     """the queue has limits, and these elements have slots on other nodes; ENQUEUE takes them from their consumers"""
 

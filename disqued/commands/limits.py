@@ -11,12 +11,12 @@ from disqued.commands.values import QUEUE
 from disqued.commands.values import integer as integer_kind
 from disqued.core.cluster.gates import place_of_throttle
 from disqued.core.model.gates import THROTTLE_MAX_S
-from disqued.core.model.job import KIND_WORK
+from disqued.core.model.job import KIND_LOG
 from disqued.core.model.outbox import Client
 from disqued.core.model.policies import cost_of_register
 from disqued.core.model.queues import check_name
 from disqued.core.node import Node
-from disqued.errors import NameTooLong, OutOfMemory, WrongType
+from disqued.errors import LogWithoutLimits, NameTooLong, OutOfMemory
 
 THROTTLE_SPAN = integer_kind(
     0, THROTTLE_MAX_S, f"the seconds of a throttle must be between 0 and {THROTTLE_MAX_S}", f"0 to {THROTTLE_MAX_S}"
@@ -26,7 +26,7 @@ THROTTLE_SPAN = integer_kind(
 @command(
     "THROTTLE", group="queues", flags=Flag.WRITE | Flag.FAST,
     reply=integer("seconds for which it hands nothing out from now on, rounded up"),
-    cost="O(log N) in the jobs of the group", errors=(OutOfMemory, NameTooLong, WrongType),
+    cost="O(log N) in the jobs of the group", errors=(OutOfMemory, NameTooLong, LogWithoutLimits),
 )  # fmt: skip
 @attrs.define
 class Throttle:
@@ -46,10 +46,10 @@ class Throttle:
     group: bytes = option("GROUP", "Only jobs of this group.", GROUP, b"")
 
     def run(self, node: Node, client: Client) -> int:
-        """Throttle; returns the seconds that are left.  Raises OutOfMemory (OOM), NameTooLong, WrongType."""
+        """Throttle; returns the seconds that are left.  Raises OutOfMemory (OOM), NameTooLong, LogWithoutLimits."""
         queue = node.state.queues.by_name.get(self.queue)
-        if queue is not None:
-            queue.check_kind(KIND_WORK)
+        if queue is not None and queue.kind == KIND_LOG:
+            raise LogWithoutLimits
         if self.seconds:
             name, field = place_of_throttle(self.queue, self.group)
             if (name, field) not in node.state.queues.policies.registers:

@@ -47,12 +47,13 @@ from disqued.commands.values import INTEGER, JOB_ID, QUEUE, Kind, one_of, read_i
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model.calendar import LastFiring, Refusal, ScheduleSetting
-from disqued.core.model.job import ALL_STATES, FLAG_QUEUED_BEFORE, KIND_WORK, STATE_NAMES, Job, JobState, Unit
+from disqued.core.model.job import ALL_STATES, FLAG_QUEUED_BEFORE, KIND_LOG, KIND_WORK, STATE_NAMES, Job, JobState, Unit
 from disqued.core.model.messages import DRY
 from disqued.core.model.outbox import Client
 from disqued.core.model.policies import (
     BACKOFF_FIELD,
     FAIR_FIELD,
+    GATE_FIELDS,
     GROUPINFLIGHT_FIELD,
     GROUPRATE_FIELD,
     INFLIGHT_FIELD,
@@ -80,7 +81,15 @@ from disqued.core.model.registry import TABLES
 from disqued.core.node import Node
 from disqued.core.work.delivery import FETCHED_BYTES
 from disqued.core.work.redrives import NO_LIMIT
-from disqued.errors import CommandError, NameTooLong, NotAnInteger, OutOfMemory, SyntaxFault, WrongType
+from disqued.errors import (
+    CommandError,
+    LogWithoutLimits,
+    NameTooLong,
+    NotAnInteger,
+    OutOfMemory,
+    SyntaxFault,
+    WrongType,
+)
 from disqued.wire.replies import Status
 
 REDRIVE_COUNT = count_kind(1, NO_LIMIT, "COUNT must be a number greater than zero")
@@ -442,7 +451,8 @@ _FIELD = tuple_of(
 @command(
     "QPOLICY", group="queues", flags=Flag.WRITE | Flag.FAST,
     reply=either(array(_FIELD, "GET: the fields that are set"), status("SET, UNSET: OK")), cost="O(1)",
-    errors=(OutOfMemory, NameTooLong, LONGEST_BELOW_FIRST, _ONE_TRY, _ONE_COPY, _ONE_VERB), names_options=True,
+    errors=(OutOfMemory, NameTooLong, LogWithoutLimits, LONGEST_BELOW_FIRST, _ONE_TRY, _ONE_COPY, _ONE_VERB),
+    names_options=True,
 )  # fmt: skip
 @attrs.define
 class QPolicy:
@@ -463,7 +473,8 @@ class QPolicy:
     strict, which is what counts unless it is set, nothing is handed out where a majority of the nodes cannot be
     reached, and the limits hold; with available each side of a partition has the limits for itself.  SLOTS shows which
     jobs have slots.  A consumer of such a queue waits for the steward, with NOHANG, too, and gets one job, whatever
-    COUNT says; QRPOP is refused.  Events of logs have no limits.
+    COUNT says; QRPOP is refused.  Events of logs have no limits: where this node knows the queue as a log, limits and
+    FAIR are refused (WRONGTYPE).
 
     MAXTRIES and BACKOFF are left aside for a job with RETRY 0, which has one try.  A queue is not given both.  RETRY 0
     of a queue goes with REPLICATE 1, without which ADDJOB refuses such jobs.  REPLICATE above the number of nodes
@@ -508,7 +519,7 @@ class QPolicy:
     unset: list[int] = rest("Fields that shall have no value any more.", _NUMBER_NAME, word="UNSET", minimum=0)
 
     def run(self, node: Node, client: Client) -> Any:
-        """Set, unset or show fields.  Raises OutOfMemory (OOM), NameTooLong (ERR)."""
+        """Set, unset or show fields.  Raises OutOfMemory (OOM), NameTooLong (ERR), LogWithoutLimits (WRONGTYPE)."""
         given = {
             TTL_FIELD: self.ttl, RETRY_FIELD: self.retry, REPLICATE_FIELD: self.replicate, MAXLEN_FIELD: self.maxlen,
             MAXTRIES_FIELD: self.max_tries, KEEPDEAD_FIELD: self.keep_dead, RESULT_FIELD: self.result,
@@ -522,6 +533,10 @@ class QPolicy:
             values[FAIR_FIELD] = (1,)
         if self.sets + self.shows + bool(self.unset) > 1 or self.sets != bool(values):
             raise CommandError(_ONE_VERB)
+        if not values.keys().isdisjoint(GATE_FIELDS):
+            queue = node.state.queues.by_name.get(self.queue)
+            if queue is not None and queue.kind == KIND_LOG:
+                raise LogWithoutLimits
         policies = node.state.queues.policies
         values.update((field, ()) for field in self.unset if (self.queue, field) in policies.registers)
         if self.sets:

@@ -6,6 +6,7 @@ import pytest
 
 from disqued.commands.reference import errors
 from disqued.commands.table import BLOCKED, MANUAL
+from disqued.errors import LogWithoutLimits
 from tests.cluster_fixtures import Cluster
 from tests.core_fixtures import Server
 
@@ -103,6 +104,26 @@ def test_errors_say_what_is_allowed(server: Server, words: tuple[str | int, ...]
     assert server.refusal("QPOLICY", "q", "SET", *words) == f"ERR {line}"
     assert not server.state.queues.policies.registers
     assert f"ERR {line}" in errors(MANUAL["QPOLICY"])
+
+
+LIMITS = (("INFLIGHT", 3), ("GROUPINFLIGHT", 1), ("RATE", 1, "PER", 1), ("GROUPRATE", 1, "PER", 1), ("FAIR",))
+
+
+@pytest.mark.parametrize("words", [*LIMITS, ("PARTITION", "strict"), ("TTL", 9, "INFLIGHT", 3)])
+def test_limits_of_a_log_are_refused(server: Server, words: tuple[str | int, ...]) -> None:
+    server("QADD", "log", 1_000, "event")
+    line = f"WRONGTYPE {LogWithoutLimits.__doc__}"
+    assert server.refusal("QPOLICY", "log", "SET", *words) == line
+    assert not server.state.queues.policies.registers
+    assert line in errors(MANUAL["QPOLICY"])
+
+
+def test_limits_of_a_queue_that_became_a_log_can_be_taken_back(server: Server) -> None:
+    server("QPOLICY", "log", "SET", "INFLIGHT", 3, "MAXLEN", 9)
+    server("QADD", "log", 1_000, "event")
+    assert server("QPOLICY", "log", "SET", "MAXLEN", 10) == b"OK"
+    assert server("QPOLICY", "log", "UNSET", "inflight") == b"OK"
+    assert told(server, "log") == {b"maxlen": b"10"}
 
 
 # SLOTS and QSTAT.

@@ -13,6 +13,7 @@ from disqued.core.model.outbox import POLICY as POLICY_RECORD
 from disqued.core.model.policies import AHEAD_MS, THROTTLE_FIELD, THROTTLE_MAX_MS, Register
 from disqued.core.recovery import Recovery, snapshot
 from disqued.core.work.delivery import SORTED_PER_PART
+from disqued.errors import LogWithoutLimits
 from disqued.wire.jobdump import decode_record, encode_event, encode_job
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import Server, check
@@ -223,7 +224,7 @@ def test_seconds_are_bounded_and_a_log_is_refused(server: Server) -> None:
     line = "ERR the seconds of a throttle must be between 0 and 86400"
     assert server.refusal("THROTTLE", "q", 86_401) == server.refusal("THROTTLE", "q", -1) == line
     server("QADD", "log", 60, "event")
-    assert server.refusal("THROTTLE", "log", 5).startswith("WRONGTYPE")
+    assert server.refusal("THROTTLE", "log", 5) == f"WRONGTYPE {LogWithoutLimits.__doc__}"
 
 
 #: Each way by which a job is taken, and what is answered where there is none.
