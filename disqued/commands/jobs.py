@@ -227,23 +227,31 @@ class AddJob:
     maxlen: int | None = option("MAXLEN", "Refuse when the queue holds this many jobs already.", MAXLEN)
     asynchronous: bool = flag("ASYNC", "Reply at once and copy in the background.")
     max_tries: int | None = option(
-        "MAXTRIES", "Deliveries before the job is dead instead of being queued again; no limit.", MAXTRIES
+        "MAXTRIES",
+        "Deliveries before the job is dead instead of being queued again; no limit.",
+        MAXTRIES,
+        once=True,
     )
     backoff: tuple[int, ...] | None = option(
         "BACKOFF",
         "Seconds from a NACK to the next delivery, doubled by each further NACK; `most`, as a rule an hour, is the"
-        " longest.", BACKOFF, parts=("first", "most"), spare=True,
+        " longest.", BACKOFF, parts=("first", "most"), spare=True, once=True,
     )  # fmt: skip
     keep_dead: int | None = option(
-        "KEEPDEAD", "Seconds that a dead job stays beyond its TTL; with MAXTRIES as the setting dead-ttl.", KEEPDEAD
+        "KEEPDEAD",
+        "Seconds that a dead job stays beyond its TTL; with MAXTRIES as the setting dead-ttl.",
+        KEEPDEAD,
+        once=True,
     )
-    result: int | None = option("RESULT", "Seconds to keep the result after the acknowledgement.", RESULT)
+    result: int | None = option("RESULT", "Seconds to keep the result after the acknowledgement.", RESULT, once=True)
     headers: tuple[tuple[bytes, bytes], ...] = repeated(
         "HEADER", "A header, which GETJOB WITHHEADERS answers; 16 of them, 8 KiB together.", HEADER,
         parts=("name", "value"),
     )  # fmt: skip
-    group: bytes = option("GROUP", "Group within the queue: a customer, a tenant, an account.", GROUP, b"")
-    key: bytes | None = option("KEY", "Add nothing while a job of the queue has this key: answer its id.", KEY)
+    group: bytes = option("GROUP", "Group within the queue: a customer, a tenant, an account.", GROUP, b"", once=True)
+    key: bytes | None = option(
+        "KEY", "Add nothing while a job of the queue has this key: answer its id.", KEY, once=True
+    )
 
     def cached_options(self) -> CachedOptions:
         """All but the queue, the body and the key."""

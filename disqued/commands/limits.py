@@ -26,7 +26,7 @@ THROTTLE_SPAN = integer_kind(
 @command(
     "THROTTLE", group="queues", flags=Flag.WRITE | Flag.FAST,
     reply=integer("seconds for which it hands nothing out from now on, rounded up"),
-    cost="O(log N) in the jobs of the group", errors=(OutOfMemory, NameTooLong, LogWithoutLimits),
+    cost="O(log N) in the jobs of the group", errors=(OutOfMemory, NameTooLong, LogWithoutLimits), names_options=True,
 )  # fmt: skip
 @attrs.define
 class Throttle:

@@ -386,7 +386,7 @@ class Pause:
 _ENDED = {state: word for state, word in STATE_NAMES.items() if ALL_STATES >> state & 1}
 _ENDED_STATE = one_of(
     {word.upper(): 1 << state for state, word in _ENDED.items()},
-    f"unknown STATE; expected one of {', '.join(word.decode() for word in _ENDED.values())}",
+    f"unknown STATE {{word}}; expected one of {', '.join(word.decode() for word in _ENDED.values())}",
 )
 
 
@@ -437,7 +437,7 @@ class QPurge:
 _NUMBERS = {name: field for field, name in QUEUE_FIELD_NAMES.items() if field != PAUSE_FIELD}
 _NUMBER_NAME = one_of(
     {name.upper(): field for name, field in _NUMBERS.items()},
-    f"unknown field; expected one of {', '.join(name.decode() for name in _NUMBERS)}",
+    f"unknown field {{word}}; expected one of {', '.join(name.decode() for name in _NUMBERS)}",
 )
 _ONE_VERB = "QPOLICY takes SET and options, UNSET and fields, or GET"
 _ONE_TRY = "RETRY 0 goes without MAXTRIES and BACKOFF, in one queue: UNSET what is not meant, or take a RETRY above 0"

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from disqued.commands import catalogue
-from disqued.commands.table import FLAG_WORDS, TABLE, Arg, Command, Container, Field
+from disqued.commands.table import FLAG_WORDS, TABLE, TWICE, Arg, Command, Container, Field
 
 #: Groups in the order of the page, with their headings.
 GROUPS = {
@@ -32,8 +32,8 @@ _INTRODUCTION = f"""\
 <!-- Written by `{COMMAND_LINE}`: change the commands, not this page. -->
 
 Names and option words may be written in any case; queue names, bodies and job ids are bytes and kept as they are.
-Options come in any order after the arguments in their places, and the last one of a kind counts; those that may be
-given several times say so (HEADER, STATE).
+Options come in any order after the arguments in their places.  Of two of a kind the last one counts, or the second one
+is refused where the errors of the command say so; those that may be given several times say that (HEADER, STATE).
 
 In a syntax line, capitals are sent as they are, `[...]` may be left out, `a|b` is one of the two, and `name ...` is one
 or more.  Whole numbers are decimals of 64 bits with an optional sign; where nothing stands, 0 is read.
@@ -119,6 +119,8 @@ def errors(entry: Command) -> list[str]:
     """Lines of the errors that a command may answer, beyond those of every command, each once."""
     lines = [line for field in entry.fields for line in field.arg.errors]
     lines += [f"ERR {field.arg.misuse}" for field in entry.fields if field.arg.words]
+    once = [field.arg.keyword.decode() for field in entry.fields if field.arg.once and field.arg.keyword is not None]
+    lines += [f"ERR {TWICE.format('<option>')}: {', '.join(once)}"] if once else []
     return [line for line in dict.fromkeys((*lines, *entry.errors)) if line != "ERR syntax error"]
 
 

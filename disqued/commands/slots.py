@@ -8,7 +8,7 @@ import attrs
 from disqued.commands.jobs import JOBS_AT_ONCE
 from disqued.commands.shapes import array, bulk, integer, tuple_of
 from disqued.commands.table import Flag, command, option, positional
-from disqued.commands.values import QUEUE, one_of
+from disqued.commands.values import QUEUE, Kind, bounded, one_of, readable
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model.gates import Limits
@@ -37,21 +37,30 @@ SHOWN_BY_DEFAULT = 100
 RATE_PARTS = ("count", "per", "burst")
 RATE_WORDS = ("", "PER", "BURST")
 PARTITION_WORDS = {STRICT: b"strict", AVAILABLE: b"available"}
-PARTITION = one_of({word.upper(): number for number, word in PARTITION_WORDS.items()},
-                   "unknown PARTITION; expected strict or available")  # fmt: skip
+PARTITION = one_of(
+    {word.upper(): number for number, word in PARTITION_WORDS.items()},
+    "unknown PARTITION {word}; expected strict or available",
+)
 
 _RATES = (QUEUE_FIELD_NAMES[RATE_FIELD], QUEUE_FIELD_NAMES[GROUPRATE_FIELD])
 _PARTITION = QUEUE_FIELD_NAMES[PARTITION_FIELD]
 
 
-def _bounded(word: str, most: int) -> Any:
-    return integer_kind(1, most, f"{word} must be between 1 and {most}", f"1 to {most}")
+def _bounded(word: str, most: int) -> Kind:
+    """A kind of number from 1, whose error repeats what was given: RATE has up to three."""
+    expected = f"{word} takes whole numbers from 1 to {most}, not {{word}}"
+
+    def read(text: bytes) -> int:
+        return bounded(1, most, expected.format(word=repr(readable(text))))(text)
+
+    kind = integer_kind(1, most, expected.format(word="<word>"), f"whole numbers from 1 to {most}")
+    return attrs.evolve(kind, read=read)
 
 
 IN_FLIGHT = _bounded("INFLIGHT", IN_FLIGHT_MAX)
 GROUP_IN_FLIGHT = _bounded("GROUPINFLIGHT", IN_FLIGHT_MAX)
-RATE = _bounded("the jobs, seconds and burst of RATE", RATE_MAX)
-GROUP_RATE = _bounded("the jobs, seconds and burst of GROUPRATE", RATE_MAX)
+RATE = _bounded("RATE", RATE_MAX)
+GROUP_RATE = _bounded("GROUPRATE", RATE_MAX)
 
 
 def limit_value(field: bytes, numbers: Numbers) -> bytes | None:
@@ -101,7 +110,7 @@ _SLOT = tuple_of(
 
 @command(
     "SLOTS", group="queues", flags=Flag.READ | Flag.FAST, reply=array(_SLOT, "the slots that are in use"),
-    cost="O(1) for each slot that is shown", errors=(WrongType,),
+    cost="O(1) for each slot that is shown", errors=(WrongType,), names_options=True,
 )  # fmt: skip
 @attrs.define
 class Slots:

@@ -45,6 +45,7 @@ from disqued.errors import (
 from disqued.wire.pieces import Text
 
 WORDS_MAX = 1_024  #: words of a command at most, but for those that take very many job ids
+TWICE: Final = "{} is given twice; allowed is once"
 LONG = 500  #: words of a command on many job ids that are dealt with in one step
 
 #: Returned by a command whose client is now blocked: its reply comes in a later step.
@@ -86,6 +87,7 @@ class Arg:
     kind: Kind
     keyword: bytes | None = None  #: word before the value; for a flag the word itself
     repeats: bool = False  #: an option that may be given several times; the value is the tuple of all
+    once: bool = False  #: an option or a flag that is refused when it is given twice; otherwise the last one counts
     parts: tuple[str, ...] = ()  #: names of the values after the keyword, where there are several
     spare: bool = False  #: the last of these may be left out: the next word is that value only if it is a number
     words: tuple[str, ...] = ()  #: words before each of these, where they have some; the first one's is the keyword
@@ -127,6 +129,17 @@ class Arg:
         keyword = (self.keyword or b"").decode()
         return f"{keyword} without its parts: expected {keyword} {self.written}"
 
+    @property
+    def missing(self) -> str:
+        """The error when there is no word behind the keyword."""
+        keyword = (self.keyword or b"").decode()
+        return f"{SyntaxFault.__doc__} - {keyword} without its value: allowed are {self.kind.allowed}"
+
+    @property
+    def twice(self) -> str:
+        """The error when it is given twice and may be given once."""
+        return TWICE.format((self.keyword or b"").decode())
+
 
 def positional(doc: str, kind: Kind = BYTES) -> Any:
     """A value that must be there, at its place."""
@@ -140,15 +153,15 @@ def optional(doc: str, kind: Kind = BYTES, default: Any = None) -> Any:
 
 def option(
     word: str, doc: str, kind: Kind, default: Any = None, *, parts: tuple[str, ...] = (), spare: bool = False,
-    words: tuple[str, ...] = (),
+    words: tuple[str, ...] = (), once: bool = False,
 ) -> Any:  # fmt: skip
-    """A word and its value, anywhere after the positional ones; the last one counts.
+    """A word and its value, anywhere after the positional ones; the last one counts, or a second is refused (`once`).
 
     With `parts`, the names of several values, what is read is the tuple of them all; `spare`: the last of them, a
     number, may be left out.  `words` are those before each of these values, where they have some: the first has the
     word of the option, and `("", "PER", "BURST")` reads ``RATE 10 PER 1 BURST 20``.
     """
-    arg = Arg("option", doc, kind, word.encode(), parts=parts, spare=spare, words=words)
+    arg = Arg("option", doc, kind, word.encode(), parts=parts, spare=spare, words=words, once=once)
     return attrs.field(default=default, metadata={"arg": arg})
 
 
@@ -291,9 +304,9 @@ def command(
 
     `arity` and `most`, the number of words at most, are given where they differ from what the fields say.  `errors`
     are classes whose docstring is their text, or texts of plain ERR lines.  `cache` puts a parse
-    cache before its parser (`commands/parse_cache.py`).  `names_options`: a syntax error says which options there are,
-    behind what Disque says.  `nature` is what else `Command` knows of it: shows_bodies,
-    bodies_field, is_of_connection, is_large.
+    cache before its parser (`commands/parse_cache.py`).  `names_options`: each option is given once, and a syntax error
+    names the wrong word and the options that there are, behind what Disque says.  `nature` is what else `Command` knows
+    of it: shows_bodies, bodies_field, is_of_connection, is_large.
     """
 
     def enter(cls: C) -> C:
@@ -303,11 +316,12 @@ def command(
         )
         options = [field.arg.keyword.decode() for field in fields if field.arg.keyword is not None]
         fields = tuple(_told_of_options(field, options) for field in fields)
+        if names_options:
+            fields = tuple(map(_given_once, fields))
         summary, _, manual = inspect.cleandoc(cls.__doc__ or "").partition("\n")
         words = name.split()
         least = _arity(fields, len(words)) if arity is None else arity
-        expected = f"{SyntaxFault.__doc__} - options are {_listed(options)}" if names_options else ""
-        parse = _generate(name, cls, fields, (least, most), expected)
+        parse = _generate(name, cls, fields, (least, most), _complaint_of(fields) if names_options else None)
         entry = Command(
             name=name, group=group, flags=flags, since=since, cost=cost, reply=reply, arity=least, summary=summary,
             manual=manual.strip(), fields=fields, errors=tuple(map(_error_line, errors)), parse=parse, make=cls,
@@ -326,8 +340,33 @@ def command(
     return enter
 
 
-def _listed(options: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(options[:-1]), options[-1])))
+def _listed(options: list[str], last: str = "and") -> str:
+    return f" {last} ".join(filter(None, (", ".join(options[:-1]), options[-1])))
+
+
+def _given_once(field: Field) -> Field:
+    arg = field.arg
+    once = arg.style == "flag" or (arg.style == "option" and not arg.repeats)
+    return attrs.evolve(field, arg=attrs.evolve(arg, once=once))
+
+
+def _complaint_of(fields: tuple[Field, ...]) -> Callable[[bytes], SyntaxFault]:
+    """Make the error of a word that is no option, or stands at the wrong place."""
+    args = [field.arg for field in fields if field.arg.keyword is not None]
+    texts = {arg.keyword: arg.missing for arg in args if arg.style == "rest" or arg.repeats}
+    options = [arg.keyword.decode() for arg in args if arg.keyword is not None]
+    for arg in args:  # words within RATE, such as PER
+        alike = [other.keyword.decode() for other in args if other.words == arg.words and other.keyword is not None]
+        for word in filter(None, arg.words):
+            expected = f"{_listed(alike, 'or')} {arg.written}"
+            texts[word.encode()] = f"{SyntaxFault.__doc__} - {word} at the wrong place: expected {expected}"
+
+    def complaint(word: bytes) -> SyntaxFault:
+        known = texts.get(word[:32].upper())
+        unknown = f"{SyntaxFault.__doc__} - unknown option {readable(word)!r}; expected {_listed(options, 'or')}"
+        return SyntaxFault(unknown if known is None else known)
+
+    return complaint
 
 
 def _told_of_options(field: Field, options: list[str]) -> Field:
@@ -451,16 +490,19 @@ def _arity(fields: tuple[Field, ...], words: int) -> int:
     return -least if open_ended else least
 
 
-def _generate(name: str, cls: type, fields: tuple[Field, ...], bounds: tuple[int, int | None], expected: str) -> Parser:
-    """Write and compile the parser of a command; `expected` is the text of its syntax errors, where it has one."""
+def _generate(
+    name: str, cls: type, fields: tuple[Field, ...], bounds: tuple[int, int | None],
+    complaint: Callable[[bytes], SyntaxFault] | None,
+) -> Parser:  # fmt: skip
+    """Write and compile the parser of a command; `complaint` makes the error of a word that is no option."""
     space: dict[str, Any] = {
         "make": cls, "WrongArity": WrongArity, "TooManyWords": TooManyWords, "SyntaxFault": SyntaxFault,
-        "BadJobId": BadJobId, "NothingNamed": NothingNamed,
+        "BadJobId": BadJobId, "NothingNamed": NothingNamed, "CommandError": CommandError, "complaint": complaint,
         "in_parts": getattr(cls, "in_parts", None),
     }  # fmt: skip
     source = _source(name, fields, bounds, len(name.split()), space)
-    if expected:
-        source = source.replace("raise SyntaxFault\n", f"raise SyntaxFault({expected!r})\n")
+    if complaint is not None:
+        source = source.replace("raise SyntaxFault\n", "raise complaint(args[i - 1])\n")
     filename = f"<parser of {name}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(compile(source, filename, "exec"), space)  # noqa: S102 - our own text, made of the table's names alone
@@ -554,14 +596,20 @@ def _rest_value(loose: list[Field], tail: Field, space: dict[str, Any]) -> list[
     ]
 
 
-def _worded(field: Field, branch: str, read: str, space: dict[str, Any]) -> list[str]:
+def _refuse_twice(field: Field, bit: int) -> list[str]:
+    """The lines that refuse an option that was given before."""
+    if not field.arg.once:
+        return []
+    return [f"            if given & {bit}: raise CommandError({field.arg.twice!r})", f"            given |= {bit}"]
+
+
+def _worded(field: Field, branch: str, read: str, bit: int) -> list[str]:
     """The lines that read an option with words between its values."""
     arg = field.arg
-    space["CommandError"] = CommandError
     refuse = f"raise CommandError({arg.misuse!r})"
     words = [word.encode() for word in arg.words]
     needed = len(arg.required)
-    lines = [f"        {branch} word == {arg.keyword!r}:", "            j = i"]
+    lines = [f"        {branch} word == {arg.keyword!r}:", *_refuse_twice(field, bit), "            j = i"]
     values: list[str] = []
     for word in words[:needed]:
         if word:
@@ -581,38 +629,47 @@ def _worded(field: Field, branch: str, read: str, space: dict[str, Any]) -> list
     return lines
 
 
+def _option(field: Field, branch: str, space: dict[str, Any], bit: int, *, is_word: bool) -> list[str]:
+    """The lines that read an option or a flag; `is_word`: its word is no value where its own value is missing."""
+    arg = field.arg
+    head = f"        {branch} word == {arg.keyword!r}"
+    if arg.style == "flag":
+        return [f"{head}:", *_refuse_twice(field, bit), f"            v_{field.name} = True"]
+    read = _reader(field, space)
+    if arg.words:
+        return _worded(field, branch, read, bit)
+    width = arg.width - arg.spare
+    last = "i" if width == 1 else f"i + {width - 1}"
+    if arg.once and is_word:
+        lines = [f"{head}:", *_refuse_twice(field, bit)]
+        lines.append(f"            if {last} >= n: raise SyntaxFault({arg.missing!r})")
+    else:
+        lines = [f"{head} and {last} < n:", *_refuse_twice(field, bit)]
+    several = "".join(f"{read.format(f'args[i + {offset}]')}, " for offset in range(width))
+    value = f"({several})" if arg.parts else read.format("args[i]")
+    lines.append(
+        f"            v_{field.name}.append({value})" if arg.repeats else f"            v_{field.name} = {value}"
+    )
+    lines.append(f"            i += {width}")
+    if arg.spare:
+        lines.append("            if i < n and args[i].lstrip(b'+-').isdigit():")
+        lines.append(f"                v_{field.name} += ({read.format('args[i]')},)")
+        lines.append("                i += 1")
+    return lines
+
+
 def _options(loose: list[Field], tail: Field | None, place: int, space: dict[str, Any]) -> list[str]:
     """The loop over the words after the positional ones."""
     lines = [f"    i = {place}", "    while i < n:", "        word = args[i][:32].upper()", "        i += 1"]
+    if any(field.arg.once for field in loose):
+        lines.insert(0, "    given = 0")
+    # A word that is an option with its value, and otherwise a value itself, lacks nothing.
+    may_be_value = any(field.arg.style == "optional" for field in loose) or (tail is not None and not tail.arg.keyword)
     branch = "if"
-    for field in loose:
-        arg = field.arg
-        if arg.style == "optional":
-            continue
-        if arg.style == "flag":
-            lines.append(f"        {branch} word == {arg.keyword!r}: v_{field.name} = True")
-        else:
-            read = _reader(field, space)
-            if arg.words:
-                lines += _worded(field, branch, read, space)
-                branch = "elif"
-                continue
-            width = arg.width - arg.spare
-            last = "i" if width == 1 else f"i + {width - 1}"
-            lines.append(f"        {branch} word == {arg.keyword!r} and {last} < n:")
-            several = "".join(f"{read.format(f'args[i + {offset}]')}, " for offset in range(width))
-            value = f"({several})" if arg.parts else read.format("args[i]")
-            lines.append(
-                f"            v_{field.name}.append({value})"
-                if arg.repeats
-                else f"            v_{field.name} = {value}"
-            )
-            lines.append(f"            i += {width}")
-            if arg.spare:
-                lines.append("            if i < n and args[i].lstrip(b'+-').isdigit():")
-                lines.append(f"                v_{field.name} += ({read.format('args[i]')},)")
-                lines.append("                i += 1")
-        branch = "elif"
+    for number, field in enumerate(loose):
+        if field.arg.style != "optional":
+            lines += _option(field, branch, space, 1 << number, is_word=not may_be_value)
+            branch = "elif"
     if tail is not None and tail.arg.keyword is None:
         lines.insert(0, f"    v_{tail.name} = []")
         lines += _rest_value(loose, tail, space)

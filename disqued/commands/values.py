@@ -175,15 +175,20 @@ def seconds(name: str, minimum: int, error: str) -> Kind:
 
 
 def one_of(words: dict[bytes, Any], error: str | None = None) -> Kind:
-    """A kind that is one of several words, in any case; everything else is `error`, or a syntax error."""
+    """A kind that is one of several words, in any case; everything else is `error`, or a syntax error.
+
+    `{word}` in the error is the word that was given.
+    """
+    told = "" if error is None else error
 
     def read(text: bytes) -> Any:
         try:
             return words[text[:32].upper()]
         except KeyError:
-            raise (SyntaxFault() if error is None else CommandError(error)) from None
+            text_of = told.replace("{word}", repr(readable(text)))
+            raise (SyntaxFault() if error is None else CommandError(text_of)) from None
 
     names = [word.decode().lower() for word in words]
-    line = _SYNTAX if error is None else f"ERR {error}"
+    line = _SYNTAX if error is None else f"ERR {told.replace('{word}', '<word>')}"
     schema = {"type": "string", "enum": names}
     return Kind("oneof", read, " | ".join(names), schema, (line,), tuple(names))

@@ -49,7 +49,7 @@ def server() -> Server:
             ("PAUSE", "q", "REASON", "x"),
             f"{arity('pause')} - needed as well: in, out, all, none, state, node or bcast",
         ),
-        (("QPURGE", "q", "STATES", "dead"), "ERR syntax error - options are STATE and DRYRUN"),
+        (("QPURGE", "q", "STATES", "dead"), "ERR syntax error - unknown option 'STATES'; expected STATE or DRYRUN"),
         (("REDRIVE", "q", "RATE", 1_000_001), "ERR RATE must be a whole number from 1 to 1000000"),
         *(((scan, "x"), BAD_CURSOR) for scan in ("QSCAN", "JSCAN")),
         *(((scan, 0, 0), SYNTAX) for scan in ("QSCAN", "JSCAN")),

@@ -11,6 +11,11 @@ from tests.cluster_fixtures import Cluster
 from tests.core_fixtures import Server
 
 PARTS = "without its parts: expected"
+MISPLACED = "at the wrong place: expected RATE or GROUPRATE count PER per [BURST burst]"
+OPTIONS = (
+    "GET, SET, TTL, RETRY, REPLICATE, MAXLEN, MAXTRIES, BACKOFF, KEEPDEAD, RESULT, FAIR, INFLIGHT, GROUPINFLIGHT, RATE,"
+    " GROUPRATE, PARTITION or UNSET"
+)
 
 
 @pytest.fixture
@@ -85,25 +90,95 @@ def test_a_burst_ends_at_the_next_option_and_words_may_be_small(server: Server) 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("INFLIGHT", 0), "INFLIGHT must be between 1 and 10000"),
-        (("INFLIGHT", 10_001), "INFLIGHT must be between 1 and 10000"),
-        (("GROUPINFLIGHT", "x"), "GROUPINFLIGHT must be between 1 and 10000"),
+        (("INFLIGHT",), "syntax error - INFLIGHT without its value: allowed are whole numbers from 1 to 10000"),
+        (("PARTITION",), "syntax error - PARTITION without its value: allowed are strict | available"),
         (("RATE", 10), f"RATE {PARTS} RATE count PER per [BURST burst]"),
         (("RATE",), f"RATE {PARTS} RATE count PER per [BURST burst]"),
         (("RATE", 10, 1), f"RATE {PARTS} RATE count PER per [BURST burst]"),
         (("RATE", 10, "PER"), f"RATE {PARTS} RATE count PER per [BURST burst]"),
         (("RATE", 10, "PER", 1, "BURST"), f"RATE {PARTS} RATE count PER per [BURST burst]"),
         (("GROUPRATE", 10), f"GROUPRATE {PARTS} GROUPRATE count PER per [BURST burst]"),
-        (("RATE", 0, "PER", 1), "the jobs, seconds and burst of RATE must be between 1 and 1000000"),
-        (("RATE", 1, "PER", 0), "the jobs, seconds and burst of RATE must be between 1 and 1000000"),
-        (("RATE", 1, "PER", 1, "BURST", 10**7), "the jobs, seconds and burst of RATE must be between 1 and 1000000"),
-        (("PARTITION", "maybe"), "unknown PARTITION; expected strict or available"),
+        (("RATE", 10, "PER", 1, "PER", 2), f"syntax error - PER {MISPLACED}"),
+        (("RATE", 10, "PER", 1, "BURST", 5, "BURST", 6), f"syntax error - BURST {MISPLACED}"),
+        (("FAIR", "yes"), f"syntax error - unknown option 'yes'; expected {OPTIONS}"),
+        (("GROUPINFLIGHTS", 1), f"syntax error - unknown option 'GROUPINFLIGHTS'; expected {OPTIONS}"),
+        (("FAIR", "\r\n"), f"syntax error - unknown option '\\r\\n'; expected {OPTIONS}"),
     ],
 )
 def test_errors_say_what_is_allowed(server: Server, words: tuple[str | int, ...], line: str) -> None:
     assert server.refusal("QPOLICY", "q", "SET", *words) == f"ERR {line}"
     assert not server.state.queues.policies.registers
+    assert line.startswith("syntax error") or f"ERR {line}" in errors(MANUAL["QPOLICY"])
+
+
+@pytest.mark.parametrize(
+    ("words", "line", "word"),
+    [
+        (("INFLIGHT", 0), "INFLIGHT takes whole numbers from 1 to 10000, not <word>", "0"),
+        (("INFLIGHT", 10_001), "INFLIGHT takes whole numbers from 1 to 10000, not <word>", "10001"),
+        (("GROUPINFLIGHT", "x"), "GROUPINFLIGHT takes whole numbers from 1 to 10000, not <word>", "x"),
+        (("RATE", 0, "PER", 1), "RATE takes whole numbers from 1 to 1000000, not <word>", "0"),
+        (("RATE", 1, "PER", "0.5"), "RATE takes whole numbers from 1 to 1000000, not <word>", "0.5"),
+        (("RATE", 1, "PER", 1, "BURST", 10**7), "RATE takes whole numbers from 1 to 1000000, not <word>", "10000000"),
+        (("GROUPRATE", 1, "PER", ""), "GROUPRATE takes whole numbers from 1 to 1000000, not <word>", ""),
+        (("PARTITION", "maybe"), "unknown PARTITION <word>; expected strict or available", "maybe"),
+    ],
+)
+def test_errors_repeat_the_value_that_is_wrong(
+    server: Server, words: tuple[str | int, ...], line: str, word: str
+) -> None:
+    assert server.refusal("QPOLICY", "q", "SET", *words) == f"ERR {line.replace('<word>', repr(word))}"
+    assert not server.state.queues.policies.registers
     assert f"ERR {line}" in errors(MANUAL["QPOLICY"])
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("QPOLICY", "q", "SET", "INFLIGHT", 5, "INFLIGHT", 6), "INFLIGHT"),
+        (("QPOLICY", "q", "SET", "PARTITION", "strict", "partition", "available"), "PARTITION"),
+        (("QPOLICY", "q", "SET", "RATE", 1, "PER", 1, "RATE", 2, "PER", 1), "RATE"),
+        (("QPOLICY", "q", "SET", "FAIR", "FAIR"), "FAIR"),
+        (("THROTTLE", "q", 1, "GROUP", "a", "GROUP", "b"), "GROUP"),
+        (("SLOTS", "q", "COUNT", 1, "COUNT", 1), "COUNT"),
+        (("QPURGE", "q", "DRYRUN", "DRYRUN"), "DRYRUN"),
+        (("ADDJOB", "q", "body", 0, "GROUP", "a", "RETRY", 5, "GROUP", "b"), "GROUP"),
+        (("ADDJOB", "q", "body", 0, "MAXTRIES", 1, "MAXTRIES", 1), "MAXTRIES"),
+        (("ADDJOB", "q", "body", 0, "BACKOFF", 1, "BACKOFF", 1, 2), "BACKOFF"),
+        (("ADDJOB", "q", "body", 0, "KEEPDEAD", 1, "KEEPDEAD", 1), "KEEPDEAD"),
+        (("ADDJOB", "q", "body", 0, "RESULT", 1, "RESULT", 1), "RESULT"),
+        (("ADDJOB", "q", "body", 0, "KEY", "a", "KEY", "b"), "KEY"),
+    ],
+)
+def test_an_option_that_is_given_twice_is_refused(server: Server, words: tuple[str | int, ...], option: str) -> None:
+    assert server.refusal(*words) == f"ERR {option} is given twice; allowed is once"
+    assert not server.state.queues.policies.registers
+    assert not server.state.jobs
+    [line] = [each for each in errors(MANUAL[str(words[0])]) if "<option> is given twice" in each]
+    assert option in line
+
+
+def test_of_an_option_of_disque_the_last_one_counts(server: Server) -> None:
+    shown = server.show(server.add("q", "body", "RETRY", 5, "TTL", 50, "RETRY", 6, "TTL", 60, "ASYNC", "ASYNC"))
+    assert shown is not None
+    assert (shown["retry"], shown["ttl"]) == (6, 60)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("THROTTLE", "q", 1, "GROUP"), "syntax error - GROUP without its value: allowed are 1 to 255 bytes"),
+        (("THROTTLE", "q", 1, "GROP", "a"), "syntax error - unknown option 'GROP'; expected GROUP"),
+        (("SLOTS", "q", "x" * 200), f"syntax error - unknown option '{'x' * 128}'; expected COUNT"),
+        (("ADDJOB", "q", "b", 0, "GROUP"), "syntax error - GROUP without its value: allowed are 1 to 255 bytes"),
+        (("ADDJOB", "q", "b", 0, "RETRY"), "syntax error"),
+        (("ADDJOB", "q", "b", 0, "GROP", "a"), "syntax error"),
+    ],
+)
+def test_a_syntax_error_names_the_wrong_word_but_for_those_of_disque(
+    server: Server, words: tuple[str | int, ...], line: str
+) -> None:
+    assert server.refusal(*words) == f"ERR {line}"
 
 
 LIMITS = (("INFLIGHT", 3), ("GROUPINFLIGHT", 1), ("RATE", 1, "PER", 1), ("GROUPRATE", 1, "PER", 1), ("FAIR",))

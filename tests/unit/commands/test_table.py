@@ -534,3 +534,30 @@ def test_when_a_node_is_not_ready_or_full_these_commands_differ(wanted, commands
 def test_each_command_is_found_by_its_own_name_and_its_class_is_that_of_its_module() -> None:
     assert all(entry.name.encode() == words for words, entry in table.TABLE.items())
     assert Hello(version=3).version == 3
+
+
+# Options that are given once.
+
+
+class Once:
+    """A value that may be an option's, and an option that is given once."""
+
+    a: bytes = optional("A.")
+    n: int = option("N", "N.", SMALL, 5, once=True)
+
+
+def test_where_a_value_may_stand_the_word_of_an_option_without_its_value_is_that_value(enter):
+    entry = enter(Once)
+    assert parsed(entry, "T N") == (b"N", 5)
+    assert parsed(entry, "T N 3 N") == (b"N", 3)
+    with pytest.raises(CommandError, match="N is given twice; allowed is once"):
+        parsed(entry, "T N 3 N 3")
+
+
+def test_a_command_that_names_its_options_takes_each_once_but_for_those_that_repeat(enter):
+    entry = enter(Scan, names_options=True)
+    assert parsed(entry, "T STATE up STATE down") == (0, 5, (1, 2))
+    with pytest.raises(CommandError, match="N is given twice; allowed is once"):
+        parsed(entry, "T N 1 N 2")
+    with pytest.raises(SyntaxFault, match="syntax error - unknown option 'FAST'; expected N or STATE"):
+        parsed(entry, "T 1 FAST")

@@ -13,9 +13,10 @@ NAMES = (
     " grouprate, partition"
 )
 OPTIONS = (
-    "ERR syntax error - options are GET, SET, TTL, RETRY, REPLICATE, MAXLEN, MAXTRIES, BACKOFF, KEEPDEAD, RESULT, FAIR,"
-    " INFLIGHT, GROUPINFLIGHT, RATE, GROUPRATE, PARTITION and UNSET"
+    "GET, SET, TTL, RETRY, REPLICATE, MAXLEN, MAXTRIES, BACKOFF, KEEPDEAD, RESULT, FAIR, INFLIGHT, GROUPINFLIGHT, RATE,"
+    " GROUPRATE, PARTITION or UNSET"
 )
+UNKNOWN = "ERR syntax error - unknown option"
 MISUSE = "ERR QPOLICY takes SET and options, UNSET and fields, or GET"
 
 
@@ -198,14 +199,14 @@ def test_one_verb_at_a_time(server: Server, words: tuple[str, ...]) -> None:
         (("SET", "RETRY", "-1"), "ERR RETRY time must be a non negative number"),
         (("SET", "REPLICATE", "65536"), "ERR REPLICATE must be between 1 and 65535"),
         (("SET", "MAXLEN", "0"), "ERR MAXLEN must be a positive number"),
-        (("UNSET", "pause"), f"ERR unknown field; expected one of {NAMES}"),
+        (("UNSET", "pause"), f"ERR unknown field 'pause'; expected one of {NAMES}"),
         (("SET", "MAXTRIES", "0"), "ERR MAXTRIES must be between 1 and 65535"),
         (("SET", "BACKOFF", "0"), "ERR BACKOFF delays must be whole numbers > 0"),
         (("SET", "KEEPDEAD", "-1"), "ERR KEEPDEAD time must be a whole number, 0 or more"),
         (("SET", "RESULT", "0"), "ERR RESULT time must be a whole number > 0"),
-        (("UNSET",), OPTIONS),
-        (("what",), OPTIONS),
-        (("SET", "MAXTRY", "3"), OPTIONS),
+        (("UNSET",), f"ERR syntax error - UNSET without its value: allowed are {NAMES.replace(', ', ' | ')}"),
+        (("what",), f"{UNKNOWN} 'what'; expected {OPTIONS}"),
+        (("SET", "MAXTRY", "3"), f"{UNKNOWN} 'MAXTRY'; expected {OPTIONS}"),
     ],
 )
 def test_values_are_bounded_as_those_of_addjob(server: Server, words: tuple[str, ...], line: str) -> None:

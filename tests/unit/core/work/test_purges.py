@@ -127,7 +127,7 @@ def test_a_dry_run_counts_and_ends_nothing() -> None:
 
 def test_an_unknown_state_is_refused_with_those_that_are_allowed() -> None:
     refusal = Server().refusal("QPURGE", "q", "STATE", "acked")
-    assert refusal == "ERR unknown STATE; expected one of wait-repl, active, queued, dead"
+    assert refusal == "ERR unknown STATE 'acked'; expected one of wait-repl, active, queued, dead"
 
 
 def test_a_log_is_refused() -> None:
