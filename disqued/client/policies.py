@@ -40,7 +40,7 @@ class Slot:
     group: bytes
     #: Id of the node that handed it out.
     node: bytes
-    #: Until the slot ends by itself.
+    #: Until the slot ends by itself; -1 = it does not, before the job is acknowledged or given back.
     seconds_left: int
 
 

@@ -196,7 +196,8 @@ class QStat:
 
     inflight, group-inflight, rate, group-rate and partition are the limits of the queue (QPOLICY); 0 and nothing are
     none.  slots are the jobs of the queue that are with consumers in the whole cluster, as far as this node knows
-    (SLOTS shows them), and slots-awaited the jobs for which this node has asked the steward and has no slot yet.
+    (SLOTS shows them), slots-awaited the jobs for which this node has asked the steward and has no slot yet, and
+    steward the node that gives slots, as far as this node can tell; empty without limits.
 
     Of a log it also answers how many of its events this node hands out (owned).  Other nodes have copies of these, so
     that only the sum of owned over all nodes counts each event once.

@@ -8,7 +8,7 @@ import attrs
 from disqued.commands.jobs import JOBS_AT_ONCE
 from disqued.commands.shapes import array, bulk, integer, tuple_of
 from disqued.commands.table import Flag, command, option, positional
-from disqued.commands.values import QUEUE, Kind, bounded, one_of, readable
+from disqued.commands.values import QUEUE, SECONDS_MAX, Kind, bounded, one_of, readable
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model.gates import Limits
@@ -26,7 +26,7 @@ from disqued.core.model.policies import (
     Numbers,
 )
 from disqued.core.model.queues import Queue
-from disqued.core.model.slots import Rate
+from disqued.core.model.slots import Rate, Slot
 from disqued.core.node import Node
 from disqued.errors import WrongType
 
@@ -71,7 +71,14 @@ def limit_value(field: bytes, numbers: Numbers) -> bytes | None:
     return PARTITION_WORDS[numbers[0]] if field == _PARTITION and numbers else None
 
 
-LIMIT_STATISTICS = ("inflight", "group-inflight", "rate", "group-rate", "partition", "slots", "slots-awaited")
+LIMIT_STATISTICS = (
+    "inflight", "group-inflight", "rate", "group-rate", "partition", "slots", "slots-awaited", "steward",
+)  # fmt: skip
+
+#: Seconds left of a slot that does not end by itself: its job is delivered again on request alone.
+NEVER = -1
+#: No slot that ends by itself lasts as long: a retry time and some minutes.
+_ENDLESS_MS = (SECONDS_MAX + 3_600) * 1_000
 
 
 def limit_facts(node: Node, queue: Queue) -> list[Any]:
@@ -87,7 +94,20 @@ def limit_facts(node: Node, queue: Queue) -> list[Any]:
         b"partition", partition_text(limits),
         b"slots", 0 if witness is None else len(witness.table),
         b"slots-awaited", 0 if units is None else len(units.lent) - len(units.given),
+        b"steward", node.witnesses.steward_of(queue.name) if partition_text(limits) else b"",
     ]  # fmt: skip
+
+
+def left_ms(slot: Slot, now: int) -> int | None:
+    """Return how long a slot lasts at most, in milliseconds; None = until its job is acknowledged or given back."""
+    left = max(0, slot.until - now)
+    return None if left > _ENDLESS_MS else left
+
+
+def seconds_left(slot: Slot, now: int) -> int:
+    """Return how long a slot lasts at most, rounded up, or `NEVER`."""
+    left = left_ms(slot, now)
+    return NEVER if left is None else -(-left // 1_000)
 
 
 def rate_text(rate: Rate | None) -> bytes:
@@ -104,7 +124,7 @@ def partition_text(limits: Limits) -> bytes:
 
 _SLOT = tuple_of(
     "[job id, group, node, seconds left]", bulk("job id"), bulk("its group; empty for none"),
-    bulk("id of the node that handed it out"), integer("until the slot ends by itself, rounded up"),
+    bulk("id of the node that handed it out"), integer("until the slot ends by itself, rounded up; -1 = it does not"),
 )  # fmt: skip
 
 
@@ -119,7 +139,8 @@ class Slots:
     A job of a queue with INFLIGHT, GROUPINFLIGHT, RATE or GROUPRATE has a slot while a consumer has it, on whatever
     node, until ACKJOB or NACK, or the end of its retry time.  The steward of the queue tells each node which slots are
     in use: what this node knows may be some moments old, and a node that has just started knows of none before the
-    steward tells it.  Of a queue without limits there is nothing to show.
+    steward tells it.  Of a queue without limits there is nothing to show.  An element that RQ.POP took without a retry
+    time has its slot until it is acknowledged or given back.
 
     One call shows 2000 slots at most.
     """
@@ -137,6 +158,6 @@ class Slots:
             return []
         now = node.state.now
         return [
-            [slot.job_id, slot.group, slot.node_id, max(0, -(-(slot.until - now) // 1_000))]
+            [slot.job_id, slot.group, slot.node_id, seconds_left(slot, now)]
             for slot in islice(witness.table.by_id.values(), self.count)
         ]

@@ -210,9 +210,19 @@ def test_limits_are_set_and_who_has_slots_is_shown(node: Daemon) -> None:
     ]  # fmt: skip
     assert "available" in told
     done("policy", "calls", "--unset", "rate", "--unset", "grouprate", *at(node))
+    limits, _ = done("slots", "calls", *at(node)).splitlines()
+    assert limits == "limits:  inflight 1, partition available"
     job_id = str(node.call("ADDJOB", "calls", "x", 0, "GROUP", "acme", "RETRY", 60))
     node.call("GETJOB", "FROM", "calls")
-    titles, slot = [line.split() for line in done("slots", "calls", *at(node)).splitlines()]
+    *told_of, titles, slot = [line.split() for line in done("slots", "calls", *at(node)).splitlines()]
+    steward = str(node.call("CLUSTER", "MYID"))[:8]
+    assert told_of == [
+        ["limits:", "inflight", "1,", "partition", "available"], ["in", "use:", "1", "of", "1"],
+        ["waiting:", "0", "for", "a", "slot,", "on", "this", "node"], ["steward:", steward],
+    ]  # fmt: skip
+    assert done("slots", "nowhere", *at(node)) == "nowhere: no limits, and no such queue on this node\n"
+    node.call("ADDJOB", "plain", "x", 0)
+    assert done("slots", "plain", *at(node)) == "plain has no limits\n"
     assert titles == ["job", "group", "node", "ends", "within"]
     assert slot[:2] == [job_id, "acme"]
     assert "rate" in refused("policy", "calls", "rate=10", *at(node), status=2)

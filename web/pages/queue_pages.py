@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import attrs
 
 from disqued.commands.queues import policy_value
-from disqued.commands.slots import partition_text
+from disqued.commands.slots import left_ms, partition_text
 from disqued.core.model.gates import NO_LIMITS, Gate
 from disqued.core.model.job import KIND_NAMES, KIND_WORK, STATE_NAMES, Job
 from disqued.core.model.queues import Queue
@@ -148,7 +148,7 @@ def slot_rows(node: NodeView, name: bytes) -> list[Values]:
     now = node.now()
     return [
         {"id": _text(slot.job_id), "group": slot.group, "node": _text(slot.node_id),
-         "left_ms": max(0, slot.until - now)}
+         "left_ms": left_ms(slot, now)}
         for slot in islice(node.limits.slots_of(name).values(), SLOTS_SHOWN)
     ]  # fmt: skip
 

@@ -1,13 +1,20 @@
-"""`disqued slots`: which jobs of a queue with limits are with consumers."""
+"""`disqued slots`: the limits of a queue, how much of them is in use, and which jobs are with consumers."""
 
 import os
+from typing import Any, Final
 
 import click
 
 from disqued.client.policies import read_slots
 from disqued.tools.connecting import Target, node_options
-from disqued.tools.console_text import span
+from disqued.tools.console_text import short, span
 from disqued.tools.queue_verbs.field_tables import COUNT_MAX, print_table
+
+#: Fields of QPOLICY that are limits, and what QSTAT FULL calls them.
+FIELDS: Final = {
+    b"inflight": b"inflight", b"groupinflight": b"group-inflight", b"rate": b"rate", b"grouprate": b"group-rate",
+    b"partition": b"partition",
+}  # fmt: skip
 
 
 @click.command()
@@ -15,21 +22,52 @@ from disqued.tools.queue_verbs.field_tables import COUNT_MAX, print_table
 @click.option("--count", type=click.IntRange(1, COUNT_MAX), default=100, show_default=True, help="How many at most.")
 @node_options
 def command(target: Target, queue: str, count: int) -> None:
-    """Show which jobs of QUEUE, a queue with limits, are with consumers in the whole cluster.
+    """Show the limits of QUEUE, how much of them is in use, and which jobs are with consumers in the whole cluster.
 
     \b
     Examples:
       disqued slots mail
       disqued slots mail --count 1000
 
-    The table is what the node knows, which may be some moments old.  A slot ends with ACKJOB or NACK of its job, and by
-    itself when the time in the last column is over.
+    All is as the node knows it, which may be some moments old.  Jobs wait for a slot when the node has asked for one
+    for a consumer; other nodes have more of them.  The steward is the node that gives slots.  A slot ends with ACKJOB
+    or NACK of its job, and by itself when the time in the last column is over.
     """
+    name = os.fsencode(queue)
     with target.node() as node:
-        found = read_slots(node.call("SLOTS", os.fsencode(queue), "COUNT", count), b"")
+        told = node.call("QSTAT", name, "FULL")
+        facts = {} if told is None else dict(zip(told[::2], told[1::2], strict=True))
+        limits = limits_of(facts) if facts else [(row[0], row[1]) for row in node.call("QPOLICY", name, "GET")]
+        found = read_slots(node.call("SLOTS", name, "COUNT", count), b"")
+    click.echo("\n".join(summary(queue, facts, [pair for pair in limits if pair[0] in FIELDS])))
     rows = [
         [slot.job_id.decode(), slot.group.decode("utf-8", "backslashreplace"), slot.node[:8].decode(),
-         span(slot.seconds_left)]
+         "-" if slot.seconds_left < 0 else span(slot.seconds_left)]
         for slot in found
     ]  # fmt: skip
-    print_table(["job", "group", "node", "ends within"], rows)
+    if rows:
+        print_table(["job", "group", "node", "ends within"], rows)
+
+
+def limits_of(facts: dict[bytes, Any]) -> list[tuple[bytes, bytes]]:
+    """Return the limits that QSTAT FULL tells, as QPOLICY GET does."""
+    values = [(field, facts[statistic]) for field, statistic in FIELDS.items()]
+    return [(field, value if isinstance(value, bytes) else b"%d" % value) for field, value in values if value]
+
+
+def summary(queue: str, facts: dict[bytes, Any], limits: list[tuple[bytes, bytes]]) -> list[str]:
+    """Say what limits a queue, and what QSTAT FULL tells of it, which is nothing where the node has no such queue."""
+    words = ", ".join(f"{field.decode()} {value.decode()}" for field, value in limits)
+    if not any(field != b"partition" for field, _ in limits):
+        if facts:
+            return [f"{short(queue)} has no limits"]
+        return [f"{short(queue)}: no limits, and no such queue on this node"]
+    if not facts:
+        return [f"limits:  {words}", "the node has no such queue yet"]
+    most = f" of {facts[b'inflight']}" if facts[b"inflight"] else ""
+    return [
+        f"limits:  {words}",
+        f"in use:  {facts[b'slots']}{most}",
+        f"waiting: {facts[b'slots-awaited']} for a slot, on this node",
+        f"steward: {facts[b'steward'][:8].decode()}",
+    ]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from disqued.commands.reference import errors
+from disqued.commands.slots import NEVER
 from disqued.commands.table import BLOCKED, MANUAL
 from disqued.errors import LogWithoutLimits
 from tests.cluster_fixtures import Cluster
@@ -218,7 +219,7 @@ def test_slots_tell_who_has_a_job_and_for_how_long(server: Server) -> None:
     assert server("SLOTS", "q", "COUNT", 1) == [[first, b"acme", server.node.id, 65]]
     figures = facts(server)
     assert (figures[b"inflight"], figures[b"partition"], figures[b"slots"]) == (2, b"strict", 2)
-    assert figures[b"slots-awaited"] == 1
+    assert (figures[b"slots-awaited"], figures[b"steward"]) == (1, server.node.id)
     server("ACKJOB", first)
     server.advance(50)
     assert [row[0] for row in server("SLOTS", "q")] == [second, third]
@@ -231,6 +232,22 @@ def test_a_queue_without_limits_has_no_slots(server: Server) -> None:
     assert server("SLOTS", "q") == server("SLOTS", "none") == []
     figures = facts(server)
     assert [figures[name] for name in (b"inflight", b"rate", b"partition", b"slots")] == [0, b"", b"", 0]
+    assert figures[b"steward"] == b""
+
+
+@pytest.mark.parametrize(("retry", "left"), [(0, 305), (2**31 - 1, 2**31 + 4), (None, NEVER)])
+def test_a_slot_that_ends_with_the_acknowledgement_alone_has_no_time(
+    server: Server, retry: int | None, left: int
+) -> None:
+    server("QPOLICY", "q", "SET", "INFLIGHT", 2)
+    if retry is None:
+        server("RQ.PUSH", "q", "element")
+        server("RQ.POP", "KEYS", "q", client="anna")
+        server.advance(50)
+    else:
+        add(server, "TTL", 2**31 - 1, "RETRY", retry, "REPLICATE", 1)
+        take(server, "anna")
+    assert [row[3] for row in server("SLOTS", "q")] == [left]
 
 
 def test_a_log_has_no_slots_and_a_count_is_above_zero(server: Server) -> None:
