@@ -174,6 +174,7 @@ class Membership(Machine):
         if peer is None:
             return
         peer.linked = peer.stale = False
+        peer.note_end(self._state.now)
         if not peer.ping_sent_at:
             peer.ping_sent_at = self._state.now
         if peer.heard_host:

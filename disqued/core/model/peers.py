@@ -18,6 +18,9 @@ TIMEOUT_MS = 15_000
 #: How many node time-outs a silent node is waited for that the majority has not declared failed.
 PATIENCE = 16
 PEERS_MAX = 1_000  #: most nodes that a node knows, and most addresses that it tries
+BRIEF_MS = 5_000  #: a link that lasts no longer is brief
+BRIEF_MANY = 3  #: brief links in a row, of which
+BRIEF_RECENT_MS = 60_000  #: the last one ended within this time: the other end does not take what this node sends
 RUMOURS_MAX = PEERS_MAX // 10  #: in one message
 
 
@@ -41,9 +44,9 @@ class Peer:
     """Another node of the cluster."""
 
     __slots__ = (
-        "account", "asked_again", "bus_port", "caught_up", "flags", "given", "given_lately", "heard_at",
-        "heard_host", "host", "id", "linked", "linked_at", "ping_sent_at", "pong_at", "pong_wall", "port", "reports",
-        "silent", "stale", "told_at",
+        "account", "asked_again", "brief_at", "brief_links", "bus_port", "caught_up", "flags", "given", "given_lately",
+        "heard_at", "heard_host", "host", "id", "linked", "linked_at", "ping_sent_at", "pong_at", "pong_wall", "port",
+        "reports", "silent", "stale", "told_at",
     )  # fmt: skip
 
     def __init__(self, node_id: bytes, host: str, port: int, bus_port: int) -> None:
@@ -56,6 +59,8 @@ class Peer:
         self.flags: int = 0  #: PFAIL, FAIL, LEAVING, FULL
         self.linked: bool = False  #: our link to it is open: it can be written to
         self.linked_at: int = 0  #: when the link opened
+        self.brief_links: int = 0  #: our links to it, in a row, that ended soon after they opened
+        self.brief_at: int = 0  #: when the last of them ended
         self.told_at: int = 0  #: when this node last told it its state, as it seemed not to know it
         self.asked_again: bool = False  #: it was, on this link, when its own link to us had come about
         self.silent: bool = False  #: its link to us is new, and nothing has come on it yet
@@ -72,6 +77,23 @@ class Peer:
         self.caught_up: int = 0  #: it has dealt with what this node said before then
         #: Nodes that suspect it, and when each last said so.
         self.reports: dict[bytes, int] = {}
+
+    def note_end(self, now: int) -> None:
+        """Note that our link to it has ended."""
+        if now - self.linked_at > BRIEF_MS:
+            self.brief_links = 0
+            return
+        self.brief_links = self.brief_links + 1 if now - self.brief_at <= BRIEF_RECENT_MS else 1
+        self.brief_at = now
+
+    def ends_links(self, now: int) -> bool:
+        """Return whether our links to it keep ending soon after they open."""
+        return self.brief_links >= BRIEF_MANY and now - self.brief_at <= BRIEF_RECENT_MS
+
+    @property
+    def version(self) -> str:
+        """The version that it runs, or a question mark."""
+        return "?" if self.account is None else self.account.vitals.version.decode("ascii")
 
     def move_to(self, host: str, port: int, bus_port: int) -> None:
         """Note another address; a link to the old one is to be replaced."""

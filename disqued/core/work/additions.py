@@ -17,10 +17,10 @@ from disqued.core.model.outbox import Client
 from disqued.core.model.queues import NAME_MAX, PAUSE_IN, Queue
 from disqued.core.model.state import State
 from disqued.core.model.trace import ADD
-from disqued.core.work.placement import Placement
+from disqued.core.work.placement import Placement, naming_policy
 from disqued.core.work.queueing import Queueing
 from disqued.core.work.replication import Batch, PendingAddition, Replication
-from disqued.errors import NameTooLong, OutOfMemory, QueueTooLong
+from disqued.errors import NameTooLong, NotReplicated, OutOfMemory, QueueTooLong
 
 #: Makes the alias of a job from its stamp.
 AliasOf = Callable[[int], bytes]
@@ -170,7 +170,10 @@ class Additions:
         """
         state = self._state
         if options.replicate > 1 or state.memory.used > state.memory.low_mark or state.leaving:
-            self._placement.check(options.replicate, waits=waits)
+            try:
+                self._placement.check(options.replicate, waits=waits)
+            except NotReplicated as error:
+                raise naming_policy(error, state, queue_name, options.replicate) from None
         queue = state.queues.by_name.get(queue_name)
         if queue is not None:
             if options.kind or queue.stream is not None:

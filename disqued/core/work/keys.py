@@ -32,7 +32,7 @@ from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.work.background import BackgroundClient
 from disqued.core.work.inquiries import UNKNOWN, AliasFindings, Inquiries, better
-from disqued.core.work.replication import TIMED_OUT
+from disqued.core.work.placement import timed_out
 from disqued.errors import CommandError, NotReplicated
 
 #: Pause before a node is asked again that is about to add the job and does not say more; twice as long each time.
@@ -159,7 +159,7 @@ class Keys(Machine):
         addition = producer.addition
         if addition.producers.get(producer.client) is producer:
             self._state.counters.refused += 1
-            self._answer(producer, NotReplicated(TIMED_OUT))
+            self._answer(producer, timed_out(self._state))
             self.forsake(producer)
 
     def forsake(self, producer: PendingProducer) -> None:

@@ -25,8 +25,32 @@ JOINED_KEPT = 64  #: sets of nodes of which it is remembered what they are with 
 JOINED_SIZE = 16  #: nodes of such a set, at most
 REFUSALS_SHOWN = 5  #: nodes that take no copies, in an error
 
+TIMED_OUT = "Timeout reached before replicating to the requested number of nodes"
 _LEAVES = "is leaving the cluster"
 _IS_FULL = "takes no copies now: its memory is low, or it cannot write its journal"
+
+
+def timed_out(state: State) -> NotReplicated:
+    """Make the error for copies that did not come in time, which names nodes that may be too old for them."""
+    return NotReplicated("; ".join((TIMED_OUT, *older_nodes(state)[:REFUSALS_SHOWN])))
+
+
+def naming_policy(error: NotReplicated, state: State, queue: bytes, replicate: int) -> NotReplicated:
+    """Return an error that names the policy of the queue, if that asks for so many copies."""
+    defaults = state.queues.policies.defaults.get(queue)
+    if defaults is None or defaults.replicate != replicate:
+        return error
+    return NotReplicated(f"{error.text} - QPOLICY of the queue says REPLICATE {replicate}")
+
+
+def older_nodes(state: State) -> list[str]:
+    """Describe the nodes that end every link soon: an older version does so when it does not know a message."""
+    return [
+        f"node {peer.id[:8].decode('ascii')} (version {peer.version}) keeps ending its link to this node, and may be of"
+        " a version that does not know this job or a setting of the cluster"
+        for peer in state.peers.by_id.values()
+        if peer.ends_links(state.now)
+    ]
 
 
 class Places:
@@ -108,6 +132,7 @@ class Placement(Machine):
             for peer in peers
             if peer.flags & (LEAVING | FULL)
         ]
+        refusals += older_nodes(self._state)
         return NotReplicated("; ".join((f"{NotReplicated.__doc__}", *refusals[:REFUSALS_SHOWN])))
 
     @property

@@ -56,7 +56,7 @@ from disqued.core.model.state import State
 from disqued.core.model.trace import ADD, ELSEWHERE, NOREPL, REFUSE
 from disqued.core.work.background import BackgroundClient
 from disqued.core.work.kinds import StreamMachine
-from disqued.core.work.placement import Placement, Places
+from disqued.core.work.placement import Placement, Places, naming_policy, timed_out
 from disqued.core.work.queueing import Queueing
 from disqued.errors import CommandError, NotReplicated
 
@@ -65,7 +65,6 @@ TRANSFERRED_PER_MS = 5_000  #: bytes of a body for which a millisecond more is w
 RESEND_MAX_MS = 1_000  #: the longest pause between two requests to a node that does not answer, beside that
 REFUSED_KEPT = 10_000  #: ids of jobs that were given up, which may still turn up elsewhere
 
-TIMED_OUT = "Timeout reached before replicating to the requested number of nodes"
 REMOVED = "job removed (expired?) before the requested replication level was achieved"
 _NOBODY: frozenset[bytes] = frozenset()
 
@@ -148,8 +147,7 @@ class Replication(Machine):
         if pending.by_default and self._has_enough(pending):
             self._achieve(pending)
         elif not self._is_possible(pending):
-            refused = self._paused(pending) if pending.refused_by else self._placement.not_replicated()
-            self._fall_short(pending, refused)
+            self._fall_short(pending, self._paused(pending) if pending.refused_by else self._too_few(job))
         elif back:
             holders = job.holders or _NOBODY
             again = back & holders - (job.confirmed or _NOBODY) - pending.refused_by
@@ -249,7 +247,7 @@ class Replication(Machine):
             self.refuse(job)
             return
         if pending.deadline_at and state.now >= pending.deadline_at:
-            self._fall_short(pending, NotReplicated(TIMED_OUT))
+            self._fall_short(pending, naming_policy(timed_out(state), state, job.queue, job.options.replicate))
             return
         if self._has_enough(pending):
             self._achieve(pending)
@@ -377,6 +375,9 @@ class Replication(Machine):
 
     def _paused(self, pending: PendingAddition) -> CommandError:
         return self._state.queues.refusal(pending.job.queue, pending.refused_by)
+
+    def _too_few(self, job: Job) -> CommandError:
+        return naming_policy(self._placement.not_replicated(), self._state, job.queue, job.options.replicate)
 
     def _fall_short(self, pending: PendingAddition, problem: CommandError) -> None:
         """There will not be copies enough: give the job up, unless fewer will do."""

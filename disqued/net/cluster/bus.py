@@ -24,6 +24,7 @@ from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from disqued import __version__
 from disqued.commands.host import Budget
 from disqued.core.model.messages import EVENT, Greeting, Message, Target
 from disqued.core.node import Node
@@ -265,7 +266,21 @@ class Bus(Factory):
             del self._open[connection.node_id]
             del self._queues[connection.node_id]
             self._ask(lambda: self.node.link_closed(connection.node_id))
+            self._warn_of_brief_links(connection)
             self.finish_step()
+
+    def _warn_of_brief_links(self, connection: OutgoingConnection) -> None:
+        """Warn once an hour of a node that ends its links as soon as they open, as an older version does."""
+        peer = self.node.state.peers.by_id.get(connection.node_id)
+        if peer is None or not peer.ends_links(self.node.clock.now()):
+            return
+        name = peer.id.decode("ascii")
+        if self.news.is_new(f"brief links to {name}"):
+            self.log.warn(
+                "Node {id} at {host} port {port}, version {version}, keeps ending the link to this node, version {own}:"
+                " an older version does so when it does not know what it receives (see its log). Upgrade it.",
+                id=name, host=peer.host, port=peer.port, version=peer.version, own=__version__,
+            )  # fmt: skip
 
     def _ask(self, step: Callable[[], Any]) -> Any:
         """Begin a step and do this in it; a bug of ours is reported, and answered with None."""

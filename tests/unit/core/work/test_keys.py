@@ -16,7 +16,7 @@ from disqued.core.node import Node
 from disqued.core.recovery import Recovery, snapshot
 from disqued.core.work.inquiries import INQUIRY_MS
 from disqued.core.work.keys import ASKED_AGAIN_MS, FLUSHED
-from disqued.core.work.replication import TIMED_OUT
+from disqued.core.work.placement import TIMED_OUT
 from disqued.errors import CommandError
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.cluster_fixtures import Cluster, Member
