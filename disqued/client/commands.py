@@ -46,6 +46,7 @@ PauseName: TypeAlias = Literal["none", "in", "out", "all", "state"]
 DEFAULT_ADD_S: Final = 5.0
 KEY_MAX: Final = 1_024  #: bytes
 REASON_MAX: Final = 1_024  #: bytes
+WORDS_MAX: Final = 1_024  #: words of a command, but for those that take very many job ids
 PROGRESS_MAX: Final = 1_024  #: bytes
 TRIES_MAX: Final = 65_535
 GROUP_MAX: Final = 255  #: bytes
@@ -381,12 +382,19 @@ def working(job: AnyJob, progress: bytes | str | None = None) -> Command[int]:
     return _on_jobs(b"WORKING", (job,), replies.read_number, *options)
 
 
+def _check_words(count: int) -> None:
+    """Raise ValueError when a command has more words than a node takes."""
+    if count > WORDS_MAX:
+        raise ValueError(f"a command of {count} words; at most {WORDS_MAX} are allowed, so name fewer jobs")
+
+
 def cancel(*jobs: AnyJob) -> Command[list[str]]:
     """Cancel jobs in the whole cluster; returns a word for each.
 
     `cancelled`: it waited, and has ended.  `cancelling`: a consumer has it, and learns of it.  `done`: it had ended.
     `unknown`: no node that can be reached knows it.
     """
+    _check_words(len(jobs) + 1)
     return attrs.evolve(_on_jobs(b"CANCEL", jobs, replies.read_words), lane=ConnectionUse.ADD)
 
 
@@ -499,6 +507,7 @@ def redrive(
             words += name.upper().encode(), whole_number(value, name, most=most)
     if jobs:
         words += b"ID", *map(job_id, jobs)
+    _check_words(len(words))
     return _long(words, timeout)
 
 
@@ -615,6 +624,14 @@ def qstat(queue: bytes | str, *, full: bool = False) -> Command[Facts | None]:
     return Command(words, replies.read_facts)
 
 
+def _pause_reason(reason: bytes | str) -> bytes:
+    """Encode the reason of a pause.  Raises ValueError unless it is one line of at most 1024 bytes of UTF-8."""
+    data = short_text(reason, "reason", REASON_MAX)
+    if not data.decode().isprintable():
+        raise ValueError(f"reason is {reason!r:.100}; one line of printable text is allowed")
+    return data
+
+
 def pause(
     queue: bytes | str, state: PauseName = "all", *, reason: bytes | str = "", node: bool = False
 ) -> Command[str]:
@@ -628,7 +645,7 @@ def pause(
     # IN and OUT add up, so the old state is cleared first.
     parts = {"in": [b"none", b"in"], "out": [b"none", b"out"]}.get(state, [state.encode()])
     if reason:
-        parts += [b"REASON", encode_data(reason, "reason")]
+        parts += [b"REASON", _pause_reason(reason)]
     words = (b"PAUSE", encode_data(queue, "queue"), *parts, *((b"node",) if node else ()))
     return Command(words, replies.read_word)
 

@@ -136,7 +136,7 @@ def check_backoff(backoff: tuple[int, ...] | None) -> None:
 KEEPDEAD = seconds("KEEPDEAD", 0, "KEEPDEAD time must be a whole number, 0 or more")
 RESULT = seconds("RESULT", 1, "RESULT time must be a whole number > 0")
 
-NACK_DELAY = seconds("DELAY", 0, "DELAY time must be a non negative number")
+NACK_DELAY = seconds("DELAY", 0, "DELAY time must be a whole number, 0 or more")
 _BAD_REASON = f"REASON must be at most {FAILURE_REASON_MAX} bytes"
 
 
@@ -445,6 +445,11 @@ class AckJob(_OnEachJob):
 
     ids: list[bytes] = rest("Jobs that are done.", JOB_ID, minimum=0, long=True)
     result: bytes | None = option("RESULT", "What came of the one job; at most result-max bytes.", BYTES)
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse a result without a job, before jobs are taken out that the client may not see."""
+        if self.result is not None and not self.ids:
+            raise CommandError(ONE_RESULT)
 
     def change(self, node: Node, client: Client) -> Callable[[bytes], bool]:
         """Acknowledge a job; True when it was known and not done.  Raises CommandError: many jobs have no result."""

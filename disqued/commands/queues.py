@@ -259,7 +259,7 @@ def _statistics(node: Node, queue: Queue) -> list[Any]:
     ]  # fmt: skip
 
 
-_NO_IDS = "ID (by_id in JSON) goes with the ids of jobs, and they with it"
+_NO_IDS = "ID goes with the ids of jobs, and they with it: REDRIVE queue ID id [id ...]"
 
 
 @command(

@@ -420,3 +420,20 @@ def test_the_name_of_one_queue_is_no_list_of_letters(name: bytes | str) -> None:
     assert encode_queues(["mail", b"print"]) == (b"mail", b"print")
     with pytest.raises(ValueError, match="no queue is named"):
         encode_queues([])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: commands.pause("q", "in", reason="x\ny"),
+        lambda: commands.pause("q", "in", reason=b"\xff"),
+        lambda: commands.pause("q", "in", reason="x" * 1_025),
+        lambda: commands.cancel(*[ID] * 1_024),
+        lambda: commands.redrive("q", *[ID] * 1_022),
+    ],
+)
+def test_what_no_node_takes_is_refused_before_it_is_sent(make: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match=r"allowed|decode"):
+        make()
+    commands.cancel(*[ID] * 1_023)
+    commands.redrive("q", *[ID] * 1_021)

@@ -558,5 +558,5 @@ def test_a_cursor_that_no_call_returned_ends_the_walk(server: Server, cursor: in
 @pytest.mark.parametrize("words", [("ID",), (UNKNOWN_ID,)])
 def test_redrive_by_id_says_which_words_and_fields_go_together(server: Server, words: tuple[str | bytes, ...]) -> None:
     assert server.refusal("REDRIVE", "q", *words) == (
-        "ERR ID (by_id in JSON) goes with the ids of jobs, and they with it"
+        "ERR ID goes with the ids of jobs, and they with it: REDRIVE queue ID id [id ...]"
     )
