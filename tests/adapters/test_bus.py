@@ -14,6 +14,7 @@ from twisted.internet.protocol import Factory
 from twisted.internet.task import deferLater
 from twisted.logger import formatEvent, globalLogPublisher
 
+from disqued import __version__
 from disqued.core.model.ids import NODE_ID_LENGTH
 from disqued.core.model.job import Job, JobOptions
 from disqued.core.model.messages import (
@@ -29,6 +30,7 @@ from disqued.core.model.messages import (
     Message,
     Target,
 )
+from disqued.core.model.peers import BRIEF_MANY
 from disqued.net.cluster import bus as bus_module
 from disqued.net.cluster import links
 from disqued.wire.frames import PIECE_BYTES, FrameReader, FrameWriter, LinkAcceptor, LinkOpener
@@ -271,6 +273,21 @@ async def test_a_link_that_the_node_finds_stale_is_made_anew(begin: Begin) -> No
     await wait_until(lambda: one.daemon.bus._open.get(identity(other)) not in (None, old))
     assert is_linked(one, other)
     assert old.closed
+
+
+@async_test
+async def test_a_node_that_keeps_ending_its_links_is_named_once_with_its_version(begin: Begin) -> None:
+    one, other = begin(), begin()
+    await join(one, other)
+    lines: list[str] = []
+    globalLogPublisher.addObserver(observer := lambda event: lines.append(str(formatEvent(event))))
+    for _ in range(BRIEF_MANY + 2):
+        await wait_until(lambda: is_linked(one, other))
+        one.daemon.bus._open[identity(other)].end("it was ended there")
+    globalLogPublisher.removeObserver(observer)
+    [line] = [line for line in lines if "keeps ending the link" in line]
+    assert identity(other).decode() in line
+    assert f"to this node, version {__version__}" in line
 
 
 @async_test
