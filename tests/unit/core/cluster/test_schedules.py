@@ -599,6 +599,18 @@ def test_a_node_without_memory_or_journal_says_so(server: Server) -> None:
     server.state.durability.read_only = True
     server.advance(60_000)
     assert refusal(server)[0] == b"MISCONF Errors writing to the AOF file"
+    server.state.durability.read_only = False
+    server.state.memory.low_mark = -1
+    server.advance(60_000)
+    assert refusal(server)[0] == b"OOM the memory of this node is low: it takes no jobs now"
+
+
+def test_a_node_that_leaves_notes_no_refusal_since_others_fire(server: Server) -> None:
+    every(server, 60)
+    server("CLUSTER", "LEAVING", "yes")
+    server.advance(60_000)
+    assert server.state.counters.firings_refused
+    assert refusal(server) == (b"", 0, b"")
 
 
 def test_a_schedule_that_is_forgotten_leaves_a_journal_that_can_be_read(server: Server) -> None:
