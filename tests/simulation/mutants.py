@@ -689,7 +689,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a cancelled job is queued again", RESULTS,
-        Requeueing, "enqueue", " or (job.flags & FLAG_DROPPED and self._acks.end(job))", "",
+        Requeueing, "enqueue", " or (job.flags & FLAG_DROPPED and self._acks.end_undone(job))", "",
     ),
     _mutant(
         "a job that is in a queue goes on when it is cancelled", RESULTS,
@@ -1153,7 +1153,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a purge drops jobs, and nobody who is away learns that they are done", PURGES,
-        Purges, "_end_one", "self._acks.acknowledge(job.id)", "self._acks.delete(job.id)",
+        Purges, "_end_one", "self._acks.end_undone(job)", "self._acks.delete(job.id)",
     ),
     _mutant(
         "a job that moves while its queue is purged stays", PURGED_ON_THE_MOVE,

@@ -156,8 +156,16 @@ def _of_jobs(counters: Counters) -> Iterator[Metric]:
     yield _count("disqued_jobs_died", "Jobs that died here: after the last of their tries, or by NACK DEAD.",
                  counters.buried)  # fmt: skip
     yield _count("disqued_jobs_redriven", "Dead jobs that this node queued again.", counters.redriven)
-    yield _count("disqued_jobs_cancelled", "Jobs that ended here since they were cancelled.", counters.cancelled)
-    yield _count("disqued_results_kept", "Results of acknowledged jobs that this node kept.", counters.outcomes)
+    yield _count(
+        "disqued_jobs_cancelled",
+        "Jobs that this node ended as cancelled, by CANCEL or a purge; each holder may.",
+        counters.cancelled,
+    )
+    yield _count(
+        "disqued_results_kept",
+        "Outcomes of jobs with RESULT, cancelled ones too, that this node kept.",
+        counters.outcomes,
+    )
     yield _count("disqued_working", "Times that WORKING put a delivery off.", counters.working)
     yield _count("disqued_jobs_expired", "Jobs whose time was over before they were acknowledged.", counters.expired)
     yield _count("disqued_jobs_deleted", "Jobs that were dropped by DELJOB, or by another node.", counters.deleted)

@@ -60,8 +60,8 @@ class Counters:
         self.nacked: int = 0  #: jobs that were given back by NACK
         self.buried: int = 0  #: jobs that died here: after the last of their tries, or by NACK DEAD
         self.redriven: int = 0  #: dead jobs that this node queued again (REDRIVE)
-        self.cancelled: int = 0  #: jobs that ended here since they were cancelled
-        self.outcomes: int = 0  #: results of acknowledged jobs that this node kept for their time
+        self.cancelled: int = 0  #: jobs that this node ended as cancelled, by CANCEL or a purge; each holder may
+        self.outcomes: int = 0  #: outcomes of jobs with RESULT that this node kept for their time
         self.instants_fired: int = 0  #: instants of schedules whose jobs this node made
         self.instants_late: int = 0  #: of these: more than 10 s after the instant
         self.instants_skipped: int = 0  #: instants that this node passed over, as the last job was not over

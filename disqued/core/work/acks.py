@@ -180,6 +180,19 @@ class Acks(Machine):
             self._ask(self._become_done(job))
         return True
 
+    def end_undone(self, job: Job) -> bool:
+        """End a job whose work nobody did: its queue was purged or deleted.  Returns True.
+
+        Clients that wait for it hear that it was cancelled.  Other jobs without terms end as acknowledged ones, which
+        costs less.  Raises WrongType for an event.
+        """
+        if job.options.kind:
+            raise WrongType
+        fate = job.options.fate
+        if fate.result is None and (job.options.is_rare or job.id in self._state.custody.watched):
+            self._state.set_fate(job, fate._replace(is_cancelled=True))
+        return self.end(job)
+
     def acknowledge_fast(self, job_id: bytes) -> bool:
         """Drop a job here, and tell those who may hold it once; say whether it was known.
 

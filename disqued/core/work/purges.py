@@ -264,13 +264,7 @@ class Purges(Machine):
             share.leaves = True
             return False
         share.count += is_mine
-        state = self._state
-        if job.options.is_rare or job.id in state.custody.watched:
-            # Who waits for it hears that it was cancelled, and not that somebody did the work.
-            state.set_fate(job, job.options.fate._replace(is_cancelled=True))
-            self._acks.end(job)
-        else:
-            self._acks.acknowledge(job.id)
+        self._acks.end_undone(job)
         return True
 
     def _is_mine(self, job: Job, share: Share) -> bool:

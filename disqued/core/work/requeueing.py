@@ -102,7 +102,7 @@ class Requeueing(Machine):
         A try is a delivery: a job that was never queued, or that somebody took out of its queue, has had none, whoever
         queues it.
         """
-        if job.state != ACTIVE or (job.flags & FLAG_DROPPED and self._acks.end(job)):
+        if job.state != ACTIVE or (job.flags & FLAG_DROPPED and self._acks.end_undone(job)):
             return False
         options = job.options
         if options.is_rare and options.kind:
@@ -206,7 +206,7 @@ class Requeueing(Machine):
         if job.state != ACTIVE:
             return False
         if job.flags & FLAG_DROPPED:
-            self._acks.end(job)
+            self._acks.end_undone(job)
             return False
         waits = job.flags & FLAG_PUT_OFF or self._is_untried(job)
         if waits and not said.buries:
@@ -238,7 +238,9 @@ class Requeueing(Machine):
         if job.state != ACTIVE or not retry_ms:
             return False
         if job.flags & FLAG_DROPPED:
-            self._acks.end(job)
+            self.queueing.leases.end(job)
+            job.flags |= FLAG_TAKEN_OUT
+            self._acks.end_undone(job)
             return False
         if job.flags & FLAG_PUT_OFF or not job.flags & FLAG_QUEUED_BEFORE:
             return False
@@ -337,7 +339,7 @@ class Requeueing(Machine):
             # As long as its worker lives it keeps what it has, but for what it took for a time.
             job.requeue_at = now + job.options.retry_ms
         if job.flags & FLAG_DROPPED and 0 < job.requeue_at <= now and self._may_end(job):
-            self._acks.end(job)
+            self._acks.end_undone(job)
             return
         if 0 < job.requeue_at <= now:
             self._timer_ended(job)

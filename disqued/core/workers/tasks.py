@@ -164,7 +164,7 @@ class Tasks:
         if worker is not None:
             worker.returned += 1
         if job.flags & FLAG_DROPPED:
-            self._acks.end(job)
+            self._acks.end_undone(job)
             return
         state.counters.tasks_given_back += 1
         job.order_key = state.numbers.next_ctime(state.wall) if back else state.numbers.next_front(state.wall)
@@ -230,7 +230,7 @@ class Tasks:
                 yield
             for unit in waiting[at : at + CHANGED_AT_ONCE]:
                 if unit.state == QUEUED and self._is_known(unit):
-                    deleted += self._acks.acknowledge(unit.id)
+                    deleted += self._acks.end_undone(unit.job)
                 elif unit.flags & FLAG_LEASED and not keep:
                     # Somebody was faster.
                     unit.flags |= FLAG_DROPPED

@@ -960,3 +960,17 @@ def test_a_holder_that_nobody_tells_of_the_last_try_answers_all_the_same() -> No
     b("ACKJOB", job_id, "RESULT", "42")
     cluster.advance(LAST_TRY_MS + 1)
     assert b.answers["anna"] == [[[job_id, b"acked", b"42", 1, b"acknowledged"]]]
+
+
+@pytest.mark.parametrize("has_consumer", [False, True])
+@pytest.mark.parametrize("result", [(), ("RESULT", 60)])
+def test_who_waits_for_a_job_hears_that_its_queue_was_deleted(
+    server: Server, result: tuple[str | int, ...], has_consumer: bool
+) -> None:
+    job_id = server.add("q", "body", "RETRY", 5, *result)
+    if has_consumer:
+        assert server.get()
+    server("WAITJOB", 0, job_id, client="anna")
+    server("WQ.DELETE", "q", client="rosa")
+    server.advance(6_000)
+    assert server.answers["anna"] == [[[job_id, b"cancelled", None, int(has_consumer), b"cancelled"]]]
