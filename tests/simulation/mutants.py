@@ -28,7 +28,6 @@ from disqued.core.cluster.policy_sync import Policies
 from disqued.core.cluster.schedules import Schedules
 from disqued.core.cluster.stewards import Stewards
 from disqued.core.cluster.transfer import Transfer
-from disqued.core.cluster.witnesses import Witnesses
 from disqued.core.lists import Lists
 from disqued.core.model import policies as registers
 from disqued.core.model.applicants import Applicants
@@ -887,10 +886,6 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a new steward does not ask who has what", LIMITS,
         Stewards, "_begin", "witness.remember(latest.slots, state.now)", "pass",
-    ),
-    _mutant(
-        "a witness follows whoever comes", LIMITS,
-        Witnesses, "follow", "witness.promised = max(witness.promised, epoch)", "witness.promised = epoch",
     ),
     _mutant(
         "a slot ends as soon as its job is handed out", LIMITS_CALM,

@@ -342,6 +342,22 @@ def test_an_answer_that_comes_late_gives_nothing() -> None:
     assert crowd.take() == [b"late"]
 
 
+def test_a_node_that_follows_a_later_steward_remembers_nothing_for_one_before_it() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (1,)})
+    witness, earlier, later = cluster
+    first = witness.node.witnesses.of(b"q").promised[0] + 1_000_000_000_000_000
+    later.say(witness, (SLOTS_CLAIM, b"q", first + 1))
+    earlier.say(witness, (SLOTS_CLAIM, b"q", first))
+    earlier.say(witness, (SLOTS_KEEP, b"q", first, 0, 1, (), ()))
+    cluster.advance(10)
+    kept = [flight.message for flight in cluster.sent(SLOTS_KEPT) if flight.receiver is earlier]
+    assert kept == [(SLOTS_KEPT, b"q", first + 1, later.id, 0)]
+    later.say(witness, (SLOTS_KEEP, b"q", first + 1, 0, 1, (), ()))
+    cluster.advance(10)
+    kept = [flight.message for flight in cluster.sent(SLOTS_KEPT) if flight.receiver is later]
+    assert kept == [(SLOTS_KEPT, b"q", first + 1, later.id, 1)]
+
+
 def test_a_node_that_began_anew_is_asked_in_vain_until_a_steward_has_told_it_all() -> None:
     cluster = cluster_with({INFLIGHT_FIELD: (1,)})
     a, b, c = cluster

@@ -151,10 +151,7 @@ def test_a_key_has_one_byte_at_least_and_not_too_many(server: Server) -> None:
     assert server.refusal("ADDJOB", "q", "x", 0, "KEY", "k" * (KEY_MAX + 1)) == text
     for key in (b"\0", b"k" * KEY_MAX):
         assert server.add("q", "x", "KEY", key) == server.add("q", "x", "KEY", key)
-    # Of several keys the last one counts, as of every option.
-    first = server.add("q", "x", "KEY", "a", "KEY", "b")
-    assert server.add("q", "x", "KEY", "b") == first
-    assert server.add("q", "x", "KEY", "a") != first
+    assert server.refusal("ADDJOB", "q", "x", 0, "KEY", "a", "KEY", "b") == "ERR KEY is given twice; allowed is once"
 
 
 def test_who_looks_at_a_job_sees_its_key(server: Server) -> None:
