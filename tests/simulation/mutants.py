@@ -695,10 +695,6 @@ MUTANTS: tuple[Mutant, ...] = (
         Cancels, "fate_changed", "fate.result is None and self._can_end(job)", "False",
     ),
     _mutant(
-        "a cancelled job comes back from the journal as any other", RESULTS,
-        Recovery, "_add", "if fate.is_cancelled:", "if False:",
-    ),
-    _mutant(
         "a node that is asked for a result does not remember it", MESSY_RESULTS,
         outcomes, "standing_of", "standing = end_of(fate)", "return Outcome(job_id, NOT_KNOWN, 0, NO_FATE)",
     ),
@@ -867,9 +863,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "heappush(self._waiting, (-applicant.wish.order_key, job_id))",
     ),
     _mutant(
-        "a job that waits for its group comes behind those that come later", LIMITS_CALM,
-        Applicants, "unblock",
-        "heappush(self._waiting, place)", "heappush(self._waiting, (2 * place[0], place[1]))",
+        "of the jobs that wait for a slot the youngest is the next", LIMITS_CALM,
+        Applicants, "apply", "(applicant.wish.order_key, job_id)", "(-applicant.wish.order_key, job_id)",
     ),
     _mutant(
         "a token is never used up", LIMITS_CALM,
@@ -924,10 +919,6 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "one token that comes back makes two", LIMITS_CALM,
         Bucket, "give_back", "self._level + self.rate.per_ms", "self._level + 2 * self.rate.per_ms",
-    ),
-    _mutant(
-        "nodes say nothing again", LIMITS,
-        Admission, "_plan", "state.schedule.move(this, state.now + pause_ms)", "pass",
     ),
     _mutant(
         "a job that comes back is not queued again", CRASHES,
