@@ -110,8 +110,11 @@ def run(words: list[str]) -> int:
 
 
 def _is_no_stop(record: logging.LogRecord) -> bool:
-    """Tell whether a record is no word of py4j about a signal that came while it waited: that is told in a line."""
-    return not record.getMessage().startswith("KeyboardInterrupt while sending command")
+    """Tell whether a record is no word of py4j about a signal that came while it waited: that is told in a line.
+
+    The JVM may hear the signal first, so that its end of the connection is gone; then that is the error.
+    """
+    return not record.getMessage().startswith(("KeyboardInterrupt while sending", "Exception while sending"))
 
 
 def _is_of_stop(error: BaseException | None) -> bool:
