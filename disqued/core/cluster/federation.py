@@ -25,9 +25,9 @@ Whatever else comes and finds that nobody waits any more, since another node was
 once to where it is wanted.  Each move meets a want, which is used up, so that jobs move no more often than consumers
 ask.
 
-What moves can run.  Of a queue with GROUPINFLIGHT a node brings no job whose group has all its slots, as far as it
-knows, and looks again when one is free.  A node whose own jobs all have to wait for a slot or a token of their groups
-asks for others, and says which groups these are (NEEDOTHERS); it is brought no job of them.
+What moves has a chance to run.  Of a queue with GROUPINFLIGHT a node brings no job whose group has all its slots, as
+far as it knows, and looks again when one is free.  A node whose own jobs all have to wait for a slot or a token of
+their groups asks for others, and says which groups these are (NEEDOTHERS); it is brought no job of them.
 
 A queue that is paused out or throttled neither asks nor gives, and jobs of a group that is throttled stay.  One that is
 paused in takes what other nodes bring: it was asked for, or has nowhere else to be.  A node that is leaving gives and

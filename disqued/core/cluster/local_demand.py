@@ -11,8 +11,8 @@ of a second, half as many when they lasted longer.  So a consumer that is fast d
 is slow keeps no jobs from others.  A consumer that does not wait (NOHANG) asks as well, and what it asked for stands
 for 2 s, until when it may have come again.
 
-A node of whose jobs of a limited queue all have to wait for their groups asks for others, and says which groups those
-are.  When one of them waits no more it says so, but not more often than every 25 ms.
+A node whose own jobs of a limited queue all have to wait for their groups asks for others, and says which groups these
+are.  When one of these waits no more, all nodes are told so, every 25 ms at most.
 
 Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README, "Client nodes: federation".
 """
