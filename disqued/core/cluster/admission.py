@@ -411,6 +411,9 @@ class Admission(Machine):
         if this.wishes or this.running or this.ended or this.returned:
             is_waiting = this.asked_at or this.moved
             pause_ms = AHEAD_MS if this.ahead and this.wishes else UNHEARD_MS if is_waiting else SAID_AGAIN_MS
+            queue = state.queues.by_name.get(this.name)
+            if this.wishes and not this.ahead and (queue is None or not queue.is_awaited):
+                pause_ms = 1  # who has been let go wants them no more
             state.schedule.move(this, state.now + pause_ms)
         else:
             state.schedule.cancel(this)
@@ -458,8 +461,6 @@ class Admission(Machine):
         queue = self._state.queues.by_name.get(this.name)
         if queue is not None and queue in self._state.waiting.asking:
             self._delivery.heard_steward(queue)
-            if not queue.is_awaited:
-                self._wake(this)  # what was asked for them is not to be given any more
 
 
 def _is_elsewhere(unit: Unit) -> bool:

@@ -644,3 +644,110 @@ def test_who_would_not_wait_uses_up_no_token_for_nothing(size: int) -> None:
     polls = range(0, 5_000, 37)
     taken = [body for at in polls for body in bodies_for(asking, f"{at}", "NOHANG", "FROM", "q", within_ms=37)]
     assert 45 <= len(taken) <= 51
+
+
+def test_a_list_that_is_limited_and_named_first_comes_first(server: Server) -> None:
+    limit(server, INFLIGHT_FIELD, 5)
+    server("ADDJOB", "q", "limited", 0)
+    server("ADDJOB", "plain", "plain", 0)
+    assert server("RQ.POP", "q", "plain", client="pops") == BLOCKED
+    server.advance(10)
+    assert b"limited" in server.answers["pops"][0][0]
+
+
+def test_a_poll_leaves_nothing_behind_with_the_steward(server: Server) -> None:
+    limit(server, INFLIGHT_FIELD, 1)
+    for number in range(2):
+        server("ADDJOB", "q", f"{number}", 0)
+    assert bodies_for(server, "first", "FROM", "q") == [b"0"]
+    assert bodies_for(server, "second", "NOHANG", "FROM", "q") == []
+    this = server.node.stewards.of(b"q")
+    assert this is not None
+    assert this.applicants.by_id == {}
+
+
+def test_the_token_of_a_job_that_was_not_handed_out_is_there_again() -> None:
+    cluster = cluster_with({RATE_FIELD: (1, 60, 2)})
+    first = steward(cluster)
+    other = next(member for member in cluster if member is not first)
+    for number in range(3):
+        other("ADDJOB", "q", f"{number}", 0, "REPLICATE", 1)
+    other.wait("first", "q")
+    cluster.advance(62_000)
+    assert [body for _, _, body in other.answers["first"][0]] == [b"0"]
+    cluster.advance(60_000)  # one token has come
+    cluster.hold(first, other)
+    other("GETJOB", "TIMEOUT", 100, "FROM", "q", client="gone")
+    cluster.advance(500)
+    assert any(flight.kind == SLOTS_GIVEN for flight in cluster.held(first, other))
+    cluster.release(first, other)
+    cluster.advance(100)
+    other.wait("next", "q")
+    cluster.advance(100)
+    assert [body for _, _, body in other.answers["next"][0]] == [b"1"]
+
+
+def test_many_jobs_of_a_group_that_has_to_wait_are_not_asked_for(server: Server) -> None:
+    limit(server, GROUPINFLIGHT_FIELD, 1)
+    for number in range(1_100):
+        server("ADDJOB", "q", f"a{number}", 0, "GROUP", "a")
+    server("ADDJOB", "q", "b0", 0, "GROUP", "b")
+    taken = [bodies_for(server, name, "TIMEOUT", 5, "FROM", "q", within_ms=10) for name in "xy"]
+    assert taken == [[b"a0"], [b"b0"]]
+    check(server)
+
+
+def test_a_group_that_waits_no_more_is_asked_for_again() -> None:
+    cluster = cluster_with({GROUPRATE_FIELD: (1, 60, 1)})
+    crowd = Crowd(cluster)
+    there, here, _ = cluster
+    add_grouped(there, "a0")
+    crowd.wait(1, there)
+    cluster.advance(62_000)
+    assert crowd.take() == [b"a0"]
+    add_grouped(there, "a1", "a2")
+    crowd.wait(2, here)
+    cluster.advance(50_000)
+    assert (groups_of(here), groups_of(there)) == ([b"a1"], [b"a2"])
+    while not (taken := crowd.take()):
+        cluster.advance(10)
+    assert taken == [b"a1"]
+    cluster.advance(200)
+    assert (groups_of(here), groups_of(there)) == ([b"a2"], [])
+
+
+def test_a_job_that_waited_for_the_queue_and_waits_for_its_group_now_holds_up_no_other_node() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (2,), GROUPINFLIGHT_FIELD: (1,)})
+    there, here, _ = cluster
+    add_grouped(here, "a0", "x0", "a1")
+    taken = {}
+    for name in "12":
+        here.wait(name, "q")
+        cluster.advance(100)
+        ((_, job_id, body),) = here.answers.pop(name)[0]
+        taken[body] = job_id
+    here.wait("next", "q")
+    cluster.advance(5_000)
+    add_grouped(there, "b0")
+    cluster.advance(5_000)
+    assert "next" not in here.answers
+    here("ACKJOB", taken[b"x0"])
+    cluster.advance(1_000)
+    assert [body for _, _, body in here.answers["next"][0]] == [b"b0"]
+
+
+def test_a_job_that_was_handed_out_just_before_the_limit_changed_has_its_slot() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (1,)})
+    first = steward(cluster)
+    other = next(member for member in cluster if member is not first)
+    other("ADDJOB", "q", "x", 0, "REPLICATE", 1, "RETRY", 300)
+    cluster.hold(first, other)
+    other.wait("waits", "q")
+    cluster.advance(500)
+    limit(first, INFLIGHT_FIELD, 2)
+    cluster.advance(500)
+    cluster.release(first, other)
+    cluster.advance(100)
+    assert len(other.answers["waits"][0]) == 1
+    cluster.advance(5_000)
+    assert len(first("SLOTS", "q")) == 1
