@@ -128,7 +128,7 @@ class Instants:
         setting = self._state.queues.policies.schedules.get(name)
         if setting is None:
             return []
-        # What came before the end of a pause is noted by whoever ends it.
+        # The node that ends a pause has noted the instants before that.
         since = max(self.fired_until(name), self.resumed_at(name))
         before = last_instants(setting, self.set_at(name), self._calendar, since, instant - 1, OUTCOMES_KEPT - 1)
         return [(one, MISSED) for one in before]

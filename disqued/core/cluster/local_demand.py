@@ -12,7 +12,7 @@ is slow keeps no jobs from others.  A consumer that does not wait (NOHANG) asks 
 for 2 s, until when it may have come again.
 
 A node whose own jobs of a limited queue all have to wait for their groups asks for others, and says which groups these
-are.  When one of these waits no more, all nodes are told so, every 25 ms at most.
+are.  It tells all nodes when one of these can run again, at most every 25 ms.
 
 Times are integer milliseconds.  Source: Disque, src/queue.c; the Disque README, "Client nodes: federation".
 """
@@ -54,7 +54,7 @@ class QueueDemand(Timed):
         self.queue: Queue = queue
         self.asked: int = 0  #: jobs that all nodes were asked for last
         self.waits: bool = False  #: they were told that consumers wait
-        self.without: dict[bytes, None] = {}  #: groups of which some were told since then that their jobs have to wait
+        self.without: dict[bytes, None] = {}  #: groups that were named in a request since then, as their jobs wait here
         #: Nodes that brought jobs, and were asked and have brought none since, longest ago first, and those that were
         #: given jobs: do they know that consumers wait?
         self.told: dict[bytes, bool] = {}
@@ -294,7 +294,7 @@ def _lacks_jobs(queue: Queue) -> bool:
 
 
 def _is_freed(demand: QueueDemand) -> bool:
-    """Return whether somebody was told of a group whose jobs do not have to wait any more."""
+    """Return whether a group that was named in a request can run again."""
     units = demand.queue.grouped
     return any(units is None or group not in units.held_groups for group in demand.without)
 

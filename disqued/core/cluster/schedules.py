@@ -11,8 +11,8 @@ confirmed it (`acks`), so that a node that could not be heard hands it out no mo
 That an instant is over is a register whose counter is the instant, so that the latest one wins.  It is written after
 the job: a crash in between makes the same job again, and loses none.  A node that starts, or that stood still, lets
 the others tell first, for HOLD_MS.  With it goes what became of the last instants: fired, skipped, missed or in a
-pause.  Whoever settles an instant knows that those between it and the one before were missed, and whoever ends a pause
-which ones came in it.
+pause.  The node that fires or skips an instant notes those since the last one as missed.  The node that ends a pause
+notes the instants that fell into it.
 
 An instant whose job is refused (queue paused, MAXLEN, too few nodes, memory) is not over: it is tried again, and after
 `ON_TIME_MS` it counts as missed, like one that comes while no node is up.  Of these the last CATCHUP are fired, and

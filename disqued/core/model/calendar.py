@@ -71,7 +71,7 @@ IN_PAUSE: Final = 2  #: the schedule was paused
 SKIPPED: Final = 3  #: the last job was not over (OVERLAP skip)
 FIRED: Final = 4  #: it has a job
 OUTCOME_NAMES: Final = {MISSED: b"missed", IN_PAUSE: b"paused", SKIPPED: b"skipped", FIRED: b"fired"}
-OUTCOMES_KEPT: Final = 5  #: last instants of which a register says what became of them
+OUTCOMES_KEPT: Final = 5  #: outcomes of instants that a register holds, the latest ones
 ERROR_MAX: Final = 200  #: bytes of the error of a refusal
 
 #: An instant that is over, and what became of it.

@@ -30,7 +30,7 @@ class JobDemand:
 
     def __init__(self, count: int, until: int, *, waits: bool, without: tuple[bytes, ...] = ()) -> None:
         self.count: int = count
-        self.without: tuple[bytes, ...] = without  #: groups of which jobs have to wait there already
+        self.without: tuple[bytes, ...] = without  #: groups that the node does not want: their jobs wait there
         self.waits: bool = waits  #: consumers are waiting; False: they polled, and may poll again
         self.until: int = until  #: when it is forgotten
 

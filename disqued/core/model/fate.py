@@ -32,7 +32,7 @@ WORD_COST: Final = 280  #: bytes of a failure, a progress or a result without it
 
 #: Time of the result of a job that is known to be acknowledged, and nothing else: any other result comes before it.
 UNKNOWN_AT: Final = (1 << 63) - (1 << 53)
-#: Stands in FATE in the place of the time until a job is queued: no consumer has had it since a try was last counted.
+#: Replaces the time until a job is queued in FATE: no consumer has had the job since the last counted try.
 UNTRIED_MS: Final = 1
 TRIED_MS: Final = 2  #: the same of a job that is done, and that a consumer has had since
 MARK: Final = b"="  #: first byte of `mark_of`, in which no scope begins
