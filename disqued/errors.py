@@ -144,6 +144,10 @@ class JobIsDead(TooLate):
     """The job is dead: it is not delivered again before REDRIVE."""
 
 
+class SlotIsOver(TooLate):
+    """No consumer of this node has a slot for the job: its retry time is over, or another node handed it out."""
+
+
 class JobCancelled(CommandError):
     """The job was cancelled: stop working on it."""
 

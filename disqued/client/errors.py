@@ -79,7 +79,7 @@ class UnknownJob(ServerError):
 
 
 class TooLate(ServerError):
-    """Half of the job's life is over: its next delivery can no longer be postponed."""
+    """The next delivery can no longer be postponed: half of the life of the job is over, it is dead, or has no slot."""
 
     code = "TOOLATE"
 

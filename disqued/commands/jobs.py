@@ -74,6 +74,7 @@ from disqued.errors import (
     OutOfMemory,
     QueuePaused,
     QueueTooLong,
+    SlotIsOver,
     SyntaxFault,
     TooLate,
     UnknownJob,
@@ -623,7 +624,8 @@ class Dequeue(_OnEachJob):
 
 @command(
     "WORKING", group="jobs", flags=Flag.WRITE | Flag.FAST, reply=integer("the retry period of the job, in seconds"),
-    cost="O(1), O(log N) when the job is queued", errors=(UnknownJob, JobCancelled, TooLate, JobIsDead, WrongType),
+    cost="O(1), O(log N) when the job is queued",
+    errors=(UnknownJob, JobCancelled, TooLate, JobIsDead, SlotIsOver, WrongType),
 )  # fmt: skip
 @attrs.define
 class Working:
@@ -634,6 +636,9 @@ class Working:
 
     With PROGRESS the job says how far it is, to SHOW and WAITJOB on every node that holds it; the latest value counts.
     Other nodes receive it at most once a second, and a crash may lose it.
+
+    In a queue with limits the job keeps its slot.  Once its retry time is over it has none, and is refused; so it is by
+    any node but the one that handed it out.
 
     A job that was cancelled is answered CANCELLED: its consumer should stop, and acknowledge it or let it go.  One that
     is done is not known any more, and one that is dead is refused: nobody has it.  A node that holds no copy answers

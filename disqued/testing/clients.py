@@ -64,6 +64,7 @@ class Load:
     dies: float = 0.03  #: a consumer dies with jobs in its hands
     nacks: float = 0.04
     works_on: float = 0.04  #: says WORKING, and takes longer
+    works_on_elsewhere: float = 0.0  #: share of those who say so to another node
     fast_acks: float = 0.02
     acks_elsewhere: float = 0.2
     acks_again: float = 0.0  #: says so once more, to another node
@@ -300,9 +301,9 @@ class Taker(Actor, Generic[T]):
         else:
             self._settle(connection, draw)
 
-    def _elsewhere(self, connection: Connection) -> Connection | None:
+    def _elsewhere(self, connection: Connection, chance: float) -> Connection | None:
         """Where it says what it has done: on its connection, or now and then on another one; None = it tries again."""
-        if self.home is not None or self.rng.random() >= self.load.acks_elsewhere:
+        if self.home is not None or self.rng.random() >= chance:
             return connection
         connection.close()
         other = self.connect()
@@ -414,10 +415,12 @@ class Consumer(Taker[bytes]):
         if draw < load.works_on:
             self._held = held
             self._acking = []
-            connection.server.command(connection, [b"WORKING", held[0]])
+            where = self._elsewhere(connection, load.works_on_elsewhere) if load.works_on_elsewhere else connection
+            if where is not None:
+                where.server.command(where, [b"WORKING", held[0]])
             return
         word = b"FASTACK" if draw - load.works_on < load.fast_acks else b"ACKJOB"
-        where = self._elsewhere(connection)
+        where = self._elsewhere(connection, self.load.acks_elsewhere)
         if where is None:
             return
         self._acking = held if word == b"ACKJOB" else []

@@ -148,7 +148,7 @@ class ListConsumer(Taker[Held]):
         if draw < load.dies + load.nacks and ids:
             self._say(connection, "nack", b"NACK", *ids)
             return
-        where = self._elsewhere(connection)
+        where = self._elsewhere(connection, self.load.acks_elsewhere)
         if where is None:
             return
         queue = held[0][0]

@@ -34,7 +34,7 @@
     schedules-calm  the same, and nothing fails: each job comes once, soon after its instant
     limits       queues whose jobs are limited in number and rate, while links fail and messages are lost,
                  processes and power fail; no limit is exceeded, and no job waits for ever
-    limits-calm  the same, and nothing fails
+    limits-calm  the same, and nothing fails; consumers say WORKING, some of them late or to another node
     limits-crash  the same, and processes and power fail so often that all nodes are down together now and then; some
                  jobs are delivered once at most
     limits-workers  a queue whose jobs are limited in number, and live workers that go on elsewhere with what they have,
@@ -120,6 +120,10 @@ PURGED: Final = Load(
 LIMITED: Final = Load(
     queues=(b"a", b"b", b"c", b"d", b"e"), retries_s=(10, 10, 30), replicate=(1, 2, 3, 3), works_on=0.0, fast_acks=0.0,
     groups=(b"", b"x", b"y", b"z"),
+)  # fmt: skip
+#: The same, and consumers work on beyond the retry period, and say so there and elsewhere.
+LIMITED_LONGER: Final = attrs.evolve(
+    LIMITED, retries_s=(1, 10, 30), dies=0.0, acks_elsewhere=0.0, work_ms=1_500, works_on=0.2, works_on_elsewhere=0.3,
 )  # fmt: skip
 #: Producers whose connections break while they wait.
 UNSURE: Final = attrs.evolve(DILIGENT, delays_s=(0, 0, 3), think_ms=1_000, breaks=0.7)
@@ -211,7 +215,7 @@ ALL: Final = (
         rules=Rules(all_acks_last=True, exactly_once=True),
     ),
     Profile("limits", load=LIMITED, consumers=12, kinds=_LIMITS, every_ms=6_000, limits=True),
-    Profile("limits-calm", load=attrs.evolve(LIMITED, dies=0.0, acks_elsewhere=0.0), consumers=12, limits=True),
+    Profile("limits-calm", load=LIMITED_LONGER, consumers=12, limits=True),
     Profile(
         "limits-crash", load=attrs.evolve(LIMITED, retries_s=(0, 10, 30), dies=0.02), consumers=12,
         kinds=("crash", "power", "restart", "compact"), every_ms=3_000, limits=True,

@@ -148,7 +148,7 @@ class ResultConsumer(Consumer):
             else:
                 connection.server.command(connection, [b"WORKING", self._held[0], b"PROGRESS", b"%f" % draw])
             return
-        where = self._elsewhere(connection)
+        where = self._elsewhere(connection, self.load.acks_elsewhere)
         if where is None:
             return
         job_id = self._held.pop()

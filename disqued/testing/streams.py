@@ -281,7 +281,7 @@ class StreamConsumer(Taker[bytes]):
             self.checker.given_up(self._acking, self._group, self.events.now)
             self._say(connection, b"QGROUP", b"RETURN", self._queue, self._group, *self._acking)
             return
-        where = self._elsewhere(connection)
+        where = self._elsewhere(connection, self.load.acks_elsewhere)
         if where is None:
             return
         count = len(self._held) if rng.random() < load.together else 1

@@ -867,6 +867,10 @@ MUTANTS: tuple[Mutant, ...] = (
         Applicants, "apply", "(applicant.wish.order_key, job_id)", "(-applicant.wish.order_key, job_id)",
     ),
     _mutant(
+        "WORKING takes a job back whose slot is over", LIMITS_CALM,
+        Requeueing, "working", "not job.flags & FLAG_LEASED", "False",
+    ),
+    _mutant(
         "a token is never used up", LIMITS_CALM,
         Bucket, "take", "self._level -= self.rate.per_ms", "pass",
     ),

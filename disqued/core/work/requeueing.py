@@ -53,7 +53,7 @@ from disqued.core.work.acks import Acks
 from disqued.core.work.deadletters import DeadLetters, is_spent
 from disqued.core.work.kinds import StreamMachine
 from disqued.core.work.queueing import Queueing
-from disqued.errors import JobCancelled, JobIsDead, TooLate, UnknownJob, WrongType
+from disqued.errors import JobCancelled, JobIsDead, SlotIsOver, TooLate, UnknownJob, WrongType
 
 DOUBTED_PER_PART: Final = 1_000  #: jobs looked at after this node stood still, some milliseconds' work
 RELEASED_PER_PART: Final = 500  #: jobs that waited for the journal and are queued at a time
@@ -435,10 +435,11 @@ class Requeueing(Machine):
     def working(self, job_id: bytes) -> int:
         """Put off the next delivery of a job that is still worked on; return its retry period in seconds.
 
-        Of one that is put off already, or delayed, the next delivery does not come nearer.
+        Of one that is put off already, or delayed, the next delivery does not come nearer.  One of a limited queue has
+        lost its slot when its consumer has it no more, and would exceed the limit.
 
         Raises UnknownJob (NOJOB), also for one that is done, WrongType (WRONGTYPE) for an event, JobCancelled
-        (CANCELLED), TooLate and JobIsDead (TOOLATE).
+        (CANCELLED), TooLate, JobIsDead and SlotIsOver (TOOLATE).
         """
         state = self._state
         job = state.jobs.get(job_id)
@@ -456,27 +457,35 @@ class Requeueing(Machine):
         if (job.expires_at - state.now) * 2 < options.ttl_ms:
             raise TooLate
         if job.state in (ACTIVE, QUEUED) and not self.queueing.waits(job):
-            state.note(WORKING, job, who=state.trace.actor)
-            self.queueing.dequeue(job)
-            if options.retry_ms:
-                state.counters.working += 1
-                span_ms = state.custody.spans.get(job, 0)
-                requeue_at = state.now + (span_ms or options.retry_ms)
-                # What a consumer of this node has keeps its place among what was handed out.
-                stays = job.flags & FLAG_WITH_CONSUMER == FLAG_LEASED and options.retry_ms != RETRY_NEVER_MS
-                is_bound = job in state.custody.bound or (stays and not span_ms)
-                if state.custody.limited and job in state.custody.limited:
-                    self._lengthen_slot(job, requeue_at, span_ms, restarts=is_bound)
-                elif is_bound:
-                    self.queueing.restart(job, requeue_at)
-                else:
-                    since = state.queue(job.queue).leased.get(job, state.now)
-                    self.queueing.put_off(job, requeue_at)
-                    self.queueing.leases.begin(job, since, span_ms)
-                self.queueing.reschedule(job)
-                if is_bound or options.retry_ms != RETRY_NEVER_MS:
-                    self.queueing.leases.tell(job)
+            gate = state.queues.policies.gates.get(job.queue)
+            if gate is not None and gate.is_limited and not job.flags & FLAG_LEASED:
+                raise SlotIsOver
+            self._work_on(job)
         return options.retry_ms // 1_000
+
+    def _work_on(self, job: Job) -> None:
+        """Let the lease of a job begin again, or begin here."""
+        state, options = self._state, job.options
+        state.note(WORKING, job, who=state.trace.actor)
+        self.queueing.dequeue(job)
+        if options.retry_ms:
+            state.counters.working += 1
+            span_ms = state.custody.spans.get(job, 0)
+            requeue_at = state.now + (span_ms or options.retry_ms)
+            # What a consumer of this node has keeps its place among what was handed out.
+            stays = job.flags & FLAG_WITH_CONSUMER == FLAG_LEASED and options.retry_ms != RETRY_NEVER_MS
+            is_bound = job in state.custody.bound or (stays and not span_ms)
+            if state.custody.limited and job in state.custody.limited:
+                self._lengthen_slot(job, requeue_at, span_ms, restarts=is_bound)
+            elif is_bound:
+                self.queueing.restart(job, requeue_at)
+            else:
+                since = state.queue(job.queue).leased.get(job, state.now)
+                self.queueing.put_off(job, requeue_at)
+                self.queueing.leases.begin(job, since, span_ms)
+            self.queueing.reschedule(job)
+            if is_bound or options.retry_ms != RETRY_NEVER_MS:
+                self.queueing.leases.tell(job)
 
     def _lengthen_slot(self, job: Job, requeue_at: int, span_ms: int, *, restarts: bool) -> None:
         """Let the lease of a job begin again that has a slot: it keeps that, with a consumer all the time."""

@@ -311,6 +311,44 @@ def test_a_job_that_nobody_acknowledges_has_its_slot_until_it_may_come_again() -
     assert len(crowd.take()) == 1
 
 
+NO_SLOT = (
+    "TOOLATE No consumer of this node has a slot for the job: its retry time is over, or another node handed it out."
+)
+
+
+def test_working_does_not_take_a_job_back_whose_slot_is_over(server: Server) -> None:
+    limit(server, INFLIGHT_FIELD, 1)
+    first, _ = (server("ADDJOB", "q", f"{number}", 0, "RETRY", 10) for number in range(2))
+    server("GETJOB", "FROM", "q", client="a")
+    server.advance(9_000)
+    assert server("WORKING", first) == 10
+    server.advance(9_000)
+    assert server("WORKING", first) == 10, "its slot is that of the lease that began again"
+    server.advance(11_000)
+    assert server.refusal("WORKING", first) == NO_SLOT
+    assert server("QLEN", "q") == 2, "it stays where it is"
+    server("GETJOB", "FROM", "q", client="b")
+    server.advance(10)
+    assert server.job(first).additional_deliveries == 1
+    server("QPOLICY", "q", "UNSET", "INFLIGHT")
+    server.advance(11_000)
+    assert server("WORKING", first) == 10, "a queue without limits has no slots"
+
+
+def test_working_is_said_to_the_node_that_handed_the_job_out() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (1,)})
+    a, b, _ = cluster
+    a("ADDJOB", "q", "body", 0, "RETRY", 60, "REPLICATE", 3)
+    cluster.advance(100)
+    crowd = Crowd(cluster)
+    crowd.wait(1, a)
+    cluster.advance(100)
+    assert crowd.take() == [b"body"]
+    (job_id,) = crowd.running
+    assert b.refusal("WORKING", job_id) == NO_SLOT
+    assert a("WORKING", job_id) == 60
+
+
 def test_a_queue_that_is_not_limited_any_more_gives_everything() -> None:
     cluster = cluster_with({INFLIGHT_FIELD: (1,)})
     crowd = Crowd(cluster)
