@@ -62,14 +62,13 @@ class SimServer:
     driver: SimDriver
     pause_watch: PauseWatch
     dead_watch: DeadWatch
-    watch: type[PauseWatch] = PauseWatch  #: what looks at each step of it
 
     def __init__(
         self, events: EventQueue, network: SimNetwork, number: int, seed: str, *,
         policy: str, commit_ms: int, maxmemory: int, timeout_ms: int, asked_at_once: int,
-        on_life: "Callable[[SimServer, bool], None]", on_loss: "Callable[[SimServer], None]",
+        on_life: "Callable[[SimServer, bool], None]", on_loss: "Callable[[SimServer], None]", watch: type[PauseWatch],
     ) -> None:  # fmt: skip
-        """Make a node that is not started.
+        """Make a node that is not started; `watch` looks at each step of it.
 
         A commit takes up to `commit_ms`; 0 = it is done when it returns.  `on_life` hears that a process serves or
         has ended, `on_loss` that a crash took something acknowledged.
@@ -99,6 +98,7 @@ class SimServer:
         self.event_log: SimEventLog | None = None  #: None = nobody wants it
         self._on_life = on_life
         self._on_loss = on_loss
+        self._watch = watch
         self.numbers: dict[bytes, int] = {}  #: of every node, by id
         self._members: list[KnownNode] = []  #: nodes.conf
         #: What came while the process is paused: (is no timer, call, its arguments).
@@ -124,7 +124,7 @@ class SimServer:
         node.acks.rounds.asked_at_once = self.asked_at_once
         node.membership.own_address.announce(self.host, PORT, self.bus_port)
         node.membership.restore(self._members)
-        self.pause_watch = self.watch(node.state)
+        self.pause_watch = self._watch(node.state)
         self.dead_watch = DeadWatch(node.state, self.known_dead)
         recovery = Recovery(self.state, restores_queues=restores_queues)
         for record in self.journal.load():

@@ -40,6 +40,7 @@ from disqued.testing.keys import KeyedProducer
 from disqued.testing.limits import SETTINGS, LimitWatch
 from disqued.testing.lists import ListConsumer, ListProducer
 from disqued.testing.network import SimNetwork
+from disqued.testing.pausewatch import PauseWatch
 from disqued.testing.purges import Purger
 from disqued.testing.redrivers import Redriver
 from disqued.testing.results import AGREE_MS as AGREE_ON_RESULTS_MS
@@ -120,12 +121,13 @@ class World:
         self.events = EventQueue()
         self.network = SimNetwork(self.events, generator(f"{name} network"))
         draw = generator(f"{name} world")
+        watch = CancelWatch if profile.results else GateWatch if profile.load.groups else PauseWatch
         self.servers = [
             SimServer(
                 self.events, self.network, number, name,
                 policy=draw.choice(profile.policies), commit_ms=profile.commit_ms, maxmemory=profile.maxmemory,
                 timeout_ms=profile.timeout_ms, asked_at_once=profile.asked_at_once,
-                on_life=self._note_life, on_loss=self._note_loss,
+                on_life=self._note_life, on_loss=self._note_loss, watch=watch,
             )
             for number in range(profile.nodes)
         ]  # fmt: skip
@@ -136,9 +138,6 @@ class World:
             for server in self.servers:
                 draws = generator(f"{name} events {server.number}")
                 server.event_log = SimEventLog(events, server, draws)
-        if profile.results or profile.load.groups:
-            for server in self.servers:
-                server.watch = CancelWatch if profile.results else GateWatch
         numbers = {server.id: server.number for server in self.servers}
         for server in self.servers:
             server.numbers = numbers
