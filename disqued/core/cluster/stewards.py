@@ -39,7 +39,7 @@ from disqued.core.cluster.admission import Admission
 from disqued.core.cluster.followers import ANSWER_MS, Followers
 from disqued.core.cluster.witnesses import ONCE_MS, OwnWords, Witness, Witnesses
 from disqued.core.model.applicants import Applicant, Applicants
-from disqued.core.model.gates import NO_LIMITS, Limits
+from disqued.core.model.gates import NO_LIMITS
 from disqued.core.model.job import ACKED, DEAD, RETRY_NEVER_MS
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import (
@@ -131,9 +131,6 @@ class Stewards(Machine):
         """Return the queue as its steward knows it; None = this node is not its steward, or nobody has asked."""
         return self._by_name.get(name)
 
-    def _limits_of(self, name: bytes) -> Limits:
-        return self._state.queues.policies.limits_of(name)
-
     # Events.
 
     def gate_changed(self, name: bytes, field: int) -> None:
@@ -141,7 +138,7 @@ class Stewards(Machine):
         if field not in LIMIT_FIELDS:
             return
         this = self._by_name.get(name)
-        limits = self._limits_of(name)
+        limits = self._state.queues.policies.limits_of(name)
         if limits == NO_LIMITS:
             if this is not None:
                 self._resign(this)
@@ -191,7 +188,7 @@ class Stewards(Machine):
         others.  With PARTITION available a node that cannot be reached is of another side: what it has does not count
         here, and it is given nothing.
         """
-        state, limits = self._state, self._limits_of(name)
+        state, limits = self._state, self._state.queues.policies.limits_of(name)
         if limits == NO_LIMITS or self._witnesses.steward_of(name) != state.node_id:
             return
         if limits.is_available and sender != state.node_id and sender not in state.peers.reachable:
@@ -455,7 +452,7 @@ class Stewards(Machine):
         peers = self._state.peers
         if all(node_id in this.answers for node_id in peers.by_id):
             return True
-        if self._limits_of(this.name).is_available:
+        if self._state.queues.policies.limits_of(this.name).is_available:
             return all(node_id in this.answers for node_id in peers.reachable)
         return sum(known.is_complete for known, _ in this.answers.values()) >= peers.majority
 
@@ -478,7 +475,7 @@ class Stewards(Machine):
         this.is_active = True
         before = this.applicants
         this.applicants = Applicants(state.now)
-        this.applicants.follow(self._limits_of(this.name), state.now)
+        this.applicants.follow(self._state.queues.policies.limits_of(this.name), state.now)
         for applicant in before.by_id.values():
             this.applicants.apply(applicant)
 
