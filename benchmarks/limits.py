@@ -145,7 +145,7 @@ MEASURES = (
     Measure(
         "limited",
         "GETJOB and ACKJOB on three nodes: a queue with INFLIGHT 500 against one without limits",
-        beside_plain(b"INFLIGHT", b"%d" % IN_FLIGHT, size=6_000, quick=1_500),
+        beside_plain(b"INFLIGHT", b"%d" % IN_FLIGHT, size=20_000, quick=1_500),
     ),
     Measure("rate", "what RATE 1000 PER 1 hands out on three nodes, against that", rate),
     Measure(

@@ -13,7 +13,7 @@ When nobody waits any more they are put back.
 Where consumers come fast, more are asked for, and are handed out at once to those who come: twice as many each time
 that the last ones were taken within `AHEAD_MS`, half as many when they lasted longer.  As they are taken, the next ones
 are asked for; put back is what nobody took since.  So a consumer does not wait for each job; after a stall of the node
-it does (`given_until`).  All nodes together keep an eighth of INFLIGHT ahead at most, and nothing of a queue with a
+it does (`given_until`).  All nodes together keep a quarter of INFLIGHT ahead at most, and nothing of a queue with a
 rate: a token that is taken early would be missing meanwhile.
 
 An answer counts for `GIVEN_MS` from the word that it answers (`number`): the steward counts a slot for the retry period
@@ -59,7 +59,7 @@ GIVEN_MS: Final = 4_000
 SAID_AGAIN_MS: Final = 2_000  #: how often the steward hears everything
 AHEAD_MS: Final = 50  #: how long a job that was asked for ahead waits for a consumer
 AHEAD_MAX: Final = 128  #: jobs of a queue that are asked for ahead
-AHEAD_PART: Final = 8  #: of INFLIGHT, so that all nodes together keep one such part ahead at most
+AHEAD_PART: Final = 4  #: of INFLIGHT, so that all nodes together keep one such part ahead at most
 UNHEARD_MS: Final = 1_000  #: how long who would not wait is kept waiting for the steward
 
 

@@ -37,7 +37,7 @@ class Applicants:
         self._waiting: list[Place] = []  #: a heap, with entries of those that wait no more
         self._blocked: dict[bytes, list[Place]] = {}  #: by group
         self.held: list[bytes] = []  #: ids of those that were blocked since somebody emptied this
-        self._since = now
+        self._since = now  #: when the buckets of all groups were empty
         self._bucket: Bucket | None = None
         self._group_buckets: dict[bytes, Bucket] = {}  #: of groups whose bucket is not full
 
@@ -69,9 +69,11 @@ class Applicants:
             heappush(self._waiting, place)
 
     def follow(self, limits: Limits, now: int) -> None:
-        """Follow other limits."""
+        """Follow other limits; the buckets of a rate that is new are empty."""
+        if self.limits.group_rate is None:
+            self._since = now
         self.limits = limits
-        self._bucket = _followed(self._bucket, limits.rate, self._since, now)
+        self._bucket = _followed(self._bucket, limits.rate, now)
         if limits.group_rate is None:
             self._group_buckets.clear()
         else:
@@ -110,12 +112,12 @@ class Applicants:
         return None
 
     def _may_group(self, group: bytes, table: SlotTable, now: int, *, has_slot: bool) -> bool:
-        """Return whether a group may have one more, and take its token."""
+        """Return whether a group may have one more, and take its token; a rate of groups leaves jobs without alone."""
         most = self.limits.group_in_flight
         if most and not has_slot and table.by_group.get(group, 0) >= most:
             return False
         rate = self.limits.group_rate
-        if rate is None:
+        if rate is None or not group:
             return True
         bucket = self._group_buckets.get(group)
         if bucket is None:
@@ -151,11 +153,11 @@ class Applicants:
         return min(times, default=0)
 
 
-def _followed(bucket: Bucket | None, rate: Rate | None, since: int, now: int) -> Bucket | None:
+def _followed(bucket: Bucket | None, rate: Rate | None, now: int) -> Bucket | None:
     if rate is None:
         return None
     if bucket is None:
-        return Bucket(rate, since, now)
+        return Bucket(rate, now, now)
     if bucket.rate != rate:
         bucket.change(rate, now)
     return bucket

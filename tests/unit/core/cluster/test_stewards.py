@@ -107,6 +107,33 @@ def test_a_rate_of_groups(server: Server) -> None:
     assert sorted(taken) == [b"%b%d" % (group, number) for group in (b"x", b"y", b"z") for number in range(3)]
 
 
+def test_a_rate_of_groups_leaves_jobs_without_a_group_alone(server: Server) -> None:
+    limit(server, GROUPRATE_FIELD, 1, 60, 1)
+    server("ADDJOB", "q", "x", 0, "GROUP", "x")
+    for number in range(5):
+        server("ADDJOB", "q", f"{number}", 0)
+    for name in range(6):
+        server("GETJOB", "FROM", "q", client=name)
+    server.advance(1_000)
+    assert sorted(answer[0][0][2] for answer in server.answers.values()) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("field", [RATE_FIELD, GROUPRATE_FIELD])
+def test_the_bucket_of_a_rate_that_was_just_set_is_empty(server: Server, field: int) -> None:
+    limit(server, INFLIGHT_FIELD, 9)
+    for number in range(5):
+        server("ADDJOB", "q", f"{number}", 0, "GROUP", "x")
+    server("GETJOB", "FROM", "q", client=0)
+    server.advance(60_000)
+    limit(server, field, 3, 10, 3)
+    for name in range(1, 5):
+        server("GETJOB", "FROM", "q", client=name)
+    server.advance(3_000)
+    assert len(server.answers) == 1
+    server.advance(1_000)
+    assert len(server.answers) == 2
+
+
 def cluster_with(values: dict[int, tuple[int, ...]], size: int = 3) -> Cluster:
     cluster = Cluster(size)
     for member in cluster.members[1:]:
@@ -448,7 +475,7 @@ def test_a_fast_consumer_does_not_wait_for_each_slot(server: Server) -> None:
 
 @pytest.mark.parametrize(
     ("field", "numbers", "pause_ms"),
-    [(INFLIGHT_FIELD, (500,), AHEAD_MS + 10), (INFLIGHT_FIELD, (7,), 1), (RATE_FIELD, (1_000, 1, 200), 1)],
+    [(INFLIGHT_FIELD, (500,), AHEAD_MS + 10), (INFLIGHT_FIELD, (3,), 1), (RATE_FIELD, (1_000, 1, 200), 1)],
     ids=["a slow consumer", "a small limit", "a rate"],
 )
 def test_nothing_is_asked_for_ahead_of(field: int, numbers: tuple[int, ...], pause_ms: int) -> None:
@@ -457,7 +484,7 @@ def test_nothing_is_asked_for_ahead_of(field: int, numbers: tuple[int, ...], pau
     assert taken_in_turn(server, 30, pause_ms) == 0
 
 
-def test_what_was_asked_for_ahead_is_an_eighth_of_the_limit_at_most(server: Server) -> None:
+def test_what_was_asked_for_ahead_is_a_quarter_of_the_limit_at_most(server: Server) -> None:
     ahead_with(server, INFLIGHT_FIELD, 40)
     for _ in range(50):
         taken_in_turn(server, 1, 1)
