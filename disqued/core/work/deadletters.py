@@ -237,10 +237,12 @@ class DeadLetters(Machine):
     def put_off_elsewhere(self, job: Job, left_ms: int, *, is_news: bool) -> None:
         """Queue a job a little after the node that put it off, in case that node is gone by then.
 
-        `is_news`: the word of it told of a try that was not known here.
+        `is_news`: the word of it told of a try that was not known here.  A consumer of this node has had that try.
         """
         state, options = self._state, job.options
-        if job.state != ACTIVE or not options.retry_ms or options.fate is NO_FATE or self._queueing.is_leased(job):
+        if job.state != ACTIVE or not options.retry_ms or options.fate is NO_FATE:
+            return
+        if self._queueing.is_leased(job) and not is_news:
             return
         at = state.now + left_ms
         if left_ms <= SPREAD_MS:

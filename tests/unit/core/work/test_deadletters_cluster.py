@@ -174,6 +174,20 @@ def test_a_put_off_holds_on_all_nodes_and_ends_on_the_one_that_was_told() -> Non
     assert not any(member.job(job_id).flags & FLAG_PUT_OFF for member in cluster)
 
 
+def test_a_job_that_is_put_off_through_another_holder_is_with_no_consumer() -> None:
+    cluster = Cluster(3)
+    a, b, _ = cluster
+    job_id = added(cluster, "RETRY", 60, "MAXTRIES", 2, "RESULT", 300)
+    assert b("NACK", job_id, "DELAY", 40, "REASON", "later") == 1
+    assert [member("NACK", job_id, "DELAY", 40) for member in cluster] == [0] * 3, "nobody has it"
+    assert states(cluster, job_id) == [b"active"] * 3
+    assert a("CANCEL", job_id) == [b"cancelled"]
+    cluster.advance(1_000)
+    for member in cluster:
+        ((_, state, _, count, _),) = member("WAITJOB", 1, job_id)
+        assert (state, count) == (b"cancelled", 1)
+
+
 def test_when_the_holder_of_a_put_off_is_gone_another_one_queues_the_job_and_counts_no_try() -> None:
     cluster = Cluster(3)
     a, b, c = cluster
