@@ -20,7 +20,7 @@ from disqued.commands.host import Session
 from disqued.commands.permission import check_command, check_names
 from disqued.commands.shapes import OK, Shape, array, bulk, either, integer, mapping, null_or
 from disqued.commands.table import Flag, command, container, optional, positional, rest
-from disqued.commands.values import BYTES, NAME, Kind, read_integer, readable
+from disqued.commands.values import BYTES, INT64_MAX, INT64_MIN, NAME, Kind, bounded, readable
 from disqued.commands.values import integer as integer_kind
 from disqued.core.node import Node
 from disqued.errors import CommandError, NoPermission, OutOfMemory, UnknownCommand, UnknownJob
@@ -169,7 +169,8 @@ class AclCat:
 
 _BITS_MAX = 4_096
 _BITS_ERROR = (
-    f"ACL GENPASS argument must be the number of bits for the output password, a positive number up to {_BITS_MAX}"
+    "ACL GENPASS argument must be the number of bits for the output password, "
+    f"a positive number up to {_BITS_MAX} - allowed are whole numbers"
 )
 _BITS = integer_kind(1, _BITS_MAX, _BITS_ERROR, f"1 to {_BITS_MAX}")
 
@@ -225,13 +226,14 @@ class AclDryRun:
 
 def _read_count(text: bytes) -> int | None:
     """Read how many entries are wanted; None = forget them all."""
-    return None if text[:8].upper() == b"RESET" else read_integer(text)
+    return None if text[:8].upper() == b"RESET" else _read_number(text)
 
 
+_BAD_COUNT = "value is not an integer or out of range - count is a whole number of 64 bits, or RESET"
+_read_number = bounded(INT64_MIN, INT64_MAX, _BAD_COUNT)
 _COUNT = Kind(
-    "integer", _read_count, "a whole number, or RESET", {"type": ["integer", "string"]},
-    ("ERR value is not an integer or out of range",),
-)  # fmt: skip
+    "integer", _read_count, "a whole number, or RESET", {"type": ["integer", "string"]}, (f"ERR {_BAD_COUNT}",)
+)
 _LOGGED = 10
 
 

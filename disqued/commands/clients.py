@@ -16,7 +16,7 @@ from disqued.commands.connection import CLIENT_NAME, DONE, NAMING_MAX, is_word
 from disqued.commands.host import Host, Session
 from disqued.commands.shapes import OK, bulk, either, integer, null_or, or_silence
 from disqued.commands.table import BLOCKED, NO_REPLY, Flag, command, container, option, optional, positional
-from disqued.commands.values import BYTES, INT64_MAX, INTEGER, TIMEOUT, YES_NO, Kind, one_of, read_timeout, readable
+from disqued.commands.values import BYTES, INT64_MAX, TIMEOUT, Kind, one_of, read_timeout, readable, whole
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model.outbox import Client
 from disqued.core.model.unfinished import Parts
@@ -205,7 +205,10 @@ _CLIENT_TYPE = Kind(
 )
 
 
-_YOUNG = "maxage should be greater than 0"
+_YOUNG = "maxage should be greater than 0 - allowed are whole seconds"
+_SKIPME = attrs.evolve(
+    one_of({b"YES": True, b"NO": False}, "syntax error - SKIPME takes yes or no"), schema={"type": "boolean"}
+)
 _AGE = integer_kind(1, INT64_MAX, _YOUNG, "seconds, from 1")
 
 
@@ -223,13 +226,13 @@ class ClientKill:
     """
 
     address: bytes | None = optional("Address of the one to end, as CLIENT LIST shows it.", BYTES)
-    id: int | None = option("ID", "Only the connection of this number.", INTEGER)
+    id: int | None = option("ID", "Only the connection of this number.", whole("ID"))
     type: bytes | None = option("TYPE", "Only connections of this type; all clients are normal.", _CLIENT_TYPE)
     user: bytes | None = option("USER", "Only connections of this user.", BYTES)
     addr: bytes | None = option("ADDR", "Only the connection from this address.", BYTES)
     laddr: bytes | None = option("LADDR", "Only connections to this address of the node.", BYTES)
     maxage: int | None = option("MAXAGE", "Only connections that are that many seconds old, or older.", _AGE)
-    skipme: bool | None = option("SKIPME", "Whether the own connection is spared.", YES_NO)
+    skipme: bool | None = option("SKIPME", "Whether the own connection is spared.", _SKIPME)
 
     def run(self, node: Node, client: Session) -> Any:
         """End what is meant; returns OK for an address alone, otherwise how many were ended."""
@@ -317,7 +320,8 @@ class ClientReply:
     """Whether this connection gets replies: ON all, OFF none, SKIP none to this command and to the next one."""
 
     mode: str = positional(
-        "ON, OFF or SKIP; only ON is answered.", one_of({b"ON": "on", b"OFF": "off", b"SKIP": "skip"})
+        "ON, OFF or SKIP; only ON is answered.",
+        one_of({b"ON": "on", b"OFF": "off", b"SKIP": "skip"}, "syntax error - CLIENT REPLY takes ON, OFF or SKIP"),
     )
 
     def run(self, node: Node, client: Session) -> Any:
@@ -341,7 +345,9 @@ class ClientMaintNotifications:
     Redis clients ask for it when they connect and go on without it when it is refused.
     """
 
-    on: bool = positional("ON or OFF.", one_of({b"ON": True, b"OFF": False}))
+    on: bool = positional(
+        "ON or OFF.", one_of({b"ON": True, b"OFF": False}, "syntax error - CLIENT MAINT_NOTIFICATIONS takes ON or OFF")
+    )
     endpoint: bytes | None = option("MOVING-ENDPOINT-TYPE", "Kind of address that would be told.", BYTES)
 
     def run(self, node: Node, client: Session) -> Status:

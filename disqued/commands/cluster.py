@@ -197,7 +197,7 @@ class ClusterReset:
 
     hard: bool = optional(
         "SOFT, or HARD for a new node id, too; SOFT unless given.",
-        one_of({b"SOFT": False, b"HARD": True}, "syntax error"),
+        one_of({b"SOFT": False, b"HARD": True}, "syntax error - CLUSTER RESET takes SOFT or HARD"),
         default=False,
     )
 

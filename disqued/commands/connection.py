@@ -15,7 +15,7 @@ from disqued.acl.user import DEFAULT
 from disqued.commands.host import Session
 from disqued.commands.shapes import OK, array, bulk, either, mapping, or_silence, tuple_of
 from disqued.commands.table import NO_REPLY, Flag, command, option, optional, positional, rest
-from disqued.commands.values import BYTES, INTEGER, Kind, read_integer
+from disqued.commands.values import BYTES, Kind, read_integer, whole
 from disqued.core.model.peers import FAIL, FULL, LEAVING, PFAIL, Peer
 from disqued.core.node import Node
 from disqued.errors import (
@@ -215,7 +215,7 @@ class Hello:
 class Select:
     """Choose database 0, the only one there is."""
 
-    index: int = positional("Always 0.", INTEGER)
+    index: int = positional("Always 0.", whole("index"))
 
     def run(self, node: Node, client: Session) -> Status:
         if self.index != 0:

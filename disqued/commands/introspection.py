@@ -30,10 +30,10 @@ from disqued.commands.table import (
     positional,
     rest,
 )
-from disqued.commands.values import BYTES, INTEGER, Kind, readable
+from disqued.commands.values import BYTES, Kind, readable, whole
 from disqued.core.model.outbox import Client
 from disqued.core.node import Node
-from disqued.errors import CommandError, SyntaxFault
+from disqued.errors import CommandError
 from disqued.wire.replies import Status
 
 # COMMAND.
@@ -236,7 +236,7 @@ class SlowLogGet:
     At most 32 words of a command are kept, and at most 128 bytes of a word; passwords are hidden.
     """
 
-    count: int = optional("How many; a negative number: all.", INTEGER, _SLOW_COUNT)
+    count: int = optional("How many; a negative number: all.", whole("count"), _SLOW_COUNT)
     full: bool = flag("FULL", "Answer the address and the name of the client, too.")
 
     def run(self, node: Node, client: Session) -> list[Any]:
@@ -274,7 +274,7 @@ _LATENCY = Flag.ADMIN | Flag.READ | Flag.LOADING
 
 container(
     "LATENCY", group="server", flags=_LATENCY, summary="When the daemon was slow, and in doing what.",
-    misuse=SyntaxFault.__doc__ or "",
+    misuse="syntax error - LATENCY takes LATEST, HISTORY event, GRAPH event, RESET [event ...] or DOCTOR",
 )  # fmt: skip
 
 

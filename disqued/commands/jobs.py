@@ -31,6 +31,7 @@ from disqued.commands.shapes import JOBS, array, bulk, integer, null_or, pairs, 
 from disqued.commands.table import BLOCKED, LONG, MANUAL, Flag, command, flag, option, positional, repeated, rest
 from disqued.commands.values import (
     BYTES,
+    COUNT_MISFIT,
     INT64_MAX,
     JOB_ID,
     QUEUE,
@@ -88,10 +89,10 @@ CHECKED_PER_PART = 10_000  #: ids whose form is checked
 CHANGED_PER_PART = 500  #: jobs that are changed
 CHANGED_EFFORT = 20_000  #: or fewer, of which groups have much: see `State.effort`
 
-TTL = seconds("TTL", 1, "TTL must be a number > 0")
-RETRY = seconds("RETRY", 0, "RETRY time must be a non negative number")
-DELAY = seconds("DELAY", 0, "DELAY time must be a non negative number")
-REPLICATE = integer_kind(1, 65_535, "REPLICATE must be between 1 and 65535", "1 to 65535")
+TTL = seconds("TTL", 1, "TTL must be a number > 0 - allowed are whole seconds from 1")
+RETRY = seconds("RETRY", 0, "RETRY time must be a non negative number - allowed are whole seconds from 0")
+DELAY = seconds("DELAY", 0, "DELAY time must be a non negative number - allowed are whole seconds from 0")
+REPLICATE = integer_kind(1, 65_535, "REPLICATE must be between 1 and 65535 - allowed are whole numbers", "1 to 65535")
 _BAD_KEY = f"KEY must be 1 to {KEY_MAX} bytes"
 
 
@@ -121,9 +122,9 @@ HEADER = Kind(
 )  # fmt: skip
 GROUP = Kind("string", _read_group, f"1 to {GROUP_MAX} bytes", errors=(f"ERR {_BAD_GROUP}",))
 KEY = Kind("string", _read_key, f"1 to {KEY_MAX} bytes", errors=(f"ERR {_BAD_KEY}",))
-MAXLEN = integer_kind(1, INT64_MAX, "MAXLEN must be a positive number", "1 or more")
+MAXLEN = integer_kind(1, INT64_MAX, "MAXLEN must be a positive number - allowed are whole numbers", "1 or more")
 
-MAXTRIES = integer_kind(1, TRIES_MAX, f"MAXTRIES must be between 1 and {TRIES_MAX}", f"1 to {TRIES_MAX}")
+MAXTRIES = integer_kind(1, TRIES_MAX, f"MAXTRIES must be a whole number from 1 to {TRIES_MAX}", f"1 to {TRIES_MAX}")
 BACKOFF = seconds("BACKOFF", 1, "BACKOFF delays must be whole numbers > 0")
 LONGEST_BELOW_FIRST = "BACKOFF takes the first delay and then the longest: the longest is not below the first"
 
@@ -179,7 +180,7 @@ _OUTCOME = tuple_of(
     "[id, state, result, tries, reason]", bulk("id"), bulk("acked | dead | cancelled | expired | unknown | pending"),
     null_or(bulk("result")), integer("deliveries, as far as they are known"), bulk("reason"),
 )  # fmt: skip
-GET_COUNT = count_kind(1, JOBS_AT_ONCE, "COUNT must be a number greater than zero")
+GET_COUNT = count_kind(1, JOBS_AT_ONCE, COUNT_MISFIT)
 
 
 @command(
@@ -449,23 +450,17 @@ class AckJob(_OnEachJob):
 
     def __attrs_post_init__(self) -> None:
         """Refuse a result without a job, before jobs are taken out that the client may not see."""
-        if self.result is not None and not self.ids:
+        if self.result is not None and len(self.ids) != 1:
             raise CommandError(ONE_RESULT)
 
     def change(self, node: Node, client: Client) -> Callable[[bytes], bool]:
-        """Acknowledge a job; True when it was known and not done.  Raises CommandError: many jobs have no result."""
-        if self.result is not None:
-            raise CommandError(ONE_RESULT)
+        """Acknowledge a job; True when it was known and not done."""
         return node.acks.acknowledge
 
     def run(self, node: Node, client: Client) -> Any:
         """Acknowledge each; returns how many were known and not done."""
         if self.result is None:
             return Acknowledgement(self.ids).run(node, client)
-        if len(self.ids) > 1:
-            raise CommandError(ONE_RESULT)
-        if not self.ids:
-            return 0
         most = node.acks.result_max
         if len(self.result) > most:
             raise CommandError(LONG_RESULT.format(most=most))

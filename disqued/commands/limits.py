@@ -19,14 +19,17 @@ from disqued.core.node import Node
 from disqued.errors import LogWithoutLimits, NameTooLong, OutOfMemory
 
 THROTTLE_SPAN = integer_kind(
-    0, THROTTLE_MAX_S, f"the seconds of a throttle must be between 0 and {THROTTLE_MAX_S}", f"0 to {THROTTLE_MAX_S}"
+    0,
+    THROTTLE_MAX_S,
+    f"the seconds of a throttle must be a whole number from 0 to {THROTTLE_MAX_S}",
+    f"0 to {THROTTLE_MAX_S}",
 )
 
 
 @command(
     "THROTTLE", group="queues", flags=Flag.WRITE | Flag.FAST,
     reply=integer("seconds for which it hands nothing out from now on, rounded up"),
-    cost="O(log N) in the jobs of the group", errors=(OutOfMemory, NameTooLong, LogWithoutLimits), names_options=True,
+    cost="O(log N) in the jobs of the group", errors=(OutOfMemory, NameTooLong, LogWithoutLimits), once=True,
 )  # fmt: skip
 @attrs.define
 class Throttle:

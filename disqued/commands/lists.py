@@ -17,13 +17,13 @@ from typing import Any
 
 import attrs
 
-from disqued.commands.jobs import JOBS_AT_ONCE, REPLICATE
+from disqued.commands.jobs import JOBS_AT_ONCE, MAXLEN, REPLICATE
 from disqued.commands.names import ELEMENT, element_names, jobs_called, name_of, shown
 from disqued.commands.parts import in_order, in_parts
 from disqued.commands.shapes import array, bulk, either, handing_out, integer, null_or, pairs, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, optional, positional, rest
 from disqued.commands.taking import existing, note_taken, wait_for_jobs, with_new, work_queue
-from disqued.commands.values import BYTES, INT64_MAX, INT64_MIN, INTEGER, NAME, QUEUE, TAKER, Kind, bounded, seconds
+from disqued.commands.values import BYTES, INT64_MAX, INT64_MIN, NAME, QUEUE, TAKER, Kind, bounded, seconds, whole
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.lists import RecoveredJob, RecoveryRequest
@@ -62,22 +62,21 @@ _DELAY = "DELAY must be below TTL, or the element would never be delivered"
 _INSPECT = "usage: RQ.INSPECT key [PENDING] start count, where start is a whole number and count is 1 or more"
 _RECOVER = "usage: RQ.RECOVER key count elapsed, where count and elapsed, in milliseconds, are whole numbers"
 
-TTL = seconds("TTL", 1, "TTL must be a number of seconds above 0")
-DELAY = seconds("DELAY", 0, "DELAY must be a number of seconds, 0 or more")
+TTL = seconds("TTL", 1, "TTL must be a whole number of seconds above 0")
+DELAY = seconds("DELAY", 0, "DELAY must be a whole number of seconds, 0 or more")
 RETRY = integer_kind(
-    0, _RETRY_MAX_MS, f"RETRY must be 0 to {_RETRY_MAX_MS} milliseconds", f"0 to {_RETRY_MAX_MS} milliseconds"
+    0,
+    _RETRY_MAX_MS,
+    f"RETRY must be a whole number of milliseconds, 0 to {_RETRY_MAX_MS}",
+    f"0 to {_RETRY_MAX_MS} milliseconds",
 )
-MAXLEN = integer_kind(1, INT64_MAX, "MAXLEN must be a positive number", "1 or more")
 
-_COUNT = count_kind(0, JOBS_AT_ONCE, "COUNT must be 0 or more")
-_BLOCK = attrs.evolve(INTEGER, allowed="milliseconds; 0 = do not wait, below 0 = for ever")
+_COUNT = count_kind(0, JOBS_AT_ONCE, "COUNT must be a whole number, 0 or more")
+_BLOCK = attrs.evolve(whole("BLOCK"), allowed="milliseconds; 0 = do not wait, below 0 = for ever")
 
 
 def _number(usage: str) -> Kind:
-    return Kind(
-        "integer", bounded(INT64_MIN, INT64_MAX, usage), "a whole number of 64 bits", {"type": "integer"},
-        (f"ERR {usage}",),
-    )  # fmt: skip
+    return attrs.evolve(whole(""), read=bounded(INT64_MIN, INT64_MAX, usage), errors=(f"ERR {usage}",))
 
 
 _INSPECTED = _number(_INSPECT)

@@ -57,6 +57,7 @@ _BUSY = "too busy to process NOBLOCK event"
 _DUPLICATE = "duplicate event <id>"
 DONE_AT_ONCE = "WORKER does not go with EX 0: what is done at once does not come back from anybody"
 _LONG_ID = f"an event id has {ALIAS_MAX - 1} bytes at most"
+BAD_PATIENCE = f"timeout must be a whole number of seconds, 0 to {SECONDS_MAX - 1}"
 TOO_MANY = f"more than {SHOWN_AT_ONCE} queues are active; name those to show, or walk over all with QSCAN"
 
 
@@ -81,7 +82,7 @@ def read_patience(text: bytes) -> int:
     except NotAnInteger:
         wait_s = -1
     if not 0 <= wait_s < SECONDS_MAX:
-        raise CommandError(f"timeout must be 0 to {SECONDS_MAX - 1} seconds")
+        raise CommandError(BAD_PATIENCE)
     return wait_s
 
 
@@ -89,7 +90,7 @@ _SPAN = {"type": "integer", "minimum": 0, "maximum": SECONDS_MAX - 1}
 HELD = Kind("integer", _read_held, f"0 to {SECONDS_MAX - 1} seconds", _SPAN, ("ERR bad expires value: …",))
 PATIENCE = Kind(
     "integer", read_patience, f"0 to {SECONDS_MAX - 1} seconds", _SPAN,
-    (f"ERR timeout must be 0 to {SECONDS_MAX - 1} seconds",),
+    (f"ERR {BAD_PATIENCE}",),
 )  # fmt: skip
 EVENT_ROW = null_or(tuple_of("[event id, contents]", bulk("event id"), bulk("contents")))
 _PUSH_ERRORS = (_DUPLICATE, _LONG_ID, _BUSY, NotReplicated, QueuePaused, OutOfMemory, WrongType)

@@ -43,7 +43,7 @@ from disqued.commands.slots import (
     limit_value,
 )
 from disqued.commands.table import BLOCKED, Flag, command, container, flag, option, optional, positional, repeated, rest
-from disqued.commands.values import INTEGER, JOB_ID, QUEUE, Kind, one_of, read_integer
+from disqued.commands.values import COUNT_MISFIT, JOB_ID, QUEUE, Kind, one_of, read_integer, whole
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model.calendar import LastFiring, Refusal, ScheduleSetting
@@ -85,14 +85,12 @@ from disqued.errors import (
     CommandError,
     LogWithoutLimits,
     NameTooLong,
-    NotAnInteger,
     OutOfMemory,
-    SyntaxFault,
     WrongType,
 )
 from disqued.wire.replies import Status
 
-REDRIVE_COUNT = count_kind(1, NO_LIMIT, "COUNT must be a number greater than zero")
+REDRIVE_COUNT = count_kind(1, NO_LIMIT, COUNT_MISFIT)
 REDRIVE_RATE = integer_kind(1, 1_000_000, "RATE must be a whole number from 1 to 1000000", "1 to 1000000")
 
 
@@ -119,7 +117,7 @@ class QPeek:
     """
 
     queue: bytes = positional("Queue to look into.", QUEUE)
-    count: int = positional("How many, oldest first; a negative number: newest first.", INTEGER)
+    count: int = positional("How many, oldest first; a negative number: newest first.", whole("count"))
     dead: bool = flag("DEAD", "Dead jobs, newest failures first; with a negative number oldest first.")
 
     def run(self, node: Node, client: Client) -> Any:
@@ -393,7 +391,7 @@ _ENDED_STATE = one_of(
 
 @command(
     "QPURGE", group="queues", flags=Flag.WRITE, reply=integer("jobs that ended, each counted once"),
-    cost="O(N) in the jobs of each node, bit by bit", errors=(WrongType,), names_options=True,
+    cost="O(N) in the jobs of each node, bit by bit", errors=(WrongType,), once=True,
 )  # fmt: skip
 @attrs.define
 class QPurge:
@@ -453,7 +451,7 @@ _FIELD = tuple_of(
     "QPOLICY", group="queues", flags=Flag.WRITE | Flag.FAST,
     reply=either(array(_FIELD, "GET: the fields that are set"), status("SET, UNSET: OK")), cost="O(1)",
     errors=(OutOfMemory, NameTooLong, LogWithoutLimits, LONGEST_BELOW_FIRST, _ONE_TRY, _ONE_COPY, _ONE_VERB),
-    names_options=True,
+    once=True,
 )  # fmt: skip
 @attrs.define
 class QPolicy:
@@ -578,11 +576,8 @@ def policy_value(field: bytes, value: Value) -> bytes:
 
 
 def _read_cursor(text: bytes) -> int:
-    """Read an unsigned 64-bit number; a negative one wraps round, as in Disque."""
-    try:
-        return read_integer(text) % 2**64
-    except NotAnInteger:
-        raise CommandError("invalid cursor or option name") from None
+    """Read an unsigned 64-bit number; a negative one wraps round, as in Disque.  Raises NotAnInteger."""
+    return read_integer(text) % 2**64
 
 
 CURSOR = Kind("integer", _read_cursor, "what the call before returned; 0 to begin", {"type": "integer", "minimum": 0})
@@ -693,6 +688,7 @@ _SCANNED_QUEUES = array(either(bulk("cursor"), array(bulk("name"), "queue names"
 _SCANNED_JOBS = array(
     either(bulk("cursor"), array(either(status("job id"), DESCRIPTION), "job ids, or descriptions")), _SCAN_REPLY
 )
+_SCAN_FAULT = "invalid cursor or option name"
 _SCAN_COST = "O(1) per element; a whole walk is O(N)"
 
 
@@ -705,12 +701,14 @@ class _QueueScan:
     """What the two commands that walk over queues share."""
 
     cursor: int = optional("Where to go on.", CURSOR, 0)
-    count: int = option("COUNT", "Elements wanted, as a hint.", INTEGER, DEFAULT_COUNT)
+    count: int = option("COUNT", "Elements wanted, as a hint.", whole("COUNT"), DEFAULT_COUNT)
     busyloop: bool = flag("BUSYLOOP", "As much as one call may do.")
-    minlen: int | None = option("MINLEN", "Only queues with at least this many jobs.", INTEGER)
-    maxlen: int | None = option("MAXLEN", "Only queues with at most this many jobs.", INTEGER)
-    import_rate: int | None = option("IMPORTRATE", "Only queues that import this many jobs a second.", INTEGER)
-    maxidle: int | None = option("MAXIDLE", "Only queues used within this many seconds.", INTEGER)
+    minlen: int | None = option("MINLEN", "Only queues with at least this many jobs.", whole("MINLEN"))
+    maxlen: int | None = option("MAXLEN", "Only queues with at most this many jobs.", whole("MAXLEN"))
+    import_rate: int | None = option(
+        "IMPORTRATE", "Only queues that import this many jobs a second.", whole("IMPORTRATE")
+    )
+    maxidle: int | None = option("MAXIDLE", "Only queues used within this many seconds.", whole("MAXIDLE"))
 
     def run(self, node: Node, client: Client) -> list[Any]:
         limits = Limits.of(self.count, busyloop=self.busyloop, most=ELEMENTS_MAX)
@@ -735,13 +733,13 @@ class _JobScan:
     """What the two commands that walk over jobs share."""
 
     cursor: int = optional("Where to go on.", CURSOR, 0)
-    count: int = option("COUNT", "Elements wanted, as a hint.", INTEGER, DEFAULT_COUNT)
+    count: int = option("COUNT", "Elements wanted, as a hint.", whole("COUNT"), DEFAULT_COUNT)
     busyloop: bool = flag("BUSYLOOP", "As much as one call may do.")
     queue: bytes | None = option("QUEUE", "Only jobs of this queue.", QUEUE)
     states: tuple[int, ...] = repeated("STATE", "Only jobs in this state; may be given several times.", _STATE)
     full: bool = option("REPLY", "ID: ids; ALL: descriptions as of SHOW.", _REPLY, default=False)
     maxidle: int | None = option(
-        "MAXIDLE", "Only jobs that were added, queued or handed out within this many seconds.", INTEGER
+        "MAXIDLE", "Only jobs that were added, queued or handed out within this many seconds.", whole("MAXIDLE")
     )
 
     def run(self, node: Node, client: Client) -> list[Any]:
@@ -783,7 +781,9 @@ def _touched_at(job: Job) -> int:
     return job.expires_at - options.ttl_ms
 
 
-@command("QSCAN", group="queues", flags=Flag.READ, reply=_SCANNED_QUEUES, cost=_SCAN_COST)
+@command(
+    "QSCAN", group="queues", flags=Flag.READ, reply=_SCANNED_QUEUES, cost=_SCAN_COST, fault=_SCAN_FAULT,
+)  # fmt: skip
 @attrs.define
 class QScan(_QueueScan):
     """Walk over the queues of this node.
@@ -793,7 +793,10 @@ class QScan(_QueueScan):
     """
 
 
-@command("JSCAN", group="jobs", flags=Flag.READ, reply=_SCANNED_JOBS, cost=_SCAN_COST, bodies_field="full")
+@command(
+    "JSCAN", group="jobs", flags=Flag.READ, reply=_SCANNED_JOBS, cost=_SCAN_COST, fault=_SCAN_FAULT,
+    bodies_field="full",
+)  # fmt: skip
 @attrs.define
 class JScan(_JobScan):
     """Walk over the jobs of this node.
@@ -804,22 +807,24 @@ class JScan(_JobScan):
     """
 
 
-def _scan_misuse(word: str, known: bool) -> str:
-    return SyntaxFault.__doc__ or "" if known else "SCAN takes JOB or QUEUE, then a cursor and options"
-
-
 container(
-    "SCAN", group="queues", flags=Flag.READ, summary="Walk over the jobs or queues of this node.", misuse=_scan_misuse
-)
+    "SCAN", group="queues", flags=Flag.READ, summary="Walk over the jobs or queues of this node.",
+    misuse="SCAN takes JOB or QUEUE, then a cursor and options",
+)  # fmt: skip
 
 
-@command("SCAN JOB", group="jobs", flags=Flag.READ, reply=_SCANNED_JOBS, cost=_SCAN_COST, bodies_field="full")
+@command(
+    "SCAN JOB", group="jobs", flags=Flag.READ, reply=_SCANNED_JOBS, cost=_SCAN_COST, fault=_SCAN_FAULT,
+    bodies_field="full",
+)  # fmt: skip
 @attrs.define
 class ScanJob(_JobScan):
     """Walk over the jobs of this node; JSCAN by the name that the README announced."""
 
 
-@command("SCAN QUEUE", group="queues", flags=Flag.READ, reply=_SCANNED_QUEUES, cost=_SCAN_COST)
+@command(
+    "SCAN QUEUE", group="queues", flags=Flag.READ, reply=_SCANNED_QUEUES, cost=_SCAN_COST, fault=_SCAN_FAULT,
+)  # fmt: skip
 @attrs.define
 class ScanQueue(_QueueScan):
     """Walk over the queues of this node; QSCAN by the name that the README announced."""

@@ -47,7 +47,10 @@ command may answer:
 |---|---|
 | `ERR unknown command '<name>'` | There is no such command. |
 | `ERR wrong number of arguments for '<name>' command` | Fewer or more words than the arity says. |
-| `ERR syntax error` | A word that is no option, or an option without its value. |
+| `ERR wrong number of arguments for '<name>' command: <n> words at most` | More words than have a place. |
+| `ERR syntax error - unknown option '<word>'; expected <options>` | A word that is no option of the command. |
+| `ERR syntax error - <option> without its value: allowed are <values>` | An option is the last word. |
+| `ERR syntax error - needed as well: <word> <values>` | The values at the end are missing, such as FROM queue. |
 | `NOAUTH Authentication required.` | A password is set and AUTH did not come first; AUTH, HELLO and QUIT do without. |
 | `OOM command not allowed when used memory > 'maxmemory'.` | Memory is full; commands with the flag denyoom. |
 | `MISCONF Errors writing to the AOF file: <reason>` | The journal failed; commands with the flag denyoom, and PING. |
@@ -121,7 +124,7 @@ def errors(entry: Command) -> list[str]:
     lines += [f"ERR {field.arg.misuse}" for field in entry.fields if field.arg.words]
     once = [field.arg.keyword.decode() for field in entry.fields if field.arg.once and field.arg.keyword is not None]
     lines += [f"ERR {TWICE.format('<option>')}: {', '.join(once)}"] if once else []
-    return [line for line in dict.fromkeys((*lines, *entry.errors)) if line != "ERR syntax error"]
+    return list(dict.fromkeys((*lines, *entry.errors)))
 
 
 def _facts(entry: Command) -> Iterator[str]:

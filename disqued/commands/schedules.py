@@ -70,9 +70,7 @@ _GRAMMAR = (
     "SCHEDULE takes SET name line|EVERY seconds|AT unix-seconds QUEUE queue BODY body and options, or LIST, GET, DEL,"
     " PAUSE, RESUME, FIRE or NEXT; a cron line is one word, in quotes"
 )
-_SET_GRAMMAR = (
-    f"{_GRAMMAR}; the options of SET are TZ, OVERLAP, CATCHUP, JITTER, and those of ADDJOB but KEY, each with its value"
-)
+_SET_FAULT = "SCHEDULE SET takes a line, EVERY or AT, then QUEUE, BODY and options; a cron line is one word, in quotes"
 _BAD_NAME = f"a schedule name has 1 to {NAME_MAX} bytes"
 _NO_SCHEDULE = "no such schedule; SCHEDULE LIST names those that there are"
 _ONE_TIME = "SCHEDULE SET takes one of a cron line, EVERY seconds and AT unix-seconds"
@@ -89,27 +87,25 @@ def _read_name(text: bytes) -> bytes:
     return text
 
 
-def _misuse(word: str, known: bool) -> str:
-    return _SET_GRAMMAR if known and word.upper() == "SET" else _GRAMMAR
-
-
 SCHEDULE = Kind("string", _read_name, f"1 to {NAME_MAX} bytes", errors=(f"ERR {_BAD_NAME}",), names="schedule")
 LINE = Kind("string", None, "five or six fields of cron, in one word")
 ZONE = Kind("string", None, "a name of the tz database")
 EVERY_SPAN = seconds("EVERY", 1, "EVERY must be a whole number > 0")
-INSTANT = integer_kind(1, 2**33, "AT must be a unix time in seconds, 1 to 2**33", "unix seconds, at most 2**33")
+INSTANT = integer_kind(1, 2**33, "AT must be a unix time in whole seconds, 1 to 2**33", "unix seconds, at most 2**33")
 JITTER = seconds("JITTER", 0, "JITTER must be a whole number, 0 or more")
 CATCHUP = integer_kind(
-    0, CATCH_UP_MAX, f"CATCHUP must be between 0 and {CATCH_UP_MAX}", f"0 to {CATCH_UP_MAX}"
+    0, CATCH_UP_MAX, f"CATCHUP must be a whole number from 0 to {CATCH_UP_MAX}", f"0 to {CATCH_UP_MAX}"
 )  # fmt: skip
 OVERLAP = one_of({b"ALLOW": False, b"SKIP": True}, "OVERLAP must be allow or skip")
-NEXT_COUNT = count_kind(1, NEXT_MAX, "the number of instants must be greater than zero")
+NEXT_COUNT = count_kind(1, NEXT_MAX, "the count of instants must be a whole number, 1 or more")
 
-container("SCHEDULE", group="queues", flags=Flag.WRITE, summary="Jobs that the cluster adds by itself.", misuse=_misuse)
+container(
+    "SCHEDULE", group="queues", flags=Flag.WRITE, summary="Jobs that the cluster adds by itself.", misuse=_GRAMMAR
+)
 
 
 @command(
-    "SCHEDULE SET", group="queues", flags=Flag.WRITE, reply=status("OK"), cost="O(1)",
+    "SCHEDULE SET", group="queues", flags=Flag.WRITE, reply=status("OK"), cost="O(1)", fault=_SET_FAULT,
     errors=(
         OutOfMemory, NameTooLong, _ONE_TIME, _ZONE_OF_LINE, _NO_JOB, _LATE_AT, _LATE_JOB, _TOO_LARGE, ONCE,
         NEVER_DELIVERED, ONE_TRY, WrongType,

@@ -40,7 +40,7 @@ DISQUE_VERSION = "1.0-rc1"  #: whose replies are served; programs of Disque's us
 
 @command(
     "PING", group="connection", flags=Flag.READ | Flag.FAST, reply=either(status("PONG"), bulk("the message")),
-    cost="O(1)", most=2,
+    cost="O(1)",
 )  # fmt: skip
 @attrs.define
 class Ping:

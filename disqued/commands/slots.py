@@ -8,7 +8,7 @@ import attrs
 from disqued.commands.jobs import JOBS_AT_ONCE
 from disqued.commands.shapes import array, bulk, integer, tuple_of
 from disqued.commands.table import Flag, command, option, positional
-from disqued.commands.values import QUEUE, SECONDS_MAX, Kind, bounded, one_of, readable
+from disqued.commands.values import COUNT_MISFIT, QUEUE, SECONDS_MAX, Kind, bounded, one_of, readable
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model.gates import Limits
@@ -30,7 +30,7 @@ from disqued.core.model.slots import Rate, Slot
 from disqued.core.node import Node
 from disqued.errors import WrongType
 
-SLOTS_COUNT = count_kind(1, JOBS_AT_ONCE, "COUNT must be a number greater than zero")
+SLOTS_COUNT = count_kind(1, JOBS_AT_ONCE, COUNT_MISFIT)
 SHOWN_BY_DEFAULT = 100
 
 #: Words between the numbers of RATE and GROUPRATE.
@@ -130,7 +130,7 @@ _SLOT = tuple_of(
 
 @command(
     "SLOTS", group="queues", flags=Flag.READ | Flag.FAST, reply=array(_SLOT, "the slots that are in use"),
-    cost="O(1) for each slot that is shown", errors=(WrongType,), names_options=True,
+    cost="O(1) for each slot that is shown", errors=(WrongType,), once=True,
 )  # fmt: skip
 @attrs.define
 class Slots:

@@ -67,7 +67,7 @@ DEADLINE = duration("DEADLINE", zero=True)
 BLOCK = duration("BLOCK", zero=True)
 DELAY = duration("DELAY", zero=True)
 TIMEOUT = duration("timeout", zero=True)
-COUNT = integer_kind(1, JOBS_AT_ONCE, f"COUNT must be between 1 and {JOBS_AT_ONCE}", f"1 to {JOBS_AT_ONCE}")
+COUNT = integer_kind(1, JOBS_AT_ONCE, f"COUNT must be a whole number from 1 to {JOBS_AT_ONCE}", f"1 to {JOBS_AT_ONCE}")
 
 # Adding.
 
@@ -423,7 +423,7 @@ class QRegister:
         words = list(self.words)
         if words and words[0].upper() == b"GROUP":
             if len(words) == 1:
-                raise SyntaxFault
+                raise SyntaxFault("syntax error - GROUP without its value: expected GROUP group [queue ...]")
             node.streams.members.register(client, _read_group(words[1]), words[2:])
             node.consumers.forget(client)
         else:

@@ -30,12 +30,13 @@ import attrs
 from disqued.commands import runnable, shapes
 from disqued.commands.runnable import Runnable
 from disqued.commands.shapes import Shape
-from disqued.commands.values import BYTES, JOB_ID, Kind, readable, reader_of_ids
+from disqued.commands.values import BYTES, Kind, readable, reader_of_ids
 from disqued.core.node import Call
 from disqued.errors import (
     BadJobId,
     CommandError,
     EmptyKey,
+    NotAnInteger,
     NothingNamed,
     SyntaxFault,
     TooManyWords,
@@ -99,12 +100,15 @@ class Arg:
     @property
     def read(self) -> Callable[[bytes], Any] | None:
         """The reader of one value; None: it is taken as it is."""
-        return reader_of_ids(self.no_id) if self.no_id else self.kind.read
+        read = self.kind.read
+        return reader_of_ids(read, self.no_id) if self.no_id and read is not None else read
 
     @property
     def errors(self) -> tuple[str, ...]:
         """Lines of the errors that a value may meet."""
-        return (f"{BadJobId.code} {self.no_id}",) if self.no_id else self.kind.errors
+        plain = f"{BadJobId.code} {BadJobId.__doc__}"
+        told = f"{BadJobId.code} {self.no_id}" if self.no_id else plain
+        return tuple(told if line == plain else line for line in self.kind.errors)
 
     @property
     def width(self) -> int:
@@ -125,15 +129,11 @@ class Arg:
 
     @property
     def misuse(self) -> str:
-        """The error when words between the values are missing."""
+        """The error when values, or words between them, are missing."""
         keyword = (self.keyword or b"").decode()
-        return f"{keyword} without its parts: expected {keyword} {self.written}"
-
-    @property
-    def missing(self) -> str:
-        """The error when there is no word behind the keyword."""
-        keyword = (self.keyword or b"").decode()
-        return f"{SyntaxFault.__doc__} - {keyword} without its value: allowed are {self.kind.allowed}"
+        if self.parts:
+            return f"{keyword} without its parts: expected {keyword} {self.written}"
+        return f"{keyword} without its value: allowed are {self.kind.allowed}"
 
     @property
     def twice(self) -> str:
@@ -280,7 +280,7 @@ class Container:
         child = self.resolve(args)
         try:
             return child.parse(args)
-        except (WrongArity, SyntaxFault):
+        except WrongArity:
             raise CommandError(self.misuse(readable(args[1]), True)) from None
 
 
@@ -297,16 +297,16 @@ C = TypeVar("C", bound=type)
 
 def command(
     name: str, *, group: str, flags: Flag, reply: Shape, cost: str, since: str = "0.1.0", arity: int | None = None,
-    most: int | None = None, errors: tuple[type[CommandError] | str, ...] = (),
-    cache: Callable[[Parser], Parser] | None = None, names_options: bool = False, **nature: Any,
+    errors: tuple[type[CommandError] | str, ...] = (),
+    cache: Callable[[Parser], Parser] | None = None, once: bool = False, fault: str = SyntaxFault.__doc__ or "",
+    **nature: Any,
 ) -> Callable[[C], C]:  # fmt: skip
     """Enter an attrs class into the table.
 
-    `arity` and `most`, the number of words at most, are given where they differ from what the fields say.  `errors`
-    are classes whose docstring is their text, or texts of plain ERR lines.  `cache` puts a parse
-    cache before its parser (`commands/parse_cache.py`).  `names_options`: each option is given once, and a syntax error
-    names the wrong word and the options that there are, behind what Disque says.  `nature` is what else `Command` knows
-    of it: shows_bodies, bodies_field, is_of_connection, is_large.
+    `arity` is given where it differs from what the fields say.  `errors` are classes whose docstring is their text, or
+    texts of plain ERR lines.  `cache` puts a parse cache before its parser (`commands/parse_cache.py`).  `once`: each
+    option is given once.  `fault` begins the error of a wrong word, as Disque has it; what is wrong and what is allowed
+    follows.  `nature` is what else `Command` knows of it: shows_bodies, bodies_field, is_of_connection, is_large.
     """
 
     def enter(cls: C) -> C:
@@ -316,15 +316,16 @@ def command(
         )
         options = [field.arg.keyword.decode() for field in fields if field.arg.keyword is not None]
         fields = tuple(_told_of_options(field, options) for field in fields)
-        if names_options:
+        if once:
             fields = tuple(map(_given_once, fields))
         summary, _, manual = inspect.cleandoc(cls.__doc__ or "").partition("\n")
         words = name.split()
+        told = errors if fault == SyntaxFault.__doc__ else (*errors, f"{fault} - <what is wrong, and what is allowed>")
         least = _arity(fields, len(words)) if arity is None else arity
-        parse = _generate(name, cls, fields, (least, most), _complaint_of(fields) if names_options else None)
+        parse = _generate(name, cls, fields, least, _complaint_of(fields, fault))
         entry = Command(
             name=name, group=group, flags=flags, since=since, cost=cost, reply=reply, arity=least, summary=summary,
-            manual=manual.strip(), fields=fields, errors=tuple(map(_error_line, errors)), parse=parse, make=cls,
+            manual=manual.strip(), fields=fields, errors=tuple(map(_error_line, told)), parse=parse, make=cls,
             **nature,
         )  # fmt: skip
         adds_data = Flag.DENY_OOM in flags
@@ -350,21 +351,21 @@ def _given_once(field: Field) -> Field:
     return attrs.evolve(field, arg=attrs.evolve(arg, once=once))
 
 
-def _complaint_of(fields: tuple[Field, ...]) -> Callable[[bytes], SyntaxFault]:
-    """Make the error of a word that is no option, or stands at the wrong place."""
+def _complaint_of(fields: tuple[Field, ...], fault: str) -> Callable[[bytes], SyntaxFault]:
+    """Make the error of a word that is no option, lacks its value or stands at the wrong place."""
     args = [field.arg for field in fields if field.arg.keyword is not None]
-    texts = {arg.keyword: arg.missing for arg in args if arg.style == "rest" or arg.repeats}
-    options = [arg.keyword.decode() for arg in args if arg.keyword is not None]
+    texts = {arg.keyword: arg.misuse for arg in args if arg.style != "flag"}
     for arg in args:  # words within RATE, such as PER
         alike = [other.keyword.decode() for other in args if other.words == arg.words and other.keyword is not None]
         for word in filter(None, arg.words):
-            expected = f"{_listed(alike, 'or')} {arg.written}"
-            texts[word.encode()] = f"{SyntaxFault.__doc__} - {word} at the wrong place: expected {expected}"
+            texts[word.encode()] = f"{word} at the wrong place: expected {_listed(alike, 'or')} {arg.written}"
+    allowed = [field.label for field in fields if field.arg.style == "optional"]
+    allowed += [arg.keyword.decode() for arg in args if arg.keyword is not None]
 
     def complaint(word: bytes) -> SyntaxFault:
         known = texts.get(word[:32].upper())
-        unknown = f"{SyntaxFault.__doc__} - unknown option {readable(word)!r}; expected {_listed(options, 'or')}"
-        return SyntaxFault(unknown if known is None else known)
+        unknown = f"unknown option {readable(word)!r}; expected {_listed(allowed, 'or')}"
+        return SyntaxFault(f"{fault} - {known or unknown}")
 
     return complaint
 
@@ -372,7 +373,7 @@ def _complaint_of(fields: tuple[Field, ...]) -> Callable[[bytes], SyntaxFault]:
 def _told_of_options(field: Field, options: list[str]) -> Field:
     """Let the error of a word among job ids say what is allowed there."""
     arg = field.arg
-    if arg.style != "rest" or arg.keyword is not None or arg.kind is not JOB_ID:
+    if arg.style != "rest" or arg.keyword is not None or arg.kind.names != "job":
         return field
     those = f"option{'s' if len(options) > 1 else ''} {_listed(options)}" if options else ""
     allowed = f"job ids, and the {those}" if those else "job ids alone"
@@ -491,18 +492,15 @@ def _arity(fields: tuple[Field, ...], words: int) -> int:
 
 
 def _generate(
-    name: str, cls: type, fields: tuple[Field, ...], bounds: tuple[int, int | None],
-    complaint: Callable[[bytes], SyntaxFault] | None,
-) -> Parser:  # fmt: skip
+    name: str, cls: type, fields: tuple[Field, ...], arity: int, complaint: Callable[[bytes], SyntaxFault]
+) -> Parser:
     """Write and compile the parser of a command; `complaint` makes the error of a word that is no option."""
     space: dict[str, Any] = {
         "make": cls, "WrongArity": WrongArity, "TooManyWords": TooManyWords, "SyntaxFault": SyntaxFault,
-        "BadJobId": BadJobId, "NothingNamed": NothingNamed, "CommandError": CommandError, "complaint": complaint,
-        "in_parts": getattr(cls, "in_parts", None),
+        "NotAnInteger": NotAnInteger, "NothingNamed": NothingNamed, "CommandError": CommandError,
+        "complaint": complaint, "in_parts": getattr(cls, "in_parts", None),
     }  # fmt: skip
-    source = _source(name, fields, bounds, len(name.split()), space)
-    if complaint is not None:
-        source = source.replace("raise SyntaxFault\n", "raise complaint(args[i - 1])\n")
+    source = _source(name, fields, arity, len(name.split()), space)
     filename = f"<parser of {name}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(compile(source, filename, "exec"), space)  # noqa: S102 - our own text, made of the table's names alone
@@ -510,14 +508,12 @@ def _generate(
     return result
 
 
-def _source(
-    name: str, fields: tuple[Field, ...], bounds: tuple[int, int | None], words: int, space: dict[str, Any]
-) -> str:
+def _source(name: str, fields: tuple[Field, ...], arity: int, words: int, space: dict[str, Any]) -> str:
     """The text of a parser: check the arity, read the options from left to right, then the values in their places."""
     refuse = f"raise WrongArity({name.lower()!r})"
     loose = [field for field in fields if field.arg.style in ("option", "flag", "optional")]
     tail = next((field for field in fields if field.arg.style == "rest"), None)
-    lines = ["def parse(args):", "    n = len(args)", *_counted(name, bounds, words, tail)]
+    lines = ["def parse(args):", "    n = len(args)", *_counted(name, arity, words, fields)]
     values: list[str] = []
     place = words
     for field in fields:
@@ -531,7 +527,7 @@ def _source(
             space[f"d_{field.name}"] = field.default
             lines.append(f"    v_{field.name} = {'[]' if arg.repeats else f'd_{field.name}'}")
     if tail is not None and tail.arg.keyword is None and not loose:
-        if place + tail.arg.minimum > max(words, -bounds[0]):
+        if place + tail.arg.minimum > max(words, -arity):
             lines.append(f"    if n < {place + tail.arg.minimum}: {refuse}")
         lines.append(_assign_rest(tail, f"args[{place}:]", space, 4))
     elif loose or tail is not None:
@@ -546,21 +542,20 @@ def _source(
     return "\n".join(lines) + "\n"
 
 
-def _counted(name: str, bounds: tuple[int, int | None], words: int, tail: Field | None) -> list[str]:
+def _counted(name: str, arity: int, words: int, fields: tuple[Field, ...]) -> list[str]:
     """The lines of a parser that look at the number of words, and nothing more than they must: they are always run."""
-    arity, most = bounds
     refuse = f"raise WrongArity({name.lower()!r})"
     lines: list[str] = []
     if arity >= 0:
         lines.append(f"    if n != {arity}: {refuse}")
     elif -arity > words:  # those of the name are there
         lines.append(f"    if n < {-arity}: {refuse}")
-    if most is not None:
-        lines.append(f"    if n > {most}: {refuse}")
-    elif tail is not None and tail.arg.long:
+    if any(field.arg.long for field in fields):
         lines.append(f"    if n > {LONG}: return in_parts(args)")
     elif arity < 0:
-        lines.append(f"    if n > {WORDS_MAX}: raise TooManyWords({name.lower()!r}, {WORDS_MAX})")
+        have_places = all(field.arg.style in ("positional", "optional") for field in fields)
+        most = words + len(fields) if have_places else WORDS_MAX
+        lines.append(f"    if n > {most}: raise TooManyWords({name.lower()!r}, {most})")
     return lines
 
 
@@ -579,21 +574,6 @@ def _assign_rest(field: Field, expression: str, space: dict[str, Any], indent: i
         return f"{' ' * indent}v_{field.name} = {expression}"
     space[f"r_{field.name}"] = reader
     return f"{' ' * indent}v_{field.name} = [r_{field.name}(value) for value in {expression}]"
-
-
-def _rest_value(loose: list[Field], tail: Field, space: dict[str, Any]) -> list[str]:
-    """The lines that read a value among options; what is no job id may be an option without its value."""
-    line = f"v_{tail.name}.append({_reader(tail, space).format('args[i - 1]')})"
-    words = tuple(field.arg.keyword for field in loose if field.arg.style == "option")
-    if not words or tail.arg.kind.names != "job":
-        return [f"        else: {line}"]
-    return [
-        "        else:",
-        f"            try: {line}",
-        "            except BadJobId:",
-        f"                if word in {words!r}: raise SyntaxFault from None",
-        "                raise",
-    ]
 
 
 def _refuse_twice(field: Field, bit: int) -> list[str]:
@@ -640,9 +620,8 @@ def _option(field: Field, branch: str, space: dict[str, Any], bit: int, *, is_wo
         return _worded(field, branch, read, bit)
     width = arg.width - arg.spare
     last = "i" if width == 1 else f"i + {width - 1}"
-    if arg.once and is_word:
-        lines = [f"{head}:", *_refuse_twice(field, bit)]
-        lines.append(f"            if {last} >= n: raise SyntaxFault({arg.missing!r})")
+    if is_word:
+        lines = [f"{head}:", *_refuse_twice(field, bit), f"            if {last} >= n: raise complaint(word)"]
     else:
         lines = [f"{head} and {last} < n:", *_refuse_twice(field, bit)]
     several = "".join(f"{read.format(f'args[i + {offset}]')}, " for offset in range(width))
@@ -652,7 +631,7 @@ def _option(field: Field, branch: str, space: dict[str, Any], bit: int, *, is_wo
     )
     lines.append(f"            i += {width}")
     if arg.spare:
-        lines.append("            if i < n and args[i].lstrip(b'+-').isdigit():")
+        lines.append("            if i < n and args[i][:1] in b'0123456789+-.':")
         lines.append(f"                v_{field.name} += ({read.format('args[i]')},)")
         lines.append("                i += 1")
     return lines
@@ -663,8 +642,8 @@ def _options(loose: list[Field], tail: Field | None, place: int, space: dict[str
     lines = [f"    i = {place}", "    while i < n:", "        word = args[i][:32].upper()", "        i += 1"]
     if any(field.arg.once for field in loose):
         lines.insert(0, "    given = 0")
-    # A word that is an option with its value, and otherwise a value itself, lacks nothing.
-    may_be_value = any(field.arg.style == "optional" for field in loose) or (tail is not None and not tail.arg.keyword)
+    # A word that is an option with its value, and otherwise a value itself, lacks nothing; a job id is no such word.
+    may_be_value = tail is not None and tail.arg.keyword is None and tail.arg.kind.names != "job"
     branch = "if"
     for number, field in enumerate(loose):
         if field.arg.style != "optional":
@@ -672,7 +651,7 @@ def _options(loose: list[Field], tail: Field | None, place: int, space: dict[str
             branch = "elif"
     if tail is not None and tail.arg.keyword is None:
         lines.insert(0, f"    v_{tail.name} = []")
-        lines += _rest_value(loose, tail, space)
+        lines.append(f"        else: v_{tail.name}.append({_reader(tail, space).format('args[i - 1]')})")
         return lines
     if tail is not None:
         lines.append(f"        {branch} word == {tail.arg.keyword!r} and i < n:")
@@ -685,7 +664,8 @@ def _options(loose: list[Field], tail: Field | None, place: int, space: dict[str
             lines.insert(0, f"    {seen} = False")
             lines.append(f"        {branch} not {seen}:")
             lines.append(f"            {seen} = True")
-            lines.append(f"            v_{field.name} = {_reader(field, space).format('args[i - 1]')}")
+            lines.append(f"            try: v_{field.name} = {_reader(field, space).format('args[i - 1]')}")
+            lines.append("            except NotAnInteger: raise complaint(args[i - 1]) from None")
             branch = "elif"
     if tail is not None and tail.arg.bare:
         words = tuple(field.arg.keyword for field in (*loose, tail))
@@ -693,7 +673,9 @@ def _options(loose: list[Field], tail: Field | None, place: int, space: dict[str
         lines.append(_assign_rest(tail, "args[i - 1:]", space, 12))
         lines.append("            break")
         branch = "elif"
-    lines.append("        else: raise SyntaxFault" if branch == "elif" else "        raise SyntaxFault")
+    lines.append(f"        {'else: ' if branch == 'elif' else ''}raise complaint(args[i - 1])")
     if tail is not None and tail.arg.minimum:
-        lines.append("    else: raise SyntaxFault")
+        keyword = (tail.arg.keyword or b"").decode()
+        needed = f"{f'[{keyword}]' if tail.arg.bare else keyword} {tail.label} ..."
+        lines.append(f"    else: raise SyntaxFault({f'{SyntaxFault.__doc__} - needed as well: {needed}'!r})")
     return lines

@@ -79,11 +79,12 @@ PROCESS = Kind(
     "<job id>:<attempt> as WQ.DEQUEUE answered it, or a job id, which means the current attempt",
     errors=(f"{BadJobId.code} {BadJobId.__doc__}", f"ERR {_BAD_ATTEMPT}"), names="job",
 )  # fmt: skip
-_START = integer_kind(0, INT64_MAX, "start must be 0 or more", "0 or more")
+_BLOCK = integer_kind(0, INT64_MAX, "BLOCK must be a whole number of milliseconds, 0 or more", TIMEOUT.allowed)
+_START = integer_kind(0, INT64_MAX, "start must be a whole number, 0 or more", "0 or more")
 _COUNT = Kind(
-    "integer", bounded(0, INT64_MAX, "count must be 0 or more"),
+    "integer", bounded(0, INT64_MAX, "count must be a whole number, 0 or more"),
     f"0 or more; more than {JOBS_AT_ONCE} is {JOBS_AT_ONCE}", {"type": "integer", "minimum": 0},
-    ("ERR count must be 0 or more",),
+    ("ERR count must be a whole number, 0 or more",),
 )  # fmt: skip
 
 
@@ -274,7 +275,7 @@ class WqDequeue:
 
     queue: bytes = positional("Queue to take from.", QUEUE)
     count: int = option("COUNT", "Tasks to take at most.", GET_COUNT, 1)
-    block: int | None = option("BLOCK", "Wait for the first one, so many milliseconds.", TIMEOUT)
+    block: int | None = option("BLOCK", "Wait for the first one, so many milliseconds.", _BLOCK)
     queues: list[bytes] = rest("More queues.", QUEUE, minimum=0)
 
     def run(self, node: Node, client: Client) -> Any:

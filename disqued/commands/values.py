@@ -11,7 +11,7 @@ import attrs
 from disqued.core.model.glob import PATTERN_MAX
 from disqued.core.model.ids import is_job_id
 from disqued.core.model.queues import NAME_MAX
-from disqued.errors import BadJobId, CommandError, NotAnInteger, SyntaxFault
+from disqued.errors import BadJobId, CommandError, NotAnInteger
 
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
@@ -71,7 +71,8 @@ def readable(word: bytes) -> str:
     return word[:128].decode("utf-8", "surrogateescape")
 
 
-TIMEOUT_MISFIT = "timeout is not an integer or out of range"
+TIMEOUT_MISFIT = "timeout is not an integer or out of range - allowed are whole milliseconds, 0 or more"
+COUNT_MISFIT = "COUNT must be a number greater than zero - allowed are whole numbers"
 
 
 def read_timeout(text: bytes) -> int:
@@ -94,23 +95,21 @@ def read_job_id(text: bytes) -> bytes:
     return text
 
 
-def reader_of_ids(error: str) -> Callable[[bytes], bytes]:
-    """Make a reader of job ids; everything else is BADID with this text."""
+def reader_of_ids(read: Callable[[bytes], Any], error: str) -> Callable[[bytes], Any]:
+    """Make a reader of job ids, or of what begins with one, whose BADID has this text."""
 
-    def read(text: bytes) -> bytes:
+    def read_job_id(text: bytes) -> bytes:  # without a call within a call: there may be very many
         if not is_job_id(text):
             raise BadJobId(error)
         return text
 
-    return read
+    def read_other(text: bytes) -> Any:
+        try:
+            return read(text)
+        except BadJobId:
+            raise BadJobId(error) from None
 
-
-def read_yes_no(text: bytes) -> bool:
-    """Read ``yes`` or ``no``, in any case."""
-    word = text[:4].upper()
-    if word not in (b"YES", b"NO"):
-        raise SyntaxFault
-    return word == b"YES"
+    return read_job_id if read is JOB_ID.read else read_other
 
 
 def read_pattern(text: bytes) -> bytes:
@@ -121,14 +120,11 @@ def read_pattern(text: bytes) -> bytes:
 
 
 _LONG_PATTERN = f"a pattern has up to {PATTERN_MAX} bytes"
-_NOT_AN_INTEGER = f"ERR {NotAnInteger.__doc__}"
-_SYNTAX = f"ERR {SyntaxFault.__doc__}"
 
 BYTES = Kind("string")
 QUEUE = Kind("string", None, f"any bytes, or none; {NAME_MAX} at most of a new queue", names="queue")
 #: What something is called, which is no body.
 NAME = Kind("string", None, "any bytes, or none")
-INTEGER = Kind("integer", read_integer, "a whole number of 64 bits", {"type": "integer"}, (_NOT_AN_INTEGER,))
 TIMEOUT = Kind(
     "integer", read_timeout, "milliseconds; 0 = wait for ever", {"type": "integer", "minimum": 0, "maximum": INT64_MAX},
     (f"ERR {TIMEOUT_MISFIT}", "ERR timeout is negative"),
@@ -142,7 +138,13 @@ TAKER = Kind("string", names="worker")
 CHANNEL = Kind("string", names="channel")
 CHANNEL_PATTERN = Kind("string", names="pattern")
 PATTERN = Kind("string", read_pattern, f"up to {PATTERN_MAX} bytes", errors=(f"ERR {_LONG_PATTERN}",))
-YES_NO = Kind("oneof", read_yes_no, "yes | no", {"type": "boolean"}, (_SYNTAX,), ("yes", "no"))
+
+
+def whole(name: str) -> Kind:
+    """A kind of integer of any size, named in the error."""
+    error = f"{NotAnInteger.__doc__} - {name} takes whole numbers of 64 bits"
+    read = bounded(INT64_MIN, INT64_MAX, error)
+    return Kind("integer", read, "whole numbers of 64 bits", {"type": "integer"}, (f"ERR {error}",))
 
 
 def integer(minimum: int, maximum: int, error: str, allowed: str) -> Kind:
@@ -174,21 +176,19 @@ def seconds(name: str, minimum: int, error: str) -> Kind:
     return Kind("integer", read, allowed, schema, (f"ERR {error}", f"ERR {too_long}"))
 
 
-def one_of(words: dict[bytes, Any], error: str | None = None) -> Kind:
-    """A kind that is one of several words, in any case; everything else is `error`, or a syntax error.
+def one_of(words: dict[bytes, Any], error: str) -> Kind:
+    """A kind that is one of several words, in any case; everything else is `error`.
 
     `{word}` in the error is the word that was given.
     """
-    told = "" if error is None else error
 
     def read(text: bytes) -> Any:
         try:
             return words[text[:32].upper()]
         except KeyError:
-            text_of = told.replace("{word}", repr(readable(text)))
-            raise (SyntaxFault() if error is None else CommandError(text_of)) from None
+            raise CommandError(error.replace("{word}", repr(readable(text)))) from None
 
     names = [word.decode().lower() for word in words]
-    line = _SYNTAX if error is None else f"ERR {told.replace('{word}', '<word>')}"
+    line = f"ERR {error.replace('{word}', '<word>')}"
     schema = {"type": "string", "enum": names}
     return Kind("oneof", read, " | ".join(names), schema, (line,), tuple(names))

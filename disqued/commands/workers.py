@@ -22,15 +22,15 @@ from disqued.core.model.worker import Worker
 from disqued.core.node import Node
 from disqued.core.workers.announcements import tell_life
 from disqued.core.workers.workers import HEARTBEATS, TTL_MS
-from disqued.errors import CommandError, NoWorker, OutOfMemory, StaleWorker, SyntaxFault
+from disqued.errors import CommandError, NoWorker, OutOfMemory, StaleWorker
 
 TTL_MAX_MS = 365 * 86_400_000
 EPOCH_MAX = 2**63 - 1
 LISTED_PER_PART = 5_000  #: ids of workers
 _ID_BITS = 128
 _BAD_NAME = f"the id of a worker has 1 to {WORKER_NAME_MAX} bytes, its name no more than {WORKER_NAME_MAX}"
-_BAD_TTL = f"TTL must be between 0 (for ever) and {TTL_MAX_MS} milliseconds (a year)"
-_BAD_EPOCH = "the epoch is a number from 1 on, as WORKER START answered it"
+_BAD_TTL = f"TTL must be a whole number of milliseconds, from 0 (for ever) to {TTL_MAX_MS} (a year)"
+_BAD_EPOCH = "the epoch is a whole number from 1, as WORKER START answered it"
 _UNHEARD_EPOCH = "no epoch as high was given to this worker, as far as this node has heard; WORKER START takes it over"
 
 
@@ -56,14 +56,11 @@ _EPOCH = Kind(
 )
 
 
-def _misuse(word: str, known: bool) -> str:
-    if known:
-        return SyntaxFault.__doc__ or ""
-    return "WORKER takes START, KEEPALIVE, STOP, FAIL, LIST or INFO"
+_MISUSE = "WORKER takes START, KEEPALIVE [id] [epoch], STOP [id], FAIL id, LIST or INFO id"
 
 
 container(
-    "WORKER", group="workers", flags=Flag.WRITE, summary="Workers, whose tasks come back when they die.", misuse=_misuse
+    "WORKER", group="workers", flags=Flag.WRITE, summary="Workers, whose tasks come back when they die.", misuse=_MISUSE
 )
 
 

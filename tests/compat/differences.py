@@ -23,12 +23,12 @@ class Difference:
 
     key: str  #: as docs/compat.md names it
     reason: str
-    commands: tuple[tuple[str, ...], ...]  #: empty: any command
+    commands: tuple[tuple[str, ...], ...]  #: names, or whole commands with their words; empty: any command
     change: Change  #: makes the expected reply of the recorded one
 
     def applies_to(self, exchange: Exchange) -> bool:
         """Tell whether a reply has to be changed."""
-        return not self.commands or exchange.command in self.commands
+        return not self.commands or exchange.command in self.commands or exchange.recorded.args in self.commands
 
 
 def expected(exchange: Exchange, differences: Iterable[Difference]) -> Reply:
@@ -132,6 +132,18 @@ def _with_end(begin: bytes, end: bytes) -> Change:
     return change
 
 
+def _with_ends(ends: dict[bytes, bytes]) -> Change:
+    """Add an end to each of the errors that begin so."""
+
+    def change(reply: Reply) -> Reply:
+        for begin, end in ends.items():
+            if (reply.text or b"").startswith(begin):
+                return _with_end(begin, end)(reply)
+        return reply
+
+    return change
+
+
 def _with_lines(*more: bytes) -> Change:
     """Add lines to the end of a text."""
     return lambda reply: bulk((reply.text or b"") + b"".join(line + b"\r\n" for line in more))
@@ -142,6 +154,7 @@ def _with_lines(*more: bytes) -> Change:
 _COMMANDS = (("COMMAND",), ("COMMAND", "COUNT"))
 _TABLE = (("COMMAND",),)
 _SETTINGS = (("CONFIG", "GET"),)
+_GETJOB_OPTIONS = b"NOHANG, WITHCOUNTERS, WITHHEADERS, TIMEOUT, COUNT, WORKER or FROM"
 _WITH_WHAT_IS_ALLOWED = "An error says what is allowed; what Disque says stands before it, byte for byte."
 
 DIFFERENCES = (
@@ -557,6 +570,77 @@ DIFFERENCES = (
         _WITH_WHAT_IS_ALLOWED,
         (("NACK",),),
         _with_end(b"BADID", b" - allowed are job ids, and the options DELAY, REASON, DEAD and UNTRIED"),
+    ),
+    Difference(
+        "addjob-option-allowed",
+        _WITH_WHAT_IS_ALLOWED,
+        (("ADDJOB", "q", "b", "0", "NOPE"),),
+        _with_end(
+            b"ERR syntax error",
+            b" - unknown option 'NOPE'; expected REPLICATE, DELAY, RETRY, TTL, MAXLEN, ASYNC, MAXTRIES, BACKOFF, "
+            b"KEEPDEAD, RESULT, HEADER, GROUP or KEY",
+        ),
+    ),
+    Difference(
+        "addjob-value-allowed",
+        _WITH_WHAT_IS_ALLOWED,
+        (("ADDJOB", "q", "b", "0", "TTL"),),
+        _with_end(b"ERR syntax error", b" - TTL without its value: allowed are 1 to 2147483647 seconds"),
+    ),
+    Difference(
+        "getjob-option-allowed",
+        _WITH_WHAT_IS_ALLOWED,
+        (("GETJOB", "NOPE", "FROM", "q"),),
+        _with_end(b"ERR syntax error", b" - unknown option 'NOPE'; expected " + _GETJOB_OPTIONS),
+    ),
+    Difference(
+        "getjob-from-allowed",
+        _WITH_WHAT_IS_ALLOWED,
+        (("GETJOB", "q"),),
+        _with_end(b"ERR syntax error", b" - unknown option 'q'; expected " + _GETJOB_OPTIONS),
+    ),
+    Difference(
+        "getjob-queues-allowed",
+        _WITH_WHAT_IS_ALLOWED,
+        (("GETJOB", "FROM"),),
+        _with_end(
+            b"ERR syntax error",
+            b" - FROM without its value: allowed are any bytes, or none; 65000 at most of a new queue",
+        ),
+    ),
+    Difference(
+        "qscan-option-allowed",
+        _WITH_WHAT_IS_ALLOWED,
+        (("QSCAN", "x"),),
+        _with_end(
+            b"ERR invalid cursor or option name",
+            b" - unknown option 'x'; expected cursor, COUNT, BUSYLOOP, MINLEN, MAXLEN, IMPORTRATE or MAXIDLE",
+        ),
+    ),
+    Difference(
+        "qscan-value-allowed",
+        _WITH_WHAT_IS_ALLOWED,
+        (("QSCAN", "COUNT"),),
+        _with_end(
+            b"ERR invalid cursor or option name", b" - COUNT without its value: allowed are whole numbers of 64 bits"
+        ),
+    ),
+    Difference(
+        "numbers-allowed",
+        _WITH_WHAT_IS_ALLOWED,
+        (("ADDJOB",), ("GETJOB",), ("QPEEK",)),
+        _with_ends(
+            {
+                b"ERR TTL must": b" - allowed are whole seconds from 1",
+                b"ERR RETRY time must": b" - allowed are whole seconds from 0",
+                b"ERR DELAY time must": b" - allowed are whole seconds from 0",
+                b"ERR REPLICATE must": b" - allowed are whole numbers",
+                b"ERR MAXLEN must": b" - allowed are whole numbers",
+                b"ERR COUNT must": b" - allowed are whole numbers",
+                b"ERR timeout is not": b" - allowed are whole milliseconds, 0 or more",
+                b"ERR value is not": b" - count takes whole numbers of 64 bits",
+            }
+        ),
     ),
     Difference(
         "cluster-info-leaving",

@@ -14,7 +14,7 @@ from typing import Any, Final
 from disqued.commands import catalogue
 from disqued.commands.queues import CURSOR
 from disqued.commands.table import Arg, Command, Field, Flag, manual
-from disqued.commands.values import JOB_ID, YES_NO
+from disqued.commands.values import JOB_ID
 from disqued.web.http.exchange import Schema
 from disqued.web.http.problems import Problem
 from disqued.web.http.values import BYTES, Large, as_bytes
@@ -97,8 +97,6 @@ def value_schema(arg: Arg) -> dict[str, Any]:
     kind = arg.kind
     if kind is JOB_ID:
         return JOB_IDS
-    if kind is YES_NO:
-        return {"type": "boolean"}
     if kind.schema == {"type": "string"}:
         return VALUE
     if kind is CURSOR:
@@ -215,7 +213,7 @@ def _value(name: str, arg: Arg, value: Any) -> list[bytes]:
 
 def _word(name: str, arg: Arg, value: Any) -> bytes:
     """One value as a word of the command.  Raises Problem 400 for a type that JSON has and the field has not."""
-    kind = "boolean" if arg.kind is YES_NO else arg.kind.schema.get("type")
+    kind = arg.kind.schema.get("type")
     if kind == "integer":
         return b"%d" % whole(name, value)
     if kind == "number":

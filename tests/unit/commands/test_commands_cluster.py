@@ -228,7 +228,7 @@ def test_the_leaving_state_survives_a_reset(client):
 
 def test_any_other_reset_is_refused_and_forgets_nothing(client):
     client.says("ADDJOB", "q", "body", "0")
-    assert client.is_refused("CLUSTER", "RESET", "FIRM") == b"ERR syntax error"
+    assert client.is_refused("CLUSTER", "RESET", "FIRM") == b"ERR syntax error - CLUSTER RESET takes SOFT or HARD"
     assert client.says("QLEN", "q") == 1
 
 

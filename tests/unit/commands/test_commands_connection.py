@@ -14,6 +14,7 @@ from disqued.core.model.peers import FAIL, LEAVING, PFAIL
 from tests.fakes import NODE_ID, Client, Daemon
 
 OK = b"OK"
+NOT_AN_INTEGER = b"ERR value is not an integer or out of range - "
 CLIENT_MISUSE = b"ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
 
 
@@ -69,7 +70,8 @@ def test_a_password_is_refused_when_none_is_set(client):
 
 def test_auth_takes_one_or_two_words(client):
     assert client.is_refused("AUTH") == b"ERR wrong number of arguments for 'auth' command"
-    assert client.is_refused("AUTH", "a", "b", "c") == b"ERR syntax error"
+    too_many = b"ERR wrong number of arguments for 'auth' command: 3 words at most"
+    assert client.is_refused("AUTH", "a", "b", "c") == too_many
 
 
 # HELLO.
@@ -164,8 +166,12 @@ def test_a_name_in_a_handshake_is_held_to_the_same_rule(client):
 
 
 def test_hello_refuses_words_it_does_not_know(client):
-    for words in (("HELLO", "3", "WHAT"), ("HELLO", "3", "AUTH", "default"), ("HELLO", "3", "SETNAME")):
-        assert client.is_refused(*words) == b"ERR syntax error"
+    for words, line in (
+        (("WHAT",), b"unknown option 'WHAT'; expected version, AUTH or SETNAME"),
+        (("AUTH", "default"), b"AUTH without its parts: expected AUTH user password"),
+        (("SETNAME",), b"SETNAME without its value: allowed are up to 256 bytes from ! to ~; none for no name"),
+    ):
+        assert client.is_refused("HELLO", "3", *words) == b"ERR syntax error - " + line
 
 
 # SELECT, QUIT, MONITOR.
@@ -175,7 +181,7 @@ def test_there_is_one_database(client):
     assert client.says("SELECT", "0") == OK
     assert client.is_refused("SELECT", "1") == b"ERR DB index is out of range - allowed is 0"
     assert client.is_refused("SELECT", "-1") == b"ERR DB index is out of range - allowed is 0"
-    assert client.is_refused("SELECT", "x") == b"ERR value is not an integer or out of range"
+    assert client.is_refused("SELECT", "x") == NOT_AN_INTEGER + b"index takes whole numbers of 64 bits"
 
 
 def test_quit_ends_the_connection_whatever_follows_it(client):
@@ -315,8 +321,9 @@ def test_a_client_may_kill_itself_by_its_address(client):
     assert client.is_killed
 
 
-def test_a_filter_without_its_value_is_an_address(client):
-    assert client.is_refused("CLIENT", "KILL", "ID") == b"ERR No such client"
+def test_a_filter_without_its_value_is_refused(client):
+    line = b"ERR syntax error - ID without its value: allowed are whole numbers of 64 bits"
+    assert client.is_refused("CLIENT", "KILL", "ID") == line
 
 
 @pytest.mark.parametrize(
@@ -369,14 +376,19 @@ def test_errors_of_kill(client):
     assert client.is_refused("CLIENT", "KILL", "USER", "nobody") == b"ERR No such user 'nobody'"
     assert client.is_refused("CLIENT", "KILL", "USER", "x" * 200) == b"ERR No such user '%b'" % (b"x" * 128)
     for age in ("0", "-1", "x"):
-        assert client.is_refused("CLIENT", "KILL", "MAXAGE", age) == b"ERR maxage should be greater than 0"
+        line = b"ERR maxage should be greater than 0 - allowed are whole seconds"
+        assert client.is_refused("CLIENT", "KILL", "MAXAGE", age) == line
     for words in (("USER", "default"), ("LADDR", "127.0.0.1:7711"), ("MAXAGE", "1")):
         assert client.is_refused("CLIENT", "KILL", "127.0.0.1:1", *words) == CLIENT_MISUSE
     assert (
         client.is_refused("CLIENT", "KILL", "TYPE", "slave") == b"ERR Unknown client type 'slave' - allowed is normal"
     )
-    assert client.is_refused("CLIENT", "KILL", "ID", "x") == b"ERR value is not an integer or out of range"
-    for words in ((), ("ID", "1", "SKIPME", "maybe"), ("127.0.0.1:1", "ID", "1"), ("127.0.0.1:1", "127.0.0.1:2")):
+    assert client.is_refused("CLIENT", "KILL", "ID", "x") == NOT_AN_INTEGER + b"ID takes whole numbers of 64 bits"
+    line = b"ERR syntax error - SKIPME takes yes or no"
+    assert client.is_refused("CLIENT", "KILL", "ID", "1", "SKIPME", "maybe") == line
+    line = b"ERR syntax error - unknown option '::1'; expected address, ID, TYPE, USER, ADDR, LADDR, MAXAGE or SKIPME"
+    assert client.is_refused("CLIENT", "KILL", "127.0.0.1:1", "::1") == line
+    for words in ((), ("127.0.0.1:1", "ID", "1")):
         assert client.is_refused("CLIENT", "KILL", *words) == CLIENT_MISUSE
 
 
@@ -388,7 +400,8 @@ def test_client_pause_asks_the_daemon(daemon, client):
     for span_ms in (PAUSE_MAX_MS + 1, 2**63 - 1):
         assert client.is_refused("CLIENT", "PAUSE", str(span_ms)) == too_long
     assert client.is_refused("CLIENT", "PAUSE", "-1") == b"ERR timeout is negative"
-    assert client.is_refused("CLIENT", "PAUSE", "x") == b"ERR timeout is not an integer or out of range"
+    line = b"ERR timeout is not an integer or out of range - allowed are whole milliseconds, 0 or more"
+    assert client.is_refused("CLIENT", "PAUSE", "x") == line
 
 
 def test_only_reply_on_is_answered(client):
@@ -402,7 +415,9 @@ def test_only_reply_on_is_answered(client):
     assert client.reply_mode == "skip"
 
 
-@pytest.mark.parametrize("words", [("NOPE",), ("LIST", "x"), ("SETNAME",), ("REPLY", "maybe"), ("GETNAME", "x")])
+@pytest.mark.parametrize("words", [("NOPE",), ("LIST", "x"), ("SETNAME",), ("GETNAME", "x")])
 def test_every_other_use_of_client_is_answered_with_what_is_possible(client, words):
     assert client.is_refused("CLIENT", *words) == CLIENT_MISUSE
+    line = b"ERR syntax error - CLIENT REPLY takes ON, OFF or SKIP"
+    assert client.is_refused("CLIENT", "REPLY", "maybe") == line
     assert client.is_refused("CLIENT") == b"ERR wrong number of arguments for 'client' command"

@@ -83,7 +83,7 @@ def server() -> Server:
     ],
 )
 def test_addjob_refuses_what_it_cannot_read(server: Server, args: tuple[Word, ...], line: str) -> None:
-    assert server.refusal("ADDJOB", *args) == line
+    assert server.refusal("ADDJOB", *args).partition(" - ")[0] == line
     assert len(server.state.jobs) == 0
 
 
@@ -161,7 +161,7 @@ def test_queue_names_and_bodies_are_any_bytes(server: Server, queue: bytes, body
     ],
 )
 def test_getjob_refuses_what_it_cannot_read(server: Server, args: tuple[Word, ...], line: str) -> None:
-    assert server.refusal("GETJOB", *args) == line
+    assert server.refusal("GETJOB", *args).partition(" - ")[0] == line
     assert len(server.state.queues) == 0
 
 
@@ -247,7 +247,7 @@ def test_what_applies_to_a_job_depends_on_where_it_stands(
     ("args", "line"),
     [
         ((), arity("working")),
-        ((UNKNOWN_ID, UNKNOWN_ID), "ERR syntax error"),
+        ((UNKNOWN_ID, UNKNOWN_ID), f"ERR syntax error - unknown option {UNKNOWN_ID.decode()!r}; expected PROGRESS"),
         (("what",), BAD_ID),
         ((UNKNOWN_ID,), "NOJOB Job not known in the context of this node."),
         ((OLD_ID,), "NOJOB Job not known in the context of this node."),
@@ -383,7 +383,7 @@ def test_a_mistyped_option_among_ids_is_answered_with_the_options(name: str, cou
 
 def test_a_wait_is_never_without_a_timeout() -> None:
     server = Server()
-    assert server.refusal("WAITJOB", "", UNKNOWN_ID) == "ERR timeout is not an integer or out of range"
+    assert server.refusal("WAITJOB", "", UNKNOWN_ID).startswith("ERR timeout is not an integer or out of range")
     assert server.refusal("WAITJOB", 5, "ANY") == (
         "ERR wrong number of arguments for 'waitjob' command - needed as well: Jobs to wait for, 1000 at most"
     )

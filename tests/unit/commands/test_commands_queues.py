@@ -52,9 +52,9 @@ def server() -> Server:
         (("QPURGE", "q", "STATES", "dead"), "ERR syntax error - unknown option 'STATES'; expected STATE or DRYRUN"),
         (("REDRIVE", "q", "RATE", 1_000_001), "ERR RATE must be a whole number from 1 to 1000000"),
         *(((scan, "x"), BAD_CURSOR) for scan in ("QSCAN", "JSCAN")),
-        *(((scan, 0, 0), SYNTAX) for scan in ("QSCAN", "JSCAN")),
+        *(((scan, 0, 0), BAD_CURSOR) for scan in ("QSCAN", "JSCAN")),
         *(((scan, "COUNT"), BAD_CURSOR) for scan in ("QSCAN", "JSCAN")),
-        *(((scan, 0, "COUNT"), SYNTAX) for scan in ("QSCAN", "JSCAN")),
+        *(((scan, 0, "COUNT"), BAD_CURSOR) for scan in ("QSCAN", "JSCAN")),
         *(((scan, "COUNT", "x"), NOT_AN_INTEGER) for scan in ("QSCAN", "JSCAN")),
         *(((scan, 2**64), BAD_CURSOR) for scan in ("QSCAN", "JSCAN")),
         *((("QSCAN", word, "x"), NOT_AN_INTEGER) for word in ("MINLEN", "MAXLEN", "IMPORTRATE", "MAXIDLE")),
@@ -65,11 +65,12 @@ def server() -> Server:
         (("QSCAN", "QUEUE", "q"), BAD_CURSOR),
         (("JSCAN", "MINLEN", 1), BAD_CURSOR),
         (("SCAN", "BOTH", 0), "ERR SCAN takes JOB or QUEUE, then a cursor and options"),
-        (("SCAN", "JOB", 0, 0), SYNTAX),
+        (("SCAN", "JOB", 0, 0), BAD_CURSOR),
     ],
 )
 def test_what_cannot_be_read_is_refused(server: Server, args: tuple[Word, ...], line: str) -> None:
-    assert server.refusal(*args) == line
+    refusal = server.refusal(*args)
+    assert refusal == line or refusal.startswith(f"{line} - ")
 
 
 # QLEN, QPEEK.

@@ -39,7 +39,7 @@ def test_ping_answers_pong_or_the_message(client):
     assert isinstance(client.says("PING"), Status)
     assert client.says("ping", b"\x00hi") == b"\x00hi"
     assert not isinstance(client.says("PING", "PONG"), Status)
-    assert client.is_refused("PING", "a", "b") == b"ERR wrong number of arguments for 'ping' command"
+    assert client.is_refused("PING", "a", "b") == b"ERR wrong number of arguments for 'ping' command: 2 words at most"
 
 
 def test_time_is_seconds_and_microseconds_of_the_wall_clock(daemon, client):
@@ -134,7 +134,7 @@ def test_fragmentation_is_resident_memory_over_what_the_node_counts(daemon, clie
 def test_a_section_is_asked_for_in_any_case_and_an_unknown_one_is_empty(client):
     assert list(sections(client.says("INFO", "jObS"))) == ["Jobs"]
     assert client.says("INFO", "nope") == b""
-    assert client.is_refused("INFO", "a", "b") == b"ERR syntax error"
+    assert client.is_refused("INFO", "a", "b") == b"ERR wrong number of arguments for 'info' command: 2 words at most"
 
 
 def test_info_ends_sections_with_an_empty_line_between_them(client):
@@ -267,7 +267,8 @@ def test_bgrewriteaof_begins_to_rewrite_the_journal(daemon, client):
 
 @pytest.mark.parametrize("word", ["NOSAVE", "SAVE", "NOW"])
 def test_shutdown_refuses_words_of_redis_and_others(daemon, client, word):
-    assert client.is_refused("SHUTDOWN", word) == b"ERR syntax error"
+    line = b"ERR syntax error - unknown option '%b'; expected REWRITE-AOF" % word.encode()
+    assert client.is_refused("SHUTDOWN", word) == line
     assert daemon.done == []
 
 

@@ -70,7 +70,9 @@ def test_an_id_that_is_too_long_is_refused(server: Server) -> None:
 
 
 def test_another_fourth_word_is_refused(server: Server) -> None:
-    assert server.refusal("QLPUSH", "q", "1", "x", "LATER") == "ERR syntax error"
+    assert server.refusal("QLPUSH", "q", "1", "x", "LATER") == (
+        "ERR syntax error - unknown option 'LATER'; expected NOBLOCK or REPLICATE"
+    )
 
 
 # NOBLOCK.
@@ -295,7 +297,7 @@ def test_without_word_there_is_null_after_the_time_out(server: Server) -> None:
 
 @pytest.mark.parametrize("timeout", ["-1", "x", "1.5", "99999999999"])
 def test_a_bad_time_out_is_refused_with_what_is_allowed(server: Server, timeout: str) -> None:
-    assert server.refusal("QNOTIFY", timeout) == "ERR timeout must be 0 to 2147483647 seconds"
+    assert server.refusal("QNOTIFY", timeout) == "ERR timeout must be a whole number of seconds, 0 to 2147483647"
 
 
 def test_an_event_that_comes_back_wakes_who_waits(server: Server) -> None:

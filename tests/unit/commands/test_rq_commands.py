@@ -130,7 +130,10 @@ def test_a_delay_beyond_the_ttl_is_refused(server: Server) -> None:
 
 
 def test_pushx_without_elems_is_a_syntax_error(server: Server) -> None:
-    assert server.refusal("RQ.PUSHX", "q", "TTL", 5, "a") == "ERR syntax error"
+    assert server.refusal("RQ.PUSHX", "q", "TTL", 5, "a") == (
+        "ERR syntax error - unknown option 'a'; expected REPLICATE, RETRY, TTL, DELAY, MAXLEN, ASYNC or ELEMS"
+    )
+    assert server.refusal("RQ.PUSHX", "q", "TTL", 5) == "ERR syntax error - needed as well: ELEMS element ..."
 
 
 # RQ.POP.
@@ -196,13 +199,16 @@ def test_count_0_takes_nothing(server: Server) -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("COUNT", "-1", "q"), "ERR COUNT must be 0 or more"),
-        (("COUNT", "x", "q"), "ERR COUNT must be 0 or more"),
-        (("BLOCK", "soon", "q"), "ERR value is not an integer or out of range"),
-        (("COUNT", "2"), "ERR syntax error"),
-        (("COUNT",), "ERR syntax error"),
-        (("BLOCK", "100", "COUNT", "2"), "ERR syntax error"),
-        (("KEYS",), "ERR syntax error"),
+        (("COUNT", "-1", "q"), "ERR COUNT must be a whole number, 0 or more"),
+        (("COUNT", "x", "q"), "ERR COUNT must be a whole number, 0 or more"),
+        (("BLOCK", "soon", "q"), "ERR value is not an integer or out of range - BLOCK takes whole numbers of 64 bits"),
+        (("COUNT", "2"), "ERR syntax error - needed as well: [KEYS] key ..."),
+        (("COUNT",), "ERR syntax error - COUNT without its value: allowed are 0 or more; more than 2000 is 2000"),
+        (("BLOCK", "100", "COUNT", "2"), "ERR syntax error - needed as well: [KEYS] key ..."),
+        (
+            ("KEYS",),
+            "ERR syntax error - KEYS without its value: allowed are any bytes, or none; 65000 at most of a new queue",
+        ),
     ],
 )
 def test_an_option_with_a_bad_value_is_no_list(server: Server, words: tuple[str, ...], error: str) -> None:

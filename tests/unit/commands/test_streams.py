@@ -106,7 +106,9 @@ def test_a_life_too_long_for_any_record_is_refused(bench: Bench) -> None:
 
 @pytest.mark.parametrize("word", ["NOWAIT", "noblocks", "1"])
 def test_a_fourth_word_that_is_not_known_is_refused(bench: Bench, word: str) -> None:
-    assert bench.refusal("QADD", "q", 60, "x", word) == "ERR syntax error"
+    assert bench.refusal("QADD", "q", 60, "x", word) == (
+        f"ERR syntax error - unknown option {word!r}; expected NOBLOCK, REPLICATE, DELAY or MAXLEN"
+    )
 
 
 def test_a_producer_who_does_not_wait_hears_ok(bench: Bench) -> None:
@@ -463,7 +465,9 @@ def test_who_is_registered_is_told_of_its_queues(bench: Bench) -> None:
     assert bench("QNOTIFY", "other", 0) is None
     bench("QREGISTER", "GROUP", "g", "c")
     assert bench("QNOTIFY", "g", 0) is None
-    assert bench.refusal("QREGISTER", "GROUP") == "ERR syntax error"
+    assert bench.refusal("QREGISTER", "GROUP") == (
+        "ERR syntax error - GROUP without its value: expected GROUP group [queue ...]"
+    )
 
 
 def test_registrations_take_memory_while_they_last(bench: Bench) -> None:

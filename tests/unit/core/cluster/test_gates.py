@@ -221,7 +221,7 @@ def test_asking_changes_nothing(server: Server) -> None:
 
 
 def test_seconds_are_bounded_and_a_log_is_refused(server: Server) -> None:
-    line = "ERR the seconds of a throttle must be between 0 and 86400"
+    line = "ERR the seconds of a throttle must be a whole number from 0 to 86400"
     assert server.refusal("THROTTLE", "q", 86_401) == server.refusal("THROTTLE", "q", -1) == line
     server("QADD", "log", 60, "event")
     assert server.refusal("THROTTLE", "log", 5) == f"WRONGTYPE {LogWithoutLimits.__doc__}"

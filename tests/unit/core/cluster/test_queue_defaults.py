@@ -195,12 +195,12 @@ def test_one_verb_at_a_time(server: Server, words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("SET", "TTL", "0"), "ERR TTL must be a number > 0"),
-        (("SET", "RETRY", "-1"), "ERR RETRY time must be a non negative number"),
-        (("SET", "REPLICATE", "65536"), "ERR REPLICATE must be between 1 and 65535"),
-        (("SET", "MAXLEN", "0"), "ERR MAXLEN must be a positive number"),
+        (("SET", "TTL", "0"), "ERR TTL must be a number > 0 - allowed are whole seconds from 1"),
+        (("SET", "RETRY", "-1"), "ERR RETRY time must be a non negative number - allowed are whole seconds from 0"),
+        (("SET", "REPLICATE", "65536"), "ERR REPLICATE must be between 1 and 65535 - allowed are whole numbers"),
+        (("SET", "MAXLEN", "0"), "ERR MAXLEN must be a positive number - allowed are whole numbers"),
         (("UNSET", "pause"), f"ERR unknown field 'pause'; expected one of {NAMES}"),
-        (("SET", "MAXTRIES", "0"), "ERR MAXTRIES must be between 1 and 65535"),
+        (("SET", "MAXTRIES", "0"), "ERR MAXTRIES must be a whole number from 1 to 65535"),
         (("SET", "BACKOFF", "0"), "ERR BACKOFF delays must be whole numbers > 0"),
         (("SET", "KEEPDEAD", "-1"), "ERR KEEPDEAD time must be a whole number, 0 or more"),
         (("SET", "RESULT", "0"), "ERR RESULT time must be a whole number > 0"),

@@ -81,7 +81,7 @@ def test_workers_are_listed_by_queue(server: Server) -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("START", "TTL", "-1"), "ERR TTL must be between"),
+        (("START", "TTL", "-1"), "ERR TTL must be a whole number of milliseconds"),
         (("START", "ID", ""), "ERR the id of a worker has 1 to"),
         (("START", "NAME", "x" * 2_000), "ERR the id of a worker has 1 to"),
         (("KEEPALIVE",), "NOWORKER"),
@@ -91,7 +91,7 @@ def test_workers_are_listed_by_queue(server: Server) -> None:
         (("FAIL", "nobody"), "NOWORKER"),
         (("INFO", "nobody"), "NOWORKER"),
         (("NOPE",), "ERR WORKER takes START"),
-        (("START", "NOPE"), "ERR syntax error"),
+        (("START", "NOPE"), "ERR syntax error - unknown option 'NOPE'; expected ID, TTL, BIND or NAME"),
     ],
 )
 def test_what_makes_no_sense_is_refused(server: Server, words: tuple[str, ...], error: str) -> None:
