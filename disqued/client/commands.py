@@ -6,6 +6,7 @@ Durations are seconds, as numbers or as `timedelta`; names and bodies are bytes,
 command raises ValueError for values that no node accepts, before anything is sent.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
@@ -18,7 +19,6 @@ from disqued.client.outcomes import AddedJob, Outcome
 from disqued.client.policies import Setting, Slot, encode_field, read_policy, read_slots
 from disqued.client.replies import Facts, Reader
 from disqued.client.values import (
-    JOB_ID_LENGTHS,
     Headers,
     Span,
     Word,
@@ -47,12 +47,15 @@ DEFAULT_ADD_S: Final = 5.0
 KEY_MAX: Final = 1_024  #: bytes
 REASON_MAX: Final = 1_024  #: bytes
 WORDS_MAX: Final = 1_024  #: words of a command, but for those that take very many job ids
+MORE_WORDS: Final = 4  #: words that a fetch has when it is sent: its timeout and its worker
+#: The form of a job id; nobody looks at what stands between the marks.
+JOB_ID: Final = re.compile(rb"DI.{44}SQ|D-.{8}-.{24}-.{4}", re.DOTALL)
 PROGRESS_MAX: Final = 1_024  #: bytes
 TRIES_MAX: Final = 65_535
 GROUP_MAX: Final = 255  #: bytes
 THROTTLE_MAX: Final = 86_400  #: seconds
 IN_FLIGHT_MAX: Final = 10_000
-RATE_MAX: Final = 1_000_000  #: jobs a second
+RATE_MAX: Final = 1_000_000  #: jobs, seconds and burst of a rate
 WAITED_MAX: Final = 1_000  #: jobs that one command waits for
 LONG_S: Final = 600.0  #: how long a command may take that goes through the jobs of a queue on all nodes
 
@@ -306,6 +309,7 @@ def get(
     if headers:
         words.append(b"WITHHEADERS")
     words += b"COUNT", whole_number(count, "count"), b"FROM", *encode_queues(queues)
+    _check_words(len(words) + MORE_WORDS)
     waits = 0.0 if nohang else None if timeout is None else waiting_seconds(timeout, "timeout")
     lane = ConnectionUse.QUICK if nohang else ConnectionUse.FETCH
     return Command(
@@ -323,9 +327,13 @@ def _on_jobs(word: bytes, jobs: tuple[AnyJob, ...], read: Reader[T], *options: b
 
 def job_id(job: AnyJob) -> bytes:
     """Return the id of a job.  Raises ValueError for an invalid id."""
-    found = job.id if isinstance(job, Job) else encode_data(job, "a job id")
-    if len(found) not in JOB_ID_LENGTHS or not found.startswith(b"D"):
-        raise ValueError(f"{found!r} is no job id: they are DI and 46 characters, or D- and 38")
+    if isinstance(job, Job):
+        return job.id  # a node has named it
+    found = encode_data(job, "a job id")
+    if not JOB_ID.fullmatch(found):
+        raise ValueError(
+            f"{found[:60]!r} is no job id: they are 48 characters DI...SQ, or 40 of the form D-...-...-..."
+        )
     return found
 
 
@@ -385,7 +393,7 @@ def working(job: AnyJob, progress: bytes | str | None = None) -> Command[int]:
 def _check_words(count: int) -> None:
     """Raise ValueError when a command has more words than a node takes."""
     if count > WORDS_MAX:
-        raise ValueError(f"a command of {count} words; at most {WORDS_MAX} are allowed, so name fewer jobs")
+        raise ValueError(f"a command of {count} words; at most {WORDS_MAX} are allowed, so name fewer")
 
 
 def cancel(*jobs: AnyJob) -> Command[list[str]]:
@@ -528,6 +536,7 @@ def purge(
         words += b"STATE", state.encode()
     if dry_run:
         words.append(b"DRYRUN")
+    _check_words(len(words))
     return attrs.evolve(_long(words, timeout), repeatable=dry_run)
 
 
@@ -570,6 +579,7 @@ def set_policy(
     limits for itself; `strict` hands nothing out without a majority of the nodes.
     """
     words = [*_settings(None, retry, ttl, replicate, maxlen), *_terms(max_tries, backoff, keep_dead, result_ttl)]
+    _check_terms(retry, replicate, None, ttl, is_tried_again=max_tries is not None or backoff is not None)
     words += _limits(in_flight, group_in_flight, rate, group_rate, partition)
     if fair:
         words.append(b"FAIR")
@@ -592,10 +602,11 @@ def _limits(
     for name, word, given in (("rate", b"RATE", rate), ("group_rate", b"GROUPRATE", group_rate)):
         if given is None:
             continue
-        if len(given) not in (2, 3):
-            raise ValueError(f"{name} of {len(given)} parts; jobs, seconds and perhaps the burst are allowed")
-        count, span, *burst = given
-        words += word, whole_number(count, name, most=RATE_MAX), b"PER", whole_seconds(span, name, 1)
+        parts = cast("object", given)
+        if not isinstance(parts, tuple | list) or len(parts) not in (2, 3):
+            raise ValueError(f"{name} is {given!r:.100}; jobs, seconds and perhaps the burst are allowed")
+        count, span, *burst = parts
+        words += word, whole_number(count, name, most=RATE_MAX), b"PER", whole_seconds(span, name, 1, RATE_MAX)
         for most in burst:
             words += b"BURST", whole_number(most, f"the burst of {name}", most=RATE_MAX)
     if partition is not None:
@@ -615,7 +626,9 @@ def unset_policy(queue: bytes | str, *fields: str) -> Command[str]:
     """Take back defaults of a queue, by the names of `set_policy`.  Returns OK."""
     if not fields:
         raise ValueError("unset_policy without a field; at least one is needed")
-    return Command((b"QPOLICY", encode_data(queue, "queue"), b"UNSET", *map(encode_field, fields)), replies.read_word)
+    words = (b"QPOLICY", encode_data(queue, "queue"), b"UNSET", *map(encode_field, fields))
+    _check_words(len(words))
+    return Command(words, replies.read_word)
 
 
 def qstat(queue: bytes | str, *, full: bool = False) -> Command[Facts | None]:
@@ -645,6 +658,8 @@ def pause(
     # IN and OUT add up, so the old state is cleared first.
     parts = {"in": [b"none", b"in"], "out": [b"none", b"out"]}.get(state, [state.encode()])
     if reason:
+        if node or state in ("none", "state"):
+            raise ValueError("reason goes with in, out and all in the whole cluster, and not with none, state and node")
         parts += [b"REASON", _pause_reason(reason)]
     words = (b"PAUSE", encode_data(queue, "queue"), *parts, *((b"node",) if node else ()))
     return Command(words, replies.read_word)
@@ -692,6 +707,7 @@ def scan_jobs(
         if state not in ("wait-repl", "active", "queued", "acked", "dead"):
             raise ValueError(f"a state of {state!r}; wait-repl, active, queued, acked and dead are allowed")
         words += b"STATE", state.encode()
+    _check_words(len(words))
     return Command(tuple(words), replies.read_page)
 
 

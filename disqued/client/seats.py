@@ -23,16 +23,18 @@ import attrs
 from disqued.client import replies
 from disqued.client.commands import Command, WorkerIdentity
 from disqued.client.job import Job
-from disqued.client.values import Span, encode_data, milliseconds, waiting_seconds
+from disqued.client.values import Span, milliseconds, short_text, waiting_seconds
 
 SIGNS: Final = 3  #: heartbeats in the time after which a worker counts as dead
 ID_BITS: Final = 128
+DEAD_AFTER_MAX: Final = 365 * 86_400  #: seconds
+NAME_MAX: Final = 1_024  #: bytes of the name of a worker
 
 
 def new_seat(rng: Random, dead_after: Span, name: bytes | str) -> WorkerIdentity:
     """Make the identity of a live worker.  Raises ValueError."""
-    seconds = waiting_seconds(dead_after, "dead_after")
-    return WorkerIdentity(b"%032x" % rng.getrandbits(ID_BITS), seconds, encode_data(name, "name"))
+    seconds = waiting_seconds(dead_after, "dead_after", DEAD_AFTER_MAX)
+    return WorkerIdentity(b"%032x" % rng.getrandbits(ID_BITS), seconds, short_text(name, "name", NAME_MAX))
 
 
 def take_a_seat(seat: WorkerIdentity) -> tuple[bytes, ...]:

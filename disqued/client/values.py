@@ -15,7 +15,6 @@ Span: TypeAlias = int | float | timedelta
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 MOST_SECONDS: Final = 2**31 - 1
-JOB_ID_LENGTHS: Final = (48, 40)
 HEADERS_MAX: Final = 16
 HEADER_NAME_MAX: Final = 255  #: bytes
 HEADERS_BYTES_MAX: Final = 8_192  #: of all names and values together
@@ -70,11 +69,11 @@ def whole_seconds(span: Span, name: str, least: int = 0, most: int = MOST_SECOND
     return b"%d" % seconds
 
 
-def waiting_seconds(span: Span, name: str) -> float:
+def waiting_seconds(span: Span, name: str, most: int = MOST_SECONDS) -> float:
     """Convert a time to wait to seconds.  Raises ValueError when it is not positive, or too long."""
     seconds = to_seconds(span, name)
-    if not 0 < seconds <= MOST_SECONDS:
-        raise ValueError(f"{name} is {seconds:g} seconds; more than 0, and at most {MOST_SECONDS}, are allowed")
+    if not 0 < seconds <= most:
+        raise ValueError(f"{name} is {seconds:g} seconds; more than 0, and at most {most}, are allowed")
     return seconds
 
 

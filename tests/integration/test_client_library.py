@@ -76,7 +76,7 @@ async def test_other_commands_do_what_they_say(client: Any, queue: str, daemon: 
 @pytest_twisted.ensureDeferred
 async def test_errors_come_with_their_word_and_the_client_goes_on(client: Any, queue: str) -> None:
     with pytest.raises(BadJobId, match="BADID"):
-        await client.ack(b"DI" + b"x" * 46)
+        await client.call("ACKJOB", b"DI" + b"x" * 46)
     with pytest.raises(UnknownJob):
         await client.working(b"DI" + b"0" * 40 + b"05a0SQ")
     with pytest.raises(ServerError) as caught:

@@ -211,7 +211,7 @@ def test_a_fetch_is_asked_in_slices_until_its_time_is_over() -> None:
 
 
 PENDING, OVER = [ID, b"pending", None, 0, b""], [ID, b"acked", b"well", 1, b""]
-MANY = [ID, b"DI" + b"c" * 46]
+MANY = [ID, b"DI" + b"c" * 44 + b"SQ"]
 
 
 def rows(*states: bytes) -> list[object]:

@@ -198,7 +198,7 @@ def test_a_body_of_any_bytes_is_sent_as_it_is() -> None:
         (lambda: commands.purge("q", states=["acked"]), "a state of 'acked'; wait-repl, active, queued and dead are"),
         (lambda: commands.set_policy("q"), "set_policy without a field"),
         (lambda: commands.set_policy("q", in_flight=0), "in_flight is 0; a whole number from 1 to 10000"),
-        (lambda: commands.set_policy("q", rate=(1,)), "rate of 1 parts; jobs, seconds and perhaps the burst"),  # type: ignore[arg-type]
+        (lambda: commands.set_policy("q", rate=(1,)), r"rate is \(1,\); jobs, seconds and perhaps the burst"),  # type: ignore[arg-type]
         (lambda: commands.set_policy("q", group_rate=(1, 0.5)), "group_rate is 0.5 seconds; whole ones from 1"),
         (lambda: commands.set_policy("q", rate=(1, 1, 0)), "the burst of rate is 0; a whole number from 1"),
         (lambda: commands.set_policy("q", partition="no"), "a partition of 'no'; strict and available"),  # type: ignore[arg-type]
@@ -219,7 +219,13 @@ def test_a_body_of_any_bytes_is_sent_as_it_is() -> None:
         (lambda: commands.get("q", timeout=1, nohang=True), "nohang does not wait"),
         (commands.ack, "ACKJOB without a job"),
         (lambda: commands.ack("nonsense"), "b'nonsense' is no job id"),
-        (lambda: commands.ack(b"X" * 48), "is no job id"),
+        (lambda: commands.ack(b"D" * 48), "is no job id"),
+        (lambda: commands.pause("q", "none", reason="over"), "reason goes with in, out and all in the whole cluster"),
+        (lambda: commands.pause("q", "in", reason="here", node=True), "reason goes with in, out and all"),
+        (lambda: commands.set_policy("q", rate=(1, 1_000_001)), "rate is 1e.06 seconds; whole ones from 1 to 1000000"),
+        (lambda: commands.set_policy("q", rate=5), "rate is 5; jobs, seconds and perhaps the burst"),  # type: ignore[arg-type]
+        (lambda: commands.set_policy("q", retry=0, backoff=1), "max_tries or backoff with retry 0"),
+        (lambda: commands.get(*["q"] * 1_100), "a command of 1108 words; at most 1024 are allowed, so name fewer"),
         (lambda: commands.pause("q", "off"), "a pause of 'off'; none, in, out, all and state are allowed"),
         (lambda: commands.scan_jobs(states=["done"]), "a state of 'done'"),
         (lambda: commands.qpeek("q", 2.0), "count is 2.0"),
