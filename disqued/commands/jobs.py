@@ -153,6 +153,7 @@ FAILURE_REASON = Kind("string", _read_reason, f"at most {FAILURE_REASON_MAX} byt
 UNTRIED_ALONE = "UNTRIED goes without DELAY, REASON and DEAD"
 
 LONG_RESULT = "the result is too long; allowed are {most} bytes (result-max)"
+_AMONG_IDS = f"syntax error - options among {LONG} ids or more; expected before them or behind them"
 ONE_RESULT = "RESULT goes with one job id"
 WAITED_MAX = 1_000  #: jobs that one call waits for
 WAITED_TOO_MANY = f"too many jobs to wait for; allowed are {WAITED_MAX}"
@@ -395,7 +396,7 @@ class _OnEachJob(ABC):
         options = entry.parse([words[0], *words[1:first], *words[last:]])
         assert isinstance(options, cls)
         if options.ids:
-            raise SyntaxFault
+            raise SyntaxFault(_AMONG_IDS)
         read = next(field.arg.read for field in entry.fields if field.arg.style == "rest")
         assert read is not None
         return _InParts(options, [words[0], *words[first:last]] if first > 1 else words[:last], read)

@@ -304,7 +304,9 @@ def test_options_go_with_very_many_ids() -> None:
     assert server.job(ids[650]).options.fate.is_dead is False
     server.advance(20_000)
     assert len(server.get(count=700)) == 700
-    assert server.refusal("NACK", *ids, "DEAD", ids[0]).startswith("ERR syntax error")
+    assert server.refusal("NACK", *ids, "DEAD", ids[0]) == (
+        "ERR syntax error - options among 500 ids or more; expected before them or behind them"
+    )
 
 
 # Delays.
