@@ -432,7 +432,7 @@ def _on_known(node: Node, change: Callable[[Job], bool]) -> Callable[[bytes], bo
     "ACKJOB", group="jobs", flags=Flag.WRITE | Flag.FAST,
     reply=integer("jobs that were known here and not acknowledged before"), cost="O(1) per job", arity=-1,
     errors=(ONE_RESULT, LONG_RESULT.format(most="<result-max>")),
-    cache=checked_ids,
+    once=True, cache=checked_ids,
 )  # fmt: skip
 @attrs.define
 class AckJob(_OnEachJob):
@@ -514,7 +514,7 @@ class DelJob(_OnEachJob):
 
 @command(
     "NACK", group="jobs", flags=Flag.WRITE | Flag.DENY_OOM | Flag.FAST, reply=integer("jobs that were given back"),
-    cost="O(log N) per job in the jobs of its queue", arity=-1, errors=(UNTRIED_ALONE,),
+    cost="O(log N) per job in the jobs of its queue", arity=-1, errors=(UNTRIED_ALONE,), once=True,
     cache=ids_alone(lambda ids: Nack(ids), LONG),  # noqa: PLW0108 - the class is made below
 )  # fmt: skip
 @attrs.define
@@ -621,7 +621,7 @@ class Dequeue(_OnEachJob):
 @command(
     "WORKING", group="jobs", flags=Flag.WRITE | Flag.FAST, reply=integer("the retry period of the job, in seconds"),
     cost="O(1), O(log N) when the job is queued",
-    errors=(UnknownJob, JobCancelled, TooLate, JobIsDead, SlotIsOver, WrongType),
+    errors=(UnknownJob, JobCancelled, TooLate, JobIsDead, SlotIsOver, WrongType), once=True,
 )  # fmt: skip
 @attrs.define
 class Working:
@@ -655,7 +655,7 @@ class Working:
 @command(
     "WAITJOB", group="jobs", flags=Flag.READ, shows_bodies=True,
     reply=array(_OUTCOME, "one for each job, in order; with ANY for each that is over"), cost="O(N) in the jobs",
-    errors=(WrongType, WAITED_TOO_MANY),
+    errors=(WrongType, WAITED_TOO_MANY), once=True,
 )  # fmt: skip
 @attrs.define(slots=False)
 class WaitJob:

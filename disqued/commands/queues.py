@@ -263,7 +263,7 @@ _NO_IDS = "ID goes with the ids of jobs, and they with it: REDRIVE queue ID id [
 @command(
     "REDRIVE", group="queues", flags=Flag.WRITE | Flag.DENY_OOM,
     reply=integer("jobs that were queued again, in the whole cluster"), cost="O(N) in the dead jobs of the queue",
-    errors=(_NO_IDS,),
+    errors=(_NO_IDS,), once=True,
 )  # fmt: skip
 @attrs.define
 class Redrive:

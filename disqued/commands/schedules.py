@@ -105,7 +105,7 @@ container(
 
 
 @command(
-    "SCHEDULE SET", group="queues", flags=Flag.WRITE, reply=status("OK"), cost="O(1)", fault=_SET_FAULT,
+    "SCHEDULE SET", group="queues", flags=Flag.WRITE, reply=status("OK"), cost="O(1)", fault=_SET_FAULT, once=True,
     errors=(
         OutOfMemory, NameTooLong, _ONE_TIME, _ZONE_OF_LINE, _NO_JOB, _LATE_AT, _LATE_JOB, _TOO_LARGE, ONCE,
         NEVER_DELIVERED, ONE_TRY, WrongType,

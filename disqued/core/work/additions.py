@@ -17,10 +17,10 @@ from disqued.core.model.outbox import Client
 from disqued.core.model.queues import NAME_MAX, PAUSE_IN, Queue
 from disqued.core.model.state import State
 from disqued.core.model.trace import ADD
-from disqued.core.work.placement import Placement, naming_policy
+from disqued.core.work.placement import Placement, naming_policy, too_long
 from disqued.core.work.queueing import Queueing
 from disqued.core.work.replication import Batch, PendingAddition, Replication
-from disqued.errors import NameTooLong, NotReplicated, OutOfMemory, QueueTooLong
+from disqued.errors import NameTooLong, NotReplicated, OutOfMemory
 
 #: Makes the alias of a job from its stamp.
 AliasOf = Callable[[int], bytes]
@@ -179,7 +179,7 @@ class Additions:
             if options.kind or queue.stream is not None:
                 queue.check_kind(options.kind)
             if maxlen and (len(queue.units) if queue.stream is None else len(queue.stream)) + added > maxlen:
-                raise QueueTooLong
+                raise too_long(state, queue_name, maxlen)
             if queue.pause & PAUSE_IN:
                 raise state.queues.refusal(queue_name)
         elif queue_name[NAME_MAX:]:

@@ -16,7 +16,7 @@ from itertools import count
 from disqued.core.model.machine import Machine
 from disqued.core.model.peers import FULL, LEAVING
 from disqued.core.model.state import State
-from disqued.errors import NotReplicated
+from disqued.errors import NotReplicated, QueueTooLong
 
 DEFAULT_COPIES = 3  #: copies wanted when the producer does not say, as far as there are nodes
 
@@ -26,6 +26,7 @@ JOINED_SIZE = 16  #: nodes of such a set, at most
 REFUSALS_SHOWN = 5  #: nodes that take no copies, in an error
 
 TIMED_OUT = "Timeout reached before replicating to the requested number of nodes"
+_OF_QUEUE = " - QPOLICY of the queue says"
 _LEAVES = "is leaving the cluster"
 _IS_FULL = "takes no copies now: its memory is low, or it cannot write its journal"
 
@@ -40,7 +41,15 @@ def naming_policy(error: NotReplicated, state: State, queue: bytes, replicate: i
     defaults = state.queues.policies.defaults.get(queue)
     if defaults is None or defaults.replicate != replicate:
         return error
-    return NotReplicated(f"{error.text} - QPOLICY of the queue says REPLICATE {replicate}")
+    return NotReplicated(f"{error.text}{_OF_QUEUE} REPLICATE {replicate}")
+
+
+def too_long(state: State, queue: bytes, maxlen: int) -> QueueTooLong:
+    """Make the error for a queue that is full, which names the policy of the queue, if that says so."""
+    defaults = state.queues.policies.defaults.get(queue)
+    if defaults is None or defaults.maxlen != maxlen:
+        return QueueTooLong()
+    return QueueTooLong(f"{QueueTooLong.__doc__}{_OF_QUEUE} MAXLEN {maxlen}")
 
 
 def older_nodes(state: State) -> list[str]:

@@ -89,8 +89,10 @@ def test_a_job_keeps_the_options_that_it_was_added_with(server: Server) -> None:
 def test_maxlen_is_a_default_that_addjob_may_overrule(server: Server) -> None:
     server("QPOLICY", "q", "SET", "MAXLEN", 1)
     server.add("q")
-    assert server.refusal("ADDJOB", "q", "body", 0).startswith("MAXLEN")
+    full = "MAXLEN Queue is already longer than the specified MAXLEN count"
+    assert server.refusal("ADDJOB", "q", "body", 0) == f"{full} - QPOLICY of the queue says MAXLEN 1"
     assert server.add("q", "body", "MAXLEN", 2)
+    assert server.refusal("ADDJOB", "q", "body", 0, "MAXLEN", 2) == full
 
 
 def test_defaults_are_held_against_what_addjob_says(server: Server) -> None:
