@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import pytest_twisted
 
+from disqued.web.api.fields import COMMANDS
 from disqued.web.pages import actions, assets, lines
 from disqued.web.views import queue_views, rendering
 from disqued.web.views.job_views import JobSearch
@@ -343,12 +344,60 @@ async def test_the_policy_form_has_all_limits_and_what_holds_during_a_partition(
     form = (await page(client, "/queues/calls")).partition('id="do-policy-set"')[0].rpartition("<form")[2]
     limits = {"in_flight", "group_in_flight", "partition"}
     limits |= {f"{rate}.{part}" for rate in ("rate", "group_rate") for part in ("count", "per", "burst")}
-    assert limits <= set(re.findall(r'name="([^"]+)"', form))
+    assert limits | {"fair"} <= set(re.findall(r'name="([^"]+)"', form))
     assert re.findall(r"<option[^>]*>([^<]*)", form) == ["as it is", "strict", "available"]
     body = {"queue": "calls", "sets": True, "group_rate": {"count": 2, "per": 1, "burst": 5}, "partition": "available"}
     assert (await client.post("/api/commands/QPOLICY", body)).status == 200
     html = words(await page(client, "/queues/calls"))
     assert "Rate of each group 2 in 1 s, 5 at once During a partition available" in html
+
+
+def inputs_of(command: str, without: tuple[str, ...]) -> set[str]:
+    """The fields of a form that has every option and flag of a command but some."""
+    fields = [field for field in COMMANDS[command].fields if field.arg.style in ("option", "flag")]
+    names = [[f"{field.name}.{part}" for part in field.arg.parts] or [field.name] for field in fields
+             if field.name not in without and not field.arg.repeats]  # fmt: skip
+    repeated = {field.name for field in COMMANDS[command].fields if field.arg.repeats}
+    return repeated.union(*names)
+
+
+@async_test
+async def test_every_option_of_a_policy_is_set_and_taken_back_with_the_words_of_the_command(admin: Admin) -> None:
+    client = admin()
+    sets, unsets = actions.policy(b"calls")
+    assert {one.name for one in sets.inputs} == inputs_of("QPOLICY", ("shows", "sets"))
+    numbers: dict[str, Any] = {}
+    for one in sets.inputs:
+        name, _, part = one.name.partition(".")
+        value = one.of("available" if one.kind == "choice" else "7")
+        numbers[name] = {**numbers.get(name, {}), part: value} if part else value
+    numbers["fair"] = True
+    numbers["replicate"] = 1
+    assert (await client.post(sets.path, {**sets.body, **numbers})).body == {"reply": "OK"}
+    rows = await run(client.running, "QPOLICY", "calls", "GET")
+    fields = [row[0].decode() for row in rows]
+    assert len(fields) == len(numbers)
+    (unset,) = unsets.inputs
+    for count, field in enumerate(fields, 1):
+        assert (await client.post(unsets.path, {**unsets.body, "unset": unset.of(field)})).body == {"reply": "OK"}
+        assert len(await run(client.running, "QPOLICY", "calls", "GET")) == len(fields) - count
+    refused = await client.post(unsets.path, {**unsets.body, "unset": ["pause"]})
+    assert "unknown field 'pause'; expected one of ttl, retry" in refused.body["detail"]
+    refused = await client.post(sets.path, sets.body)
+    assert refused.body["detail"] == "QPOLICY takes SET and options, UNSET and fields, or GET"
+
+
+def test_a_box_is_a_flag_of_the_command_and_pairs_are_its_headers() -> None:
+    inputs = (
+        lines.Input("fair", "Fair", "flag", "1", word="FAIR"), lines.Input("waits", "Waits", "flag", word="WAITS"),
+        lines.Input("headers", "Headers", "pairs", "a=b c=d=e", word="HEADER"), lines.Input("line", "Line", spare=True),
+    )  # fmt: skip
+    action = lines.Action("key", "Label", "/api/x", (b"X", *inputs), {}, "Done.")
+    assert action.command == [b"X", b"FAIR", b"HEADER", b"a", b"b", b"HEADER", b"c", b"d=e"]
+    assert action.body == {
+        "fair": True,
+        "headers": [{"name": "a", "value": "b"}, {"name": "c", "value": "d=e"}],
+    }
 
 
 @async_test

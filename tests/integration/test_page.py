@@ -365,6 +365,12 @@ def test_the_defaults_of_a_queue_are_set_and_taken_back(page: Browser, daemon: D
     fields = daemon.call("QPOLICY", "ruled", "GET")
     assert [row[:2] for row in fields[2:]] == [["grouprate", "3 PER 2"], ["partition", "available"]]
     daemon.call("QPOLICY", "ruled", "UNSET", "grouprate", "partition")
+    page.click(f"{form} [name=fair]")
+    assert " SET FAIR MAXTRIES 5 " in page.run(line)
+    page.click("#do-policy-set")
+    page.wait_text("#policy", "fair")
+    assert ["fair", "1"] in [row[:2] for row in daemon.call("QPOLICY", "ruled", "GET")]  # type: ignore[union-attr]
+    daemon.call("QPOLICY", "ruled", "UNSET", "fair", "grouprate", "partition")
     page.type(f"{form} [name=unset]", "maxtries backoff")
     page.click("#do-policy-unset")
     page.wait_text("#policy", "Nothing is set")

@@ -70,17 +70,18 @@ def pause(queue: bytes, now: str, reason: str = "") -> list[Action]:
 
 
 def policy(queue: bytes) -> list[Action]:
-    """Set defaults of ADDJOB for a queue in the whole cluster, and take them back."""
+    """Set defaults of ADDJOB, limits and FAIR for a queue in the whole cluster, and take them back."""
     inputs = [Input(name, label, "number", hint="as it is", word=word) for name, label, word in _POLICY]
+    fair = Input("fair", "Groups in turn", "flag", word="FAIR")
     sides = Input("partition", "During a partition", "choice", hint="as it is", word="PARTITION", choices=_PARTITION)
-    unset = Input("unset", "Fields", "list", hint="such as maxtries backoff", needed=True)
+    unset = Input("unset", "Fields", "list", hint="such as maxtries fair", needed=True)
     return [
         Action(
-            "policy-set", "Set defaults", "/api/commands/QPOLICY", (b"QPOLICY", queue, b"SET", *inputs, sides),
+            "policy-set", "Set the policy", "/api/commands/QPOLICY", (b"QPOLICY", queue, b"SET", fair, *inputs, sides),
             {"queue": queue, "sets": True}, "Set in the whole cluster.",
         ),
         Action(
-            "policy-unset", "Take defaults back", "/api/commands/QPOLICY", (b"QPOLICY", queue, b"UNSET", unset),
+            "policy-unset", "Take fields back", "/api/commands/QPOLICY", (b"QPOLICY", queue, b"UNSET", unset),
             {"queue": queue}, "Taken back in the whole cluster.",
         ),
     ]  # fmt: skip

@@ -30,19 +30,25 @@ class Input:
 
     name: str  #: of the JSON body; `backoff.first` is a part of a field
     label: str
-    #: text, area or number; choice: one of `choices`, or nothing; list: words with spaces between; pairs: such as
-    #: name=value, empty at first; picked: the jobs selected in a table
+    #: text, area or number; choice: one of `choices`, or nothing; flag: a box, which stands for true; list: words with
+    #: spaces between; pairs: the same, such as name=value; picked: the jobs selected in a table
     kind: str = "text"
     value: str = ""  #: what stands in it first
     hint: str = ""  #: what stands in it while it is empty
-    word: str = ""  #: redis-cli's word before the value; with one, an empty field is left out
+    word: str = ""  #: redis-cli's word before the value, or that of a flag; with one, an empty field is left out
+    spare: bool = False  #: an empty field is left out without a word, too
     needed: bool = False  #: the browser does not send the form while it is empty
     choices: Sequence[str] = ()
 
     @property
+    def is_optional(self) -> bool:
+        """True if the request has no such field while it is empty."""
+        return self.spare or bool(self.word) or self.kind in ("number", "pairs")
+
+    @property
     def is_left_out(self) -> bool:
         """True if the request has no such field while nobody has typed anything."""
-        return not self.value and (bool(self.word) or self.kind in ("number", "pairs"))
+        return not self.value and self.is_optional
 
     def of(self, text: str) -> Any:
         """The JSON value that a text in the field stands for."""
@@ -50,6 +56,10 @@ class Input:
             return [text]
         if self.kind == "list":
             return text.split()
+        if self.kind == "pairs":
+            return [{"name": name, "value": value} for name, value in _pairs(text)]
+        if self.kind == "flag":
+            return bool(text)
         return int(text) if self.kind == "number" else text
 
     @property
@@ -57,9 +67,18 @@ class Input:
         """The words of the command while nobody has typed anything."""
         if self.kind == "list":
             return self.value.split()
+        if self.kind == "pairs":
+            return [text for pair in _pairs(self.value) for text in (self.word, *pair)]
         if self.is_left_out:
             return []
+        if self.kind == "flag":
+            return [self.word]
         return [self.word, self.value] if self.word else [self.value]
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """The names and values in words such as name=value."""
+    return [(name, value) for name, _, value in (word.partition("=") for word in text.split())]
 
 
 #: The jobs that are selected in the table of the page.

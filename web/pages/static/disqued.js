@@ -79,15 +79,27 @@ const paired = (input) =>
     return [name, rest.join("=")];
   });
 
+/** What a field stands for in JSON; undefined where the request has no such field. */
 function valueOf(input) {
-  if (input.dataset.kind === "pairs") {
+  const { kind } = input.dataset;
+  if (kind === "flag") return input.checked || undefined;
+  if (kind === "pairs") {
     const found = paired(input).map(([name, value]) => ({ name, value }));
     return found.length ? found : undefined;
   }
-  if (input.dataset.kind === "list") return listed(input);
-  if (input.value === "") return input.dataset.word || input.dataset.kind === "number" ? undefined : "";
-  const value = input.dataset.kind === "number" && /^[0-9]+$/.test(input.value) ? Number(input.value) : input.value;
-  return value;
+  if (kind === "list") return listed(input);
+  if (input.value === "") return "optional" in input.dataset ? undefined : "";
+  return kind === "number" && /^[0-9]+$/.test(input.value) ? Number(input.value) : input.value;
+}
+
+/** What a field stands for in the command. */
+function wordsOf(input) {
+  const { kind, word } = input.dataset;
+  if (kind === "flag") return input.checked ? [word] : [];
+  if (kind === "pairs") return paired(input).flatMap((pair) => [word, ...pair]);
+  if (kind === "list") return listed(input);
+  if (input.value === "") return "optional" in input.dataset ? [] : [""];
+  return word ? [word, input.value] : [input.value];
 }
 
 /** The box above the others says what they are: all picked, none, or some. */
@@ -117,11 +129,7 @@ function asked(form) {
   const words = action.words.flatMap((word) => {
     if (typeof word !== "object" || !("input" in word)) return [word];
     if (word.input === "ids") return value.ids ?? [];
-    const input = form.elements[word.input];
-    if (input.dataset.kind === "list") return listed(input);
-    if (input.dataset.kind === "pairs") return paired(input).flatMap((pair) => [input.dataset.word, ...pair]);
-    if (input.value === "") return input.dataset.word || input.dataset.kind === "number" ? [] : [""];
-    return input.dataset.word ? [input.dataset.word, input.value] : [input.value];
+    return wordsOf(form.elements[word.input]);
   });
   return { path: action.path, value, words };
 }
