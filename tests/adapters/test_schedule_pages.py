@@ -1,14 +1,28 @@
 """The pages of schedules: when each comes, what became of its last jobs, and what can be done about it."""
 
+import json
 import re
+import shlex
+from html import unescape
 from typing import Any
 
 import pytest
 
+from disqued.web.pages import schedule_actions
 from disqued.web.views import schedule_views
 from tests.adapters.http import AdminClient
 from tests.adapters.inprocess import wait_until
-from tests.adapters.test_pages import OPERATOR, VIEWER, Admin, async_test, page, run, with_tokens, words
+from tests.adapters.test_pages import (
+    OPERATOR,
+    VIEWER,
+    Admin,
+    async_test,
+    inputs_of,
+    page,
+    run,
+    with_tokens,
+    words,
+)
 
 NIGHTLY = ("0 2 * * *", "TZ", "Europe/Berlin")
 
@@ -197,3 +211,99 @@ async def test_what_changes_is_sent_again(admin: Admin) -> None:
     await run(client.running, "SCHEDULE", "DEL", "beat")
     await wait_until(lambda: b"was deleted" in exchange.received)
     exchange.hang_up()
+
+
+SET = "/api/commands/SCHEDULE%20SET"
+
+
+def form_of(html: str, key: str) -> str:
+    """Return the form with a button."""
+    return html.partition(f'id="do-{key}"')[0].rpartition("<form")[2]
+
+
+@async_test
+async def test_a_schedule_is_set_on_the_page_with_every_option_of_the_command(admin: Admin) -> None:
+    client = admin()
+    add = schedule_actions.set_new()
+    names = {one.name for one in add.inputs}
+    assert names == inputs_of("SCHEDULE SET", ()) | {"name", "line"}
+    assert names == set(re.findall(r'name="([^"]+)"', form_of(await page(client, "/schedules"), "schedule-set")))
+    typed = {"name": "beat", "every": 60, "queue": "reports", "body": "", "overlap": "skip", "maxlen": 9}
+    assert (await client.post(add.path, {**add.body, **typed})).body == {"reply": "OK"}
+    assert re.search(r"beat EVERY 60 \S reports active", words(await page(client, "/schedules")))
+    for wrong, error in (
+        ({"every": 60, "line": "* * * * *"}, "SCHEDULE SET takes one of a cron line, EVERY seconds"),
+        ({"line": "61 * * * *"}, "61"), ({"every": 60, "zone": "UTC"}, "TZ goes with a cron line"), ({"at": 1}, "AT"),
+    ):  # fmt: skip
+        refused = await client.post(add.path, {**add.body, "name": "x", "queue": "q", "body": "", **wrong})
+        assert refused.status == 400
+        assert error in refused.body["detail"]
+
+
+SAID = [
+    ("*/5 9-17 * * mon-fri", "TZ", "Europe/Berlin", "OVERLAP", "skip", "CATCHUP", 0, "JITTER", 30),
+    ("@hourly", "DELAY", 5, "RETRY", 0, "REPLICATE", 1, "TTL", 900, "MAXLEN", 10, "ASYNC"),
+    ("EVERY", 90, "MAXTRIES", 3, "BACKOFF", 2, 60, "KEEPDEAD", 0, "RESULT", 70, "GROUP", "acme", "HEADER", "a", "b=c"),
+    ("AT", 2**33, "KEEPDEAD", 90, "HEADER", "empty", ""), ("EVERY", 60, "MAXTRIES", 9, "BACKOFF", 30),
+    ("EVERY", 60, "GROUP", b"\xff", "HEADER", "two words", "x y", "HEADER", "raw", b"\xfe\x00"),
+]  # fmt: skip
+BODIES = ["", "the sales", '\n <b>"line"</b>\n\nline\n', b"\xff\x00", "one\r\ntwo"]
+
+
+@pytest.mark.parametrize("queue", ["reports", b"\xff", ""])
+@pytest.mark.parametrize("said", SAID, ids=range(len(SAID)))
+@async_test
+async def test_the_form_that_changes_a_schedule_says_what_the_schedule_says(
+    admin: Admin, said: tuple[str | int, ...], queue: bytes | str
+) -> None:
+    client = admin()
+    policies = client.site.gateway.view.policies
+    for body in BODIES:
+        await run(client.running, "SCHEDULE", "SET", b"a/\xff", *said, "QUEUE", queue, "BODY", body)
+        before = policies.schedules[b"a/\xff"]
+        change = schedule_actions.change(b"a/\xff", before)
+        html = await page(client, "/schedules/a%2F%FF")
+        curl = html.partition('id="do-schedule-change"')[2].partition('data-line="curl">')[2].partition("</code>")[0]
+        *_, asked, url = shlex.split(unescape(curl))
+        assert url.endswith(SET)
+        await run(client.running, "SCHEDULE", "DEL", b"a/\xff")
+        assert (await client.post(SET, json.loads(asked))).body == {"reply": "OK"}
+        assert policies.schedules[b"a/\xff"] == before
+        await run(client.running, "SCHEDULE", "DEL", b"a/\xff")
+        assert await run(client.running, *change.command) == b"OK"
+        assert policies.schedules[b"a/\xff"] == before
+
+
+@async_test
+async def test_what_no_field_can_hold_is_kept_and_said(admin: Admin) -> None:
+    client = admin()
+    more = ("GROUP", b"\xff", "HEADER", "two words", "x y")
+    await run(client.running, "SCHEDULE", "SET", "raw", "EVERY", 9, "QUEUE", "q", "BODY", b"\xff", *more)
+    html = await page(client, "/schedules/raw")
+    assert "Kept as it is, since no field can hold it: body, headers, group." in html
+    names = set(re.findall(r'name="([^"]+)"', form_of(html, "schedule-change")))
+    assert {"line", "every", "queue"} <= names
+    assert not {"body", "headers", "group"} & names
+    await scheduled(client)
+    assert "Kept as it is" not in await page(client, "/schedules/nightly")
+
+
+@async_test
+async def test_those_who_see_no_bodies_change_no_schedule_as_that_would_take_its_body_away(
+    admin: Admin, tmp_path: Any
+) -> None:
+    (tmp_path / "tokens").write_text(f"vic viewer bodies {VIEWER}\nolga operator {OPERATOR}\n")
+    (tmp_path / "tokens").chmod(0o600)
+    client = admin(f"http-token-file {tmp_path / 'tokens'}")
+    await scheduled(client)
+    assert "schedule-change" not in (html := await page(client, "/schedules/nightly", OPERATOR))
+    assert "takes the right to see bodies" in html
+    assert "do-schedule-set" in await page(client, "/schedules", OPERATOR)
+    for path in ("/schedules", "/schedules/nightly"):
+        html = await page(client, path, VIEWER)
+        assert "SCHEDULE SET" not in html
+        assert "takes the right" not in html
+    body = {"name": "nightly", "every": 1, "queue": "q", "body": "x"}
+    refused = await client.post(SET, body, headers={"Authorization": f"Bearer {VIEWER}"})
+    assert refused.status == 403
+    assert client.site.gateway.view.policies.schedules[b"nightly"].line == b"0 2 * * *"

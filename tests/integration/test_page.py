@@ -561,6 +561,59 @@ def test_a_schedule_is_paused_resumed_fired_and_deleted(page: Browser, daemon: D
     assert daemon.call("SCHEDULE", "GET", "to pause") is None
 
 
+def told_of(daemon: Daemon, schedule: str) -> dict[str, Any]:
+    """What SCHEDULE GET says of a schedule, without what changes by itself or when it is set again."""
+    values: Any = daemon.call("SCHEDULE", "GET", schedule)
+    found = dict(zip(values[::2], values[1::2], strict=True))
+    return {name: value for name, value in found.items() if name not in ("next", "runs", "last", "last-job", "set-at")}
+
+
+def test_a_schedule_is_set_and_changed_by_those_who_type_what_it_says(page: Browser, daemon: Daemon) -> None:
+    page.open("/schedules")
+    form = "[data-action*='SCHEDULE%20SET']"
+    typed = {"name": "sums", "line": "0 2 * * mon-fri", "queue": "of sums", "zone": "Europe/Berlin", "jitter": "30",
+             "max_tries": "3", "headers": "tenant=7", "group": "acme"}  # fmt: skip
+    for name, text in typed.items():
+        page.type(f"{form} [name='{name}']", text)
+    body = "\n two lines\n\nof text\n"
+    page.run("document.querySelector(`${arguments[0]} [name=body]`).value = arguments[1]", form, body)
+    page.run("document.querySelector(`${arguments[0]} [name=overlap]`).value = 'skip'", form)
+    page.click(f"{form} [name=asynchronous]")
+    page.click("#do-schedule-set")
+    page.wait_text("#told", "Set in the whole cluster: OK")
+    page.wait_text("#schedule-rows", "sums")
+    before = told_of(daemon, "sums")
+    assert {name: before[name] for name in ("when", "zone", "queue", "body", "overlap", "jitter", "maxtries")} == {
+        "when": "0 2 * * mon-fri", "zone": "Europe/Berlin", "queue": "of sums", "body": body, "overlap": "skip",
+        "jitter": 30, "maxtries": 3,
+    }  # fmt: skip
+    assert (before["async"], before["headers"], before["group"]) == (1, ["tenant", "7"], "acme")
+    page.click("#schedule-rows a[href='/schedules/sums']")
+    page.find("#do-schedule-change")
+    daemon.call("SCHEDULE", "DEL", "sums")
+    page.click("#do-schedule-change")
+    page.wait_text("#told", "Set in the whole cluster: OK")
+    assert told_of(daemon, "sums") == before, "a form in which nobody has typed says what the schedule said"
+    page.type(f"{form} [name=line]", "61 * * * *")
+    page.click("#do-schedule-change")
+    page.wait_text(f"{form} .result", "Not done: ")
+    assert "61" in page.text(f"{form} .result")
+    page.complaints()  # a request that is refused is noted by the browser itself
+    page.type(f"{form} [name=line]", "")
+    page.type(f"{form} [name=zone]", "")
+    page.type(f"{form} [name=every]", "3600")
+    page.click(f"{form} [name=asynchronous]")
+    line = page.run(f'return document.querySelector("{form} [data-line=redis]").textContent')
+    assert "SCHEDULE SET sums EVERY 3600 QUEUE" in line
+    page.click("#do-schedule-change")
+    page.wait_text("#h-says + .facts", "EVERY 3600")
+    assert told_of(daemon, "sums") == before | {
+        "when": "EVERY 3600",
+        "zone": told_of(daemon, "sums")["zone"],
+        "async": 0,
+    }
+
+
 def test_a_setting_is_changed(page: Browser, daemon: Daemon) -> None:
     page.open("/settings")
     page.type("#slowlog-max-len input", "77")
@@ -754,7 +807,8 @@ def test_pages_can_be_read_without_scripts(page: Browser, daemon: Daemon) -> Non
         f"/jobs/{job_id}": ["at about place 1", "the body", "Added"],
         "/settings": ["maxmemory"], "/actions": ["Actions"], "/workers": ["Alive here", "press-1"],
         "/reports": ["Chart: Jobs per hour", "jobs lost", "over target"],
-        "/schedules": ["nightly", "0 2 * * *", "active"], "/schedules/nightly": ["Next instants", "the sales"],
+        "/schedules": ["nightly", "0 2 * * *", "active", "Set a schedule", "Cron line"],
+        "/schedules/nightly": ["Next instants", "the sales", "Change the schedule", "Missed instants that count"],
         "/workers/press-1": ["Tasks at work", "the task"], "/queues/worked": ["Who has its jobs", "press-1"],
     }  # fmt: skip
     with page.without_scripts():

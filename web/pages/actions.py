@@ -25,6 +25,22 @@ _POLICY: Final = (
     ("group_rate.burst", "at once, each group", "BURST"),
 )  # fmt: skip
 _PARTITION: Final = ("strict", "available")
+#: Options of ADDJOB, and of SCHEDULE SET for each job.
+JOB_OPTIONS: Final = (
+    Input("delay", "Delay, s", "number", hint="none", word="DELAY"),
+    Input("retry", "Retry, s", "number", hint=_DEFAULT, word="RETRY"),
+    Input("ttl", "Time to live, s", "number", hint="a day", word="TTL"),
+    Input("replicate", "Copies", "number", hint=_DEFAULT, word="REPLICATE"),
+    Input("maxlen", "Jobs at most in the queue", "number", hint="no limit", word="MAXLEN"),
+    Input("max_tries", "Tries at most", "number", hint="no limit", word="MAXTRIES"),
+    Input("backoff.first", "Back-off, s", "number", hint="none", word="BACKOFF"),
+    Input("backoff.most", "Back-off at most, s", "number", hint="an hour"),
+    Input("keep_dead", "Stays when dead, s", "number", hint=_DEFAULT, word="KEEPDEAD"),
+    Input("result", "Result stays, s", "number", hint="not kept", word="RESULT"),
+    Input("headers", "Headers", "pairs", hint="such as tenant=7 source=web", word="HEADER"),
+    Input("group", "Group", hint="none", word="GROUP"),
+    Input("asynchronous", "Do not wait for copies", "flag", word="ASYNC"),
+)  # fmt: skip
 _ENDED: Final = ("wait-repl", "active", "queued", "dead")
 _ANY_STATE: Final = (*_ENDED, "acked")
 
@@ -37,16 +53,7 @@ def add_job(queue: bytes | None) -> Action:
         (
             b"ADDJOB", to, Input("body", "Body", "area"),
             Input("timeout", "Wait for copies, ms", "number", "1000"),
-            Input("delay", "Delay, s", "number", hint="none", word="DELAY"),
-            Input("retry", "Retry, s", "number", hint=_DEFAULT, word="RETRY"),
-            Input("ttl", "Time to live, s", "number", hint="a day", word="TTL"),
-            Input("replicate", "Copies", "number", hint=_DEFAULT, word="REPLICATE"),
-            Input("max_tries", "Tries at most", "number", hint="no limit", word="MAXTRIES"),
-            Input("backoff.first", "Back-off, s", "number", hint="none", word="BACKOFF"),
-            Input("backoff.most", "Back-off at most, s", "number", hint="an hour"),
-            Input("keep_dead", "Stays when dead, s", "number", hint=_DEFAULT, word="KEEPDEAD"),
-            Input("result", "Result stays, s", "number", hint="not kept", word="RESULT"),
-            Input("headers", "Headers", "pairs", hint="such as tenant=7 source=web", word="HEADER"),
+            *JOB_OPTIONS,
         ),
         {} if queue is None else {"queue": queue}, "Added as {result}.",
     )  # fmt: skip
@@ -172,31 +179,6 @@ def on_worker(worker_id: bytes) -> list[Action]:
         Action(key, label, f"/api/commands/WORKER%20{word.decode()}", (b"WORKER", word, worker_id), {"id": worker_id},
                done, back, ends=True)
         for key, label, word, done in ways
-    ]  # fmt: skip
-
-
-def pause_schedule(name: bytes, *, is_paused: bool) -> list[Action]:
-    """Pause a schedule in the whole cluster, or end that."""
-    verb, label, done = ("RESUME", "Resume", "Resumed") if is_paused else ("PAUSE", "Pause", "Paused")
-    return [
-        Action(
-            "schedule-pause", label, f"/api/commands/SCHEDULE%20{verb}", (b"SCHEDULE", verb.encode(), name),
-            {"name": name}, f"{done} in the whole cluster: {{result}}.",
-        )
-    ]  # fmt: skip
-
-
-def on_schedule(name: bytes) -> list[Action]:
-    """What else can be done with a schedule."""
-    return [
-        Action(
-            "fire", "Add one job now", "/api/commands/SCHEDULE%20FIRE", (b"SCHEDULE", b"FIRE", name), {"name": name},
-            "Added as {result}.",
-        ),
-        Action(
-            "delete", "Delete", "/api/commands/SCHEDULE%20DEL", (b"SCHEDULE", b"DEL", name), {"name": name},
-            "Schedules deleted: {result}.", "It fires no more, on no node. Jobs that it has added stay.", ends=True,
-        ),
     ]  # fmt: skip
 
 

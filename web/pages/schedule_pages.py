@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from disqued.web.http.exchange import QueryParameter, Request, Visitor
 from disqued.web.http.problems import Problem
-from disqued.web.pages import actions
+from disqued.web.pages import schedule_actions
 from disqued.web.pages.render import Values, page
 from disqued.web.site import Site
 from disqued.web.views import rendering, schedule_views
@@ -39,7 +39,7 @@ async def schedules(site: Site, asked: Request) -> tuple[str, Values]:
     view = ScheduleQuery(asked.query.get("q", ""), asked.query.get("page", 1))
     async with site.large_walk:
         cut = await view.cut(site.gateway)
-    return "schedules.html", schedules_values(site, view, cut)
+    return "schedules.html", {**schedules_values(site, view, cut), "add": schedule_actions.set_new()}
 
 
 def schedule_values(site: Site, name: bytes, visitor: Visitor) -> Values:
@@ -49,7 +49,7 @@ def schedule_values(site: Site, name: bytes, visitor: Visitor) -> Values:
     body = None
     if one is not None and visitor.sees_bodies:
         body = rendering.body(one.setting.job.body, BODY_BYTES)
-    pauses = [] if one is None else actions.pause_schedule(name, is_paused=one.row.state == "paused")
+    pauses = [] if one is None else schedule_actions.pause(name, is_paused=one.row.state == "paused")
     return {"schedule": name, "one": one, "body": body, "visitor": visitor, "now": node.wall(), "pauses": pauses}
 
 
@@ -63,4 +63,8 @@ async def schedule(site: Site, asked: Request) -> tuple[str, Values]:
     values = schedule_values(site, name, asked.visitor)
     if values["one"] is None:
         raise Problem(404, f"this node knows no schedule {rendering.name(name, 60)}")
-    return "schedule.html", {**values, "ways": actions.on_schedule(name)}
+    setting = values["one"].setting
+    # The form holds body and headers.
+    change = schedule_actions.change(name, setting) if asked.visitor.sees_bodies else None
+    return "schedule.html", {**values, "ways": schedule_actions.on_schedule(name), "change": change,
+                             "kept": list(schedule_actions.kept_of(setting.job))}  # fmt: skip
