@@ -15,7 +15,7 @@ from disqued.commands.parse_cache import (
 )
 from disqued.commands.parts import in_order, in_parts, spelt
 from disqued.commands.permission import Sees, seen_by
-from disqued.commands.shapes import array, bulk, integer, null_array_or, pairs, status, tuple_of
+from disqued.commands.shapes import array, bulk, either, integer, null_array_or, pairs, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, container, flag, option, optional, positional, repeated
 from disqued.commands.values import BYTES, PATTERN, QUEUE, Kind, one_of, seconds
 from disqued.commands.values import count as count_kind
@@ -54,6 +54,7 @@ from disqued.errors import (
 from disqued.wire.replies import Status
 
 LISTED_PER_PART: Final = 50  #: schedules whose next instant is worked out at a time, some milliseconds' work
+NEXT_SHOWN: Final = 5  #: instants that DRYRUN tells
 SIZE_MAX: Final = 60_000  #: bytes of queue, body, headers and the rest of a schedule
 
 #: Names of cron lines, as other programs know them.
@@ -105,7 +106,8 @@ container(
 
 
 @command(
-    "SCHEDULE SET", group="queues", flags=Flag.WRITE, reply=status("OK"), cost="O(1)", fault=_SET_FAULT, once=True,
+    "SCHEDULE SET", group="queues", flags=Flag.WRITE, fault=_SET_FAULT, once=True,
+    reply=either(status("OK"), array(integer("unix seconds"), "DRYRUN: the next instants, in order")), cost="O(1)",
     errors=(
         OutOfMemory, NameTooLong, _ONE_TIME, _ZONE_OF_LINE, _NO_JOB, _LATE_AT, _LATE_JOB, _TOO_LARGE, ONCE,
         NEVER_DELIVERED, ONE_TRY, WrongType,
@@ -129,6 +131,8 @@ class ScheduleSet:
     The other options are those of ADDJOB, for each job; what is not given is that of the queue (QPOLICY) at the time of
     this command.  Each job has the headers schedule-name and schedule-time.  A schedule that is set again stays paused
     if it is.
+
+    DRYRUN checks all of this, and tells the next 5 instants that the schedule would have, paused or not.
     """
 
     name: bytes = positional("Name of the schedule.", SCHEDULE)
@@ -160,9 +164,10 @@ class ScheduleSet:
         "HEADER", "A header of each job, besides schedule-name and schedule-time.", BYTES, parts=("name", "value")
     )
     group: bytes = option("GROUP", "Group of each job within its queue.", GROUP, b"")
+    dry_run: bool = flag("DRYRUN", "Set nothing: tell when the schedule would come next.")
 
-    def run(self, node: Node, client: Client) -> Status:
-        """Set the schedule.  Raises OutOfMemory (OOM), NameTooLong (ERR), WrongType (WRONGTYPE)."""
+    def run(self, node: Node, client: Client) -> Any:
+        """Set the schedule, or try it.  Raises OutOfMemory (OOM), NameTooLong (ERR), WrongType (WRONGTYPE)."""
         setting = self._setting(node)
         misfit = node.schedules.misfit(setting.line, setting.zone) if setting.kind == CRON else ""
         misfit = misfit or headers_misfit(headers_of(self.name, setting, 0))
@@ -174,6 +179,8 @@ class ScheduleSet:
         if size > SIZE_MAX:
             raise CommandError(_TOO_LARGE)
         node.check_names(size)
+        if self.dry_run:
+            return [instant // 1_000 for instant in node.schedules.next_of(self.name, NEXT_SHOWN, setting)]
         node.schedules.set(self.name, setting)
         return Status(b"OK")
 

@@ -33,8 +33,8 @@ def command(target: Target, name: str | None, words: tuple[str, ...], verb: str 
       disqued schedule nightly "0 2 * * *" TZ Europe/Berlin QUEUE reports BODY sales
       disqued schedule nightly --pause
 
-    WORDs are those of SCHEDULE SET behind the name.  What became of a job is told as far as the node knows,
-    in the words of SCHEDULE GET.
+    WORDs are those of SCHEDULE SET behind the name; DRYRUN among them sets nothing and shows the next times.
+    What became of a job is told as far as the node knows, in the words of SCHEDULE GET.
     """
     if name is None and verb is not None:
         raise click.UsageError("--pause, --resume, --fire and --delete go with the NAME of a schedule")
@@ -44,8 +44,11 @@ def command(target: Target, name: str | None, words: tuple[str, ...], verb: str 
         if name is None:
             _list(node)
         elif words:
-            node.call("SCHEDULE", "SET", os.fsencode(name), *map(os.fsencode, words))
-            _show(node, name)
+            reply = node.call("SCHEDULE", "SET", os.fsencode(name), *map(os.fsencode, words))
+            if isinstance(reply, list):
+                _show_next(reply)
+            else:
+                _show(node, name)
         elif verb is not None:
             reply = node.call("SCHEDULE", verb, os.fsencode(name))
             click.echo(reply.decode() if isinstance(reply, bytes) else reply)
@@ -75,7 +78,11 @@ def _show(node: NodeConnection, name: str) -> None:
     print_table(["field", "value"], rows)
     for at, job_id, state in runs:
         click.echo(f"run: {moment(at)}  {state.decode():9}  {job_id.decode()}".rstrip())
-    for at in node.call("SCHEDULE", "NEXT", os.fsencode(name), NEXT_SHOWN):
+    _show_next(node.call("SCHEDULE", "NEXT", os.fsencode(name), NEXT_SHOWN))
+
+
+def _show_next(instants: list[Any]) -> None:
+    for at in instants:
         click.echo(f"next: {moment(at)}")
 
 

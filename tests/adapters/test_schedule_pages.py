@@ -226,9 +226,12 @@ async def test_a_schedule_is_set_on_the_page_with_every_option_of_the_command(ad
     client = admin()
     add = schedule_actions.set_new()
     names = {one.name for one in add.inputs}
-    assert names == inputs_of("SCHEDULE SET", ()) | {"name", "line"}
+    assert names == inputs_of("SCHEDULE SET", ("dry_run",)) | {"name", "line"}
     assert names == set(re.findall(r'name="([^"]+)"', form_of(await page(client, "/schedules"), "schedule-set")))
     typed = {"name": "beat", "every": 60, "queue": "reports", "body": "", "overlap": "skip", "maxlen": 9}
+    (first, second, *more) = (await client.post(add.path, {**add.body, **typed, "dry_run": True})).body["reply"]
+    assert (second - first, len(more)) == (60, 3)
+    assert not client.site.gateway.view.policies.schedules
     assert (await client.post(add.path, {**add.body, **typed})).body == {"reply": "OK"}
     assert re.search(r"beat EVERY 60 \S reports active", words(await page(client, "/schedules")))
     for wrong, error in (

@@ -134,7 +134,10 @@ def test_the_policy_of_a_queue_is_set_shown_and_taken_back(node: Daemon) -> None
 
 def test_a_schedule_is_set_shown_paused_fired_and_deleted(node: Daemon) -> None:
     words = ("0 2 * * *", "TZ", "Europe/Berlin", "QUEUE", "reports", "BODY", "sales")
+    tried = done("schedule", "nightly", *words, "DRYRUN", *at(node))
+    assert "there is no schedule" in refused("schedule", "nightly", *at(node), status=1)
     shown = done("schedule", "nightly", *words, *at(node))
+    assert shown.endswith(f"\n{tried}")
     assert shown.count("next: ") == 5
     assert "Europe/Berlin" in shown
     titles, nightly = done("schedule", *at(node)).splitlines()

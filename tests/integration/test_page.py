@@ -5,9 +5,11 @@ What the page says is held against what Redis commands answer; and no test may l
 
 import json
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -580,6 +582,12 @@ def test_a_schedule_is_set_and_changed_by_those_who_type_what_it_says(page: Brow
     page.run("document.querySelector(`${arguments[0]} [name=overlap]`).value = 'skip'", form)
     page.click(f"{form} [name=asynchronous]")
     page.click("#do-schedule-set")
+    page.wait_text(".sure p", "UTC. Set the schedule?")
+    times = [datetime.fromisoformat(text) for text in re.findall(r"[0-9-]{10} [0-9:]{8}", page.text(".sure p"))]
+    assert len(times) == 5
+    assert all((at.minute, at.second) == (0, 0) and at.hour in (0, 1) for at in times), "at two o'clock in Berlin"
+    assert daemon.call("SCHEDULE", "GET", "sums") is None, "nothing happens before the answer"
+    page.click(".sure .yes")
     page.wait_text("#told", "Set in the whole cluster: OK")
     page.wait_text("#schedule-rows", "sums")
     before = told_of(daemon, "sums")
@@ -592,6 +600,7 @@ def test_a_schedule_is_set_and_changed_by_those_who_type_what_it_says(page: Brow
     page.find("#do-schedule-change")
     daemon.call("SCHEDULE", "DEL", "sums")
     page.click("#do-schedule-change")
+    page.click(".sure .yes")
     page.wait_text("#told", "Set in the whole cluster: OK")
     assert told_of(daemon, "sums") == before, "a form in which nobody has typed says what the schedule said"
     page.type(f"{form} [name=line]", "61 * * * *")
@@ -606,6 +615,7 @@ def test_a_schedule_is_set_and_changed_by_those_who_type_what_it_says(page: Brow
     line = page.run(f'return document.querySelector("{form} [data-line=redis]").textContent')
     assert "SCHEDULE SET sums EVERY 3600 QUEUE" in line
     page.click("#do-schedule-change")
+    page.click(".sure .yes")
     page.wait_text("#h-says + .facts", "EVERY 3600")
     assert told_of(daemon, "sums") == before | {
         "when": "EVERY 3600",

@@ -96,6 +96,7 @@ class Action:
     fixed: Mapping[str, Any]  #: what of the JSON body is not asked for
     done: str  #: what is said when it has worked
     confirm: str = ""  #: the question before it; empty = none is asked
+    previews: bool = False  #: a dry run answers instants, in unix seconds, which are told before the question
     counted: str = ""  #: where the API tells, as `len`, how many it is about; they are counted before the question
     role: Role = Role.OPERATOR
     ends: bool = False  #: the job may be gone afterwards

@@ -52,8 +52,8 @@ def _set(key: str, label: str, name: bytes | Input, values: dict[str, str], kept
     if isinstance(name, bytes):
         fixed["name"] = name
     return Action(
-        key, label, "/api/commands/SCHEDULE%20SET", words, fixed, "Set in the whole cluster: {result}."
-    )  # fmt: skip
+        key, label, "/api/commands/SCHEDULE%20SET", words, fixed, "Set in the whole cluster: {result}.", previews=True
+    )
 
 
 def _values(setting: ScheduleSetting) -> dict[str, str]:

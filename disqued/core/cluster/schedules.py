@@ -201,8 +201,13 @@ class Schedules(Machine):
             asynchronous=template.asynchronous, by_default=not template.replicate,
         )  # fmt: skip
 
-    def next_of(self, name: bytes, count: int) -> list[int]:
-        """Return the next instants of a schedule, in order; none while it is paused."""
+    def next_of(self, name: bytes, count: int, new: ScheduleSetting | None = None) -> list[int]:
+        """Return the next instants of a schedule, in order; none while it is paused.
+
+        With `new` return those that it would have, not paused, if it were set so now.
+        """
+        if new is not None:
+            return next_instants(new, self._state.wall, self._calendar, self._state.wall, count)
         table = self._state.queues.policies
         setting = table.schedules.get(name)
         if setting is None or table.is_schedule_paused(name):

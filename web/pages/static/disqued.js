@@ -229,6 +229,12 @@ async function done(form) {
     const question = `${count}${fits}${meant}. ${one(".does button", form).textContent}${to}?`;
     return (await confirmed(form, question)) ? post(path, { ...value, token: dry.token }) : null;
   }
+  if ("previews" in form.dataset) {
+    const { reply } = await post(path, { ...value, dry_run: true });
+    const times = reply.map((at) => new Date(at * 1000).toISOString().replace("T", " ").slice(0, 19));
+    const question = times.length ? `It comes at ${times.join(", ")} UTC.` : "It never comes.";
+    return (await confirmed(form, `${question} ${one(".does button", form).textContent}?`)) ? post(path, value) : null;
+  }
   const here = form.dataset.counted ? `Here now: ${await counted(form.dataset.counted)}. ` : count;
   if (form.dataset.confirm && !(await confirmed(form, here + form.dataset.confirm))) return null;
   return post(path, value);

@@ -97,6 +97,36 @@ def test_a_cron_line_comes_in_its_zone(server: Server) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("when", [("15 23 * * *", "TZ", "Europe/Berlin"), ("EVERY", 60)], ids=["line", "span"])
+@pytest.mark.parametrize("state", ["none", "active", "paused"])
+def test_a_dry_run_tells_the_next_instants_and_sets_nothing(
+    server: Server, when: tuple[str | int, ...], state: str
+) -> None:
+    if state != "none":
+        every(server, 7)
+    if state == "paused":
+        server("SCHEDULE", "PAUSE", "beat")
+    server.advance(3_000)
+    before = server("SCHEDULE", "GET", "beat")
+    words = ("SCHEDULE", "SET", "beat", *when, "QUEUE", "q", "BODY", "body")
+    tried = server(*words, "DRYRUN")
+    assert server("SCHEDULE", "GET", "beat") == before
+    assert server(*words) == b"OK"
+    server("SCHEDULE", "RESUME", "beat")
+    assert server("SCHEDULE", "NEXT", "beat", 5) == tried
+    assert len(tried) == 5
+    check(server)
+
+
+def test_a_dry_run_is_refused_as_the_schedule_would_be(server: Server) -> None:
+    start, end = ("SCHEDULE", "SET", "x"), ("QUEUE", "q", "BODY", "body")
+    at = server.clock.wall() // 1_000 + 60
+    assert server(*start, "AT", at, *end, "DRYRUN") == [at]
+    for when in (("AT", at - 60), ("EVERY", 5, "TZ", "UTC"), ("61 * * * *",), ("EVERY", 5, "DELAY", 9, "TTL", 9)):
+        assert server.refusal(*start, *when, *end, "DRYRUN") == server.refusal(*start, *when, *end)
+    assert server("SCHEDULE", "LIST") == []
+
+
 def test_an_instant_comes_once_and_the_schedule_is_done(server: Server) -> None:
     at = server.clock.wall() // 1_000 + 60
     server("SCHEDULE", "SET", "once", "AT", at, "QUEUE", "q", "BODY", "body")
