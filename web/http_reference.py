@@ -98,6 +98,23 @@ command. A field that is left out is as if its word was left out of the command;
 with the names of those that are. Numbers that have to be whole are numbers, not strings. All objects of a body have
 50000 fields together at most.
 
+## Names of one thing
+
+Answers have the names that the commands answer with, and these differ from the names of fields. `unset` of QPOLICY
+takes the names that QPOLICY GET shows.
+
+| Word | Field of a request | QPOLICY GET, SCHEDULE GET | QSTAT, SHOW |
+|---|---|---|---|
+| INFLIGHT | `in_flight` | `inflight` | `inflight` |
+| GROUPINFLIGHT | `group_in_flight` | `groupinflight` | `group-inflight` |
+| GROUPRATE | `group_rate` | `grouprate` | `group-rate` |
+| MAXTRIES | `max_tries` | `maxtries` | `max-tries` |
+| KEEPDEAD | `keep_dead` | `keepdead` | `keep-dead` |
+| RESULT | `result` | `result` | `keep-result` |
+| CATCHUP | `catch_up` | `catchup` | |
+| ASYNC | `asynchronous` | `async` | |
+| TZ | `zone` | `zone` | |
+
 ## Errors
 
 An answer other than 200 is a problem document (RFC 9457) of the type `application/problem+json`:

@@ -296,7 +296,7 @@ def _refusal_now(node: Node, name: bytes) -> bytes:
     return refusal.error if refusal is not None and refusal.is_pending else b""
 
 
-_FIELDS = (
+FIELDS: Final = (
     "name", "when", "zone", "state", "next", "last", "last-job", "runs", "error", "error-instant", "error-node",
     "queue", "body", "overlap", "catchup",
     "jitter", "ttl", "retry", "delay", "replicate", "maxlen", "async", "maxtries", "backoff", "keepdead", "result",
@@ -306,7 +306,7 @@ _FIELDS = (
 
 @command(
     "SCHEDULE GET", group="queues", flags=Flag.READ | Flag.FAST,
-    reply=null_array_or(pairs("what the schedule says, and how it stands", *_FIELDS)), cost="O(1)", shows_bodies=True,
+    reply=null_array_or(pairs("what the schedule says, and how it stands", *FIELDS)), cost="O(1)", shows_bodies=True,
 )  # fmt: skip
 @attrs.define
 class ScheduleGet:
@@ -351,7 +351,7 @@ class ScheduleGet:
             job.retry_ms // 1_000, job.delay_ms // 1_000, job.replicate, job.maxlen, int(job.asynchronous),
             *_terms(job.terms), register.node_id, register.set_at // 1_000,
         ]  # fmt: skip
-        return [part for name, value in zip(_FIELDS, values, strict=True) for part in (name.encode(), value)]
+        return [part for name, value in zip(FIELDS, values, strict=True) for part in (name.encode(), value)]
 
     def _runs(self, node: Node) -> list[list[Any]]:
         runs = node.schedules.runs_of(self.name, RUNS_TOLD)
