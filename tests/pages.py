@@ -134,6 +134,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/how-to/secure.md": {SESSION: ""},
     "docs/how-to/spark.md": {
         f"{SPARK}_the_program_that_reads_a_store_prints_what_it_says": r"(?s).*/var/lib/disqued",
+        f"{SPARK}_the_program_that_reads_dead_jobs_prints_what_it_says": "dead =",
         f"{SPARK}_a_stream_of_the_page_moves_what_it_says": r".*readStream",
         f"{SPARK}_the_program_of_the_page_prints_what_it_says": "",
     },

@@ -2,7 +2,7 @@
 
     store --peek--> records --row--> JSON lines, or Parquet (parquet.py) --> standard output, or a file
 
-One row is one event: a job added, leased, done or gone, a flush, a pause, the beginning of a group.  Every row has
+One row is one event: a job added, leased, acknowledged, done or gone, a flush, a pause, the beginning of a group.  Every row has
 every column, in both formats, null where the event has nothing to say; `COLUMNS` is the schema.  The store may be in
 use: a record that is being written ends the export.  Unless the user names a store it is the one that holds the jobs,
 as `store.conf` says.
@@ -28,7 +28,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from disqued.config import Config
 from disqued.core.model.calendar import LastFiring, Refusal, ScheduleSetting, words_of
-from disqued.core.model.job import KIND_NAMES, StoredJob
+from disqued.core.model.job import ACKED, KIND_NAMES, StoredJob
 from disqued.core.model.outbox import (
     FLUSHED,
     GROUP,
@@ -243,7 +243,10 @@ def _policy(record: Fields) -> Row:
 
 
 def _added(job: StoredJob) -> Row:
-    return _row(event="added", at=job.ctime // 1_000_000, id=text(job.id), queue=text(job.queue), body=job.body,
+    """A job that is there, or what is remembered of one that is done."""
+    is_done = job.state == ACKED
+    return _row(event="acked" if is_done else "added", at=job.ctime // 1_000_000, id=text(job.id),
+                queue=text(job.queue), body=None if is_done else job.body,
                 ctime=job.ctime, ttl_ms=job.ttl_ms, retry_ms=job.retry_ms, delay_ms=job.delay_ms,
                 replicate=job.replicate, nacks=job.nacks, additional_deliveries=job.additional_deliveries,
                 expires=job.expires, kind=text(KIND_NAMES[job.kind]),

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from disqued.core.model.fate import NO_FATE, Failure, Fate, Word
-from disqued.core.model.job import ACTIVE, KIND_NAMES, StoredJob
+from disqued.core.model.job import ACKED, ACTIVE, KIND_NAMES, StoredJob
 from disqued.core.model.outbox import FLUSHED, GROUP, JOB_ADDED, JOB_GONE, UNIT_DONE, UNIT_LEASED, Record
 from disqued.core.model.terms import NO_TERMS, Terms
 from disqued.persistence.interface import StoreDamaged, StoreFailed
@@ -95,7 +95,15 @@ def record_of(row: Mapping[str, Any]) -> Record:
 def _added(row: Mapping[str, Any]) -> Record:
     if not isinstance(row["body"], bytes):
         raise TypeError("an added job has no body")
-    job = StoredJob(id=bytes_of(row["id"]), queue=bytes_of(row["queue"]), body=row["body"], state=ACTIVE, flags=0,
+    return _job(row, row["body"], ACTIVE)
+
+
+def _acked(row: Mapping[str, Any]) -> Record:
+    return _job(row, b"", ACKED)
+
+
+def _job(row: Mapping[str, Any], body: bytes, state: int) -> Record:
+    job = StoredJob(id=bytes_of(row["id"]), queue=bytes_of(row["queue"]), body=body, state=state, flags=0,
                     replicate=row["replicate"], holders=None, ctime=row["ctime"], expires=row["expires"], requeue=0,
                     ttl_ms=row["ttl_ms"], retry_ms=row["retry_ms"], delay_ms=row["delay_ms"], nacks=row["nacks"],
                     additional_deliveries=row["additional_deliveries"], order_key=0,
@@ -158,6 +166,7 @@ def _passed_over(row: Mapping[str, Any]) -> Record:
 
 _READERS: Final[dict[str, Callable[[Mapping[str, Any]], Record]]] = {
     "added": _added,
+    "acked": _acked,
     "done": _done,
     "gone": _gone,
     "flushed": _flushed,

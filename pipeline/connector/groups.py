@@ -24,15 +24,16 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from disqued.client.errors import DisquedError, ServerError, Unreachable
+from disqued.core.model.fate import NO_FATE
+from disqued.core.model.terms import NO_TERMS
 from disqued.pipeline.connector.nodes import NodeAt, NodeLink, Word, ask_each, find_nodes, pieces, uncollected
 from disqued.pipeline.connector.rows import (
     ACKED,
     ATTEMPT,
     BODY,
     DELIVERIES,
-    NO_GROUP,
-    NO_HEADERS,
     STATE,
+    TERMS,
     Told,
     batch_of,
     groups_of,
@@ -219,7 +220,7 @@ class GroupStreamReader(QueuesStreamReader):
                 continue
             job = None if reply is None else self._needed(reply)
             if job is None or job[STATE] == ACKED:  # the node has no copy of its own
-                job = (each, name, body, None, 0, 0, ACKED, 0, NO_HEADERS, 1, NO_GROUP)
+                job = (each, name, body, None, 0, 0, ACKED, 0, 1, NO_TERMS, NO_FATE)
             fresh.append(job)
         ids = [job[0] for job in fresh]
         taken.named.update(ids)
@@ -231,7 +232,7 @@ class GroupStreamReader(QueuesStreamReader):
         """Take what a row needs: an event was delivered again as often as the group has had it before."""
         job = needed(reply)
         deliveries = max([1, *(group[2] for group in self._told_of(reply))])
-        return (*job[:DELIVERIES], deliveries - 1, *job[STATE:ATTEMPT], deliveries, NO_GROUP)
+        return (*job[:DELIVERIES], deliveries - 1, *job[STATE:ATTEMPT], deliveries, *job[TERMS:])
 
     # Acknowledgements.
 

@@ -21,14 +21,13 @@ from pyspark.sql.types import (
 )
 
 from disqued.core.model.job import KIND_NAMES, QUEUED, StoredJob
-from disqued.pipeline.connector.rows import NS_IN_US, SCHEMA, group_name, text
+from disqued.pipeline.connector.rows import NS_IN_US, SCHEMA, US_IN_MS, kept_of, text
 from disqued.wire import texts
 
 if TYPE_CHECKING:
     # Stores need Twisted, which is not everywhere that queues are read.
     from disqued.persistence.sqlite.ranges import EndedJob
 
-US_IN_MS: Final = 1_000
 ROWS: Final = 1_000  #: of a batch at most
 BYTES: Final = 4 << 20  #: of bodies; then a batch is full
 _TEXT, _TIME = StringType(), TimestampType()
@@ -50,7 +49,7 @@ def _ends(*first: StructField, when: str) -> StructType:
 
 
 JOBS: Final = StructType([
-    *SCHEMA.fields, _told("state", _TEXT), _needed("kind", _TEXT), _told("alias", BinaryType()),
+    *SCHEMA.fields, _needed("kind", _TEXT), _told("alias", BinaryType()),
     *(_needed(name, LongType()) for name in ("ttl_ms", "retry_ms", "delay_ms")), _needed("replicate", IntegerType()),
     _needed("expires", _TIME), _needed("store", _TEXT),
 ])  # fmt: skip
@@ -79,9 +78,8 @@ def state_of(job: StoredJob, now_ms: int, *, told: bool) -> str:
 def row_of(job: StoredJob, state: str, store: str) -> Row:
     """Make the row of a job; an unknown state is null."""
     return (text(job.id), texts.text(job.queue), job.body, job.ctime // NS_IN_US, job.nacks, job.additional_deliveries,
-            None, text(job.id[2:10]), [(name.decode(), value) for name, value in job.terms.headers], _attempt_of(job),
-            group_name(job.terms.group),
-            None if state == "unknown" else state, _KINDS[job.kind], job.alias or None,
+            None, text(job.id[2:10]), _attempt_of(job), None if state == "unknown" else state,
+            *kept_of(job.terms, job.fate), _KINDS[job.kind], job.alias or None,
             job.ttl_ms, job.retry_ms, job.delay_ms, job.replicate, job.expires * US_IN_MS, store)  # fmt: skip
 
 

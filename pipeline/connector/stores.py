@@ -22,7 +22,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from disqued.core.model.job import WORK_SCOPE, StoredJob
+from disqued.core.model.job import ACKED, WORK_SCOPE, StoredJob
 from disqued.core.model.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, Record
 from disqued.persistence.aof.reading import JournalPeek
 from disqued.persistence.interface import StoreError
@@ -118,6 +118,8 @@ class StoresReader(DataSourceReader):
                     yield from self._fact_rows(fact, part.path)
 
     def _job_rows(self, job: StoredJob, store: str, *, told: bool) -> Iterator[Row]:
+        if job.state == ACKED:  # remembered: its body is gone
+            return
         state = state_of(job, int(time.time() * 1_000), told=told)
         if (self._records == "added" or state in self._options["states"]) and self._is_wanted(job.queue):
             yield row_of(job, state, store)

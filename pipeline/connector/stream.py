@@ -34,8 +34,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from disqued.client.errors import DisquedError, ServerError, Unreachable
+from disqued.core.model.fate import NO_FATE
+from disqued.core.model.terms import Terms
 from disqued.pipeline.connector.nodes import NodeAt, NodeLink, Word, ask_each, find_nodes, pieces, uncollected
-from disqued.pipeline.connector.rows import ACKED, ARROW, BODY, NO_GROUP, RETRY, STATE, Told, batch_of, needed
+from disqued.pipeline.connector.rows import ACKED, ARROW, BODY, RETRY, STATE, Told, batch_of, headers_of, needed
 
 GET_COUNT: Final = 2_000  #: as many jobs as one GETJOB gives
 US_IN_S: Final = 1_000_000
@@ -309,7 +311,8 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 retries.add(job[RETRY])
             elif reply is None and not (nacks or deliveries):
                 # Delivered at most once: for the node it is over.
-                job = (id_, queue, body, None, nacks, deliveries, ACKED, 0, headers, attempt, NO_GROUP)
+                terms = Terms(headers=headers_of(headers))
+                job = (id_, queue, body, None, nacks, deliveries, ACKED, 0, attempt, terms, NO_FATE)
             else:
                 continue
             ids.append(id_)

@@ -57,9 +57,15 @@ def test_a_job_has_every_column(daemon: Daemon, queue: str) -> None:
         "additional_deliveries": 0,
         "attempt_ts": None,
         "node": own[:8],
-        "headers": [],
         "attempt": 2,
+        "state": "queued",
+        "headers": [],
         "group": None,
+        "max_tries": 0,
+        **dict.fromkeys(("backoff_ms", "backoff_most_ms", "keep_dead_ms", "keep_result_ms", "generation"), 0),
+        "is_cancelled": False,
+        "failures": [],
+        "progress": None,
     }
     assert abs(ctime - began) < dt.timedelta(minutes=5)
 
@@ -77,6 +83,34 @@ def test_headers_the_number_of_a_delivery_and_dead_jobs_are_read(daemon: Daemon,
     daemon.call("GETJOB", "FROM", queue)
     [row] = rows_of(reader_of(daemon, queues=queue))
     assert (row["nacks"], row["attempt"]) == (0, 2), "no number comes twice"
+
+
+def test_a_dead_job_says_why_it_died(daemon: Daemon, queue: str) -> None:
+    began = dt.datetime.now(dt.UTC)
+    terms = ("RETRY", 60, "MAXTRIES", 2, "BACKOFF", 1, 9, "KEEPDEAD", 100, "RESULT", 50)
+    dead = daemon.call("ADDJOB", queue, "dead", 0, *terms)
+    daemon.call("GETJOB", "FROM", queue)
+    daemon.call("NACK", dead, "DELAY", 0, "REASON", "first")
+    daemon.call("GETJOB", "TIMEOUT", 5_000, "FROM", queue)
+    daemon.call("WORKING", dead, "PROGRESS", b"50 %")
+    daemon.call("NACK", dead, "REASON", b"second \\")
+    waits = daemon.call("ADDJOB", queue, "waits", 0)
+    runs = daemon.call("ADDJOB", f"{queue}.active", "runs", 0, "RETRY", 60)
+    daemon.call("GETJOB", "FROM", f"{queue}.active")
+    assert daemon.call("CANCEL", runs) == ["cancelling"]
+    rows = {row["id"]: row for row in rows_of(reader_of(daemon, queues=f"{queue}*", states="queued,active,dead"))}
+    assert {each: row["state"] for each, row in rows.items()} == {dead: "dead", waits: "queued", runs: "active"}
+    assert {each: row["is_cancelled"] for each, row in rows.items()} == {dead: False, waits: False, runs: True}
+    row = rows[dead]
+    assert (row["max_tries"], row["backoff_ms"], row["backoff_most_ms"]) == (2, 1_000, 9_000)
+    assert (row["keep_dead_ms"], row["keep_result_ms"], row["generation"]) == (100_000, 50_000, 0)
+    assert [one["reason"] for one in row["failures"]] == ["first", "second \\\\"]
+    assert {one["node"] for one in row["failures"]} == {row["node"]}
+    assert all(abs(one["at"] - began) < dt.timedelta(minutes=5) and one["who"] for one in row["failures"])
+    assert row["progress"] == "50 %"
+    daemon.call("REDRIVE", queue)
+    [row] = [row for row in rows_of(reader_of(daemon, queues=queue)) if row["id"] == dead]
+    assert (row["state"], row["generation"], len(row["failures"])) == ("queued", 1, 2)
 
 
 def test_more_jobs_than_one_call_or_one_pipeline_answers_are_all_read(daemon: Daemon, queue: str) -> None:

@@ -36,10 +36,27 @@ def test_the_program_of_the_page_prints_what_it_says(
         lines.ran(program)
 
 
+def test_the_program_that_reads_dead_jobs_prints_what_it_says(
+    spark: "SparkSession", daemon: Daemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, printed = PROGRAM.findall(PAGE)[1]
+    daemon.call("DEBUG", "FLUSHALL")  # other programs of the page have added jobs
+    for queue, reason in (("mail", "no host"), ("mail", "no host"), ("letters", "no road")):
+        job_id = daemon.call("ADDJOB", queue, "x", 0, "MAXTRIES", 2)
+        daemon.call("GETJOB", "FROM", queue)
+        daemon.call("NACK", job_id, "REASON", "too early")
+        daemon.call("GETJOB", "FROM", queue)
+        daemon.call("NACK", job_id, "REASON", reason)
+    exec(program.replace("127.0.0.1:7711", f"127.0.0.1:{daemon.port}"), {"spark": spark})
+    assert capsys.readouterr().out.strip() == printed.strip()
+    with following(NAME) as lines:
+        lines.ran(program)
+
+
 def test_the_program_that_reads_a_store_prints_what_it_says(
     spark: "SparkSession", start: Callable[..., Daemon], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    program, printed = PROGRAM.findall(PAGE)[1]
+    program, printed = PROGRAM.findall(PAGE)[2]
     node = start("--persistence", "aof", "--appendfsync", "always", directory=tmp_path / "data")
     for queue, body in (("mail", "to: ann"), ("mail", "to: bob"), ("letters", "to: eve")):
         node.call("ADDJOB", queue, body, 0)

@@ -19,12 +19,14 @@ from disqued.core.model.job import KIND_LOG
 from disqued.core.model.outbox import FLUSHED, GONE_DELETED, GONE_EXPIRED, GROUP, JOB_GONE, UNIT_DONE, Record
 from disqued.persistence.interface import StoreDamaged, StoreError
 from disqued.pipeline.connector.options import ConnectorUse, read_options
+from disqued.pipeline.connector.read import QueuesReader
+from disqued.pipeline.connector.rows import SCHEMA
 from disqued.pipeline.connector.source import DisquedDataSource
 from disqued.pipeline.connector.store_rows import ARROWS, SCHEMAS
 from disqued.pipeline.connector.stores import StoresReader
 from disqued.tools.export import JsonLines, row
 from tests import databases, journals
-from tests.integration.daemon import ROOT, Daemon, environment, wait_until
+from tests.integration.daemon import HOST, ROOT, Daemon, environment, wait_until
 
 Start = Callable[..., Daemon]
 ALL = "queued,active,expired,unknown"
@@ -105,6 +107,40 @@ def test_headers_and_the_number_of_a_delivery_are_in_a_store(start: Start, tmp_p
         [row] = rows_of(path)
         assert (row["headers"], row["attempt"]) == ([("size", b"32"), ("trace", b"ab")], 2)
         assert row["group"] == "a\\\\"
+
+
+@pytest.mark.parametrize("kind", ["aof", "sqlite"])
+def test_a_job_has_the_same_columns_in_a_store_as_on_its_node(start: Start, tmp_path: Path, kind: str) -> None:
+    data = tmp_path / "data"
+    node = start("--persistence", kind, "--appendfsync", "always", directory=data)
+    terms = ("MAXTRIES", 1, "BACKOFF", 2, 60, "KEEPDEAD", 100, "RESULT", 50, "HEADER", "a", b"\xff", "GROUP", "g")
+    for body in ("done", "redriven", "dead"):
+        job_id = node.call("ADDJOB", "mail", body, 0, "RETRY", 60, *terms)
+        node.call("GETJOB", "FROM", "mail")
+        node.call("WORKING", job_id, "PROGRESS", b"\\ of it")
+        if body == "done":
+            node.call("ACKJOB", job_id, "RESULT", "fine")
+        else:
+            node.call("NACK", job_id, "REASON", b"no\xff")
+        if body == "redriven":
+            assert node.call("REDRIVE", "mail") == 1
+            node.call("GETJOB", "FROM", "mail")
+    cancelled = node.call("ADDJOB", "other", "cancelled", 0, "RETRY", 60)
+    node.call("GETJOB", "FROM", "other")
+    node.call("CANCEL", cancelled)
+    options = {"address": f"{HOST}:{node.port}", "states": "queued,active,dead"}
+    live = QueuesReader(read_options(options, ConnectorUse.READ))
+    batches = [batch for part in live.partitions() for batch in live.read(part)]
+    shown = {row["id"]: row for batch in batches for row in batch.to_pylist()}
+    assert sorted(row["body"] for row in shown.values()) == [b"cancelled", b"dead", b"redriven"]
+    for path in forms_of(data, kind):
+        rows = {row["id"]: row for row in rows_of(path, states="dead,unknown")}
+        assert {row["body"]: row["state"] for row in rows.values()} == {
+            b"cancelled": None, b"redriven": None, b"dead": "dead",
+        }  # fmt: skip
+        for job_id, row in rows.items():
+            known = {name: row[name] for name in SCHEMA.names}
+            assert known | {"state": ""} == shown[job_id] | {"state": ""}, path
 
 
 @pytest.mark.parametrize("kind", ["aof", "sqlite"])

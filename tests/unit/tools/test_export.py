@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from disqued.core.model.fate import NO_FATE, Failure, Fate, Word
-from disqued.core.model.job import ACTIVE, KIND_LOG, StoredJob
+from disqued.core.model.job import ACKED, ACTIVE, KIND_LOG, StoredJob
 from disqued.core.model.outbox import (
     FLUSHED,
     GONE_EXPIRED,
@@ -67,6 +67,8 @@ def test_terms_and_fate_are_json_and_come_back_as_they_were() -> None:
     }  # fmt: skip
     _, back = record_of(told)
     assert (back.terms, back.fate) == (TERMS, FATE)
+    done = stored(1, b"")._replace(state=ACKED)
+    assert record_of(dict(zip(NAMES, row((JOB_ADDED, done)), strict=True)))[1] == done._replace(requeue=0)
     plain = dict(zip(NAMES, row((JOB_ADDED, stored())), strict=True))
     assert (plain["terms"], plain["fate"]) == (None, None)
     _, back = record_of(plain)
@@ -90,6 +92,14 @@ RECORDS: list[tuple[Record, dict[str, object]]] = [
             "ctime": 1_700_000_000_123_000_002, "ttl_ms": 60_000, "retry_ms": 10_000, "delay_ms": 500, "replicate": 2,
             "nacks": 3, "additional_deliveries": 4, "expires": 1_700_000_060_123, "kind": "log",
             "alias": r"e\\\xff",
+        },
+    ),
+    (
+        (JOB_ADDED, stored(3, b"")._replace(state=ACKED)),
+        {
+            "event": "acked", "at": 1_700_000_000_123, "id": ID.decode(), "queue": "mail",
+            "ctime": 1_700_000_000_123_000_003, "ttl_ms": 60_000, "retry_ms": 10_000, "delay_ms": 500, "replicate": 2,
+            "nacks": 3, "additional_deliveries": 4, "expires": 1_700_000_060_123, "kind": "work",
         },
     ),
     (
