@@ -11,8 +11,9 @@ sides know is merged when they meet (`model.fate`): then there is one dead job, 
 Whoever learns that a job is dead takes it out of its queue and from its consumer, whose acknowledgement still counts.
 A node that hears of a try of a job that it knows to be dead answers with the fate (`sharing`).
 
-A node that was away may have missed a death.  When a link opens it hears of the dead jobs that it may hold, so many at
-a time, so that nothing else waits behind a hundred thousand of them.
+A node that was away may have missed a death, or the progress of a job that a consumer of this node has.  When a link
+opens it hears of such jobs that it may hold, so many at a time, so that nothing else waits behind a hundred thousand of
+them.
 
 A NACK that puts a job off is remembered by its holder, not by the worker.  The other holders put their own timers off
 to a little after the same instant, so that another node queues the job should this one be gone.
@@ -54,12 +55,12 @@ from disqued.core.work.copies import SPREAD_MS
 from disqued.core.work.fates import Fates
 from disqued.core.work.queueing import Queueing
 
-TOLD_AT_ONCE: Final = 200  #: dead jobs that a node hears of at a time when a link has opened
+TOLD_AT_ONCE: Final = 200  #: jobs that a node hears of at a time when a link has opened
 TOLD_AGAIN_MS: Final = 100
 
 
-class DeathRound(Timed):
-    """The dead jobs that one node has yet to hear of."""
+class FateRound(Timed):
+    """The jobs of whose fates one node has yet to hear."""
 
     __slots__ = ("jobs", "node_id")
 
@@ -83,12 +84,12 @@ class DeadLetters(Machine):
     def __init__(self, state: State, queueing: Queueing, fates: Fates) -> None:
         self._state = state
         self._queueing = queueing
-        self._rounds: dict[bytes, DeathRound] = {}
+        self._rounds: dict[bytes, FateRound] = {}
         self.told_at_once: int = TOLD_AT_ONCE
         self.fates = fates
 
     def due_table(self) -> Acts:
-        return on(DeathRound, self.round_due)
+        return on(FateRound, self.round_due)
 
     def note_failure(self, job: Job, who: bytes, reason: bytes, *, is_last: bool) -> None:
         """Note that a try failed; after the last one the job is dead."""
@@ -139,7 +140,7 @@ class DeadLetters(Machine):
     # What nodes hear that were away.
 
     def link_opened(self, node_id: bytes) -> None:
-        """Tell a node of the dead jobs that it may hold."""
+        """Tell a node of the jobs that it may hold, and that are dead, or have a progress and a consumer of this node."""
         self.link_closed(node_id)
         state = self._state
         if node_id not in state.peers.linked:
@@ -147,11 +148,12 @@ class DeadLetters(Machine):
         jobs = [
             unit.job
             for queue in state.queues.by_name.values()
-            for unit in queue.dead
+            for unit in (*queue.dead, *queue.leased)
             if unit.job.holders and node_id in unit.job.holders
+            if unit.job.state == DEAD or unit.job.options.fate.progress is not None
         ]
         if jobs:
-            this = self._rounds[node_id] = DeathRound(node_id, jobs)
+            this = self._rounds[node_id] = FateRound(node_id, jobs)
             self.round_due(this)
 
     def greeted(self, node_id: bytes) -> None:
@@ -168,14 +170,14 @@ class DeadLetters(Machine):
         """No job is dead any more."""
         self._rounds.clear()
 
-    def round_due(self, this: DeathRound) -> None:
-        """Tell a node of the next dead jobs."""
+    def round_due(self, this: FateRound) -> None:
+        """Tell a node of the fates of the next jobs."""
         state = self._state
         if self._rounds.get(this.node_id) is not this:
             return
         for _ in range(min(self.told_at_once, len(this.jobs))):
             job = this.jobs.pop()
-            if job.state == DEAD and state.jobs.get(job.id) is job:
+            if job.state in (DEAD, ACTIVE) and state.jobs.get(job.id) is job:
                 state.send(this.node_id, state.word_of_fate(job))
         if this.jobs:
             state.schedule.move(this, state.now + TOLD_AGAIN_MS)

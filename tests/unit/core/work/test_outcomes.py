@@ -834,6 +834,24 @@ def test_a_node_that_leaves_hands_its_outcomes_over() -> None:
     assert not any(member.holds(job_id) for member in (b, c))
 
 
+def test_a_node_that_was_away_hears_the_progress_of_the_jobs_that_it_holds() -> None:
+    cluster = Cluster(3)
+    a, b, c = cluster
+    job_id, other_id = held(cluster), held(cluster)
+    a("GETJOB", "COUNT", 2, "FROM", "q")
+    cluster.isolate(c)
+    a("WORKING", other_id)
+    a("WORKING", job_id, "PROGRESS", "10 %")
+    cluster.advance(2_000)
+    shown = [member.show(job_id) for member in (a, b, c)]
+    assert [each and each.get("progress") for each in shown] == [b"10 %", b"10 %", None]
+    cluster.flights.clear()
+    cluster.heal(a, c)
+    cluster.settle()
+    assert c.show(job_id)["progress"] == b"10 %"  # type: ignore[index]
+    assert {(flight.sender, flight.message[1]) for flight in cluster.sent(FATE)} == {(a, job_id)}
+
+
 def progress_told(member: Member, timeout: int, job_id: bytes) -> object:
     """The progress that one call is answered, once its time is over."""
     assert member("WAITJOB", timeout, "PROGRESS", job_id, client="short") is BLOCKED
