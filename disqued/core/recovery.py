@@ -200,6 +200,13 @@ def walk(state: State) -> Iterator[Record | None]:
                     yield None
 
 
+def progressed(state: State) -> Iterator[Record]:
+    """The jobs with a progress, of which the journal may have an earlier one, as a crash is to leave them."""
+    for job in state.jobs:
+        if job.options.fate.progress is not None and job.state != ACKED and _outlasts_a_crash(state, job):
+            yield (JOB_ADDED, job)
+
+
 def _lease_to_keep(state: State, job: Job) -> Record | None:
     """What a journal is to know of who has a job, as far as that outlasts a crash; None: nothing."""
     if job in state.custody.spans or state.jobs.get(job.id) is not job:

@@ -118,6 +118,37 @@ def test_a_controlled_restart_brings_everything_back_as_it_was(
     assert (last.call("ADDJOB", "keyed", "again", 0, "KEY", "k") == keyed) is ("none" not in store)
 
 
+def test_a_stop_in_order_keeps_the_progress_of_jobs(start: Start, tmp_path: Path, journal: Sequence[str]) -> None:
+    file = tmp_path / "node.conf"
+    file.write_text("")
+    options = ("--config", str(file), *journal)
+    first = start(*options)
+    runs = first.call("ADDJOB", "q", "runs", 0, "RETRY", 500, "MAXTRIES", 9)
+    plain = first.call("ADDJOB", "q", "plain", 0)
+    once = first.call("ADDJOB", "q", "once", 0, "RETRY", 0)
+    done = first.call("ADDJOB", "q", "done", 0)
+    assert len(first.call("GETJOB", "COUNT", 4, "FROM", "q")) == 4
+    for job in (runs, plain, once, done):
+        first.call("WORKING", job, "PROGRESS", f"77 % of {job}")
+    first.call("ACKJOB", done)
+    first.stop()
+
+    again = start(*options, directory=first.directory)
+    for job, body in ((runs, "runs"), (plain, "plain")):
+        now = shown(again, job)
+        assert (now["progress"], now["body"], now["state"]) == (f"77 % of {job}", body, "active")
+    assert [again.call("SHOW", job) for job in (done, once)] == [None, None]
+    # A snapshot with the queues has it, too, and is the last word.
+    again.call("NACK", plain)
+    again.call("WORKING", runs, "PROGRESS", "78 %")
+    shut_down_for_restart(again)
+
+    last = start(*options, directory=first.directory)
+    assert (shown(last, runs)["progress"], shown(last, runs)["state"]) == ("78 %", "active")
+    assert (shown(last, plain)["progress"], shown(last, plain)["state"]) == (f"77 % of {plain}", "queued")
+    last.stop()  # before its Redis
+
+
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
 def test_a_delayed_job_whose_time_comes_while_its_node_is_down_is_delivered_at_once(
     start: Start, journal: Sequence[str], policy: str

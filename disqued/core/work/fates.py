@@ -3,7 +3,7 @@
     changed here --journal: the job again--> --FATE--> every other holder
     FATE, or a copy of a job that is here --> `merge` --> new here: journal, then `fate_changed` of every machine
 
-A progress alone is not journaled: the next record of the job has it.
+A progress alone is not journaled: the next record of the job has it, and a stop in order (`recovery.progressed`).
 
 Whoever learns something tells nobody, but answers a sender that knows less.  A job takes its fate along in every copy,
 so that a node that gets the job needs no message for it.  What a link lost is said again with the next word about the

@@ -3,6 +3,7 @@
     CONFIG SET persistence --change--> Switch --> another store
     CONFIG SET appendfsync --configure--> the store, and the one that is to take its place
     SHUTDOWN REWRITE-AOF --write_snapshot--> the store: the last word
+    any other stop in order --stop--> the store: the progress of jobs
 
 Source: Disque, src/aof.c; Redis, src/aof.c (INFO).
 """
@@ -15,7 +16,7 @@ from twisted.logger import Logger
 
 from disqued.config import BadValue, Config
 from disqued.config.settings import StoreSettings
-from disqued.core.recovery import snapshot
+from disqued.core.recovery import progressed, snapshot
 from disqued.errors import CommandError
 from disqued.net.process.driver import Driver
 from disqued.net.process.switching import OpenStore, StoreMarker, StoreSwitch
@@ -40,6 +41,7 @@ class StoreKeeper:
         self._driver = driver
         self.switch = StoreSwitch(driver, StoreMarker(config.dir), name, opener=open_store, failed=self._stays)
         self._obstacle = obstacle
+        self._has_snapshot = False  #: the store has the queues as they are, and nothing may follow
         self._looks = LoopingCall(self._look)
         self._looks.clock = driver.reactor
         for setting in StoreSettings.settings.values():
@@ -53,10 +55,15 @@ class StoreKeeper:
             self._looks.start(LOOK_S, now=False)
 
     def stop(self) -> None:
-        """Give up a change of the store, and look no more."""
+        """Give up a change of the store, look no more, and write down what waited for another record."""
         if self._looks.running:
             self._looks.stop()
         self.switch.abandon()
+        node = self._driver.node
+        if node.state.journaling and not self._has_snapshot:
+            node.begin()
+            node.outbox.journal.extend(progressed(node.state))
+            self._driver.turn.finish_step(None)
 
     def _look(self) -> None:
         if self._driver.store.records:
@@ -113,6 +120,7 @@ class StoreKeeper:
         result = self._driver.store.rewrite(snapshot(self._driver.node.state))
         if result is not None:
             await result
+        self._has_snapshot = True
 
     def facts(self) -> dict[str, Any]:
         """What the section Persistence of INFO says of the store."""
