@@ -1,7 +1,7 @@
 """Jobs as rows of files that know no bytes, and rows of files as jobs that are added once.
 
     body BINARY --written--> body STRING (text, or base64)                  for CSV and JSON
-    headers MAP --written--> values as a body's; for CSV the text of a JSON object
+    headers MAP --written--> values as a body's; for CSV the text of a JSON object, as that of failures is
     rows of any file --jobs_of--> queue, body, key, and headers and group where there are some
 
 The key is what makes a job that is added twice one job: the column `key`, else the id that it had in the queue it came
@@ -48,8 +48,11 @@ def written(jobs: "DataFrame", form: str, body: str) -> "DataFrame":
             column = _text_of(column, body)
         elif kind == "binary":
             column = f.base64(column)
+        elif kind == "array":  # of failures
+            column = f.transform(column, lambda one: one.withField("at", _moment_of(one["at"])))
+            column = f.to_json(column) if form == "csv" else column
         elif kind == "timestamp":
-            column = f.date_format(column, "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX")
+            column = _moment_of(column)
         columns.append(column.alias(field.name))
     return jobs.select(*columns)
 
@@ -89,6 +92,13 @@ def _text_of(value: "Column", body: str) -> "Column":
     from pyspark.sql import functions as f
 
     return value.cast("string") if body == TEXT else f.base64(value)
+
+
+def _moment_of(time: "Column") -> "Column":
+    """Write a time as text of ISO 8601."""
+    from pyspark.sql import functions as f
+
+    return f.date_format(time, "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX")
 
 
 def _content_of(text: "Column", body: str) -> "Column":

@@ -83,6 +83,7 @@ CASES: dict[str, list[Told]] = {
         (7, A, "ack", {"result_size": 12}),
     ],
     "cancelled": [ADDED, (2, A, "cancelled", {}), (2, B, "ack", {"reason": "peer"})],
+    "purged": [ADDED, (2, B, "cancelled", {"reason": "peer"}), (3, A, "cancelled", {}), (4, B, "ack", {"reason": "peer"})],
     "refused": [ADDED, (9, A, "refuse", {"reason": "norepl"})],
     "expired": [ADDED, (9, A, "expire", {}), (9, B, "expire", {})],
     "one moment": [
@@ -143,8 +144,9 @@ def test_a_dead_job_is_open_and_a_cancelled_one_is_not(cases: dict[str, Row]) ->
     assert (row["end"], row["result_size"], row["dead_us"], row["redriven_us"]) == (
         "ack", 12, NOON + 2_000, NOON + 5_000,
     )  # fmt: skip
-    row = cases["cancelled"]
-    assert (row["end"], row["ended_us"], row["acks"]) == ("cancelled", NOON + 2_000, 0)
+    for case in ("cancelled", "purged"):
+        row = cases[case]
+        assert (row["end"], row["ended_us"], row["acks"]) == ("cancelled", NOON + 2_000, 0)
 
 
 def test_what_happens_in_one_moment_is_in_the_order_of_the_numbers(cases: dict[str, Row]) -> None:

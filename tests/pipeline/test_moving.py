@@ -1,7 +1,9 @@
 """The verbs that move jobs, with Spark and real daemons; what is done twice, and what is killed on the way."""
 
 import base64
+import csv
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -197,6 +199,22 @@ def test_headers_and_groups_come_back_as_they_were(
     assert groups == {"none": None, "one": "of one\\", "two": "of two\\"}
     found = {job[2]: job for job in daemon.call("GETJOB", "COUNT", 9, "WITHHEADERS", "FROM", queue)}
     assert {name: found[name][4] for name in found} == {name: words[1:3] + words[4:] for name, words in given.items()}
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_files_say_why_jobs_died(move: Move, daemon: Daemon, queue: str, tmp_path: Path, form: str) -> None:
+    job_id = daemon.call("ADDJOB", queue, "x", 0, "MAXTRIES", 2)
+    for reason in ("no host", 'no "road", a\\b'):
+        daemon.call("GETJOB", "FROM", queue)
+        daemon.call("NACK", job_id, "REASON", reason)
+    move("export", "--queues", queue, "--option", "states=dead", "--to", tmp_path / "out", "--as", form)
+    [part] = (tmp_path / "out").glob(f"part-*.{form}")
+    with part.open(newline="") as file:
+        [row] = csv.DictReader(file) if form == "csv" else map(json.loads, file)
+    assert (row["state"], row["id"]) == ("dead", job_id)
+    failures = json.loads(row["failures"]) if form == "csv" else row["failures"]
+    assert [one["reason"] for one in failures] == ["no host", 'no "road", a\\\\b']
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", failures[0]["at"])
 
 
 @pytest.mark.parametrize(
