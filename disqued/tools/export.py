@@ -2,10 +2,10 @@
 
     store --peek--> records --row--> JSON lines, or Parquet (parquet.py) --> standard output, or a file
 
-One row is one event: a job added, leased, acknowledged, done or gone, a flush, a pause, the beginning of a group.  Every row has
-every column, in both formats, null where the event has nothing to say; `COLUMNS` is the schema.  The store may be in
-use: a record that is being written ends the export.  Unless the user names a store it is the one that holds the jobs,
-as `store.conf` says.
+One row is one event: a job added, leased, acknowledged, done or gone, a flush, a pause, the beginning of a group.
+Every row has every column, in both formats, null where the event has nothing to say; `COLUMNS` is the schema.  The
+store may be in use: a record that is being written ends the export.  Unless the user names a store it is the one that
+holds the jobs, as `store.conf` says.
 
 Text is UTF-8.  Names and aliases may be any bytes: those that are not UTF-8 are written as `\\xff`, and so that this is
 never ambiguous, a backslash is written twice.  Bodies are bytes in Parquet and base64 in JSON, always.

@@ -220,7 +220,7 @@ def kept_of(terms: Terms, fate: Fate) -> tuple[Any, ...]:
     )
 
 
-_NOTHING_KEPT: Final = ([], None, 0, 0, 0, 0, 0, 0, False, [], None)
+_NOTHING_KEPT: Final[tuple[Any, ...]] = ([], None, 0, 0, 0, 0, 0, 0, False, [], None)
 
 
 def _failure(one: Failure) -> tuple[int, str, str, str]:

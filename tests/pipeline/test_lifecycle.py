@@ -83,7 +83,9 @@ CASES: dict[str, list[Told]] = {
         (7, A, "ack", {"result_size": 12}),
     ],
     "cancelled": [ADDED, (2, A, "cancelled", {}), (2, B, "ack", {"reason": "peer"})],
-    "purged": [ADDED, (2, B, "cancelled", {"reason": "peer"}), (3, A, "cancelled", {}), (4, B, "ack", {"reason": "peer"})],
+    "purged": [
+        ADDED, (2, B, "cancelled", {"reason": "peer"}), (3, A, "cancelled", {}), (4, B, "ack", {"reason": "peer"}),
+    ],
     "refused": [ADDED, (9, A, "refuse", {"reason": "norepl"})],
     "expired": [ADDED, (9, A, "expire", {}), (9, B, "expire", {})],
     "one moment": [

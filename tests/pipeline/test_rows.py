@@ -72,7 +72,8 @@ def test_groups_are_told_of_events_alone() -> None:
 
 
 def test_rows_are_those_of_one_node_or_of_several() -> None:
-    other: Told = (b"D-2", b"\\\xff", b"", None, 0, 0, b"acked", 0, 1, Terms(headers=((b"a", b"b"),), group=b"acme"), NO_FATE)
+    terms = Terms(headers=((b"a", b"b"),), group=b"acme")
+    other: Told = (b"D-2", b"\\\xff", b"", None, 0, 0, b"acked", 0, 1, terms, NO_FATE)
     for nodes, seen in (("aaaaaaaa", ["aaaaaaaa"] * 2), (["aaaaaaaa", "bbbbbbbb"], ["aaaaaaaa", "bbbbbbbb"])):
         batch = batch_of([JOB, other], nodes, 7)
         batch.validate(full=True)

@@ -138,8 +138,8 @@ def test_a_job_has_the_same_columns_in_a_store_as_on_its_node(start: Start, tmp_
         assert {row["body"]: row["state"] for row in rows.values()} == {
             b"cancelled": None, b"redriven": None, b"dead": "dead",
         }  # fmt: skip
-        for job_id, row in rows.items():
-            known = {name: row[name] for name in SCHEMA.names}
+        for job_id, kept in rows.items():
+            known = {name: kept[name] for name in SCHEMA.names}
             assert known | {"state": ""} == shown[job_id] | {"state": ""}, path
 
 

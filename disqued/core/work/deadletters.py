@@ -140,7 +140,7 @@ class DeadLetters(Machine):
     # What nodes hear that were away.
 
     def link_opened(self, node_id: bytes) -> None:
-        """Tell a node of the jobs that it may hold, and that are dead, or have a progress and a consumer of this node."""
+        """Tell a node of the jobs that it may hold: of dead ones, and of those with a progress and a consumer here."""
         self.link_closed(node_id)
         state = self._state
         if node_id not in state.peers.linked:

@@ -3,8 +3,8 @@
     WORKING PROGRESS --> the fate of the job here; FATE to the other holders, unless that was less than a second ago
     ... and again    --> the fate alone; when the second is over, FATE with the latest value
 
-The latest value counts (`fate.merge`).  The journal has it with the next record of the job, and of its own only when the
-node stops in order.  A node whose link opens receives it from the node whose consumer has the job (`deadletters`).
+The latest value counts (`fate.merge`).  The journal has it with the next record of the job, or when the node stops in
+order.  A node whose link opens receives it from the node whose consumer has the job (`deadletters`).
 """
 
 from typing import Final
