@@ -334,7 +334,7 @@ def check(server: Server) -> None:
         *(worker.cost for worker in server.node.workers.by_id.values()),
         *(HOME_COST + len(worker_id) for worker_id in server.node.homes.known),
         *(cost_of_register(name, known.value) for (name, _), known in state.queues.policies.registers.items()),
-        *(SLOT_COST + len(slot.group) for slot in slots_of(server)),
+        *(SLOT_COST + len(slot.group) + len(slot.client) for slot in slots_of(server)),
     ]
     assert state.memory.used == sum(counted)
     assert sorted(job.id for same in state.aliases.named.values() for job in same) == sorted(job.id for job in named)

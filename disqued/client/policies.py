@@ -42,6 +42,9 @@ class Slot:
     node: bytes
     #: Until the slot ends by itself; -1 = it does not, before the job is acknowledged or given back.
     seconds_left: int
+    #: Id of the worker that has the job, or the name or address of the client; None = the node that was asked does not
+    #: know.
+    client: bytes | None
 
 
 def encode_field(name: str) -> bytes:
@@ -65,12 +68,18 @@ def read_policy(reply: object, node: bytes) -> dict[str, Setting]:
 
 
 def read_slots(reply: object, node: bytes) -> list[Slot]:
-    """Read `[job id, group, node, seconds left]` of each slot.  Raises BadReply."""
+    """Read `[job id, group, node, seconds left, client]` of each slot.  Raises BadReply."""
     found = []
     for row in map(read_list, read_list(reply)):
         match row:
-            case [bytes() as job_id, bytes() as group, bytes() as taken_from, int() as seconds]:
-                found.append(Slot(job_id, group, taken_from, seconds))
+            case [
+                bytes() as job_id,
+                bytes() as group,
+                bytes() as taken_from,
+                int() as seconds,
+                bytes() | None as client,
+            ]:
+                found.append(Slot(job_id, group, taken_from, seconds, client))
             case _:
                 raise BadReply(f"{row!r} is no slot")
     return found

@@ -46,10 +46,10 @@ from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.cluster.hindrances import hindrance
 from disqued.core.model import marks
-from disqued.core.model.fate import FAILURE_REASON_MAX, FAILURE_WHO_MAX, NO_FATE, PROGRESS_MAX, Fate, accepted
+from disqued.core.model.fate import FAILURE_REASON_MAX, NO_FATE, PROGRESS_MAX, Fate, accepted
 from disqued.core.model.groups import Entry, Group, units_of
 from disqued.core.model.job import ACKED, ACTIVE, KEYED, QUEUED, RETRY_NEVER_MS, STATE_NAMES, Job, NamedJob, attempt_of
-from disqued.core.model.outbox import Client
+from disqued.core.model.outbox import Client, name_of
 from disqued.core.model.queues import HOLDS
 from disqued.core.model.terms import (
     GROUP_MAX,
@@ -550,19 +550,13 @@ class Nack(_OnEachJob):
     def change(self, node: Node, client: Client) -> Callable[[bytes], bool]:
         """Give back a job that is active."""
         delay_ms = -1 if self.delay is None else self.delay * 1_000
-        said = GivenBack(_name_of(client), self.reason or b"", delay_ms, self.dead)
+        said = GivenBack(name_of(client), self.reason or b"", delay_ms, self.dead)
         is_plain = self.delay is None and self.reason is None and not self.dead
         if self.untried:
             if not is_plain:
                 raise CommandError(UNTRIED_ALONE)
             return _on_work(node, node.requeueing.take_back)
         return _give_back(node, said, is_plain=is_plain)
-
-
-def _name_of(client: Any) -> bytes:
-    """Return the name of a client, or its address if it has none."""
-    name: bytes = getattr(client, "name", b"") or str(getattr(client, "address", "")).encode()
-    return name[:FAILURE_WHO_MAX]
 
 
 def _give_back(node: Node, said: GivenBack, *, is_plain: bool) -> Callable[[bytes], bool]:

@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 
 from disqued.commands.jobs import JOBS_AT_ONCE
-from disqued.commands.shapes import array, bulk, integer, tuple_of
+from disqued.commands.shapes import array, bulk, integer, null_or, tuple_of
 from disqued.commands.table import Flag, command, option, positional
 from disqued.commands.values import COUNT_MISFIT, QUEUE, SECONDS_MAX, Kind, bounded, one_of, readable
 from disqued.commands.values import count as count_kind
@@ -123,8 +123,9 @@ def partition_text(limits: Limits) -> bytes:
 
 
 _SLOT = tuple_of(
-    "[job id, group, node, seconds left]", bulk("job id"), bulk("its group; empty for none"),
+    "[job id, group, node, seconds left, client]", bulk("job id"), bulk("its group; empty for none"),
     bulk("id of the node that handed it out"), integer("until the slot ends by itself, rounded up; -1 = it does not"),
+    null_or(bulk("who has the job: the id of a live worker, or the name or address of a client")),
 )  # fmt: skip
 
 
@@ -142,6 +143,10 @@ class Slots:
     steward tells it.  Of a queue without limits there is nothing to show.  An element that RQ.POP took without a retry
     time has its slot until it is acknowledged or given back.
 
+    The client is the id of the live worker that has the job, or else the name (CLIENT SETNAME) or the address of the
+    client; 255 bytes at most.  It is null while this node does not know it: after a restart of the node that handed
+    the job out, and for 2 s where that is another node.
+
     One call shows 2000 slots at most.
     """
 
@@ -156,8 +161,14 @@ class Slots:
         witness = node.witnesses.known(self.queue)
         if witness is None:
             return []
-        now = node.state.now
+        now, witnesses = node.state.now, node.witnesses
         return [
-            [slot.job_id, slot.group, slot.node_id, seconds_left(slot, now)]
+            [
+                slot.job_id,
+                slot.group,
+                slot.node_id,
+                seconds_left(slot, now),
+                witnesses.client_of(self.queue, slot) or None,
+            ]
             for slot in islice(witness.table.by_id.values(), self.count)
         ]

@@ -38,6 +38,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from disqued.core.cluster.witnesses import ONCE_MS
+from disqued.core.model.custody import SlotHolder
 from disqued.core.model.fate import NO_FATE, Fate
 from disqued.core.model.groups import Entry, Stream, read_scope, units_of
 from disqued.core.model.job import (
@@ -508,7 +509,7 @@ class Recovery:
             state.custody.evictable[job] = None
             if not is_over:
                 job.flags |= FLAG_LEASED
-                state.custody.limited[job] = since
+                state.custody.limited[job] = SlotHolder(since, b"")
             elif state.journaling:
                 state.outbox.journal.append((UNIT_DONE, job_id, WORK_SCOPE))
 

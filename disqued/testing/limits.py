@@ -211,8 +211,8 @@ def _leased(server: Site, name: bytes) -> dict[Unit, int]:
     now = server.clock.now()
     leased = {unit: unit.requeue_at - now for unit in (queue.leased if queue is not None else ())}
     once = {
-        unit: since + ONCE_MS - now
-        for unit, since in server.state.custody.limited.items()
+        unit: holder.since + ONCE_MS - now
+        for unit, holder in server.state.custody.limited.items()
         if unit.queue == name and not unit.options.retry_ms
     }
     return {unit: left_ms for unit, left_ms in (leased | once).items() if left_ms > 0}
@@ -222,4 +222,4 @@ def _since(server: Site, unit: Unit) -> int:
     """Return when a consumer of a node got a job that it has."""
     queue = server.state.queues.by_name.get(unit.queue)
     leased = queue.leased if queue is not None else {}
-    return leased[unit] if unit in leased else server.state.custody.limited[unit]
+    return leased[unit] if unit in leased else server.state.custody.limited[unit].since

@@ -21,7 +21,6 @@ from typing import Final
 
 from disqued.core.model.fate import (
     FAILURE_REASON_MAX,
-    FAILURE_WHO_MAX,
     FAILURES_KEPT,
     NO_FATE,
     PROGRESS_MAX,
@@ -33,6 +32,7 @@ from disqued.core.model.fate import (
 )
 from disqued.core.model.job import RETRY_NEVER_MS, STAMP_MAX
 from disqued.core.model.messages import FATE, OWNED_ELSEWHERE, REDRIVE, REDRIVEN, Message
+from disqued.core.model.outbox import CLIENT_NAME_MAX
 from disqued.core.model.terms import NO_TERMS, Terms, headers_misfit
 from disqued.wire.fields import BadMessage, BadRecord, Codec, Fields, cut, cut_id, ends_at, flag_of, need
 
@@ -147,10 +147,10 @@ def _decode_failures(data: bytes, count: int) -> tuple[tuple[Failure, ...], int]
         who = data[at : at + who_length]
         at += who_length + reason_length
         reason = data[at - reason_length : at]
-        if when > STAMP_MAX or who_length > FAILURE_WHO_MAX or reason_length > FAILURE_REASON_MAX:
+        if when > STAMP_MAX or who_length > CLIENT_NAME_MAX or reason_length > FAILURE_REASON_MAX:
             raise BadRecord(
                 f"a failure at {when} with {who_length} and {reason_length} bytes; allowed are up to {STAMP_MAX},"
-                f" {FAILURE_WHO_MAX} and {FAILURE_REASON_MAX}"
+                f" {CLIENT_NAME_MAX} and {FAILURE_REASON_MAX}"
             )
         failures.append(Failure(when, hexlify(raw_id), who, reason))
     found = tuple(failures)

@@ -4,7 +4,8 @@ Parts that several of them have:
 
     name    length 4, the name of the queue
     ids     count 4; for each: length of id 1, id
-    slots   count 4; for each: length of id 1, length of group 1, boot 4, left ms 8, node id 20, id, group
+    slots   count 4; for each: length of id 1, length of group 1, length of client 1, boot 4, left ms 8, node id 20, id,
+            group, client
     wishes  count 4; for each: length of id 1, length of group 1, order key 8, span ms 8, id, group
 
 An order key is signed.
@@ -37,7 +38,7 @@ from disqued.wire.jobdump import SPAN_MAX_MS
 
 _NAME = Struct("<BI")
 _COUNT = Struct("<I")
-_SLOT = Struct("<BBIQ20s")
+_SLOT = Struct("<BBBIQ20s")
 _WISH = Struct("<BBqQ")
 _OTHERS = Struct("<HBB")
 _WANTED = Struct("<QIIB")
@@ -98,8 +99,9 @@ def _decode_ids(data: bytes, at: int) -> tuple[tuple[bytes, ...], int]:
 
 def _encode_slots(slots: tuple[SlotSpan, ...]) -> bytes:
     parts = [_COUNT.pack(len(slots))]
-    for job_id, group, node_id, boot, left_ms in slots:
-        parts += (_SLOT.pack(len(job_id), len(group), boot, left_ms, unhexlify(node_id)), job_id, group)
+    for job_id, group, node_id, boot, left_ms, client in slots:
+        head = _SLOT.pack(len(job_id), len(group), len(client), boot, left_ms, unhexlify(node_id))
+        parts += (head, job_id, group, client)
     return b"".join(parts)
 
 
@@ -108,11 +110,12 @@ def _decode_slots(data: bytes, at: int) -> tuple[tuple[SlotSpan, ...], int]:
     slots = []
     for _ in range(count):
         need(data, at + _SLOT.size)
-        id_length, group_length, boot, left_ms, raw = _SLOT.unpack_from(data, at)
+        id_length, group_length, client_length, boot, left_ms, raw = _SLOT.unpack_from(data, at)
         _check_span(data, left_ms)
         job_id, at = cut_id(data, at + _SLOT.size, id_length)
         group, at = cut(data, at, group_length, group_length)
-        slots.append(SlotSpan(job_id, group, hexlify(raw), boot, left_ms))
+        client, at = cut(data, at, client_length, client_length)
+        slots.append(SlotSpan(job_id, group, hexlify(raw), boot, left_ms, client))
     return tuple(slots), at
 
 
@@ -250,7 +253,10 @@ def _decode_claimed(data: bytes) -> Message:
 
 
 _IDS: Final = "count 4, for each: length of id 1, id"
-_SLOTS: Final = "count 4, for each: length of id 1, length of group 1, boot 4, left ms 8, node id 20, id, group"
+_SLOTS: Final = (
+    "count 4, for each: length of id 1, length of group 1, length of client 1, boot 4, left ms 8, node id 20, id, "
+    "group, client"
+)
 _WISHES: Final = "count 4, for each: length of id 1, length of group 1, order key 8, span ms 8, id, group"
 
 CODECS: Final[dict[int, Codec]] = {

@@ -24,7 +24,7 @@ async def test_what_consumers_have_counts_until_it_ends(bench: Bench, how: str) 
     server("NACK", jobs[0])
     server.advance(3_000)
     server("WORKING", jobs[1])
-    since = server.state.custody.limited[server.job(jobs[2])]
+    since = server.state.custody.limited[server.job(jobs[2])].since
     until = {job_id: server.job(job_id).requeue_at for job_id in (jobs[1], jobs[3])}
     if how == "restart":
         await bench.rewrite_all(snapshot(server.state))
@@ -40,4 +40,4 @@ async def test_what_consumers_have_counts_until_it_ends(bench: Bench, how: str) 
         return
     state = restarted(bench, records, controlled=how == "restart").state
     assert {unit.id: unit.requeue_at for unit in state.queues.by_name[b"q"].leased} == until
-    assert {unit.id: at for unit, at in state.custody.limited.items()} == {jobs[2]: since}
+    assert {unit.id: holder.since for unit, holder in state.custody.limited.items()} == {jobs[2]: since}

@@ -902,7 +902,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a start does not count what consumers of a limited queue have", LIMITS_CRASH,
-        Admission, "start", "limited.update(queue.leased)", "pass",
+        Admission, "start",
+        'limited.update({unit: SlotHolder(since, b"") for unit, since in queue.leased.items()})', "pass",
     ),
     _mutant(
         "a compaction leaves out what consumers have", LIMITS_CRASH,
@@ -914,7 +915,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the slot of a job that is delivered once ends with a crash", LIMITS_CRASH,
-        Recovery, "_resume_leases", "state.custody.limited[job] = since", "pass",
+        Recovery, "_resume_leases", 'state.custody.limited[job] = SlotHolder(since, b"")', "pass",
     ),
     _mutant(
         "a token comes back of a job that was handed out", LIMITS_CALM,

@@ -36,7 +36,7 @@ from typing import Final
 from disqued.core.cluster.gates import Gates
 from disqued.core.cluster.witnesses import ONCE_MS, SLACK_MS, Witnesses
 from disqued.core.model.blocked import WantedQueues
-from disqued.core.model.custody import EndedLeases
+from disqued.core.model.custody import EndedLeases, SlotHolder
 from disqued.core.model.grouped import GroupedUnits
 from disqued.core.model.job import (
     ACTIVE,
@@ -82,11 +82,11 @@ class LimitedQueue(Timed):
         "said", "said_all_at", "steward", "wanted_at", "wishes",
     )  # fmt: skip
 
-    def __init__(self, name: bytes, running: dict[bytes, tuple[Unit, int]]) -> None:
+    def __init__(self, name: bytes, running: dict[bytes, tuple[Unit, SlotHolder]]) -> None:
         self.awake_at = 0
         self.name: bytes = name
         self.wishes: dict[bytes, Wish] = {}  #: by job
-        self.running: dict[bytes, tuple[Unit, int]] = running  #: as the witness of the queue has it
+        self.running: dict[bytes, tuple[Unit, SlotHolder]] = running  #: as the witness of the queue has it
         #: Those of `running` that consumers of other nodes have now; the steward may not know that yet.
         self.moved: dict[bytes, None] = {}
         self.ended: dict[bytes, None] = {}  #: jobs whose slots are free; the steward has yet to hear so
@@ -135,7 +135,7 @@ class Admission(Machine):
                 self._ask(self._limited(queue.name))
 
     def ended(self, over: EndedLeases) -> None:
-        """No consumer of this node has these any more; or one has come with them."""
+        """No consumer of this node has these any more, or another one has."""
         units, over.units = over.units, []
         limited = self._state.custody.limited
         changed: dict[LimitedQueue, None] = {}
@@ -178,11 +178,11 @@ class Admission(Machine):
         for name, gate in state.queues.policies.gates.items():
             queue = state.queues.by_name.get(name)
             if gate.is_limited and queue is not None:
-                limited.update(queue.leased)
-        for unit, since in sorted(limited.items(), key=lambda entry: (entry[1], entry[0].id)):
+                limited.update({unit: SlotHolder(since, b"") for unit, since in queue.leased.items()})
+        for unit, holder in sorted(limited.items(), key=lambda entry: (entry[1].since, entry[0].id)):
             if self._is_limited(unit.queue):
                 this = self._limited(unit.queue)
-                this.running[unit.id] = (unit, since)
+                this.running[unit.id] = (unit, holder)
                 self._wake(this)
             else:
                 self._end_delivered_once(unit)
@@ -271,8 +271,8 @@ class Admission(Machine):
     def _end_those_delivered_once(self, this: LimitedQueue) -> None:
         """Free the slots of jobs that nothing takes from a consumer, when that lasts for long."""
         since = self._state.now - ONCE_MS
-        for job_id, (unit, at) in list(this.running.items()):
-            if at > since:
+        for job_id, (unit, holder) in list(this.running.items()):
+            if holder.since > since:
                 return
             if not unit.options.retry_ms:
                 del this.running[job_id]
@@ -309,7 +309,7 @@ class Admission(Machine):
     def _end_delivered_once(self, unit: Unit) -> None:
         """Free the slot of a job that nobody gets a second time; to the journal it is done now."""
         state = self._state
-        if state.custody.limited.pop(unit, -1) >= 0 and state.journaling:
+        if state.custody.limited.pop(unit, None) is not None and state.journaling:
             state.outbox.journal.append((UNIT_DONE, unit.id, WORK_SCOPE))
 
     def _look_after(self, this: LimitedQueue, units: GroupedUnits | None) -> None:
@@ -324,7 +324,7 @@ class Admission(Machine):
             del this.wishes[job_id]
             this.wanted_at = self._state.now
             if unit.state == ACTIVE and unit.flags & FLAG_LEASED:
-                custody.limited.setdefault(unit, self._state.now)
+                custody.limited.setdefault(unit, SlotHolder(self._state.now, b""))
                 self._enter(this, unit)
             else:
                 this.ended[job_id] = None

@@ -111,4 +111,7 @@ class Followers:
 
 def spans_of(slots: Iterable[Slot], now: int) -> tuple[SlotSpan, ...]:
     """Say of slots how long they last from now on."""
-    return tuple(SlotSpan(slot.job_id, slot.group, slot.node_id, slot.boot, max(0, slot.until - now)) for slot in slots)
+    return tuple(
+        SlotSpan(slot.job_id, slot.group, slot.node_id, slot.boot, max(0, slot.until - now), slot.client)
+        for slot in slots
+    )

@@ -220,7 +220,7 @@ class Stewards(Machine):
 
     def _renew(self, this: Stewardship, node_id: bytes, boot: int, span: SlotSpan) -> None:
         """Hear for how long a consumer still has a job."""
-        slot = Slot(span.job_id, span.group, node_id, boot, self._state.now + span.left_ms)
+        slot = Slot(span.job_id, span.group, node_id, boot, self._state.now + span.left_ms, span.client)
         known = this.table.by_id.get(span.job_id)
         others = this.others.get(span.job_id, {})
         this.applicants.drop(span.job_id, node_id)
@@ -228,7 +228,7 @@ class Stewards(Machine):
             others[node_id] = slot
             return
         is_its = known is not None and known.node_id == node_id and known.boot == boot
-        if known is None or not is_its or known.until < slot.until - SAID_AGAIN_MS:
+        if known is None or not is_its or known.client != slot.client or known.until < slot.until - SAID_AGAIN_MS:
             self._take(this, slot)
 
     def _forget_others(self, this: Stewardship, node_id: bytes, boot: int, named: set[bytes]) -> None:
@@ -309,7 +309,7 @@ class Stewards(Machine):
         while (applicant := this.applicants.choose(this.table, now)) is not None:
             wish = applicant.wish
             this.told.pop(wish.job_id, None)
-            slot = Slot(wish.job_id, wish.group, applicant.node_id, applicant.boot, now + wish.span_ms)
+            slot = Slot(wish.job_id, wish.group, applicant.node_id, applicant.boot, now + wish.span_ms, b"")
             self._take(this, slot)
             this.gifts.append(Gift(this.followers.number + 1, slot, applicant, now))
         this.told.update(dict.fromkeys(this.applicants.held))
@@ -469,7 +469,7 @@ class Stewards(Machine):
                     witness.remember((span,), state.now)
                 else:
                     # A node that stood still may not know yet that its lease is over, and that the slot is another's.
-                    slot = Slot(span.job_id, span.group, span.node_id, span.boot, state.now + span.left_ms)
+                    slot = Slot(span.job_id, span.group, span.node_id, span.boot, state.now + span.left_ms, span.client)
                     this.others.setdefault(span.job_id, {})[span.node_id] = slot
         witness.epoch, witness.number, witness.is_complete = (this.counter, state.node_id), this.followers.number, True
         this.is_active = True

@@ -18,6 +18,7 @@ from typing import Final
 
 from disqued.core.cluster.followers import spans_of
 from disqued.core.model.calendar import ranked
+from disqued.core.model.custody import SlotHolder
 from disqued.core.model.job import RETRY_NEVER_MS, Unit
 from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import (
@@ -29,6 +30,7 @@ from disqued.core.model.messages import (
     SlotSpan,
     SlotWish,
 )
+from disqued.core.model.outbox import CLIENT_NAME_MAX
 from disqued.core.model.policies import LIMIT_FIELDS
 from disqued.core.model.schedule import Timed
 from disqued.core.model.slots import Slot, SlotTable
@@ -53,13 +55,13 @@ class Witness:
         self.epoch: Epoch = NO_EPOCH  #: of the steward that told it what is in the table
         self.number: int = 0  #: of that steward's last change
         self.is_complete: bool = is_complete
-        #: Jobs that consumers of this node have, and since when; kept by `admission`.
-        self.running: dict[bytes, tuple[Unit, int]] = {}
+        #: Jobs that consumers of this node have; kept by `admission`.
+        self.running: dict[bytes, tuple[Unit, SlotHolder]] = {}
 
     def remember(self, spans: tuple[SlotSpan, ...], now: int) -> None:
         """Enter slots."""
         for span in spans:
-            self.table.put(Slot(span.job_id, span.group, span.node_id, span.boot, now + span.left_ms))
+            self.table.put(Slot(span.job_id, span.group, span.node_id, span.boot, now + span.left_ms, span.client))
 
 
 class OwnWords(Timed):
@@ -163,12 +165,22 @@ class Witnesses(Machine):
 
     def running(self, name: bytes) -> tuple[SlotSpan, ...]:
         """Say of jobs of a queue that consumers of this node have how long they have them."""
-        return tuple(self._span_of(unit, since) for unit, since in self.of(name).running.values())
+        return tuple(self._span_of(unit, holder) for unit, holder in self.of(name).running.values())
 
-    def _span_of(self, unit: Unit, since: int) -> SlotSpan:
-        until = unit.requeue_at if unit.options.retry_ms else since + ONCE_MS
+    def client_of(self, name: bytes, slot: Slot) -> bytes:
+        """Return who has the job of a slot: a worker's id, a client's name or address; empty = that is not known."""
+        own = self.of(name).running.get(slot.job_id) if slot.node_id == self._state.node_id else None
+        return slot.client if own is None else self._client_of(*own)
+
+    def _client_of(self, unit: Unit, holder: SlotHolder) -> bytes:
+        worker = self._state.custody.bound.get(unit)
+        return holder.client if worker is None else worker.id[:CLIENT_NAME_MAX]
+
+    def _span_of(self, unit: Unit, holder: SlotHolder) -> SlotSpan:
+        until = unit.requeue_at if unit.options.retry_ms else holder.since + ONCE_MS
         left_ms = min(max(0, until - self._state.now) + SLACK_MS, RETRY_NEVER_MS)
-        return SlotSpan(unit.id, unit.options.terms.group, self._state.node_id, self.boot, left_ms)
+        client = self._client_of(unit, holder)
+        return SlotSpan(unit.id, unit.options.terms.group, self._state.node_id, self.boot, left_ms, client)
 
     def on_claim(self, sender: bytes, name: bytes, counter: int) -> None:
         """Follow a new steward, unless this node follows a later one, and tell it what is remembered."""

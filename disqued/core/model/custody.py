@@ -12,6 +12,8 @@
 These stay separate tables: nearly all jobs are in none of them, so that each costs nothing where it is not used.
 """
 
+from typing import NamedTuple
+
 from disqued.core.model.endings import Endings
 from disqued.core.model.job import Job, Unit
 from disqued.core.model.memory import BOUND_COST, Memory
@@ -20,8 +22,18 @@ from disqued.core.model.watched import ChangedJobs, Watchers
 from disqued.core.model.worker import RemoteWorker, Worker
 
 
+class SlotHolder(NamedTuple):
+    """The consumer of this node that has a unit of a limited queue."""
+
+    since: int
+    client: bytes  #: its name or address; empty = not known
+
+
 class EndedLeases(Timed):
-    """Units of limited queues whose leases have ended, or have come from another node; due at once."""
+    """Units of limited queues whose leases have ended, have come from another node, or are with another client.
+
+    Due at once.
+    """
 
     __slots__ = ("units",)
 
@@ -54,9 +66,9 @@ class Custody:
         self._memory = memory
         #: Lease time, in milliseconds, of units whose consumer chose it; then they go to the front of the queue.
         self.spans: dict[Unit, int] = {}
-        #: Units of limited queues that consumers of this node have, each with a slot, and since when; and those that
-        #: nobody has any more.
-        self.limited: dict[Unit, int] = {}
+        #: Units of limited queues that consumers of this node have, each with a slot; and those that nobody has any
+        #: more.
+        self.limited: dict[Unit, SlotHolder] = {}
         self.over: EndedLeases = EndedLeases()
         #: Units that a worker of this node has; they return when it dies.
         self.bound: dict[Unit, Worker] = {}

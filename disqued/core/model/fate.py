@@ -22,7 +22,6 @@ from typing import Final, NamedTuple
 
 FAILURES_KEPT: Final = 5
 FAILURE_REASON_MAX: Final = 1_024  #: bytes
-FAILURE_WHO_MAX: Final = 255  #: bytes of the name, or the address, of a client
 PROGRESS_MAX: Final = 1_024  #: bytes
 RESULT_MAX: Final = 16 << 20  #: bytes; the setting `result-max` is lower as a rule
 GENERATION_MAX: Final = (1 << 32) - 1

@@ -429,6 +429,7 @@ class SlotSpan(NamedTuple):
     node_id: bytes  #: of the node that hands the job out
     boot: int  #: which life of that node
     left_ms: int
+    client: bytes  #: who has the job: a worker's id, a client's name or address; empty = not known
 
 
 class SlotsKnown(NamedTuple):

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 from disqued.core.model.job import WORK_SCOPE, Job, Unit
 from disqued.core.model.messages import Message
 
-#: A client; only compared and passed back.
+#: A client: compared, passed back, and asked for its name.
 Client = Hashable
+CLIENT_NAME_MAX: Final = 255  #: bytes of a name or an address, as they are kept
 
 # Kinds of journal record: the first element of the tuple.
 JOB_ADDED: Final = 0  #: (JOB_ADDED, job)
@@ -47,6 +48,13 @@ GONE_EXPIRED: Final = b"expired"
 GONE_DELETED: Final = b"deleted"
 GONE_EVICTED: Final = b"evicted"
 GONE_REFUSED: Final = b"refused"  #: its producer received an error, as it could not be made durable
+
+
+def name_of(client: Client) -> bytes:
+    """Return the name of a client, or its address if it has none; empty = it has neither, as another node."""
+    name: bytes = getattr(client, "name", b"") or str(getattr(client, "address", "")).encode()
+    return name[:CLIENT_NAME_MAX]
+
 
 #: Its kind, and the fields that the kind has.
 Record = tuple[int, *tuple[object, ...]]

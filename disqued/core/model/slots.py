@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from disqued.core.model.memory import Memory
 
-SLOT_COST: Final = 420  #: bytes of a slot without its group
+SLOT_COST: Final = 420  #: bytes of a slot without its group and client
 STALE_MAX: Final = 64  #: entries of slots that ended, beyond as many as there are slots
 
 
@@ -30,6 +30,7 @@ class Slot(NamedTuple):
     node_id: bytes  #: of the node that hands it out
     boot: int  #: which life of that node
     until: int
+    client: bytes  #: who has the job, as that node says: `SlotSpan`
 
 
 class SlotTable:
@@ -49,7 +50,7 @@ class SlotTable:
     def put(self, slot: Slot) -> None:
         """Enter a slot, in the place of one of the same job."""
         known = self.end(slot.job_id)
-        self._memory.hold(SLOT_COST + len(slot.group))
+        self._memory.hold(SLOT_COST + len(slot.group) + len(slot.client))
         self.by_id[slot.job_id] = slot
         self.by_group[slot.group] = self.by_group.get(slot.group, 0) + 1
         if known is None or known.until != slot.until:
@@ -62,7 +63,7 @@ class SlotTable:
         """Take a slot out; return it, or None if there is none."""
         slot = self.by_id.pop(job_id, None)
         if slot is not None:
-            self._memory.hold(-SLOT_COST - len(slot.group))
+            self._memory.hold(-SLOT_COST - len(slot.group) - len(slot.client))
             left = self.by_group[slot.group] - 1
             if left:
                 self.by_group[slot.group] = left

@@ -453,7 +453,7 @@ class State:
 
 
 def tell_slot(state: State, unit: Unit) -> None:
-    """Let `admission` hear that a lease with a slot has ended, or has come from another node."""
+    """Let `admission` hear that a lease with a slot has ended, or that another consumer has it now."""
     over = state.custody.over
     over.units.append(unit)
     if not over.awake_at:

@@ -27,6 +27,7 @@ the node of the worker fails; the word of the lease alone takes it from its work
 Times are integer milliseconds of the monotonic clock.
 """
 
+from disqued.core.model.custody import SlotHolder
 from disqued.core.model.job import (
     FLAG_ELSEWHERE,
     FLAG_LEASED,
@@ -38,7 +39,7 @@ from disqued.core.model.job import (
     attempt_of,
 )
 from disqued.core.model.messages import DELIVERED, LEASED, WORKING, Held, Message
-from disqued.core.model.outbox import JOB_ADDED, UNIT_LEASED, Record
+from disqued.core.model.outbox import JOB_ADDED, UNIT_LEASED, Record, name_of
 from disqued.core.model.state import State, tell_slot
 from disqued.core.model.trace import DELIVER, RECOVERED
 
@@ -55,7 +56,7 @@ def lease_record(state: State, job: Job) -> Record | None:
     if worker is not None or retry_ms == RETRY_NEVER_MS:
         since = state.queues.by_name[job.queue].leased.get(job, state.now)
     elif job in custody.limited:
-        since = job.requeue_at - retry_ms if retry_ms else custody.limited[job]
+        since = job.requeue_at - retry_ms if retry_ms else custody.limited[job].since
     else:
         return None
     worker_id = b"" if worker is None else worker.id
@@ -85,7 +86,7 @@ class Leases:
         """Tell the journal and the other holders of a lease that has just begun, or begun again."""
         state = self._state
         if has_slot:
-            state.custody.limited[job] = state.now
+            state.custody.limited[job] = SlotHolder(state.now, name_of(state.trace.actor))
         if span_ms:
             state.custody.spans[job] = span_ms
             job.requeue_at = state.now + span_ms
@@ -150,10 +151,11 @@ class Leases:
         worker = state.custody.bound.get(job)
         if worker is not None:
             worker.returned += 1
-        slot_since = state.custody.limited.pop(job, -1)  # it keeps that: it is with a consumer all the time
+        holder = state.custody.limited.pop(job, None)  # it keeps its slot: it is with a consumer all the time
         state.end_lease(job)
-        if slot_since >= 0:
-            state.custody.limited[job] = slot_since
+        if holder is not None:
+            state.custody.limited[job] = holder._replace(client=name_of(state.trace.actor))
+            tell_slot(state, job)
         job.requeue_at = state.now + job.options.retry_ms
         self.begin(job, state.now)
         if state.trace.full is not None:
@@ -172,7 +174,7 @@ class Leases:
         state = self._state
         gate = state.queues.policies.gates.get(job.queue)
         if gate is not None and gate.is_limited:
-            state.custody.limited[job] = state.now
+            state.custody.limited[job] = SlotHolder(state.now, b"")
             tell_slot(state, job)
 
     def note_elsewhere(self, job: Job, sender: bytes, elapsed_ms: int, deliveries: int) -> None:

@@ -30,8 +30,9 @@ def command(target: Target, queue: str, count: int) -> None:
       disqued slots mail --count 1000
 
     All is as the node knows it, which may be some moments old.  Jobs wait for a slot when the node has asked for one
-    for a consumer; other nodes have more of them.  The steward is the node that gives slots.  A slot ends with ACKJOB
-    or NACK of its job, and by itself when the time in the last column is over.
+    for a consumer; other nodes have more of them.  The steward is the node that gives slots.  The client that has a
+    job is shown by the id of its worker, or by its name or address.  A slot ends with ACKJOB or NACK of its job, and by
+    itself when the time in the last column is over.
     """
     name = os.fsencode(queue)
     with target.node() as node:
@@ -41,12 +42,16 @@ def command(target: Target, queue: str, count: int) -> None:
         found = read_slots(node.call("SLOTS", name, "COUNT", count), b"")
     click.echo("\n".join(summary(queue, facts, [pair for pair in limits if pair[0] in FIELDS])))
     rows = [
-        [slot.job_id.decode(), slot.group.decode("utf-8", "backslashreplace"), slot.node[:8].decode(),
-         "-" if slot.seconds_left < 0 else span(slot.seconds_left)]
+        [slot.job_id.decode(), _text(slot.group), "-" if slot.client is None else _text(slot.client),
+         slot.node[:8].decode(), "-" if slot.seconds_left < 0 else span(slot.seconds_left)]
         for slot in found
     ]  # fmt: skip
     if rows:
-        print_table(["job", "group", "node", "ends within"], rows)
+        print_table(["job", "group", "client", "node", "ends within"], rows)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
 
 
 def limits_of(facts: dict[bytes, Any]) -> list[tuple[bytes, bytes]]:

@@ -299,9 +299,10 @@ def test_the_policy_of_a_queue_is_read_by_the_names_of_arguments() -> None:
         "rate": Setting((10, 1, 20), b"n1", 7), "partition": Setting("strict", b"n1", 7),
     }  # fmt: skip
     assert read_policy(rows[:3], b"")["backoff"].value == (10, 600)
-    slot = [b"id", b"acme", b"n1", 65]
-    assert read_slots([slot], b"") == [Slot(b"id", b"acme", b"n1", 65)]
-    for bad in ([slot[:3]], b"OK", [[*slot[:3], b"65"]]):
+    slot = [b"id", b"acme", b"n1", 65, b"anna"]
+    assert read_slots([slot], b"") == [Slot(b"id", b"acme", b"n1", 65, b"anna")]
+    assert read_slots([[*slot[:4], None]], b"") == [Slot(b"id", b"acme", b"n1", 65, None)]
+    for bad in ([slot[:3]], b"OK", [[*slot[:3], b"65", b"anna"]], [[*slot[:4], 1]]):
         with pytest.raises(BadReply):
             read_slots(bad, b"")
     for bad in ([[b"ttl", b"60", b"n1"]], [[b"ttl", 60, b"n1", 9]], b"OK", [b"ttl"]):

@@ -9,7 +9,7 @@ from disqued.core.model import messages as m
 from disqued.core.model.fate import NO_FATE
 from disqued.core.model.job import ACKED, ALIAS_MAX, ALL_STATES, RETRY_NEVER_MS, STAMP_MAX, Job, JobOptions, NamedJob
 from disqued.core.model.messages import DRY, Gossip, Message
-from disqued.core.model.outbox import CANCEL, DEAD, DELETE, DONE, RETURNED, WORK
+from disqued.core.model.outbox import CANCEL, CLIENT_NAME_MAX, DEAD, DELETE, DONE, RETURNED, WORK
 from disqued.core.model.peers import PEERS_MAX, RUMOURS_MAX
 from disqued.core.model.policies import (
     BACKOFF_FIELD,
@@ -72,7 +72,7 @@ OUTSIDE = [
 ]
 POLICIES = (policy(PauseSetting(1, b"", b"")),) * m.POLICIES_PER_MESSAGE
 U64 = (1 << 64) - 1
-LONG_SLOT = m.SlotSpan(ID, b"g" * 255, NODE_A, U32, SPAN)
+LONG_SLOT = m.SlotSpan(ID, b"g" * 255, NODE_A, U32, SPAN, b"c" * CLIENT_NAME_MAX)
 LARGEST: list[Message] = [
     (m.PING, FULL, (RUMOUR,) * RUMOURS_MAX),
     (m.PONG, FULL, (RUMOUR._replace(host="ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),)),
@@ -255,7 +255,7 @@ NUMBERS: list[tuple[Message, int, int]] = [
     ((m.NEEDOTHERS, b"q", 1, True, (b"",) * m.GROUPS_PER_MESSAGE), m.GROUPS_PER_MESSAGE, 1),
     ((m.SLOTS_WANTED, b"q", 0, 0, 0, False, (m.SlotWish(ID, 0, b"", 0),) * 1_000, (), (), ()), 1_000, 4),
     ((m.SLOTS_WANTED, b"q", 0, 0, 0, False, (m.SlotWish(ID, 0, b"", SPAN),), (), (), ()), SPAN, 8),
-    ((m.SLOTS_KEEP, b"q", 0, 0, 0, (m.SlotSpan(ID, b"", NODE_A, 0, SPAN),), ()), SPAN, 8),
+    ((m.SLOTS_KEEP, b"q", 0, 0, 0, (m.SlotSpan(ID, b"", NODE_A, 0, SPAN, b""),), ()), SPAN, 8),
     ((m.POLICY, 7, POLICIES[:1]), COUNTER_MAX, 8),
     ((m.POLICY, 7, POLICIES[:1]), STAMP_MAX, 8),
     ((m.POLICY, 7, (policy(PauseSetting(3, b"r", b"o"), queue=b"12345678"),)), 3, 1),
@@ -350,7 +350,7 @@ def test_a_number_beyond_its_field_is_sent_as_the_nearest(message: Message, near
 # ---- The bytes of version 1.  Nodes of two releases run in one cluster while it is upgraded.
 
 BYTES = Path(__file__).parent / "bus_version_1.txt"
-SLOT = m.SlotSpan(ID, b"group", NODE_A, 7, 15_000)
+SLOT = m.SlotSpan(ID, b"group", NODE_A, 7, 15_000, b"worker-7")
 SMALL: list[Message] = [
     (m.PING, m.NODE_LEAVING, (Gossip(NODE_A, "127.0.0.1", 7711, 17711, m.NODE_PFAIL),)),
     (m.PONG, m.NODE_FULL, (Gossip(NODE_B, "2001:db8::1", 0, 1, m.NODE_FAIL),)),

@@ -37,7 +37,7 @@ def example_job() -> Job:
     return job
 
 
-SLOT = m.SlotSpan(ID, b"group", NODE_A, 7, 15_000)
+SLOT = m.SlotSpan(ID, b"group", NODE_A, 7, 15_000, b"worker-7")
 EXAMPLES: list[Message] = [
     (m.PING, 1, (RUMOUR, Gossip(NODE_B, "2001:db8::1", 0, 1, 0))),
     (m.PONG, 0, ()),

@@ -537,7 +537,7 @@ def test_a_new_steward_does_not_believe_who_stood_still_that_its_lease_goes_on()
     assert this is not None
     assert not this.is_active
     known = SlotsKnown(True, 0, b"", 0, ())
-    late = (SlotSpan(job_id, b"", stood_still.id, boot, 3_000),)
+    late = (SlotSpan(job_id, b"", stood_still.id, boot, 3_000, b""),)
     stood_still.say(s, (SLOTS_CLAIMED, b"q", this.counter, s.id, known, late))
     cluster.advance(50)
     assert this.is_active
