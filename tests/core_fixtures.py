@@ -166,7 +166,7 @@ class Server:
 
     def __call__(self, *args: Word, client: Client = "client") -> Any:
         """Run a command as a step of its own.  Raises CommandError."""
-        self.node.begin(client)
+        self.node.begin(Session(client, limited=False))
         return self.run(*args, client=client)
 
     def run(self, *args: Word, client: Client = "client") -> Any:

@@ -211,9 +211,9 @@ def test_slots_tell_who_has_a_job_and_for_how_long(server: Server) -> None:
     assert take(server, "carl") == []
     # A slot lasts for some seconds longer than the lease, as the answer of the steward takes its time.
     assert server("SLOTS", "q") == [
-        [first, b"acme", server.node.id, 65], [second, b"acme", server.node.id, 65],
+        [first, b"acme", server.node.id, 65, b"anna"], [second, b"acme", server.node.id, 65, b"bert"],
     ]  # fmt: skip
-    assert server("SLOTS", "q", "COUNT", 1) == [[first, b"acme", server.node.id, 65]]
+    assert server("SLOTS", "q", "COUNT", 1) == [[first, b"acme", server.node.id, 65, b"anna"]]
     figures = facts(server)
     assert (figures[b"inflight"], figures[b"partition"], figures[b"slots"]) == (2, b"strict", 2)
     assert (figures[b"slots-awaited"], figures[b"steward"]) == (1, server.node.id)
