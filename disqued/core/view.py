@@ -55,6 +55,22 @@ class LimitsView:
         witness = self._node.witnesses.known(name)
         return {} if witness is None else witness.table.by_id
 
+    def client_of(self, name: bytes, slot: Slot) -> bytes:
+        """Return who has the job of a slot: a worker's id, a client's name or address; empty = that is not known."""
+        return self._node.witnesses.client_of(name, slot)
+
+    def steward_of(self, name: bytes) -> bytes:
+        """Return the node that gives the slots of a queue, as far as this node can tell."""
+        return self._node.witnesses.steward_of(name)
+
+    def awaited(self, queue: Queue) -> tuple[int, int]:
+        """Count the jobs for which this node awaits a slot, and those of them that have to wait: O(the former)."""
+        units, asked = queue.grouped, self._node.admission.of(queue.name)
+        if units is None or asked is None:
+            return 0, 0
+        awaited = units.lent.keys() - units.given.keys()
+        return len(awaited), sum(wish.waits and wish.unit in awaited for wish in asked.wishes.values())
+
     def hindrance(self, queue: Queue, unit: Unit) -> bytes:
         """Say why a job that waits in a queue may not be handed out; empty = nothing is known that hinders it."""
         if not queue.holds & HOLDS:

@@ -47,6 +47,16 @@ def _add(running: Running, *names: bytes, count: int = 1) -> None:
     running.daemon.turn.finish_step(None)
 
 
+def _waiting(running: Running, queue: bytes) -> int:
+    """Number of jobs that have to wait for a slot, as the steward has said."""
+    asked = running.daemon.node.admission.of(queue)
+    return 0 if asked is None else sum(wish.waits for wish in asked.wishes.values())
+
+
+def _slots(samples: dict[tuple[str, str], float], queue: str) -> list[float]:
+    return [samples[f"disqued_slots_{what}", queue] for what in ("in_use", "limit", "awaited", "refused")]
+
+
 @pytest_twisted.ensureDeferred
 async def test_what_clients_did_is_counted(launch: Launch) -> None:
     running, client = await _begin(launch)
@@ -116,12 +126,16 @@ async def test_dead_failing_redriven_and_cancelled_jobs_and_results_are_counted(
     queues = await _scrape(client, "/metrics/per-queue")
     assert (queues["disqued_queue_dead_jobs", "a"], queues["disqued_queue_failing_jobs", "a"]) == (1, 1)
     assert queues["disqued_queue_delayed_jobs", "a"] == 1
-    assert (queues["disqued_slots_in_use", "a"], queues["disqued_slots_limit", "a"]) == (0, 0)
-    await resp.call("QPOLICY", "calls", "SET", "INFLIGHT", 5)
-    await resp.call("ADDJOB", "calls", "x", 0)
+    assert _slots(queues, "a") == [0, 0, 0, 0]
+    await resp.call("QPOLICY", "calls", "SET", "INFLIGHT", 1)
+    for _ in range(3):
+        await resp.call("ADDJOB", "calls", "x", 0)
     await resp.call("GETJOB", "FROM", "calls")
+    for _ in range(2):
+        (await running.connect()).send("GETJOB", "FROM", "calls")
+    await wait_until(lambda: _waiting(running, b"calls") == 2)
     queues = await _scrape(client, "/metrics/per-queue")
-    assert (queues["disqued_slots_in_use", "calls"], queues["disqued_slots_limit", "calls"]) == (1, 5)
+    assert _slots(queues, "calls") == [1, 1, 2, 2]
     assert b"limited_queues:1\r\nslots:1\r\n" in await resp.call("INFO", "queues")
     await client.stop()
 

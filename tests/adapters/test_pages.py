@@ -307,12 +307,14 @@ async def test_a_queue_shows_its_limits_its_slots_and_why_the_first_jobs_wait(ad
     running = client.running
     await run(running, "QPOLICY", "calls", "SET", "INFLIGHT", 5, "GROUPINFLIGHT", 1, "RATE", 1000, "PER", 1)
     taken, waits = [await add(client, "calls", "x", "RETRY", 60, "GROUP", "acme") for _ in range(2)]
+    await run(running, "CLIENT", "SETNAME", "mailer-7")
     await run(running, "GETJOB", "FROM", "calls")
     html = await page(client, "/queues/calls")
     said = words(html)
     assert "Jobs with consumers 1 in use, at most 5 Of each group at most 1 Rate 1000 in 1 s, 1000 at once" in said
-    assert "During a partition strict" in said
-    assert said.count(f"{taken[:18]}… acme") == 1
+    node_id = (await run(running, "CLUSTER", "MYID")).decode()[:8]
+    assert f"During a partition strict Steward node {node_id}" in said
+    assert said.count(f"{taken[:18]}… acme mailer-7 {node_id}") == 1
     assert f"{waits[:18]}… group acme has its 1 running job" in said
     html = await page(client, f"/jobs/{waits}")
     assert "may not be handed out: group acme has its 1 running job." in words(html)

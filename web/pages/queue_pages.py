@@ -140,6 +140,7 @@ def limits_of(node: NodeView, name: bytes) -> list[tuple[str, str]]:
         if rate is not None:
             found.append((label, f"{rate.tokens} in {rate.per_ms // 1_000} s, {rate.burst} at once"))
     found.append(("During a partition", partition_text(limits).decode()))
+    found.append(("Steward", f"node {_text(node.limits.steward_of(name))[:8]}"))
     return found
 
 
@@ -147,8 +148,8 @@ def slot_rows(node: NodeView, name: bytes) -> list[Values]:
     """The first slots of a queue."""
     now = node.now()
     return [
-        {"id": _text(slot.job_id), "group": slot.group, "node": _text(slot.node_id),
-         "left_ms": left_ms(slot, now)}
+        {"id": _text(slot.job_id), "group": slot.group, "client": node.limits.client_of(name, slot),
+         "node": _text(slot.node_id), "left_ms": left_ms(slot, now)}
         for slot in islice(node.limits.slots_of(name).values(), SLOTS_SHOWN)
     ]  # fmt: skip
 

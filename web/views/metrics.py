@@ -57,6 +57,8 @@ PER_QUEUE: Final[_Families] = (
         GaugeMetricFamily,
     ),
     ("disqued_slots_limit", "How many there may be (INFLIGHT); 0 = no limit.", GaugeMetricFamily),
+    ("disqued_slots_awaited", "Jobs for which this node has asked for a slot and has none yet.", GaugeMetricFamily),
+    ("disqued_slots_refused", "Of these: those that have to wait, as the steward has answered.", GaugeMetricFamily),
 )
 
 
@@ -140,6 +142,7 @@ class Metrics:
                         *node.dead_failing_delayed(queue.name),
                         len(node.limits.slots_of(queue.name)),
                         node.limits.of(queue.name).in_flight,
+                        *node.limits.awaited(queue),
                     )
                     groups_left_out += self._add_groups(queue, label, limit, groups)
                 else:
