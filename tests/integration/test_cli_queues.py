@@ -226,6 +226,8 @@ def test_limits_are_set_and_who_has_slots_is_shown(node: Daemon) -> None:
     assert done("slots", "nowhere", *at(node)) == "nowhere: no limits, and no such queue on this node\n"
     node.call("ADDJOB", "plain", "x", 0)
     assert done("slots", "plain", *at(node)) == "plain has no limits\n"
-    assert titles == ["job", "group", "node", "ends", "within"]
+    assert titles == ["job", "group", "client", "node", "ends", "within"]
     assert slot[:2] == [job_id, "acme"]
+    assert slot[2].startswith("127.0.0.1:")
+    assert slot[3] == steward
     assert "rate" in refused("policy", "calls", "rate=10", *at(node), status=2)
