@@ -24,7 +24,6 @@ from disqued.core.model.ids import JOB_ID_LENGTH, is_job_id
 from disqued.core.model.job import ALL_STATES, Job, StoredJob
 from disqued.core.model.messages import (
     AS_BEFORE,
-    ASKED,
     CATCH_UP,
     CAUGHT_UP,
     CLAIM,
@@ -59,6 +58,7 @@ from disqued.core.model.messages import (
     PURGED,
     QUEUED,
     REPLJOB,
+    RETURNED,
     SETACK,
     VITALS,
     WILLQUEUE,
@@ -121,7 +121,7 @@ _RAW_ID = 20  #: bytes of a node id that is not written in hex
 _RUMOUR_FLAGS = NODE_LEAVING | NODE_PFAIL | NODE_FAIL
 _ADDRESS_LENGTHS = (4, 16)
 #: The number of a UNIT, at most.
-_UNIT_MAX: Final = {WILLQUEUE: 0, ENQUEUE: SPAN_MAX_MS, QUEUED: ASKED, WORKING: SPAN_MAX_MS}
+_UNIT_MAX: Final = {WILLQUEUE: 0, ENQUEUE: SPAN_MAX_MS, QUEUED: RETURNED, WORKING: SPAN_MAX_MS}
 #: The number of a QUEUE, at most.
 _QUEUE_MAX: Final = {NEEDJOBS: JOBS_PER_MESSAGE, POLLJOBS: JOBS_PER_MESSAGE, PAUSE: max(PAUSE_NAMES), FLUSH: 0}
 _REPLJOB, _QUIET_REPLJOB = bytes((REPLJOB, 0)), bytes((REPLJOB, 1))

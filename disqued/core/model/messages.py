@@ -75,7 +75,7 @@ WILLQUEUE: Final[int] = _kind(
 )  # fmt: skip
 QUEUED: Final[int] = _kind(
     "delivery", 8, "QUEUED", "job id, scope, how",
-    "It waits in my queue; how is AS_BEFORE, AFTER_NACK, AGAIN or ASKED.",
+    "It waits in my queue; how is AS_BEFORE, AFTER_NACK, AGAIN, ASKED or RETURNED.",
 )  # fmt: skip
 CATCH_UP: Final[int] = _kind(
     "delivery", 54, "CATCH_UP", "number",
@@ -279,6 +279,7 @@ AS_BEFORE: Final = 0  #: it was there already, or it is there for the first time
 AFTER_NACK: Final = 1
 AGAIN: Final = 2  #: its consumer did not acknowledge it in time
 ASKED: Final = 3  #: as AGAIN, but somebody asked for it: no consumer that has it keeps it back
+RETURNED: Final = 4  #: its consumer has not begun it, and gave it back: it counts nothing
 
 # What is to become of events that consumers have: SETTLE.
 ACK: Final = 0  #: they are done with them

@@ -42,7 +42,7 @@ from disqued.core.model.job import (
     Job,
 )
 from disqued.core.model.machine import Machine
-from disqued.core.model.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED
+from disqued.core.model.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED, RETURNED
 from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED, WATERMARK
 from disqued.core.model.state import State
 from disqued.core.model.terms import backoff_of
@@ -250,7 +250,7 @@ class Requeueing(Machine):
         self.queueing.enqueue_new(job, state.queue(job.queue))
         self.queueing.note_untried(job)
         self.queueing.reschedule(job)
-        state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, AS_BEFORE))
+        state.tell(job, (messages.QUEUED, job.id, WORK_SCOPE, RETURNED))
         return True
 
     def _waits_for_journal(self, job: Job) -> bool:

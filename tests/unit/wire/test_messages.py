@@ -249,7 +249,7 @@ def test_more_holders_than_a_message_takes_are_left_out() -> None:
         (encode((m.DELJOB, b"x" * 48), 0), "DELJOB: b'xxx"),
         *((encode((m.GOTJOB, ID[:at] + b"x" + ID[at + 1 :]), 0), "is no job id") for at in (0, 1, 46, 47)),
         (b"\x05" + b"\0" * 6, "HOLDERS: b'' is no job id"),
-        (encode((m.QUEUED, ID, b"", 4), 0), "QUEUED: 4; allowed is 0 to 3"),
+        (encode((m.QUEUED, ID, b"", 5), 0), "QUEUED: 5; allowed is 0 to 4"),
         (encode((m.ENQUEUE, ID, b"", 1 << 60), 0), "ENQUEUE: 1152921504606846976; allowed is 0 to"),
         (b"\x0d\x65\x00q", "NEEDJOBS: 101; allowed is 0 to 100"),
         (b"\x11\x00" + bytes(40), "VITALS: a version of 0 bytes; allowed are 1 to 32, printable ASCII"),

@@ -188,6 +188,21 @@ def test_a_job_that_is_put_off_through_another_holder_is_with_no_consumer() -> N
         assert (state, count) == (b"cancelled", 1)
 
 
+@pytest.mark.parametrize("terms", [(), ("MAXTRIES", 1)])
+def test_a_job_that_is_returned_untried_through_another_holder_waits_there_and_counts_nothing(
+    terms: tuple[Word, ...],
+) -> None:
+    cluster = Cluster(3)
+    _, b, _ = cluster
+    job_id = added(cluster, "RETRY", 60, *terms)
+    assert b("NACK", job_id, "UNTRIED") == 1
+    cluster.advance(1_000)
+    assert states(cluster, job_id) == [b"active", b"queued", b"active"]
+    assert [tries(member, job_id) for member in cluster] == [(0, 0)] * 3
+    assert [row[1] for row in b.get()] == [job_id]
+    assert b("ACKJOB", job_id) == 1
+
+
 def test_when_the_holder_of_a_put_off_is_gone_another_one_queues_the_job_and_counts_no_try() -> None:
     cluster = Cluster(3)
     a, b, c = cluster
