@@ -118,7 +118,7 @@ class Transfer:
             if job is None:
                 state.say_ended(sender, stored.id)
                 return False
-        elif not self._may_take_over(job, stored, sender):
+        elif not self._may_take_over(job, stored, sender, queued=queued):
             return False
         if stored.retry_ms:
             grew = state.unite_holders(job, (stored.holders or frozenset()) | {sender, state.node_id})
@@ -158,11 +158,13 @@ class Transfer:
             if node_id != giver:
                 state.send(node_id, (messages.QUEUED, job.id, WORK_SCOPE, messages.AS_BEFORE))
 
-    def _may_take_over(self, job: Job, stored: StoredJob, sender: bytes) -> bool:
+    def _may_take_over(self, job: Job, stored: StoredJob, sender: bytes, *, queued: bool) -> bool:
         """Tell whether a job that is known here can be queued for another node, which hears why not."""
         state, queueing = self._state, self._queueing
         self._fates.learn_of_copy(job, stored)
         if job.state == ACKED:
+            if queued and stored.terms.keep_result_ms:
+                self._fates.say_untried(job, stored, sender)
             state.say_done(sender, job)
             return False
         if job.state == DEAD:

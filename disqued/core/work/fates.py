@@ -26,7 +26,7 @@ from disqued.core.model.job import (
     StoredJob,
 )
 from disqued.core.model.machine import Hear, Machine
-from disqued.core.model.messages import FATE
+from disqued.core.model.messages import FATE, Message
 from disqued.core.model.outbox import JOB_ADDED
 from disqued.core.model.state import State
 from disqued.core.model.terms import NO_TERMS
@@ -107,11 +107,29 @@ class Fates(Machine):
 
     def _say_done(self, sender: bytes, dummy: Job, fate: Fate) -> None:
         """Tell a holder of a job that it is done, with a word: whoever says FATE may keep the result."""
+        self._give_word(dummy, fate)
+        self._state.say_done(sender, dummy)
+
+    def _give_word(self, dummy: Job, fate: Fate) -> None:
         state = self._state
         if fate.result is None and dummy.options.fate.result is None:
             fate = fate._replace(result=Word(state.wall, state.node_id, b""))
         state.set_fate(dummy, merge(dummy.options.fate, fate))
-        state.say_done(sender, dummy)
+
+    def say_untried(self, done: Job, stored: StoredJob, giver: bytes) -> None:
+        """Tell the holders of a job that is done here that its giver had it in its queue: nobody has had it since.
+
+        The giver cannot tell whether this node has handed it out.
+        """
+        state = self._state
+        if done.is_dummy:
+            self._give_word(done, stored.fate)
+            word: Message = (FATE, done.id, UNTRIED_MS, stored.nacks, stored.additional_deliveries, done.options.fate)
+        else:
+            self.learn(done, stored.nacks, stored.additional_deliveries, stored.fate, UNTRIED_MS)
+            word = state.word_of_fate(done)
+        for node_id in state.shared.others((stored.holders or frozenset()) | {giver}):
+            state.send(node_id, word)
 
     def learn(self, job: Job, nacks: int, additional_deliveries: int, fate: Fate, left_ms: int = 0) -> None:
         """Merge what another node knows of a job into what is known here."""

@@ -18,14 +18,15 @@ A holder cannot tell whether a consumer of another one has a job.  So all that h
 before a client is answered that its time is over, and the highest number of tries counts.
 
 Nor can it tell so of a job that is acknowledged here with a consumer elsewhere.  Of one with RESULT those who watch are
-told a moment later, when the holders have said how often it was tried.
+told a moment later, when the holders have said how often it was tried.  Those who ask meanwhile hear until then that it
+is pending.
 
 Watching costs the path of a job one look at an empty table, where it is dropped (`State.let_go`).
 
 Times are integer milliseconds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from disqued.core.model.fate import NO_FATE, Fate, Word, accepted, merge
@@ -275,7 +276,7 @@ class Outcomes(Machine):
             job = state.jobs.get(job_id)
             if job is not None and job.options.kind:
                 raise WrongType
-            this.note(state.node_id, standing_of(state, job_id))
+            this.note(state.node_id, _standing_for_now(state, job_id))
             if job_id in self._progress:
                 this.know(job_id, self._progress[job_id])
         rows = this.reply()
@@ -286,6 +287,7 @@ class Outcomes(Machine):
         for job_id in this.job_ids:
             self._by_job.setdefault(job_id, {})[this] = None
             state.custody.watched.setdefault(job_id, {})[state.node_id] = FOR_EVER
+            _expect_last_try(state, job_id)
         for node_id in list(state.peers.linked):
             self._ask(this, node_id)
         if not this.unheard:
@@ -342,7 +344,7 @@ class Outcomes(Machine):
         if self._open.get(this.number) is not this:
             return
         if this.deadline_at and this.deadline_at <= state.now:
-            self._note_own(this)
+            self._note_own(this, standing_of)
             self._answer(this, this.all_rows())
             return
         self._ask_for_tries(this)
@@ -358,17 +360,17 @@ class Outcomes(Machine):
         state = self._state
         this.unheard = {}
         this.is_asking = True
-        self._note_own(this)
+        self._note_own(this, _standing_for_now)
         for node_id in list(state.peers.linked):
             self._ask(this, node_id)
         self._plan(this, SILENCE_MS)
         if not this.unheard:
             self._end_round(this)
 
-    def _note_own(self, this: Wait) -> None:
+    def _note_own(self, this: Wait, standing: Callable[[State, bytes], Outcome]) -> None:
         """Note how the jobs stand here that are not over: they may have left this node, or come to it."""
         for job_id in this.left:
-            this.note(self._state.node_id, standing_of(self._state, job_id))
+            this.note(self._state.node_id, standing(self._state, job_id))
 
     def _end_round(self, this: Wait) -> bool:
         """Take jobs for unknown that no node knows; return whether the client is answered now."""
@@ -494,10 +496,12 @@ class Outcomes(Machine):
         watched = state.custody.watched
         outcomes = []
         for job_id in job_ids:
-            outcome = standing_of(state, job_id)
+            can_watch = job_id in watched or len(watched) < WATCHED_MAX
+            outcome = _standing_for_now(state, job_id) if can_watch else standing_of(state, job_id)
             outcomes.append(outcome)
-            if outcome.state == PENDING and (job_id in watched or len(watched) < WATCHED_MAX):
+            if outcome.state == PENDING and can_watch:
                 watched.setdefault(job_id, {})[sender] = state.now + WATCHED_MS
+                _expect_last_try(state, job_id)
         if not self._sweep.awake_at:
             state.schedule.add(self._sweep, state.now + WATCHED_MS)
         self._send(sender, number, outcomes)
@@ -547,7 +551,7 @@ class Outcomes(Machine):
         """Return whether those who watch a job are told of its end later, when its tries are known."""
         state, held = self._state, self._held
         until, _ = held.jobs.get(job_id, (state.now + LAST_TRY_MS, entry))
-        is_gone_dummy = entry[0].is_dummy and entry[0].options.fate.result is not None and job_id in held.jobs
+        is_gone_dummy = entry[0].is_dummy and entry[0].options.fate.result is not None
         if until <= state.now or not (is_gone_dummy or awaits_last_try(state, job_id)):
             held.jobs.pop(job_id, None)
             return False
@@ -601,6 +605,18 @@ class Outcomes(Machine):
         """The schedule is empty."""
         self._sweep.awake_at = 0
         self._held.awake_at = 0
+
+
+def _standing_for_now(state: State, job_id: bytes) -> Outcome:
+    """Return how a job stands here, for those who hear the rest later: it is pending until its last try is known."""
+    return Outcome(job_id, PENDING, 0, NO_FATE) if awaits_last_try(state, job_id) else standing_of(state, job_id)
+
+
+def _expect_last_try(state: State, job_id: bytes) -> None:
+    """See to it that those who watch a job hear of its end when its last try is known, or soon."""
+    job = state.jobs.get(job_id)
+    if job is not None and awaits_last_try(state, job_id):
+        state.note_watched(job)
 
 
 def _says_little(outcome: Outcome) -> bool:

@@ -992,3 +992,60 @@ def test_who_waits_for_a_job_hears_that_its_queue_was_deleted(
     server("WQ.DELETE", "q", client="rosa")
     server.advance(6_000)
     assert server.answers["anna"] == [[[job_id, b"cancelled", None, int(has_consumer), b"cancelled"]]]
+
+
+@pytest.mark.parametrize("is_tried", [True, False])
+@pytest.mark.parametrize("asked", [1, 2, 3])
+@pytest.mark.parametrize("place", [1, 3])
+def test_a_call_right_after_an_acknowledgement_waits_for_the_word_of_the_last_try(
+    place: int, asked: int, *, is_tried: bool
+) -> None:
+    cluster = Cluster(4)
+    job_id = held(cluster, "RESULT", 60)
+    a, acking, asking = cluster.members[0], cluster.members[place], cluster.members[asked]
+    if is_tried:
+        assert a.get()
+    for member in cluster:
+        if member is not a:
+            cluster.hold(member, a)
+    acking("ACKJOB", job_id, "RESULT", "42")
+    assert asking("WAITJOB", 0, job_id, client="anna") is BLOCKED
+    for member in cluster:
+        if member is not a:
+            cluster.release(member, a)
+    cluster.advance(LAST_TRY_MS - 1)
+    assert asking.answers["anna"] == [[[job_id, b"acked", b"42", int(is_tried), b"acknowledged"]]]
+
+
+@pytest.mark.parametrize("asked", [1, 2])
+def test_an_acknowledgement_alone_counts_as_the_end_of_a_try_while_no_holder_answers(asked: int) -> None:
+    cluster = Cluster(3)
+    a = cluster.members[0]
+    job_id = a("ADDJOB", "q", "body", 0, "REPLICATE", 1, "RETRY", 60, "RESULT", 60)
+    assert a.get()
+    cluster.isolate(a)
+    cluster.members[1]("ACKJOB", job_id, "RESULT", "42")
+    for _ in range(2):
+        assert cluster.members[asked]("WAITJOB", 0, job_id, client="anna") is BLOCKED
+        cluster.advance(LAST_TRY_MS + 1)
+    answered = [[job_id, b"acked", b"42", 1, b"acknowledged"]]
+    assert cluster.members[asked].answers["anna"] == [answered, answered]
+
+
+@pytest.mark.parametrize("options", [("REPLICATE", 1), ("REPLICATE", 3)])
+@pytest.mark.parametrize("words", [(), ("RESULT", "42")])
+def test_a_job_that_is_acknowledged_on_its_way_to_another_node_was_tried_by_nobody(
+    options: tuple[str | int, ...], words: tuple[str, ...]
+) -> None:
+    cluster = Cluster(4)
+    a, *_, d = cluster
+    answered = a("ADDJOB", "q", "body", 0, "RETRY", 60, "RESULT", 60, *options)
+    job_id = bytes(answered if options[1] == 1 else a.answers.pop("client")[0])
+    cluster.hold(a, d)
+    assert d("GETJOB", "FROM", "q", client="worker") is BLOCKED
+    assert a.show(job_id)["state"] == b"active"
+    d("ACKJOB", job_id, *words)
+    cluster.release(a, d)
+    cluster.advance(2_000)
+    assert "worker" not in d.answers
+    assert rows_of_all(cluster, job_id) == {member.name: [b"acked", 0] for member in cluster}
