@@ -18,6 +18,7 @@ What must be so, whatever fails:
     one for a key    of what was said under one key, while nobody was apart, one job was there when it was answered
     purged           a job that a purge has ended on all of its holders is not delivered after the answer (`purges`)
     redriven once    a job that is redriven after the heal is not delivered by two nodes within its retry period
+    tries            the tries of a job that is over are not fewer than one node has delivered, as far as it says so
 
 and, where the rules of a run say so:
 
@@ -28,6 +29,7 @@ and, where the rules of a run say so:
     in order         what one producer added at one node is delivered at that node in the order in which it was added
     soon             a job does not wait while a consumer of its queue does, wherever
     on time          no job is delivered after its TTL
+    tries            the tries of a job that is over are its deliveries, as long as nobody gives a job back untried
     after a start    a delayed job whose time comes while its node is down is delivered soon after the start
 
 The body of each job begins with its number, so that a job is known whose ADDJOB was never answered.
@@ -72,6 +74,7 @@ class Request:
     answered_at: int | None = None
     holders: frozenset[NodeName] | None = None  #: nodes that may have a copy when it was answered; None = not known
     deliveries: int = 0
+    delivered_by: dict[NodeName, int] = attrs.field(factory=dict)  #: deliveries of each node
     first_delivery_at: int | None = None
     last_delivery_at: int | None = None
     again_after_ack: int = 0  #: deliveries after an acknowledgement was heard
@@ -119,6 +122,8 @@ class Rules:
     nobody_suspected: bool = False
     #: A job is not dead of which every delivery was given back untried: no node takes it for lost meanwhile.
     untried_lives: bool = False
+    #: The tries of a job that is over are its deliveries: no node, link or message fails.
+    tries_are_deliveries: bool = False
     #: Within which a delayed job is delivered whose time came while its node was down; None = not checked.
     after_start_ms: int | None = None
 
@@ -210,8 +215,8 @@ class Ledger:
         if known is None:
             known = attrs.evolve(
                 request, number=self.next_number(), job_id=None, answered_at=None, holders=None, deliveries=0,
-                first_delivery_at=None, last_delivery_at=None, again_after_ack=0, acked_at=None, acked_on=None,
-                ack_sent=False, firm_at=None, fast_acked=False, twins=[], was_over=False, made_at=0,
+                delivered_by={}, first_delivery_at=None, last_delivery_at=None, again_after_ack=0, acked_at=None,
+                acked_on=None, ack_sent=False, firm_at=None, fast_acked=False, twins=[], was_over=False, made_at=0,
             )  # fmt: skip
             self.requests[known.number] = known
             request.twins.append(known)
@@ -306,6 +311,7 @@ class Checker(Ledger):
         if request is None:
             return None
         request.deliveries += 1
+        request.delivered_by[node] = request.delivered_by.get(node, 0) + 1
         if not request.retry_ms and request.deliveries > 1:
             self.blame(f"at most once: {shown(request)} is delivered the {request.deliveries}. time, at {at}")
         if self.rules.exactly_once:
@@ -368,6 +374,21 @@ class Checker(Ledger):
         """Return whether every delivery of a job in a generation was given back untried, and there was one."""
         heard, untried = self._untried.get((job_id, generation), (0, 0))
         return 0 < heard == untried
+
+    def over(self, job_id: bytes, tries: int, nodes: Iterable[NodeName]) -> None:
+        """Note that these nodes say together that a job is over after so many tries.
+
+        A node knows its own deliveries.  It may count tries that nobody had: of a job that waits on a node that does
+        not answer, and of one that was acknowledged where nobody knew of a delivery.
+        """
+        request = self._by_id.get(job_id)
+        if request is None:
+            return  # a copy whose producer was refused, and that nobody has had
+        least = max((request.delivered_by.get(node, 0) for node in nodes if node not in self._losses), default=0)
+        if self.rules.tries_are_deliveries and tries != request.deliveries:
+            self.blame(f"tries: of {shown(request)} nodes say {tries}, and consumers had it {request.deliveries} times")
+        elif tries < least:
+            self.blame(f"tries: of {shown(request)} nodes say {tries}, and one of them delivered it {least} times")
 
     def known(self, job_id: bytes) -> Request | None:
         """The request of a job."""

@@ -26,7 +26,9 @@
     retries      jobs with few tries and back-offs, which consumers give back with delays and reasons, or bury, while
                  links, processes and power fail and messages are lost; a dead job comes again after REDRIVE alone
     results      producers wait for results on any node and cancel some jobs, while processes, power and links fail and
-                 messages are lost; one result for each job
+                 messages are lost; one result for each job, and the same tries of it on all nodes
+    results-calm  the same, and nothing fails; some jobs are acknowledged before anybody has had them, and the tries of
+                 each are its deliveries
     purges       operators purge queues while links fail and messages are lost, processes and power fail; what a purge
                  has ended everywhere comes back nowhere
     schedules    schedules fire while links fail and messages are lost, processes and power fail, and wall clocks are
@@ -112,6 +114,8 @@ RETURNING: Final = attrs.evolve(
 )  # fmt: skip
 #: Every job can come again until it has a result.
 RESULTS: Final = Load(retries_s=(2, 5, 10), cancels=0.0, fast_acks=0.0, works_on=0.15)
+#: The same, and consumers fail often, or tell another node; some jobs are acknowledged before anybody has had them.
+MISLAID: Final = attrs.evolve(RESULTS, cancels=0.1, dies=0.1, nacks=0.15, acks_elsewhere=0.6)
 #: Jobs with several copies, many of which wait, are delayed or are in the hands of consumers when they are purged.
 PURGED: Final = Load(
     retries_s=(0, 2, 5, 10), replicate=(1, 2, 3, 3), delays_s=(0, 0, 3, 20), work_ms=3_000, dies=0.1, fast_acks=0.0,
@@ -206,6 +210,7 @@ ALL: Final = (
     Profile("retries", nodes=3, kinds=_RETRIES, load=FAILING, every_ms=8_000, redrivers=2),
     Profile("untried", load=UNTRIED, rules=Rules(untried_lives=True)),
     Profile("results", nodes=4, kinds=_RESULTS, load=RESULTS, every_ms=6_000, results=True),
+    Profile("results-calm", nodes=4, load=MISLAID, results=True, rules=Rules(tries_are_deliveries=True)),
     Profile("purges", nodes=4, kinds=_PURGES, load=PURGED, consumers=3, every_ms=6_000, purgers=2),
     Profile(
         "schedules", nodes=4, kinds=_SCHEDULES, producers=2, consumers=3, schedules=4, every_ms=5_000, off_ms=3_000

@@ -1,10 +1,12 @@
 """Producers who wait for results, consumers who give them, and what must be so of both.
 
     producer    ADDJOB RESULT --> WAITJOB on any node, again when the connection breaks or the job is unknown there
-                         |------> now and then CANCEL, on any node, and WAITJOB
+                         |------> now and then CANCEL or ACKJOB id RESULT value, on any node, and WAITJOB
     consumer    GETJOB --> now and then WORKING PROGRESS --> ACKJOB id RESULT value, a value of its own
 
     one result    what WAITJOB answers is what a consumer gave for that job; after the heal all nodes have the same
+    tries         after the heal all nodes say the same tries, and as many as the checker allows (`Checker.over`);
+                  WAITJOB says no fewer than the node that answers has delivered
     cancelled     no node that knows that a job is cancelled has it in a queue, or hands it out
 
 Times are integer milliseconds.
@@ -15,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from disqued.core.model.fate import accepted
 from disqued.core.model.job import ACKED, FLAG_LEASED, QUEUED
+from disqued.core.work.standings import tries_told
 from disqued.errors import CommandError
 from disqued.testing.checker import Checker, Request
-from disqued.testing.clients import RECONNECT_MS, Connection, Consumer, Producer, holders_of
+from disqued.testing.clients import RECONNECT_MS, Connection, Consumer, Operator, Producer, holders_of
 from disqued.testing.pausewatch import PauseWatch
 
 if TYPE_CHECKING:
@@ -25,8 +28,10 @@ if TYPE_CHECKING:
 
 KEPT_S: Final = 600  #: time that results are kept: longer than a producer may be without a node that knows
 AGREE_MS: Final = 60_000  #: after the heal, in which all nodes have the same results
+Ending = tuple[bytes, bytes | None, int]  #: what WAITJOB says of a job: state, result, tries
 AGAIN_MS: Final = 2_000
 CANCELS: Final = 0.15
+ASKED_AT_ONCE: Final = 100
 OVER: Final = (b"acked", b"cancelled")
 
 
@@ -48,7 +53,7 @@ class ResultProducer(Producer):
 
     checker: Checker
     _job_id: bytes | None = None  #: what it waits for
-    _cancels = False  #: it has sent CANCEL, and has no answer
+    _ends = False  #: it has sent CANCEL or ACKJOB, and has no answer
 
     def _words(self, request: Request) -> list[bytes]:
         return [*super()._words(request), b"RESULT", b"%d" % KEPT_S]
@@ -62,10 +67,17 @@ class ResultProducer(Producer):
             timeout_ms = self.rng.choice((0, 0, 1_000, 5_000))
             connection.server.command(connection, [b"WAITJOB", b"%d" % timeout_ms, self._job_id])
 
-    def _cancel(self, connection: Connection, job_id: bytes) -> None:
-        self._cancels = True
-        self.checker.ack_sent(job_id)
-        connection.server.command(connection, [b"CANCEL", job_id])
+    def _end(self, connection: Connection, words: list[bytes]) -> None:
+        """End the job, which perhaps nobody has had."""
+        assert self._job_id is not None
+        self._ends = True
+        self.checker.ack_sent(self._job_id)
+        connection.server.command(connection, words)
+
+    def _acknowledge(self, connection: Connection, job_id: bytes) -> None:
+        result = b"%b itself" % self.name.encode()
+        self.checker.given.setdefault(job_id, set()).add(result)
+        self._end(connection, [b"ACKJOB", job_id, b"RESULT", result])
 
     def heard(self, connection: Connection, value: Any) -> None:
         """Note what became of the job, and go on."""
@@ -77,11 +89,11 @@ class ResultProducer(Producer):
             else:
                 self._added(connection, request, value)
                 return
-        elif self._cancels:
-            self._cancels = False
-            self._cancelled(value)
+        elif self._ends:
+            self._ends = False
+            self._ended(value)
         elif self._job_id is not None and not isinstance(value, CommandError):
-            self._answered(value[0])
+            self._answered(connection, value[0])
         self.plan(self.rng.randint(0, self.load.think_ms))
 
     def _added(self, connection: Connection, request: Request, job_id: bytes) -> None:
@@ -92,22 +104,28 @@ class ResultProducer(Producer):
             connection.close()
         other = self.connect()
         if other is not None and self.rng.random() < CANCELS:
-            self._cancel(other, job_id)
+            self._end(other, [b"CANCEL", job_id])
+        elif other is not None and self.load.cancels and self.rng.random() < self.load.cancels:
+            self._acknowledge(other, job_id)
         else:
             self.plan(self.rng.randint(0, self.load.think_ms))
 
-    def _cancelled(self, value: Any) -> None:
+    def _ended(self, value: Any) -> None:
+        """Note what the node says to CANCEL, a word, or to ACKJOB, a number."""
         assert self._job_id is not None
         if isinstance(value, CommandError):
+            return
+        if isinstance(value, int):
+            self.checker.acked(self._job_id, self.events.now, known=value == 1)
             return
         self.events.note(value[0])
         if value[0] != b"unknown":
             self.checker.cancelled.add(self._job_id)
             self.checker.acked(self._job_id, self.events.now, known=False)
 
-    def _answered(self, row: list[Any]) -> None:
+    def _answered(self, connection: Connection, row: list[Any]) -> None:
         """Take the result; where the job is unknown, another node may know it, now or later."""
-        job_id, state, result, _, _ = row
+        job_id, state, result, tries, _ = row
         self.events.note(state)
         assert job_id == self._job_id
         if state not in OVER:
@@ -118,6 +136,7 @@ class ResultProducer(Producer):
             self.plan(AGAIN_MS)
             return
         self._job_id = None
+        self.checker.over(job_id, tries, [connection.server.number])
         if state == b"acked" and result not in self.checker.given.get(job_id, ()):
             self.checker.blame(f"one result: of {job_id!r} WAITJOB says {result!r}, which no consumer gave")
         if state == b"cancelled" and job_id not in self.checker.cancelled and not self._may_be_cancelled(job_id):
@@ -130,7 +149,7 @@ class ResultProducer(Producer):
 
     def disconnected(self, connection: Connection) -> None:
         """Ask again, elsewhere perhaps."""
-        self._cancels = False
+        self._ends = False
         if connection is self._connection:
             self._requests = []
             self.plan(RECONNECT_MS)
@@ -159,15 +178,48 @@ class ResultConsumer(Consumer):
         where.server.command(where, [b"ACKJOB", job_id, b"RESULT", result])
 
 
+class Outcomes:
+    """How jobs ended whose outcomes nodes keep: what every node answers, held against the others and the checker."""
+
+    def __init__(self, servers: "list[SimServer]", checker: Checker) -> None:
+        self._servers = servers
+        self._checker = checker
+        self._answers: dict[bytes, list[Ending]] = {}
+
+    def ask(self) -> None:
+        """Ask every node for all jobs whose outcomes are kept."""
+        kept = {
+            job.id for server in self._servers for job in server.state.jobs if job.state == ACKED and not job.is_dummy
+        }
+        job_ids = sorted(kept)
+        for server in self._servers:
+            for at in range(0, len(job_ids), ASKED_AT_ONCE):
+                server.command(Operator(self._heard), [b"WAITJOB", b"%d" % AGAIN_MS, *job_ids[at : at + ASKED_AT_ONCE]])
+
+    def _heard(self, rows: Any) -> None:
+        for job_id, state, result, tries, _ in rows:
+            self._answers.setdefault(job_id, []).append((state, result, tries))
+
+    def wrong(self) -> list[str]:
+        """Jobs of which nodes keep or answer different ends, when they have answered."""
+        found = disagreements(self._servers)
+        nodes = [server.number for server in self._servers]
+        for job_id, answers in self._answers.items():
+            if len(set(answers)) > 1 or len(answers) < len(nodes):
+                found.append(f"one result: nodes answer {sorted(set(answers), key=repr)} of {job_id!r}")
+            self._checker.over(job_id, max(tries for _, _, tries in answers), nodes)
+        return found
+
+
 def disagreements(servers: "list[SimServer]") -> list[str]:
-    """Jobs of which nodes keep different results."""
-    found: dict[bytes, set[tuple[bool, bytes | None]]] = {}
+    """Jobs of which nodes keep different results or tries."""
+    found: dict[bytes, set[tuple[bool, bytes | None, int]]] = {}
     for server in servers:
         for job in server.state.jobs:
             if job.state == ACKED and not job.is_dummy:
                 result = accepted(job.options.fate)
                 value = None if result is None else result.value
-                found.setdefault(job.id, set()).add((job.options.fate.is_cancelled, value))
+                found.setdefault(job.id, set()).add((job.options.fate.is_cancelled, value, tries_told(job)))
     return [
         f"one result: nodes keep {sorted(values, key=repr)} of {job_id!r}"
         for job_id, values in found.items()

@@ -43,8 +43,8 @@ from disqued.testing.network import SimNetwork
 from disqued.testing.pausewatch import PauseWatch
 from disqued.testing.purges import Purger
 from disqued.testing.redrivers import Redriver
+from disqued.testing.results import AGAIN_MS, CancelWatch, Outcomes, ResultConsumer, ResultProducer
 from disqued.testing.results import AGREE_MS as AGREE_ON_RESULTS_MS
-from disqued.testing.results import CancelWatch, ResultConsumer, ResultProducer, disagreements
 from disqued.testing.schedules import ScheduleAge
 from disqued.testing.server import BUS_PORT, SimServer
 from disqued.testing.streamage import StreamAge
@@ -403,9 +403,12 @@ class World:
         self._pass(max(IDLE_MS, self.profile.quiet_ms))
 
     def _check_results(self) -> None:
-        """See that all nodes keep the same result of a job, soon after the heal."""
+        """See that all nodes keep and answer the same end of a job, soon after the heal."""
         self._pass(AGREE_ON_RESULTS_MS)
-        wrong = disagreements(self.servers)
+        outcomes = Outcomes(self.servers, self.checker)
+        outcomes.ask()
+        self._pass(2 * AGAIN_MS)
+        wrong = outcomes.wrong()
         if wrong:
             raise Broken(self._report(wrong))
 

@@ -53,7 +53,7 @@ from disqued.core.streams.pending import PendingEntries
 from disqued.core.streams.reconciliation import Reconciliation
 from disqued.core.streams.starts import GroupStarts
 from disqued.core.turn import Turn
-from disqued.core.work import inquiries, outcomes
+from disqued.core.work import acks, inquiries, outcomes
 from disqued.core.work.ackrounds import AckRounds
 from disqued.core.work.acks import Acks
 from disqued.core.work.additions import Additions
@@ -189,6 +189,10 @@ RESULTS = attrs.evolve(
 #: The same where messages are lost and no link breaks.
 MESSY_RESULTS = attrs.evolve(
     RESULTS, name="mutant-messy-results", nodes=3, kinds=("mess",), load=attrs.evolve(RESULTS.load, replicate=(2, 3))
+)
+#: Nothing fails, and consumers tell other nodes of what they have done.
+RESULTS_CALM = attrs.evolve(
+    BY_NAME["results-calm"], name="mutant-results-calm", bursts=2, **{**_SHORT, "drain_ms": 1_200_000}
 )
 #: Operators purge queues, while nodes come and go.
 PURGES = attrs.evolve(BY_NAME["purges"], name="mutant-purges", every_ms=4_000, bursts=3, **_SHORT)
@@ -701,6 +705,26 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "of what two nodes say of a job the lower counts", RESULTS,
         outcomes, "merge_standings", "max(one.state, other.state)", "min(one.state, other.state)",
+    ),
+    _mutant(
+        "a job that waits where its end is heard counts a try", RESULTS_CALM,
+        acks, "last_try", "is_heard and not job.options.terms.keep_result_ms", "is_heard",
+    ),
+    _mutant(
+        "the holder that knows of the last try tells nobody", RESULTS_CALM,
+        Acks, "_become_done", "if knows_more and", "if False and",
+    ),
+    _mutant(
+        "of the last try no holder learns what another one knows", RESULTS_CALM,
+        Fates, "_learn_last_try", "done.flags = flags", "flags = before",
+    ),
+    _mutant(
+        "those who wait are told of an end before its last try is known", RESULTS_CALM,
+        outcomes.Outcomes, "_holds", "until <= state.now or", "True or",
+    ),
+    _mutant(
+        "a job that is done on its way to another node counts a try", RESULTS_CALM,
+        Transfer, "_may_take_over", "queued and stored.terms.keep_result_ms", "False",
     ),
     _mutant(
         "what was not answered of pauses is not said again", MESSY_PAUSES,

@@ -349,6 +349,42 @@ def test_a_redriven_job_that_was_given_back_may_be_delivered_by_another_node_at_
     assert not history.wrong
 
 
+@pytest.mark.parametrize(
+    ("tries", "nodes", "wrong", "wrong_where_nothing_fails"),
+    [
+        (3, (0, 1), "", ""), (2, (0, 1), "", "tries"), (4, (0, 1), "", "tries"), (1, (0, 1), "tries", "tries"),
+        (1, (1,), "", "tries"), (0, (1,), "tries", "tries"), (0, (2,), "", "tries"), (0, (), "", "tries"),
+    ],
+)  # fmt: skip
+def test_tries_are_no_fewer_than_one_node_delivered_and_all_deliveries_where_nothing_fails(
+    tries: int, nodes: tuple[int, ...], wrong: str, wrong_where_nothing_fails: str
+) -> None:
+    for rules, expected in ((Rules(), wrong), (Rules(tries_are_deliveries=True), wrong_where_nothing_fails)):
+        history = History(rules)
+        number = history.add()
+        for node in (0, 1, 0):
+            history.deliver(number, node=node)
+        history.ack()
+        history.checker.over(ALICE, tries, nodes)
+        assert history.wrong == expected
+
+
+def test_a_node_that_lost_its_memory_may_have_forgotten_its_deliveries() -> None:
+    history = History()
+    number = history.add()
+    history.deliver(number)
+    history.ack()
+    history.checker.lost_memory(0, history.now)
+    history.checker.over(ALICE, 0, (0,))
+    assert not history.wrong
+
+
+def test_nothing_is_said_of_the_tries_of_a_job_that_nobody_has_heard_of() -> None:
+    history = History(Rules(tries_are_deliveries=True))
+    history.checker.over(ALICE, 1, (0,))
+    assert not history.wrong
+
+
 def test_a_key_is_free_when_its_job_was_done_before_the_answer_came() -> None:
     history = History()
     number = keyed(history)
