@@ -696,7 +696,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a job that is in a queue goes on when it is cancelled", RESULTS,
-        Cancels, "fate_changed", "fate.result is None and self._can_end(job)", "False",
+        Cancels, "fate_changed", "is_undone(fate) and self._can_end(job)", "False",
     ),
     _mutant(
         "a node that is asked for a result does not remember it", MESSY_RESULTS,

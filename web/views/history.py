@@ -104,7 +104,7 @@ class History:
         node = self._gateway.view
         counters = node.counters
         return (counters.queued, counters.given, counters.acked, node.job_count, counters.expired, counters.deleted,
-                counters.dequeued, node.queue_count)  # fmt: skip
+                counters.cancelled, counters.dequeued, node.queue_count)  # fmt: skip
 
     async def _walk_on(self, slot: int, span: int) -> None:
         """Look at the next queues, until all were met or it is enough for this second."""

@@ -158,8 +158,9 @@ def _of_jobs(counters: Counters) -> Iterator[Metric]:
     yield _count("disqued_jobs_redriven", "Dead jobs that this node queued again.", counters.redriven)
     yield _count(
         "disqued_jobs_cancelled",
-        "Jobs that this node ended as cancelled, by CANCEL or a purge; each holder may.",
-        counters.cancelled,
+        "Jobs that this node ended as cancelled, by CANCEL, a purge or with their queue; not those of which another"
+        " node said so.",
+        counters.cancelled - counters.cancels_heard,
     )
     yield _count(
         "disqued_results_kept",

@@ -35,11 +35,11 @@ class Counters:
     """Counts of one node."""
 
     __slots__ = (
-        "acked_untimed", "acks_heard", "added", "background_failed", "buried", "cancelled", "copies", "dequeued",
-        "evicted_acked", "evicted_once", "exported", "fast_acked", "firings_refused", "flight_buckets", "flight_ms",
-        "gone", "imported", "instants_fired", "instants_late", "instants_missed", "instants_skipped", "nacked",
-        "outcomes", "queued", "recovered", "redelivered", "redriven", "refused", "repeated", "requeued", "returned",
-        "tasks_given_back", "unique_refused", "waiting_buckets", "waiting_ms", "workers_died", "working",
+        "acked_untimed", "acks_heard", "added", "background_failed", "buried", "cancelled", "cancels_heard", "copies",
+        "dequeued", "evicted_acked", "evicted_once", "exported", "fast_acked", "firings_refused", "flight_buckets",
+        "flight_ms", "gone", "imported", "instants_fired", "instants_late", "instants_missed", "instants_skipped",
+        "nacked", "outcomes", "queued", "recovered", "redelivered", "redriven", "refused", "repeated", "requeued",
+        "returned", "tasks_given_back", "unique_refused", "waiting_buckets", "waiting_ms", "workers_died", "working",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -60,7 +60,8 @@ class Counters:
         self.nacked: int = 0  #: jobs that were given back by NACK
         self.buried: int = 0  #: jobs that died here: after the last of their tries, or by NACK DEAD
         self.redriven: int = 0  #: dead jobs that this node queued again (REDRIVE)
-        self.cancelled: int = 0  #: jobs that this node ended as cancelled, by CANCEL or a purge; each holder may
+        self.cancelled: int = 0  #: jobs that ended as cancelled, by CANCEL, a purge or with their queue
+        self.cancels_heard: int = 0  #: of these: because another node said so
         self.outcomes: int = 0  #: outcomes of jobs with RESULT that this node kept for their time
         self.instants_fired: int = 0  #: instants of schedules whose jobs this node made
         self.instants_late: int = 0  #: of these: more than 10 s after the instant

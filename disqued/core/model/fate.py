@@ -15,7 +15,8 @@ Commutative, associative and idempotent: `tests/property/test_fate_merge_laws.py
 The counters of a job, `nacks` and `additional_deliveries`, belong to its generation: the higher generation brings its
 own, and within one the higher number counts.
 
-Nearly all jobs have the fate `NO_FATE`, one object, and cost nothing more.  Times are unix milliseconds.
+Nearly all jobs have the fate `NO_FATE`, one object, and cost nothing more; nor do those that a purge ends.  Times are
+unix milliseconds.
 """
 
 from typing import Final, NamedTuple
@@ -34,6 +35,8 @@ UNKNOWN_AT: Final = (1 << 63) - (1 << 53)
 #: Replaces the time until a job is queued in FATE: no consumer has had the job since the last counted try.
 UNTRIED_MS: Final = 1
 TRIED_MS: Final = 2  #: the same of a job that is done, and that a consumer has had since
+ENDED_MS: Final = 4  #: added to these, or alone: the sender has ended the job
+TOLD_MS: Final = UNTRIED_MS | TRIED_MS | ENDED_MS  #: the highest of these values; a time left is longer
 MARK: Final = b"="  #: first byte of `mark_of`, in which no scope begins
 
 
@@ -68,6 +71,7 @@ class Fate(NamedTuple):
 
 
 NO_FATE: Final = Fate()
+ONLY_CANCELLED: Final = Fate(is_cancelled=True)  #: of nearly all jobs that a purge ends
 
 
 def accepted(fate: Fate) -> Word | None:
@@ -76,19 +80,29 @@ def accepted(fate: Fate) -> Word | None:
     return None if result is None or result.at == UNKNOWN_AT else result
 
 
+def cancelled(fate: Fate) -> Fate:
+    """Return the fate of a job that is cancelled now."""
+    return ONLY_CANCELLED if fate is NO_FATE else fate._replace(is_cancelled=True)
+
+
+def is_undone(fate: Fate) -> bool:
+    """Return whether a job with this fate ends, or has ended, as cancelled: nobody acknowledged it."""
+    return fate.is_cancelled and fate.result is None
+
+
 def has_died(fate: Fate) -> bool:
     """Return whether a job is dead, or was before it was redriven: it stays for longer since then."""
     return fate.is_dead or fate.generation > 0
 
 
 def mark_of(fate: Fate) -> bytes:
-    """Return what tells the end of a job with a result from any other end that it may have; empty = it has no result.
+    """Return what tells the end of a job with this fate from any other end that it may have; empty = a plain one.
 
-    A node accepts one result of a job, so that its time and its node tell it.
+    A node accepts one result of a job, so that its time and its node tell it.  `MARK` alone: it was cancelled.
     """
     result = fate.result
     if result is None:
-        return b""
+        return MARK if fate.is_cancelled else b""
     return b"%b%d:%b:%d:%d" % (MARK, result.at, result.node_id, fate.has_rivals, fate.is_cancelled)
 
 
@@ -133,8 +147,8 @@ def _first_result(first: Fate, second: Fate) -> tuple[Word | None, bool]:
 
 
 def cost_of_fate(fate: Fate) -> int:
-    """Return the bytes that a fate takes."""
-    if fate is NO_FATE:
+    """Return the bytes that a fate takes; jobs that were cancelled, and nothing else, share theirs."""
+    if fate in (NO_FATE, ONLY_CANCELLED):
         return 0
     cost = FATE_COST
     for failure in fate.failures:

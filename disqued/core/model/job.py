@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
-from disqued.core.model.fate import NO_FATE, Fate, cost_of_fate
+from disqued.core.model.fate import NO_FATE, Fate, cost_of_fate, is_undone
 from disqued.core.model.schedule import Timed
 from disqued.core.model.terms import NO_TERMS, Terms, cost_of_terms, trace_id_of
 
@@ -122,6 +122,8 @@ FLAG_GIVEN: Final = 2048  #: on its way to another node, which may not have it y
 FLAG_COPY: Final = 1024  #: received from another node, whose message may come twice: its end is remembered
 #: Its end was heard with a word about its last try: untried with FLAG_TAKEN_OUT, else a consumer has had it.
 FLAG_TRY_TOLD: Final = 32768
+#: Another node has ended it as cancelled, and counts it; this one has yet to hear SETACK, or to end it itself.
+FLAG_ENDED_ELSEWHERE: Final = 65536
 FLAG_DOUBTED: Final = 4096  #: taken out of its queue until the other holders confirm that they have not queued it
 FLAG_WITH_CONSUMER: Final = FLAG_LEASED | FLAG_ELSEWHERE | FLAG_HELD_ELSEWHERE
 
@@ -334,7 +336,7 @@ def tries_at_end(job: Job, flags: int) -> int:
     else:
         last = flags & WAS_TRIED if job.options.is_rare else PERHAPS_TRIED
     fate = job.options.fate
-    if last == PERHAPS_TRIED and fate.is_cancelled and fate.result is None:
+    if last == PERHAPS_TRIED and is_undone(fate):
         last = UNTRIED
     return job.redeliveries + job.nacks + fate.spent + (last != UNTRIED)
 

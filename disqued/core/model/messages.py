@@ -101,7 +101,7 @@ CLAIMED: Final[int] = _kind(
 SETACK: Final[int] = _kind(
     "acknowledgements", 10, "SETACK", "job id, scope, last, node ids",
     "It is acknowledged, and these nodes may hold it; empty: I do not know which. last: all of them know, "
-    "except for you. Of a job with a result the scope tells which one I know (`fate.mark_of`).",
+    "except for you. The scope tells which result I know, or that it was cancelled (`fate.mark_of`).",
 )  # fmt: skip
 GOTACK: Final[int] = _kind(
     "acknowledgements", 11, "GOTACK", "job id, scope, known, node ids",
@@ -112,7 +112,8 @@ DELJOB: Final[int] = _kind("acknowledgements", 12, "DELJOB", "job id", "Every ho
 FATE: Final[int] = _kind(
     "acknowledgements", 39, "FATE", "job id, left ms, nacks, additional deliveries, fate",
     "What became of it, as far as I know: a `Fate`, and its counters. With time left, I queue it then, and not "
-    "before; 1: nobody has had it since a try was last counted; 2: it is done, and somebody has.", durable=True,
+    "before. 1: nobody has had it since a try was last counted; 2: somebody has; 4 more, or alone: I have ended it.",
+    durable=True,
 )  # fmt: skip
 
 REDRIVE: Final[int] = _kind(

@@ -1,6 +1,6 @@
 """Objects that very many jobs share: their options, and the sets of their holders."""
 
-from disqued.core.model.fate import NO_FATE, Fate
+from disqued.core.model.fate import NO_FATE, ONLY_CANCELLED, Fate
 from disqued.core.model.job import KIND_WORK, JobOptions
 from disqued.core.model.terms import NO_TERMS, Terms
 
@@ -12,12 +12,13 @@ HOLDER_SETS_KEPT = 1_024  #: distinct sets of holders remembered
 class Shared:
     """One object for each value."""
 
-    __slots__ = ("_holder_sets", "_node_id", "_options", "_others", "dead_ttl_ms")
+    __slots__ = ("_cancelled", "_holder_sets", "_node_id", "_options", "_others", "dead_ttl_ms")
 
     def __init__(self, node_id: bytes) -> None:
         self._node_id = node_id
         self.dead_ttl_ms: int = DEAD_TTL_MS  #: stay of a dead job whose producer did not say (`dead-ttl`)
         self._options: dict[tuple[int, int, int, int, int, Terms], JobOptions] = {}
+        self._cancelled: dict[tuple[int, int, int, int, int, Terms], JobOptions] = {}  #: of cancelled jobs
         self._holder_sets: dict[frozenset[bytes], frozenset[bytes]] = {}
         self._others: dict[frozenset[bytes], tuple[bytes, ...]] = {}
 
@@ -25,20 +26,27 @@ class Shared:
         self, ttl_ms: int, retry_ms: int, delay_ms: int, replicate: int, kind: int = KIND_WORK, *,
         terms: Terms = NO_TERMS, fate: Fate = NO_FATE,
     ) -> JobOptions:  # fmt: skip
-        """Return the options object for these values: a shared one, unless there are headers or a fate among them."""
-        if terms.headers or fate is not NO_FATE:
+        """Return the options object for these values: a shared one, unless there are headers or a fate among them.
+
+        Jobs that were cancelled, and nothing else, share theirs: a purge ends very many.
+        """
+        table = self._options
+        if fate is not NO_FATE and fate == ONLY_CANCELLED:
+            fate, table = ONLY_CANCELLED, self._cancelled
+        if terms.headers or (fate is not NO_FATE and fate is not ONLY_CANCELLED):
             return JobOptions(
                 ttl_ms=ttl_ms, retry_ms=retry_ms, delay_ms=delay_ms, replicate=replicate, kind=kind, terms=terms,
                 fate=fate,
             )  # fmt: skip
         wishes = (ttl_ms, retry_ms, delay_ms, replicate, kind, terms)
-        options = self._options.get(wishes)
+        options = table.get(wishes)
         if options is None:
-            if len(self._options) >= OPTIONS_KEPT:
-                self._options.clear()
-            options = self._options[wishes] = JobOptions(
-                ttl_ms=ttl_ms, retry_ms=retry_ms, delay_ms=delay_ms, replicate=replicate, kind=kind, terms=terms
-            )
+            if len(table) >= OPTIONS_KEPT:
+                table.clear()
+            options = table[wishes] = JobOptions(
+                ttl_ms=ttl_ms, retry_ms=retry_ms, delay_ms=delay_ms, replicate=replicate, kind=kind, terms=terms,
+                fate=fate,
+            )  # fmt: skip
         return options
 
     def holders(self, node_ids: frozenset[bytes]) -> frozenset[bytes]:

@@ -15,9 +15,20 @@ from disqued.core.model.custody import Custody
 from disqued.core.model.demand import RemoteDemand
 from disqued.core.model.durability import Durability
 from disqued.core.model.endings import ending_of
-from disqued.core.model.fate import NO_FATE, TRIED_MS, UNTRIED_MS, Fate, mark_of
+from disqued.core.model.fate import (
+    ENDED_MS,
+    MARK,
+    NO_FATE,
+    ONLY_CANCELLED,
+    TOLD_MS,
+    TRIED_MS,
+    UNTRIED_MS,
+    Fate,
+    is_undone,
+    mark_of,
+)
 from disqued.core.model.groups import Entry, Stream, forget_early
-from disqued.core.model.ids import JobIds, Numbers
+from disqued.core.model.ids import JobIds, Numbers, comes_first
 from disqued.core.model.job import (
     ACKED,
     ACTIVE,
@@ -27,6 +38,7 @@ from disqued.core.model.job import (
     FLAG_QUEUED_BEFORE,
     FLAG_TAKEN_OUT,
     FLAG_WITH_CONSUMER,
+    PERHAPS_TRIED,
     QUEUED,
     UNTRIED,
     WAIT_REPL,
@@ -67,6 +79,7 @@ ASKED_MS = 5_000  #: lifetime of a question to other nodes
 QUEUE_IDLE_MS = (300_000, 10_000, 2_000, 2_000)
 FREED_LATER = 16 << 20  #: bodies of at least this many bytes are freed after the step that drops the job
 FREED_AT_ONCE = 1_500  #: table entries that a flush frees at a time: some milliseconds of work
+_LAST_TRY: Final = {UNTRIED: UNTRIED_MS, PERHAPS_TRIED: 0, WAS_TRIED: TRIED_MS}
 _BROUGHT: Final = FLAG_COPY | FLAG_CAME_BACK  #: jobs that another node may send again although no holder is left
 _DONE = object()
 _NOBODY: frozenset[bytes] = frozenset()
@@ -198,13 +211,15 @@ class State:
     def say_done(self, node_id: bytes, job: Job, *, last: bool = False) -> None:
         """Tell a node that a job is done; `last`: every other holder knows it already.
 
-        Who may hold it is left out while the journal cannot be written: a node that names the holders counts as one
-        that will not forget the ack.
+        Of a job that was cancelled before anybody had it the mark says everything.  Who may hold it is left out while
+        the journal cannot be written: a node that names the holders counts as one that will not forget the ack.
         """
         mark = WORK_SCOPE
-        if job.options.fate is not NO_FATE:
-            self.send(node_id, self.word_of_fate(job))
-            mark = mark_of(job.options.fate)
+        fate = job.options.fate
+        if fate is not NO_FATE:
+            mark = mark_of(fate)
+            if fate is not ONLY_CANCELLED or job.options.terms.keep_result_ms or tries_at_end(job, job.flags):
+                self.send(node_id, self.word_of_fate(job))
         holders = job.holders if job.holders and not self.durability.read_only else _NOBODY
         self.send(node_id, (SETACK, job.id, mark, last, holders))
 
@@ -212,13 +227,11 @@ class State:
         """What another holder is told of the fate of a job, and of its last try; of one that is put off, until when."""
         left_ms = 0
         if job.state == ACTIVE and job.flags & FLAG_PUT_OFF:
-            left_ms = max(TRIED_MS + 1, job.requeue_at - self.now)
-        elif (job.state == ACTIVE and job.flags & FLAG_TAKEN_OUT) or (
-            job.state == ACKED and job.holders and job.flags & WAS_TRIED == UNTRIED
-        ):
+            left_ms = max(TOLD_MS + 1, job.requeue_at - self.now)
+        elif job.state == ACTIVE and job.flags & FLAG_TAKEN_OUT:
             left_ms = UNTRIED_MS
-        elif job.state == ACKED and job.flags & WAS_TRIED == WAS_TRIED:
-            left_ms = TRIED_MS
+        elif job.state == ACKED and job.holders:
+            left_ms = ENDED_MS | _LAST_TRY[job.flags & WAS_TRIED]
         return (FATE, job.id, left_ms, job.nacks, job.additional_deliveries, job.options.fate)
 
     def tell_fate(self, job: Job) -> None:
@@ -232,7 +245,8 @@ class State:
         Returns whether it did end here.
         """
         if job_id in self.custody.ended:
-            self.send(node_id, (SETACK, job_id, WORK_SCOPE, False, _NOBODY))
+            mark = MARK if self.custody.ended.of(job_id, self.now) == ENDED_CANCELLED else WORK_SCOPE
+            self.send(node_id, (SETACK, job_id, mark, False, _NOBODY))
             return True
         return False
 
@@ -392,7 +406,7 @@ class State:
         fate = job.options.fate
         if fate is not NO_FATE:
             _unlist_failed(self.queues, job)
-            if fate.is_cancelled and fate.result is None:
+            if is_undone(fate):
                 self.custody.ended.note(job.id, ENDED_CANCELLED, tries_at_end(job, flags))
         if self.queues.delayed:
             self.queues.end_delay(job)
@@ -458,6 +472,14 @@ def tell_slot(state: State, unit: Unit) -> None:
     over.units.append(unit)
     if not over.awake_at:
         state.schedule.add(over, AT_ONCE)
+
+
+def goes_first(state: State, node_ids: frozenset[bytes] | None, job_id: bytes) -> bool:
+    """Return whether this node has the best claim to a job, of these nodes that it can reach; None = no others."""
+    linked, own = state.peers.linked, state.node_id
+    return not node_ids or not any(
+        node_id in linked and comes_first(node_id, own, job_id) for node_id in state.shared.others(node_ids)
+    )
 
 
 def list_failed(state: State, job: Job) -> None:

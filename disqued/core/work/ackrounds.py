@@ -9,10 +9,9 @@ round.  `acks` has the rest of the protocol.
 Times are integer milliseconds.
 """
 
-from disqued.core.model.ids import comes_first
 from disqued.core.model.job import Job
 from disqued.core.model.machine import Machine
-from disqued.core.model.state import State
+from disqued.core.model.state import State, goes_first
 from disqued.core.model.unfinished import QuietParts
 
 RETRY_MIN_MS = 1_000
@@ -109,7 +108,7 @@ class AckRounds(Machine):
             if node_id not in missing:
                 continue
             state.custody.acked[job] = 0
-            if self._is_ours_to_ask(job):
+            if goes_first(state, job.confirmed, job.id):
                 state.say_done(node_id, job, last=len(missing) == 1)
                 put_off(state, job)
                 this.awaited = this.awaited or job.id
@@ -145,12 +144,3 @@ class AckRounds(Machine):
         if this.awaited and self._state.now >= this.waits_until:
             self.answered(node_id, this.awaited)
         return True
-
-    def _is_ours_to_ask(self, job: Job) -> bool:
-        """Tell whether no node that can be reached and knows the ack has the better claim to collect it."""
-        state = self._state
-        linked, own = state.peers.linked, state.node_id
-        return not any(
-            other in linked and comes_first(other, own, job.id)
-            for other in state.shared.others(job.confirmed or _NOBODY)
-        )

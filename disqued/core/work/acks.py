@@ -34,6 +34,11 @@ SETACK is sent again after 1 s, 2 s, 4 s ... up to 180 s; what a partition held 
 A holder that was forgotten (CLUSTER FORGET), or that this node has never met by the time that it tried
 `STRANGERS_GIVEN_UP` times, is not waited for.
 
+A job that was cancelled, purged or deleted with its queue ends in the same way, and SETACK says so by its mark.  The
+node that ends it counts it, and the others do not.  If somebody has had it, FATE goes before SETACK, as for results:
+
+    SETACK(cancelled) --> every holder       FATE(cancelled, tries, ended), SETACK(cancelled) --> every holder
+
 A job that was added with RESULT becomes an *outcome*: it is done, and stays with its holders, without its body, until
 `requeue_at`, though everybody knows.  It is not evicted.  Its fate has the word of the acknowledgement, empty if the
 consumer gave none; without a word it was cancelled.  FATE goes before each SETACK, which has the mark of the result,
@@ -55,10 +60,11 @@ Times are integer milliseconds.  Source: Disque, src/ack.c; the Disque README, "
 from typing import Final
 
 from disqued.core.model.calendar import is_of_schedule
-from disqued.core.model.fate import NO_FATE, Fate, Word, mark_of
+from disqued.core.model.fate import MARK, NO_FATE, Fate, Word, cancelled, is_undone, mark_of
 from disqued.core.model.job import (
     ACKED,
     FLAG_CAME_BACK,
+    FLAG_ENDED_ELSEWHERE,
     FLAG_LEASED,
     FLAG_PROMISED,
     FLAG_QUEUED_BEFORE,
@@ -68,6 +74,7 @@ from disqued.core.model.job import (
     PERHAPS_TRIED,
     UNTRIED,
     WAIT_REPL,
+    WAS_TRIED,
     WORK_SCOPE,
     Job,
     NamedJob,
@@ -166,31 +173,32 @@ class Acks(Machine):
 
     def end(self, job: Job) -> bool:
         """End a job that is not done: it is acknowledged, cancelled, or its queue was deleted.  Returns True."""
-        fate = job.options.fate
-        if fate.is_cancelled and fate.result is None:
-            self._state.counters.cancelled += 1
+        state, fate = self._state, job.options.fate
+        is_heard = False
         if job.state == WAIT_REPL:
             self._replication.settle(job)
-        self._count(job, self._state.trace.actor)
+        if fate.is_cancelled and fate.result is None:
+            is_heard = job.flags & FLAG_ENDED_ELSEWHERE != 0
+            self._count_cancelled(job, state.trace.actor, PEER if is_heard else b"")
+        else:
+            self._count(job, state.trace.actor)
         if job.flags & FLAG_CAME_BACK or job.options.terms.headers:
             self._mistrust(job)
         if job.holders is None and not job.options.terms.keep_result_ms:
-            self._state.finish(job)
+            state.finish(job)
+        elif is_heard:
+            put_off(state, self._become_done(job))  # it is the sender that asks
         else:
             self._ask(self._become_done(job))
         return True
 
     def end_undone(self, job: Job) -> bool:
-        """End a job whose work nobody did: its queue was purged or deleted.  Returns True.
-
-        Clients that wait for it hear that it was cancelled.  Other jobs without terms end as acknowledged ones, which
-        costs less.  Raises WrongType for an event.
-        """
+        """End a job whose work nobody did, as a cancelled one.  Returns True.  Raises WrongType for an event."""
         if job.options.kind:
             raise WrongType
         fate = job.options.fate
-        if fate.result is None and (job.options.is_rare or job.id in self._state.custody.watched):
-            self._state.set_fate(job, fate._replace(is_cancelled=True))
+        if fate.result is None and not fate.is_cancelled:
+            self._state.set_fate(job, cancelled(fate))
         return self.end(job)
 
     def acknowledge_fast(self, job_id: bytes) -> bool:
@@ -256,9 +264,7 @@ class Acks(Machine):
             counters.acked_untimed += 1
         if state.trace.endings is not None:
             if word or job.nacks or job.additional_deliveries or not job.options.has_short_lines:
-                fate = job.options.fate
-                is_cancel = fate.is_cancelled and fate.result is None and word != FAST
-                state.note_end(CANCELLED if is_cancel else ACK, job, span_ms=flight_ms, who=who, word=word)
+                state.note_end(ACK, job, span_ms=flight_ms, who=who, word=word)
             elif state.trace.full is not None:
                 state.trace.full.ack(job, flight_ms)
             else:
@@ -271,6 +277,18 @@ class Acks(Machine):
         queue = state.queues.by_name.get(job.queue)
         if queue is not None:
             queue.acked += 1
+
+    def _count_cancelled(self, job: Job, who: Client | bytes | None, word: bytes) -> None:
+        """Count a job that ends as a cancelled one."""
+        state = self._state
+        state.counters.cancelled += 1
+        state.counters.cancels_heard += word == PEER
+        if state.trace.endings is not None:
+            held_ms = -1
+            if job.requeue_at and job.flags & FLAG_LEASED:
+                span_ms = state.custody.spans.get(job, job.options.retry_ms)
+                held_ms = max(0, state.now - job.requeue_at + span_ms)
+            state.note_end(CANCELLED, job, span_ms=held_ms, who=who, word=word)
 
     # Done here.
 
@@ -305,7 +323,8 @@ class Acks(Machine):
         if job.options.is_rare:
             done.flags = flags
             self._keep_outcome(done, job.options.terms.keep_result_ms)
-            if knows_more and job.options.terms.keep_result_ms:
+            # Others take a cancelled job that they know of no consumer of for one that nobody had.
+            if knows_more and (done.requeue_at or (flags == WAS_TRIED and is_undone(job.options.fate))):
                 state.tell_fate(done)
         if state.journaling:
             state.outbox.journal.append((JOB_ADDED, done))
@@ -442,10 +461,8 @@ class Acks(Machine):
         if job.state == ACKED and not job.holders:
             self._hear_of_dummy(sender, job, holders)
             return
-        if job.state == WAIT_REPL:
-            self._replication.settle(job)
         if job.state != ACKED:
-            self._note_heard(job, sender)
+            self._note_heard(job, sender, scope)
         state.add_holders(job, holders | {state.node_id})
         is_last = last and not state.durability.read_only and holders >= (job.holders or _UNKNOWN) - {state.node_id}
         if is_last and not job.options.terms.keep_result_ms:
@@ -484,9 +501,11 @@ class Acks(Machine):
         One that does not hold the job may know no result at all, which adds nothing to one that is known.
         """
         fate = job.options.fate
-        if mark == mark_of(fate) and (fate.result is not None or fate.is_cancelled):
-            return True
-        if not mark and not holders and fate.result is not None:
+        if fate.result is None:
+            agrees = mark == MARK or (fate.is_cancelled and not mark)
+        else:
+            agrees = mark == mark_of(fate) or not (mark or holders)
+        if agrees:
             return True
         self._state.send(sender, self._state.word_of_fate(job))
         return False
@@ -498,14 +517,21 @@ class Acks(Machine):
             self._state.custody.unsettle(job)
             self._ask(job)
 
-    def _note_heard(self, job: Job, sender: bytes) -> None:
-        """Take note of an ack that another node tells of."""
-        self._state.counters.acks_heard += 1
+    def _note_heard(self, job: Job, sender: bytes, mark: bytes) -> None:
+        """Take note of an ack, or the end of a cancelled job, that another node tells of."""
         state = self._state
+        if job.state == WAIT_REPL:
+            self._replication.settle(job)
+        if mark == MARK and not job.options.fate.is_cancelled:
+            state.set_fate(job, cancelled(job.options.fate))
         if state.demand.listeners and job in state.custody.bound:
             # The worker that has it hears so.
             state.outbox.events.append(Notification(job.queue, CANCEL, process_of(job), HERE_ALONE))
-        self._count(job, sender, PEER)
+        if job.options.is_rare and is_undone(job.options.fate):
+            self._count_cancelled(job, sender, PEER)
+        else:
+            state.counters.acks_heard += 1
+            self._count(job, sender, PEER)
         self._mistrust(job)
 
     def _leave(self, job: Job, collector: bytes) -> None:

@@ -6,6 +6,9 @@ That a job is cancelled is a part of its fate, which merges by OR.  Each holder 
     a consumer of this node       its live worker is told; WORKING is answered -CANCELLED; ACKJOB counts as ever
     neither                       nothing; the holder that has it does one of these
 
+Of several holders that end a dead job, or one that was put off, since another node asks them, the first one counts it
+(`goes_first`), and tells the others.
+
 A job that its consumer does not acknowledge ends when it would be queued again (FLAG_DROPPED).
 
     us    --CANCEL(number, ids)-->          every node with a link, for jobs that are unknown or not over here
@@ -19,11 +22,13 @@ Times are integer milliseconds.
 from typing import Final
 
 from disqued.core.model import messages
-from disqued.core.model.fate import Fate
+from disqued.core.model.fate import Fate, cancelled, is_undone
 from disqued.core.model.job import (
     ACKED,
     ACTIVE,
+    DEAD,
     FLAG_DROPPED,
+    FLAG_ENDED_ELSEWHERE,
     FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
     FLAG_WITH_CONSUMER,
@@ -42,7 +47,7 @@ from disqued.core.model.messages import (
 )
 from disqued.core.model.outbox import CANCEL, HERE_ALONE, Client, Notification
 from disqued.core.model.schedule import Timed
-from disqued.core.model.state import State
+from disqued.core.model.state import State, goes_first
 from disqued.core.work.acks import Acks
 from disqued.core.work.fates import Fates
 from disqued.core.work.queueing import Queueing
@@ -199,18 +204,23 @@ class Cancels(Machine):
 
     def on_cancel(self, sender: bytes, number: int, job_ids: tuple[bytes, ...]) -> None:
         """Cancel jobs because another node says so, and answer what became of that."""
-        states = tuple([(job_id, self._cancel(job_id)) for job_id in job_ids])
+        states = tuple([(job_id, self._cancel(job_id, is_alone=False)) for job_id in job_ids])
         self._state.send(sender, (messages.CANCELLED, number, states))
 
-    def _cancel(self, job_id: bytes) -> int:
-        """Cancel a job here; returns how it stands now."""
+    def _cancel(self, job_id: bytes, *, is_alone: bool = True) -> int:
+        """Cancel a job here; returns how it stands now.  Not `is_alone`: other holders are asked, too."""
         state = self._state
         job = state.jobs.get(job_id)
         if job is None or job.options.kind or job.state == ACKED:
             return standing_of(state, job_id).state
         fate = job.options.fate
-        if not fate.is_cancelled:
-            self._fates.change(job, fate._replace(is_cancelled=True))
+        if not fate.is_cancelled and fate.result is None and self._can_end(job):
+            can_end_elsewhere = not is_alone and (job.state == DEAD or job.flags & FLAG_PUT_OFF)
+            if can_end_elsewhere and not goes_first(state, job.holders, job_id):
+                job.flags |= FLAG_ENDED_ELSEWHERE
+            self._acks.end_undone(job)
+        elif not fate.is_cancelled:
+            self._fates.change(job, cancelled(fate))
         now = state.jobs.get(job_id)
         if now is None or now.state == ACKED:
             return WAS_CANCELLED
@@ -222,7 +232,7 @@ class Cancels(Machine):
         fate = job.options.fate
         if not fate.is_cancelled or before.is_cancelled or job.state == ACKED:
             return
-        if fate.result is None and self._can_end(job):
+        if is_undone(fate) and self._can_end(job):
             self._acks.end(job)
             return
         job.flags |= FLAG_DROPPED

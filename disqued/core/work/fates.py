@@ -10,11 +10,23 @@ so that a node that gets the job needs no message for it.  What a link lost is s
 job: before its acknowledgement is asked for (`State.say_done`), and when a holder asks for its turn (WILLQUEUE).
 """
 
-from disqued.core.model.fate import NO_FATE, TRIED_MS, UNKNOWN_AT, UNTRIED_MS, Fate, Word, merge
+from disqued.core.model.fate import (
+    ENDED_MS,
+    NO_FATE,
+    TOLD_MS,
+    TRIED_MS,
+    UNKNOWN_AT,
+    UNTRIED_MS,
+    Fate,
+    Word,
+    is_undone,
+    merge,
+)
 from disqued.core.model.job import (
     ACKED,
     ACTIVE,
     FLAG_ASKING,
+    FLAG_ENDED_ELSEWHERE,
     FLAG_PUT_OFF,
     FLAG_TAKEN_OUT,
     FLAG_TRY_TOLD,
@@ -73,7 +85,7 @@ class Fates(Machine):
         """Learn the fate of a job; the time left until it is queued is 0 where the sender does not have that.
 
         `UNTRIED_MS`: nobody has had it since a try was last counted, as far as the sender knows.  `TRIED_MS`: somebody
-        has, and it is done.
+        has.  `ENDED_MS`, with one of these or alone: the sender has ended it.
         """
         state = self._state
         job = state.jobs.get(job_id)
@@ -89,6 +101,10 @@ class Fates(Machine):
                 state.set_fate(job, merge(job.options.fate, fate))
             return
         known = job.options.fate
+        if left_ms <= TOLD_MS and left_ms & ENDED_MS:
+            left_ms &= ~ENDED_MS
+            if is_undone(fate) and job.state != ACKED:
+                job.flags |= FLAG_ENDED_ELSEWHERE
         self.learn(job, nacks, additional_deliveries, fate, left_ms)
         if job.options.fate != fate and known is not NO_FATE and state.jobs.get(job_id) is job:
             if job.state == ACKED:
@@ -145,7 +161,7 @@ class Fates(Machine):
             self._state.set_fate(job, after)
         has_counted = job.nacks + job.additional_deliveries != tries or after.generation != before.generation
         if has_counted:
-            self._end_wait(job, is_over=left_ms <= TRIED_MS)
+            self._end_wait(job, is_over=left_ms <= TOLD_MS)
         knows_all = (nacks, additional_deliveries, fate.generation) == (
             job.nacks, job.additional_deliveries, after.generation
         )  # fmt: skip
@@ -160,7 +176,7 @@ class Fates(Machine):
             self._note(job)
         if after != before:
             self._follow(job, before)
-        if left_ms > TRIED_MS and not is_done:
+        if left_ms > TOLD_MS and not is_done:
             for machine in self._machines:
                 machine.put_off_elsewhere(job, left_ms, is_news=has_counted)
 

@@ -5,24 +5,24 @@
     us  --PURGE(queue, number, states, first)-->      once more: whatever a holder left to one that did not see to it
         <--PURGED(number, count, over)--
 
-A job that somebody may wait for ends as a cancelled one, any other as an acknowledged one, which costs less.
+A job ends as a cancelled one: nobody did its work.
 
-In the first round a job that all of its holders see in one state is acknowledged, and counted, by the holder that comes
+In the first round a job that all of its holders see in one state is ended, and counted, by the holder that comes
 first (`ids.comes_first`); SETACK ends it on the others.  One that is queued on one node and active on the others is
-left to the node that has it queued, unless both states are meant.  In the second round each node acknowledges what is
-left of that: a holder that fell silent, or of which two nodes do not know the same, keeps no job alive.  A node that
+left to the node that has it queued, unless both states are meant.  In the second round each node ends what is left
+of that: a holder that fell silent, or of which two nodes do not know the same, keeps no job alive.  A node that
 left nothing to others has nothing to do then.
 
 A job that another node brings (YOURJOBS) may have left before that node heard of the purge, and come when this one is
 done with its round.  So it is held against the rounds of which the end is not known here, and ended or left like any
 other.  One that is delivered at most once and is longer on its way than both rounds take stays.
 
-A dry run is the first round, in which jobs are counted and none is acknowledged.
+A dry run is the first round, in which jobs are counted and none ends.
 
-What was added after a node heard of the purge stays.  A node that is away learns of each acknowledged job by SETACK;
+What was added after a node heard of the purge stays.  A node that is away learns of each job that ended by SETACK;
 what it alone holds stays.
 
-FLUSH, which QFLUSH sends, is the first round without a count, where each node acknowledges what it has.
+FLUSH, which QFLUSH sends, is the first round without a count, where each node ends what it has.
 
 Times are integer milliseconds.
 """
@@ -30,7 +30,6 @@ Times are integer milliseconds.
 from collections.abc import Generator, Iterator
 from typing import Final
 
-from disqued.core.model.ids import comes_first
 from disqued.core.model.job import (
     ACKED,
     ACTIVE,
@@ -45,13 +44,13 @@ from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import DRY, FLUSH, PURGE, PURGED
 from disqued.core.model.outbox import Client
 from disqued.core.model.schedule import Timed
-from disqued.core.model.state import State
+from disqued.core.model.state import State, goes_first
 from disqued.core.model.unfinished import QuietParts
 from disqued.core.work.acks import Acks
 
 SILENCE_MS: Final = 2_000  #: how long a node may say nothing before the others are waited for alone
 REPORT_MS: Final = 500  #: how often a node says how far it is
-ENDED_PER_PART: Final = 500  #: jobs that are acknowledged in one go, some milliseconds' work
+ENDED_PER_PART: Final = 500  #: jobs that end in one go, some milliseconds' work
 LOOKED_AT_PER_PART: Final = 5_000  #: jobs that are looked at
 
 _ALIKE: Final = 1 << ACTIVE | 1 << QUEUED  #: with both of these, the holders of a job agree on whether it is meant
@@ -238,7 +237,7 @@ class Purges(Machine):
         return share.count
 
     def _end_jobs(self, share: Share) -> QuietParts:
-        """Acknowledge or count the jobs that are meant, in parts; consumers that wait go on waiting."""
+        """End or count the jobs that are meant, in parts; consumers that wait go on waiting."""
         state = self._state
         seen = done = 0
         is_dry = share.states & DRY != 0
@@ -258,7 +257,7 @@ class Purges(Machine):
         return any(self._is_meant(job, share) and self._end_one(job, share) for share in self.shares.values())
 
     def _end_one(self, job: Job, share: Share) -> bool:
-        """Acknowledge and count a job, or leave it to another holder; say whether it is acknowledged."""
+        """End and count a job, or leave it to another holder; say whether it ended."""
         is_mine = self._is_mine(job, share)
         if not (is_mine or share.is_last):
             share.leaves = True
@@ -269,7 +268,8 @@ class Purges(Machine):
 
     def _is_mine(self, job: Job, share: Share) -> bool:
         """Return whether this node ends a job in the first round, and counts it."""
-        return (share.states & _ALIKE != _ALIKE and not self._is_alike(job)) or self._is_first(job)
+        sees_all = share.states & _ALIKE == _ALIKE or self._is_alike(job)
+        return not sees_all or goes_first(self._state, job.holders, job.id)
 
     def _is_meant(self, job: Job, share: Share) -> bool:
         """Return whether a job is to end.
@@ -300,15 +300,6 @@ class Purges(Machine):
         begins_at = job.expires_at - options.ttl_ms + options.delay_ms
         queued_at = begins_at + (options.retry_ms if job.flags & FLAG_QUEUED_BEFORE else 0)
         return begins_at > self._state.now and job.requeue_at >= queued_at
-
-    def _is_first(self, job: Job) -> bool:
-        """Return whether this node is the first one of the holders of a job that it can reach."""
-        state = self._state
-        return job.holders is None or not any(
-            comes_first(node_id, state.node_id, job.id)
-            for node_id in state.shared.others(job.holders)
-            if node_id in state.peers.linked
-        )
 
     def _jobs_of(self, name: bytes) -> Iterator[Job]:
         """The jobs of a queue, some of them twice, and others: first those known to be of it."""

@@ -17,13 +17,12 @@ Times are integer milliseconds.
 
 from typing import Final
 
-from disqued.core.model.ids import comes_first
 from disqued.core.model.job import DEAD, Job
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import OWNED_ELSEWHERE, REDRIVE, REDRIVE_ENDED, REDRIVE_GOES_ON, REDRIVEN
 from disqued.core.model.outbox import Client
 from disqued.core.model.schedule import Timed
-from disqued.core.model.state import State
+from disqued.core.model.state import State, goes_first
 from disqued.core.model.unfinished import AT_ONCE
 from disqued.core.work.deadletters import DeadLetters
 
@@ -205,7 +204,7 @@ class Redrives(Machine):
             job = share.pop()
             if self._state.jobs.get(job.id) is not job or job.state != DEAD:
                 continue
-            if is_last or self._is_first(job):
+            if is_last or goes_first(self._state, job.holders, job.id):
                 self._letters.redrive(job)
                 done += 1
             else:
@@ -226,12 +225,3 @@ class Redrives(Machine):
             found = [unit.job for unit in queue.dead]
         found.reverse()
         return found
-
-    def _is_first(self, job: Job) -> bool:
-        """Return whether this node is the first one of the holders of a job that it can reach."""
-        state = self._state
-        return job.holders is None or not any(
-            comes_first(node_id, state.node_id, job.id)
-            for node_id in state.shared.others(job.holders)
-            if node_id in state.peers.linked
-        )

@@ -32,7 +32,7 @@ from disqued.core.model.memory import HOME_COST
 from disqued.core.model.messages import JOBS_PER_MESSAGE, WORKERS_PER_MESSAGE, Held, WorkerStatus
 from disqued.core.model.outbox import CANCEL
 from disqued.core.model.peers import FAIL
-from disqued.core.model.state import State
+from disqued.core.model.state import State, goes_first
 from disqued.core.model.unfinished import QuietParts
 from disqued.core.model.worker import RemoteWorker, Worker
 from disqued.core.work.copies import SPREAD_MS
@@ -306,20 +306,13 @@ class Homes(Machine):
             for job in home.jobs:
                 state.tell(job, (messages.WILLQUEUE, job.id, WORK_SCOPE))
         elif home.stage == 1:
-            self._state.begin_work(self._take_back(home, [job for job in home.jobs if self._comes_first(job)]))
+            jobs = [job for job in home.jobs if goes_first(state, job.holders, job.id)]
+            self._state.begin_work(self._take_back(home, jobs))
         else:
             self._state.begin_work(self._take_back_all(home))
             return
         home.stage += 1
         state.schedule.add(home, state.now + SPREAD_MS)
-
-    def _comes_first(self, job: Job) -> bool:
-        """Tell whether no other holder that can be reached has the better claim to a job."""
-        state = self._state
-        return not any(
-            node_id in state.peers.linked and comes_first(node_id, state.node_id, job.id)
-            for node_id in state.shared.others(job.holders or frozenset())
-        )
 
     def _take_back(self, home: RemoteWorker, jobs: list[Job]) -> QuietParts:
         """Queue jobs in front of all, in their order, of which nobody has said anything else meanwhile."""

@@ -302,3 +302,26 @@ def test_a_job_that_is_put_off_ends_at_once_on_all_holders(place: int, options: 
     assert cancelled(cluster.members[place], job_id) == [b"cancelled"]
     cluster.advance(1)
     assert not any(member.holds(job_id) for member in cluster)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+@pytest.mark.parametrize("options", [(), ("RESULT", 60), ("MAXTRIES", 3), ("DELAY", 60)])
+@pytest.mark.parametrize("steps", [(), ("get",), ("get", "NACK"), ("get", "NACK DELAY 30"), ("get", "NACK DEAD")])
+def test_a_cancelled_job_counts_once_whoever_is_asked(
+    place: int, options: tuple[str | int, ...], steps: tuple[str, ...]
+) -> None:
+    cluster = Cluster(4)
+    a = cluster.members[0]
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 60, *options)
+    (job_id,) = a.answers.pop("client")
+    for step in () if "DELAY" in options else steps:
+        word, *words = step.split()
+        assert a.get() if word == "get" else a(word, job_id, *words)
+    cluster.advance(1)
+    cluster.members[place]("CANCEL", job_id, client="rosa")
+    cluster.advance(100)
+    a("NACK", job_id)
+    cluster.advance(100)
+    counters = [member.state.counters for member in cluster]
+    assert sum(each.cancelled - each.cancels_heard for each in counters) == 1
+    assert sum(each.acked for each in counters) == 0

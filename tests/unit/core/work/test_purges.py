@@ -386,3 +386,109 @@ def test_two_purges_at_once_count_each_job_once_together(cluster: Cluster) -> No
     assert not held
     assert a.answers["paul"][0] + b.answers["rosa"][0] == 20
     check_gone(cluster, ids)
+
+
+# What ended jobs count as.
+
+
+def outcome(member: Member, job_id: bytes) -> list[object]:
+    """What WAITJOB says of a job, without its id."""
+    assert member("WAITJOB", 200, job_id, client="anna") is BLOCKED
+    member.cluster.advance(200)
+    ((answered, *words),) = member.answers["anna"].pop()
+    assert answered == job_id
+    return list(words)
+
+
+def cancelled_once(cluster: Cluster) -> int:
+    """Jobs that the nodes together count as cancelled, each once; none counts as acknowledged."""
+    for member in cluster:
+        assert member.state.counters.acked == 0
+        assert not any(queue.acked for queue in member.state.queues.by_name.values())
+    counters = [member.state.counters for member in cluster]
+    return sum(each.cancelled - each.cancels_heard for each in counters)
+
+
+@pytest.mark.parametrize("options", [(), ("RESULT", 60), ("MAXTRIES", 9), ("DELAY", 60), ("RETRY", 0)])
+@pytest.mark.parametrize("asked", [0, 1, 2])
+@pytest.mark.parametrize("steps", [(), ("get",), ("get", "NACK"), ("get", "NACK DELAY 30"), ("get", "NACK DEAD")])
+def test_what_ends_is_cancelled_and_counted_on_one_node(
+    cluster: Cluster, options: tuple[str | int, ...], asked: int, steps: tuple[str, ...]
+) -> None:
+    add(cluster.members[0], 9, "REPLICATE", 1 if "RETRY" in options else 3, *options)
+    for word, *words in map(str.split, steps):
+        if word == "get":
+            had = [job_id for _, job_id, _ in cluster.members[0].get("q", count=4)]
+        else:
+            cluster.members[0](word, *had, *words)
+    cluster.advance(1)
+    left = len({job.id for member in cluster for job in member.state.jobs})
+    assert purge(cluster.members[asked]) == left
+    cluster.advance(5_000)
+    assert cancelled_once(cluster) == left
+
+
+@pytest.mark.parametrize("options", [(), ("DELAY", 60)])
+def test_who_asks_for_a_purged_job_while_a_holder_is_away_hears_that_it_was_cancelled(
+    cluster: Cluster, options: tuple[str | int, ...]
+) -> None:
+    a, b, c = cluster
+    (job_id,) = add(a, 1, "REPLICATE", 3, *options)
+    cluster.isolate(c)
+    assert purge(b) == 1
+    for after_ms in (1, 3_000):
+        cluster.advance(after_ms)
+        for member in (a, b):
+            assert member("WAITJOB", 200, job_id) == [[job_id, b"cancelled", None, 0, b"cancelled"]]
+            assert member("CANCEL", job_id) == [b"cancelled"]
+    cluster.heal(a, c)
+    cluster.heal(b, c)
+    cluster.advance(30_000)
+    assert outcome(c, job_id) == [b"cancelled", None, 0, b"cancelled"]
+    assert cancelled_once(cluster) == 1
+
+
+def test_a_holder_that_nobody_knew_of_learns_that_the_job_was_cancelled(cluster: Cluster) -> None:
+    a, b, c = cluster
+    (job_id,) = add(a, 1, "REPLICATE", 3, "RETRY", 60)
+    for member in (a, b):
+        member.job(job_id).holders = frozenset((a.id, b.id))
+    cluster.isolate(c)
+    assert purge(a) == 1
+    cluster.advance(1)
+    assert not a.holds(job_id)
+    assert not b.holds(job_id)
+    cluster.heal(a, c)
+    cluster.heal(b, c)
+    cluster.advance(70_000)
+    assert outcome(c, job_id) == [b"cancelled", None, 0, b"cancelled"]
+    assert cancelled_once(cluster) == 1
+
+
+def test_what_is_kept_of_purged_jobs_takes_no_more_than_of_acknowledged_ones(cluster: Cluster) -> None:
+    a, _, c = cluster
+    ids = add(a, 20, "REPLICATE", 3)
+    cluster.isolate(c)
+    acked, purged = ids[:10], ids[10:]
+    assert a("ACKJOB", *acked) == 10
+    used = a.state.memory.used
+    assert purge(a) == 10
+    assert used - a.state.memory.used == sum(len(str(number)) for number in range(10, 20))
+    kept = {member.job(job_id).options for member in (a,) for job_id in purged}
+    assert len(kept) == 1
+
+
+def test_a_purge_of_jobs_that_nobody_had_takes_no_message_more_than_acknowledging_them() -> None:
+    counts = []
+    for word in ("ACKJOB", "QPURGE"):
+        cluster = Cluster(3)
+        a = cluster.members[0]
+        ids = add(a, 20, "REPLICATE", 3)
+        cluster.flights.clear()
+        if word == "ACKJOB":
+            a("ACKJOB", *ids)
+        else:
+            purge(a)
+        cluster.advance(1_000)
+        counts.append(sorted(flight.kind for flight in cluster.flights if flight.kind not in (PURGE, PURGED)))
+    assert counts[0] == counts[1]
