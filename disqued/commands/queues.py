@@ -398,12 +398,12 @@ class QPurge:
     """End the jobs of a queue on all nodes of the cluster.
 
     Each node ends the jobs that it holds, so that no copy comes back: those with RETRY 0, those that consumers have and
-    those that are dead as well.  Clients that wait for a job, or ask for one with RESULT, hear that it was cancelled.
-    Jobs that are added meanwhile stay.  The reply comes when all nodes are done.
-    There are two rounds.  Each waits two seconds at most for a node that says nothing.  What such a node ended is not
-    counted, nor are the jobs that it was to count: each job is counted by one of its holders, and ends on all of them.
+    those that are dead as well.  The jobs are cancelled: clients that wait for one, or ask for it later, hear so.
+    Jobs that are added meanwhile stay.  The reply comes when all nodes are done, and waits two seconds at most for a
+    node that says nothing.  What such a node ended is not counted, nor are the jobs that it was to count: each job is
+    counted by one of its holders, and ends on all of them.
 
-    A node that is away learns of each acknowledged job when it is back.  Jobs of which it has the only copy stay.  A
+    A node that is away learns of each job that ended when it is back.  Jobs of which it has the only copy stay.  A
     job with RETRY 0 that moves to another node meanwhile ends there.
 
     A job that waits on one node is active on the other nodes that hold a copy.  So with STATE active, and without

@@ -185,8 +185,9 @@ _RETURNED = integer("tasks that were queued again")
 class WorkerStop:
     """End a worker in order: what it has goes to the front of its queues, and nobody hears of a death.
 
-    It is a failed try of each job that the worker has, as of a worker that dies: one that was added with MAXTRIES is
-    dead after the last of its tries.  A worker that has jobs which it has not begun gives them back by NACK UNTRIED.
+    It is a failed try of each job that the worker has, "its worker stopped before it was done": the work may have
+    begun, and the next delivery gets the next attempt number.  A job that was added with MAXTRIES is dead after the
+    last of its tries.  A worker that has jobs which it has not begun gives them back by NACK UNTRIED first.
     """
 
     id: bytes | None = optional("Its id; the one that this connection works as when none is given.", _WORKER)
@@ -205,8 +206,8 @@ class WorkerStop:
 class WorkerFail:
     """Declare a worker of this node dead.  Its jobs go to the front of their queues.
 
-    It is a failed try of each job that the worker has: one that was added with MAXTRIES is dead after the last of its
-    tries.
+    It is a failed try of each job that the worker has, "its worker died": one that was added with MAXTRIES is dead
+    after the last of its tries.
     """
 
     id: bytes = positional("Its id.", _WORKER)

@@ -551,7 +551,7 @@ _PURGE_BODY: Final[dict[str, Any]] = {
        body=object_of(optional=("dry_run", "token"), **_PURGE_BODY), reply=_REPLY, tag="bulk", writes=True,
        errors=(*_ERRORS, "WRONGTYPE"), commands=("QPURGE",), example={"filter": {"queue": "mail"}})  # fmt: skip
 async def purge(site: Site, asked: Request) -> dict[str, Any]:
-    """QPURGE: the jobs are acknowledged on every node of the cluster, so that no copy comes back.
+    """QPURGE: the jobs are cancelled on every node of the cluster, so that no copy comes back.
 
     Unless dry_run is false the answer counts the jobs of all nodes, each once, and nothing is changed.  The act answers
     how many jobs ended; it ends those that were added since the dry run, too.

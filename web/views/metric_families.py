@@ -158,8 +158,7 @@ def _of_jobs(counters: Counters) -> Iterator[Metric]:
     yield _count("disqued_jobs_redriven", "Dead jobs that this node queued again.", counters.redriven)
     yield _count(
         "disqued_jobs_cancelled",
-        "Jobs that this node ended as cancelled, by CANCEL, a purge or with their queue; not those of which another"
-        " node said so.",
+        "Jobs that ended here by CANCEL, a purge or with their queue; each counts on one node of the cluster.",
         counters.cancelled - counters.cancels_heard,
     )
     yield _count(

@@ -59,7 +59,7 @@ _ALIKE: Final = 1 << ACTIVE | 1 << QUEUED  #: with both of these, the holders of
 class Purge(Timed):
     """A purge that a client of this node asked for; it is due when nobody has said anything for too long."""
 
-    __slots__ = ("client", "counts", "first", "is_last", "number", "queue", "states", "waits_for")
+    __slots__ = ("client", "counts", "first", "is_last", "number", "queue", "silent", "states", "waits_for")
 
     def __init__(self, client: Client, number: int, queue: bytes, states: int) -> None:
         self.awake_at = 0
@@ -70,6 +70,7 @@ class Purge(Timed):
         self.states: int = states  #: bits
         self.is_last: bool = False
         self.waits_for: set[bytes] = set()  #: nodes that are not done with this round, this one among them
+        self.silent: set[bytes] = set()  #: nodes that said nothing in the first round: nobody waits for them any more
         self.counts: dict[tuple[int, bytes], int] = {}  #: jobs that ended, by round and node
 
 
@@ -124,7 +125,7 @@ class Purges(Machine):
         self._open[this.number] = this
         first = this.first if this.is_last else 0
         message = (PURGE, this.queue, this.number, this.states, first)
-        this.waits_for = {node_id for node_id in list(state.peers.linked) if state.send(node_id, message)}
+        this.waits_for = {node_id for node_id in list(state.peers.linked) if state.send(node_id, message)} - this.silent
         this.waits_for.add(state.node_id)
         state.schedule.move(this, state.now + SILENCE_MS)
         state.begin_work(self._do_share(state.node_id, this.queue, this.number, this.states, first))
@@ -159,6 +160,7 @@ class Purges(Machine):
         if self._state.node_id in this.waits_for:
             self._state.schedule.move(this, self._state.now + SILENCE_MS)
         else:
+            this.silent = this.waits_for
             self._end_round(this)
 
     def forsake(self, this: Purge) -> None:

@@ -59,7 +59,10 @@ DOUBTED_PER_PART: Final = 1_000  #: jobs looked at after this node stood still, 
 RELEASED_PER_PART: Final = 500  #: jobs that waited for the journal and are queued at a time
 PAUSED_MS: Final = 1_000  #: when a job that no timer queues again is tried again, which its paused queue did not take
 NO_TRY_LEFT: Final = b"queued again on request after its last try"
-WORKER_GONE: Final = b"given back by its worker, or the worker died"
+GIVEN_BACK: Final = b"given back by its worker"
+WORKER_STOPPED: Final = b"its worker stopped before it was done"
+WORKER_DIED: Final = b"its worker died"
+LATE: Final = b"late"  #: stands for the text that names the retry period
 LATE_MS: Final = 20  #: after which a timer has been held up, together with all that came meanwhile
 
 _NOBODY: Final[frozenset[bytes]] = frozenset()
@@ -89,11 +92,11 @@ class Requeueing(Machine):
         self._streams = streams
 
     def enqueue(
-        self, job: Job, *, nack: bool = False, asked: bool = False, front: bool = False, late: bool = False
+        self, job: Job, *, nack: bool = False, asked: bool = False, front: bool = False, why: bytes = GIVEN_BACK
     ) -> bool:
         """Queue a job that is active; say whether that was possible.  `nack`, `asked`: because a client said so.
 
-        `front`: before all that wait, and not at its age.  `late`: its consumer has had it for too long.
+        `front`: before all that wait, and not at its age.  `why`: how the try failed, if it was one, and nobody asked.
 
         Not possible for a job that is queued, acked, dead or still waiting for copies, nor for an at-most-once job that
         was queued before, or of which this node has a copy that its origin has not told it to queue.  One without a try
@@ -120,7 +123,7 @@ class Requeueing(Machine):
         counts = again != 0 and not job.flags & FLAG_TAKEN_OUT
         if is_new:
             if options.is_rare:
-                if not nack and not self._take_try(job, again=counts, asked=asked, late=late):
+                if not nack and not self._take_try(job, again=counts, asked=asked, why=why):
                     return False
             else:
                 self._count_enqueued(job, nack=nack, again=counts, asked=asked)
@@ -167,25 +170,21 @@ class Requeueing(Machine):
             job.additional_deliveries += 1
             state.counters.requeued += 1
 
-    def _take_try(self, job: Job, *, again: bool, asked: bool, late: bool) -> bool:
+    def _take_try(self, job: Job, *, again: bool, asked: bool, why: bytes) -> bool:
         """Count a try of a job with terms or a fate; return False when none was left, so that it is dead now."""
         if not again or job.flags & FLAG_PUT_OFF:
             self._state.note(ENQUEUE, job)  # no try has ended, or it was counted when it did
             return True
-        reason = self._reason(job, asked=asked, late=late)
+        reason = NO_TRY_LEFT if asked else why
+        if why == LATE:
+            span_ms = self._state.custody.spans.get(job, job.options.retry_ms)
+            reason = b"no acknowledgement within %d s" % (span_ms // 1_000)
         if self._letters.ends_last_try(job, reason):
             return False
         self._count_enqueued(job, nack=False, again=True, asked=asked)
         if job.options.terms.max_tries and not asked:
             self._letters.note_failure(job, b"", reason, is_last=False)
         return job.state == ACTIVE
-
-    def _reason(self, job: Job, *, asked: bool, late: bool) -> bytes:
-        """Say why a try has failed that no consumer gave back."""
-        if late:
-            span_ms = self._state.custody.spans.get(job, job.options.retry_ms)
-            return b"no acknowledgement within %d s" % (span_ms // 1_000)
-        return NO_TRY_LEFT if asked else WORKER_GONE
 
     def nack(self, job: Job) -> bool:
         """Let a consumer give back a job that has neither terms nor a fate; return whether it could."""
@@ -367,7 +366,7 @@ class Requeueing(Machine):
             job.flags &= ~FLAG_ASKING
             self._state.custody.asking.pop(job, None)
             self.queueing.leases.adopt(job)
-        elif not self.enqueue(job, front=has_own_span, late=True):
+        elif not self.enqueue(job, front=has_own_span, why=LATE):
             job.requeue_at = 0
 
     def _has_asked(self, job: Job) -> bool:

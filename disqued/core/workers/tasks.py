@@ -46,7 +46,7 @@ from disqued.core.model.state import State
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.worker import Worker
 from disqued.core.work.acks import Acks
-from disqued.core.work.requeueing import Requeueing
+from disqued.core.work.requeueing import GIVEN_BACK, Requeueing
 from disqued.core.workers.workers import Workers, readable
 from disqued.errors import WrongType
 
@@ -152,7 +152,7 @@ class Tasks:
         units: list[Unit] = [job for process in dict.fromkeys(processes) if (job := self.current(process)) is not None]
         units = sorted(dict.fromkeys(units), key=_place, reverse=not back)
         if not back and not delay_ms:
-            return self._workers.leases.give_back(units, asked=True)
+            return self._workers.leases.give_back(units, GIVEN_BACK, asked=True)
         for unit in units:
             self._put_elsewhere(unit.job, back=back, delay_ms=delay_ms)
         return len(units)

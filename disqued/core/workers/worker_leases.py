@@ -121,26 +121,28 @@ class WorkerLeases:
 
     # The way back.
 
-    def return_all(self, worker: Worker, units: list[Unit]) -> Parts:
+    def return_all(self, worker: Worker, units: list[Unit], why: bytes) -> Parts:
         """Queue units again that a worker has, in front of all and in their order; returns how many."""
         units = last_first(units)
         returned = 0
         for at in range(0, len(units), LEASES_AT_ONCE):
             if at:
                 yield
-            returned += self.give_back(unit for unit in units[at : at + LEASES_AT_ONCE] if unit in worker.leases)
+            some = [unit for unit in units[at : at + LEASES_AT_ONCE] if unit in worker.leases]
+            returned += self.give_back(some, why)
         return returned
 
-    def give_back(self, units: Iterable[Unit], *, asked: bool = False) -> int:
+    def give_back(self, units: Iterable[Unit], why: bytes, *, asked: bool = False) -> int:
         """Queue units again that consumers have, each in front of the one before; returns how many were queued.
 
-        `asked`: somebody gives them back, so that another node whose worker has them does not keep them.
+        `why`: how their tries failed.  `asked`: somebody gives them back, so that another node whose worker has them
+        does not keep them.
         """
         state = self._state
         counts: dict[bytes, int] = {}
         for unit in units:
             worker = self.holder_of(unit)
-            if self._put_in_front(unit, asked=asked and not unit.flags & FLAG_LEASED):
+            if self._put_in_front(unit, why, asked=asked and not unit.flags & FLAG_LEASED):
                 counts[unit.queue] = counts.get(unit.queue, 0) + 1
                 if worker is not None:
                     worker.returned += 1
@@ -150,12 +152,12 @@ class WorkerLeases:
         state.counters.tasks_given_back += returned
         return returned
 
-    def _put_in_front(self, unit: Unit, *, asked: bool) -> bool:
+    def _put_in_front(self, unit: Unit, why: bytes, *, asked: bool) -> bool:
         if isinstance(unit, EntryUnit):
             return self._return_entry(unit)
         if not isinstance(unit, Job) or unit.state != ACTIVE:
             return False
-        return self._requeueing.enqueue(unit, asked=asked, front=True)
+        return self._requeueing.enqueue(unit, asked=asked, front=True, why=why)
 
 
 def wake(state: State, worker: Worker) -> None:

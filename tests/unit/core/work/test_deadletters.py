@@ -184,14 +184,23 @@ def test_enqueue_takes_a_try_and_says_when_there_was_none_left() -> None:
     assert reasons(server, job_id) == [b"queued again on request after its last try"]
 
 
-def test_the_death_of_a_worker_takes_a_try() -> None:
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ((), b"its worker died"), (("WORKER", "FAIL", "w"), b"its worker died"),
+        (("WORKER", "STOP", "w"), b"its worker stopped before it was done"),
+    ],
+)  # fmt: skip
+def test_the_end_of_a_worker_takes_a_try_and_says_which_end_it_was(words: tuple[str, ...], reason: bytes) -> None:
     server = Server()
     job_id = server.add("q", "body", "MAXTRIES", 1, "RETRY", 100)
     server("WORKER", "START", "ID", "w", "TTL", 2_000)
     server("GETJOB", "NOHANG", "WORKER", "w", "FROM", "q")
+    if words:
+        server(*words)
     server.advance(5_000)
     assert state_of(server, job_id) == b"dead"
-    assert reasons(server, job_id) == [b"given back by its worker, or the worker died"]
+    assert reasons(server, job_id) == [reason]
     check(server)
 
 

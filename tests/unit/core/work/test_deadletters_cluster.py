@@ -10,6 +10,7 @@ from disqued.core.model.outbox import JOB_ADDED, UNIT_LEASED
 from disqued.core.recovery import AT_END, Recovery
 from disqued.core.work import deadletters
 from disqued.core.work.copies import SPREAD_MS
+from disqued.core.work.requeueing import LATE
 from disqued.wire.jobdump import decode_record, encode_event, encode_job
 from tests.cluster_fixtures import Cluster, Flight, Member
 from tests.core_fixtures import Word
@@ -120,7 +121,7 @@ def test_a_word_of_more_tries_ends_a_put_off_of_which_the_end_was_not_heard() ->
     assert b.job(job_id).nacks == 2
     assert not b.job(job_id).flags & FLAG_PUT_OFF
     b.node.begin()
-    assert not b.node.requeueing.enqueue(b.job(job_id), late=True)
+    assert not b.node.requeueing.enqueue(b.job(job_id), why=LATE)
     assert b.show(job_id)["state"] == b"dead"
 
 

@@ -242,7 +242,7 @@ def test_a_silent_node_is_not_waited_for_and_its_jobs_end_all_the_same(cluster: 
     assert a("QPURGE", "q", client="paul") is BLOCKED
     cluster.advance(SILENCE_MS - 1)
     assert a.answers["paul"] == []
-    cluster.advance(SILENCE_MS + 1)
+    cluster.advance(1)
     assert len(a.answers["paul"]) == 1
     assert 0 < a.answers["paul"][0] < 20
     cluster.lose = lambda flight: False
