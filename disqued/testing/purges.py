@@ -6,6 +6,7 @@
                  node that was asked, is not delivered after the answer; with RETRY 0, where that is so of all nodes
     acks last    a job that the node that was asked holds does not come back after the heal, wherever its copies were
                  (RETRY above 0, as others move and leave no trace)
+    undone       no node says of a job that a purge ended, and that no consumer acknowledged, that it is done
     jobs stay    what is added after the answer of a purge that reached all nodes is not ended by it; a dry run ends
                  nothing, which the first queue shows, where there are dry runs alone
 
@@ -20,6 +21,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from disqued.core.model.job import ACKED, WAIT_REPL
+from disqued.core.model.messages import WAS_ACKED
+from disqued.core.work.standings import standing_of
 from disqued.errors import CommandError
 from disqued.testing.checker import Checker
 from disqued.testing.clients import RECONNECT_MS, Actor, Connection, Load
@@ -120,6 +123,7 @@ class Purger(Actor):
             checker.purged_until[words[1]][self._number] = now
         if b"STATE" in words:
             return
+        self._check_undone()
         if is_whole:
             checker.purged.update(dict.fromkeys(self._once, now))
         for job_id in self._own:
@@ -132,6 +136,18 @@ class Purger(Actor):
             known = holders.union({asked.number}, *(self._holders_on(server, job_id) for server in self.servers))
             if self._is_mesh(known):
                 checker.purged[job_id] = now
+
+    def _check_undone(self) -> None:
+        """See that no node takes a job that nobody acknowledged for done."""
+        for job_id in (*self._holders, *self._once):
+            request = self.checker.known(job_id)
+            if request is None or request.ack_sent or request.fast_acked:
+                continue
+            for server in self.servers:
+                if server.boot and standing_of(server.state, job_id).state == WAS_ACKED:
+                    self.checker.blame(
+                        f"undone: {job_id!r} was purged, and server {server.number} says that it is done"
+                    )
 
     def _is_mesh(self, numbers: set[int]) -> bool:
         """Return whether these nodes served, and heard each other well, from the question to the answer."""

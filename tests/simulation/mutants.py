@@ -1117,7 +1117,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "the end of a worker forgets what it had", WORKERS,
-        WorkerLeases, "_put_in_front", "self._requeueing.enqueue(unit, asked=asked, front=True)", "False",
+        WorkerLeases, "_put_in_front", "self._requeueing.enqueue(unit, asked=asked, front=True, why=why)", "False",
     ),
     _mutant(
         "what is popped for a worker is nobody's", WORKERS,
@@ -1178,6 +1178,10 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a purge ends what it should count", PURGES,
         Purges, "_end_jobs", "is_dry = share.states & DRY != 0", "is_dry = False",
+    ),
+    _mutant(
+        "a purged job is done where another node tells of its end", PURGES,
+        Acks, "_note_heard", "if mark == MARK and not job.options.fate.is_cancelled:", "if False:",
     ),
     _mutant(
         "a purge has no second round", PURGES,
