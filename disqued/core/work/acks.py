@@ -179,7 +179,7 @@ class Acks(Machine):
             self._replication.settle(job)
         if fate.is_cancelled and fate.result is None:
             is_heard = job.flags & FLAG_ENDED_ELSEWHERE != 0
-            self._count_cancelled(job, state.trace.actor, PEER if is_heard else b"")
+            _count_cancelled(state, job, state.trace.actor, PEER if is_heard else b"")
         else:
             self._count(job, state.trace.actor)
         if job.flags & FLAG_CAME_BACK or job.options.terms.headers:
@@ -277,18 +277,6 @@ class Acks(Machine):
         queue = state.queues.by_name.get(job.queue)
         if queue is not None:
             queue.acked += 1
-
-    def _count_cancelled(self, job: Job, who: Client | bytes | None, word: bytes) -> None:
-        """Count a job that ends as a cancelled one."""
-        state = self._state
-        state.counters.cancelled += 1
-        state.counters.cancels_heard += word == PEER
-        if state.trace.endings is not None:
-            held_ms = -1
-            if job.requeue_at and job.flags & FLAG_LEASED:
-                span_ms = state.custody.spans.get(job, job.options.retry_ms)
-                held_ms = max(0, state.now - job.requeue_at + span_ms)
-            state.note_end(CANCELLED, job, span_ms=held_ms, who=who, word=word)
 
     # Done here.
 
@@ -528,7 +516,7 @@ class Acks(Machine):
             # The worker that has it hears so.
             state.outbox.events.append(Notification(job.queue, CANCEL, process_of(job), HERE_ALONE))
         if job.options.is_rare and is_undone(job.options.fate):
-            self._count_cancelled(job, sender, PEER)
+            _count_cancelled(state, job, sender, PEER)
         else:
             state.counters.acks_heard += 1
             self._count(job, sender, PEER)
@@ -613,6 +601,18 @@ class Acks(Machine):
             return True
         is_own = job.id[2:10] == self._state.node_id[:8]
         return _is_keyed(job) and bool(job.flags & FLAG_CAME_BACK) and not is_own
+
+
+def _count_cancelled(state: State, job: Job, who: Client | bytes | None, word: bytes) -> None:
+    """Count a job that ends as a cancelled one; `word`: PEER, if another node has ended it."""
+    state.counters.cancelled += 1
+    state.counters.cancels_heard += word == PEER
+    if state.trace.endings is not None:
+        held_ms = -1
+        if job.requeue_at and job.flags & FLAG_LEASED:
+            span_ms = state.custody.spans.get(job, job.options.retry_ms)
+            held_ms = max(0, state.now - job.requeue_at + span_ms)
+        state.note_end(CANCELLED, job, span_ms=held_ms, who=who, word=word)
 
 
 def _is_keyed(job: Job) -> bool:
