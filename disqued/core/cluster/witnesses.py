@@ -164,8 +164,13 @@ class Witnesses(Machine):
         return known, self.running(name)
 
     def running(self, name: bytes) -> tuple[SlotSpan, ...]:
-        """Say of jobs of a queue that consumers of this node have how long they have them."""
-        return tuple(self._span_of(unit, holder) for unit, holder in self.of(name).running.values())
+        """Say of jobs of a queue that consumers of this node have how long they have them.
+
+        What a consumer has had for its time is not among them, though the other holders have yet to say whether it may
+        be queued again: its slot is over.
+        """
+        spans = [self._span_of(unit, holder) for unit, holder in self.of(name).running.values()]
+        return tuple(span for span in spans if span.left_ms > 0)
 
     def client_of(self, name: bytes, slot: Slot) -> bytes:
         """Return who has the job of a slot: a worker's id, a client's name or address; empty = that is not known."""
@@ -178,7 +183,7 @@ class Witnesses(Machine):
 
     def _span_of(self, unit: Unit, holder: SlotHolder) -> SlotSpan:
         until = unit.requeue_at if unit.options.retry_ms else holder.since + ONCE_MS
-        left_ms = min(max(0, until - self._state.now) + SLACK_MS, RETRY_NEVER_MS)
+        left_ms = min(until - self._state.now + SLACK_MS, RETRY_NEVER_MS)
         client = self._client_of(unit, holder)
         return SlotSpan(unit.id, unit.options.terms.group, self._state.node_id, self.boot, left_ms, client)
 

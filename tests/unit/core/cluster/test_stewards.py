@@ -3,6 +3,7 @@
 import pytest
 
 from disqued.core.cluster.admission import AHEAD_MS, AHEAD_PART, GIVEN_MS
+from disqued.core.model.job import FLAG_ASKING
 from disqued.core.model.messages import (
     SLOTS_CLAIM,
     SLOTS_CLAIMED,
@@ -10,6 +11,7 @@ from disqued.core.model.messages import (
     SLOTS_KEEP,
     SLOTS_KEPT,
     SLOTS_WANTED,
+    WILLQUEUE,
     SlotsKnown,
     SlotSpan,
 )
@@ -336,6 +338,26 @@ def test_a_job_that_nobody_acknowledges_has_its_slot_until_it_may_come_again() -
     assert crowd.take() == []
     cluster.advance(5_000)
     assert len(crowd.take()) == 1
+
+
+def test_a_job_whose_time_is_over_keeps_no_slot_while_its_holders_are_asked() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (1,)})
+    a = steward(cluster)
+    b, _ = (member for member in cluster if member is not a)
+    b("ADDJOB", "q", "first", 0, "RETRY", 10, "REPLICATE", 3)
+    cluster.advance(100)
+    crowd = Crowd(cluster)
+    crowd.wait(1, b)
+    cluster.advance(100)
+    assert crowd.take() == [b"first"]
+    a("ADDJOB", "q", "second", 0, "REPLICATE", 1)
+    crowd.wait(1, a)
+    cluster.lose = lambda flight: flight.kind == WILLQUEUE
+    cluster.advance(14_000)
+    assert b.job(next(iter(crowd.running))).flags & FLAG_ASKING
+    assert crowd.take() == []
+    cluster.advance(2_500)
+    assert crowd.take() == [b"second"]
 
 
 NO_SLOT = (
