@@ -892,7 +892,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "WORKING takes a job back whose slot is over", LIMITS_CALM,
-        Requeueing, "working", "not job.flags & FLAG_LEASED", "False",
+        Requeueing, "working", "not self._has_slot(job)", "False",
     ),
     _mutant(
         "a token is never used up", LIMITS_CALM,

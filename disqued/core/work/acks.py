@@ -83,7 +83,7 @@ from disqued.core.model.job import (
     process_of,
 )
 from disqued.core.model.machine import Hear, Machine
-from disqued.core.model.messages import DELJOB, FATE, GOTACK, SETACK
+from disqued.core.model.messages import DELJOB, ENDED_CANCELLED, FATE, GOTACK, SETACK
 from disqued.core.model.outbox import CANCEL, GONE_DELETED, HERE_ALONE, JOB_ADDED, Client, Notification
 from disqued.core.model.state import State
 from disqued.core.model.trace import ACK, CANCELLED, FAST, FAST_UNKNOWN, PEER, UNKNOWN
@@ -539,6 +539,9 @@ class Acks(Machine):
         state = self._state
         if state.node_id in holders and state.jobs.get(job_id) is None:
             state.custody.ended.add(job_id)
+            if scope == MARK:
+                # Who asks this node for its turn is to hear the same.
+                state.custody.ended.note(job_id, ENDED_CANCELLED, 0)
         state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
 
     def on_gotack(self, sender: bytes, job_id: bytes, scope: bytes, known: bool, holders: frozenset[bytes]) -> None:

@@ -457,10 +457,14 @@ class Requeueing(Machine):
             raise TooLate
         if job.state in (ACTIVE, QUEUED) and not self.queueing.waits(job):
             gate = state.queues.policies.gates.get(job.queue)
-            if gate is not None and gate.is_limited and not job.flags & FLAG_LEASED:
+            if gate is not None and gate.is_limited and not self._has_slot(job):
                 raise SlotIsOver
             self._work_on(job)
         return options.retry_ms // 1_000
+
+    def _has_slot(self, job: Job) -> bool:
+        """Return whether a consumer of this node has a job of a limited queue, and its time is not over."""
+        return self.queueing.is_leased(job) if job.options.retry_ms else job.flags & FLAG_LEASED != 0
 
     def _work_on(self, job: Job) -> None:
         """Let the lease of a job begin again, or begin here."""

@@ -3,7 +3,8 @@
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.model.messages import PURGE, PURGED, SETACK, YOURJOBS
+from disqued.core.model.fate import MARK
+from disqued.core.model.messages import PURGE, PURGED, SETACK, WILLQUEUE, YOURJOBS
 from disqued.core.model.outbox import Client
 from disqued.core.work.purges import SILENCE_MS
 from tests.cluster_fixtures import Cluster, Flight, Member
@@ -463,6 +464,15 @@ def test_a_holder_that_nobody_knew_of_learns_that_the_job_was_cancelled(cluster:
     cluster.advance(70_000)
     assert outcome(c, job_id) == [b"cancelled", None, 0, b"cancelled"]
     assert cancelled_once(cluster) == 1
+
+
+def test_a_node_without_a_copy_says_that_a_job_was_cancelled_as_it_heard(cluster: Cluster) -> None:
+    a, b, c = cluster
+    (job_id,) = add(a, 1, "REPLICATE", 2, "RETRY", 60)
+    holder, stranger = (b, c) if b.holds(job_id) else (c, b)
+    a.say(stranger, (SETACK, job_id, MARK, False, frozenset(member.id for member in cluster)))
+    holder.say(stranger, (WILLQUEUE, job_id, b""))
+    assert outcome(holder, job_id) == [b"cancelled", None, 0, b"cancelled"]
 
 
 def test_what_is_kept_of_purged_jobs_takes_no_more_than_of_acknowledged_ones(cluster: Cluster) -> None:
