@@ -6,6 +6,7 @@
     held                     the same for want of a slot or a token of the group: this node asks for no more of that
                              group meanwhile, and if it has no others, it asks other nodes for jobs (`federation`)
     a lease ends             the steward hears so
+    a job comes back         it is asked for instead of the youngest one of its group that is not given yet
 
 As many jobs are asked for as consumers wait for, beyond those that have to wait, and `WISHES_PER_MESSAGE` at most.
 When nobody waits any more they are put back.
@@ -128,6 +129,7 @@ class Admission(Machine):
 
     def look_at(self, wanted: WantedQueues) -> None:
         """Consumers want jobs of these queues."""
+        self.ended(self._state.custody.over)  # a job that is back is not to be asked for before its slot is free
         queues = list(wanted.queues)
         wanted.queues.clear()
         for queue in queues:
@@ -212,6 +214,7 @@ class Admission(Machine):
 
     def due(self, this: LimitedQueue) -> None:
         """Say what is new, and from time to time everything."""
+        self.ended(self._state.custody.over)
         if self._by_name.get(this.name) is this:
             self._ask(this)
 
@@ -313,12 +316,20 @@ class Admission(Machine):
             state.outbox.journal.append((UNIT_DONE, unit.id, WORK_SCOPE))
 
     def _look_after(self, this: LimitedQueue, units: GroupedUnits | None) -> None:
-        """See what became of what was asked for: handed out, given and not taken, or not there any more."""
+        """See what became of what was asked for: handed out, given and not taken, overtaken, or not there any more.
+
+        A job that came back overtakes the younger ones of its group that are not given yet, the youngest one first.
+        """
         custody = self._state.custody
-        for job_id, wish in list(this.wishes.items()):
+        for job_id, wish in reversed(list(this.wishes.items())):
             unit = wish.unit
             if units is not None and unit in units.lent:
-                if unit in units.given and (not this.ahead or self._state.now >= units.given_until):
+                if unit not in units.given:
+                    older = units.lend_older(unit)
+                    if older is not None:
+                        self._take_back(this, [job_id])
+                        this.wishes[older.id] = Wish(older)
+                elif not this.ahead or self._state.now >= units.given_until:
                     self._take_back(this, [job_id])
                 continue
             del this.wishes[job_id]

@@ -243,6 +243,22 @@ class GroupedUnits(OrderedUnits):
         self.lent[unit] = None
         return unit
 
+    def lend_older(self, unit: Unit) -> Unit | None:
+        """Lend the first unit of the group of one that is lent, if it is older; None = it is not.
+
+        If the younger one has to wait for its group, so has the older one.
+        """
+        name = unit.options.terms.group
+        group = self._groups.get(name)
+        if group is None or place_of(group.units.first) > place_of(unit):
+            return None
+        older = group.units.first
+        self._leave(older)
+        self.lent[older] = None
+        if unit in self._held:
+            self.hold(older)
+        return older
+
     def hold(self, unit: Unit) -> None:
         """Let a unit that is lent wait for its group, if it is not given: no more of the group is ready meanwhile."""
         if unit in self.lent and unit not in self.given and unit not in self._held:

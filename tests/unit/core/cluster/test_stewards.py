@@ -838,3 +838,70 @@ def test_a_job_that_was_handed_out_just_before_the_limit_changed_has_its_slot() 
     assert len(other.answers["waits"][0]) == 1
     cluster.advance(5_000)
     assert len(first("SLOTS", "q")) == 1
+
+
+# Jobs that come back.
+
+
+def order_of(member: Member, consumers: int, forgets: bool) -> list[bytes]:
+    """Let consumers take jobs until none is left, and give the second job of each group back once; returns the bodies.
+
+    `forgets`: it comes back by its retry time, and not by NACK.
+    """
+    order: list[bytes] = []
+    asking = dict.fromkeys(range(consumers), True)
+    for _ in range(400):
+        for number in asking:
+            rows = member("GETJOB", "FROM", "q", client=number) if asking[number] else BLOCKED
+            rows = member.answers.pop(number, [()])[0] if rows == BLOCKED else rows
+            asking[number] = bool(rows)
+            for _, job_id, body in rows:
+                order.append(body)
+                if body[1:] != b"1" or order.count(body) > 1:
+                    member("ACKJOB", job_id)
+                elif not forgets:
+                    member("NACK", job_id)
+        member.cluster.advance(20)
+    return order
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("forgets", [False, True], ids=["nack", "retry"])
+@pytest.mark.parametrize("groups", ["a", "abc"])
+@pytest.mark.parametrize("consumers", [1, 3, 8])
+def test_a_job_that_comes_back_is_the_next_one_of_its_group(
+    size: int, groups: str, consumers: int, forgets: bool
+) -> None:
+    cluster = cluster_with({GROUPINFLIGHT_FIELD: (1,)}, size)
+    member = cluster.members[-1]
+    for number in range(8):
+        for group in groups:
+            member("ADDJOB", "q", f"{group}{number}", 0, "GROUP", group, "REPLICATE", 1, "RETRY", 1)
+    order = order_of(member, consumers, forgets)
+    for group in groups.encode():
+        assert b"".join(body[1:] for body in order if body[0] == group) == b"011234567"
+    check(member)
+    for each in cluster:
+        this = each.node.stewards.of(b"q")
+        assert this is None or not this.table.by_id
+
+
+def test_a_job_that_comes_back_passes_those_that_wait_and_none_that_was_accepted(server: Server) -> None:
+    limit(server, GROUPINFLIGHT_FIELD, 1)
+    jobs = [server("ADDJOB", "q", f"a{number}", 0, "GROUP", "a") for number in range(4)]
+    assert bodies_for(server, "0", "FROM", "q") == [b"a0"]
+    for name in "123":
+        assert server("GETJOB", "FROM", "q", client=name) == BLOCKED
+    server.advance(20)
+    assert server("NACK", jobs[0], "DELAY", 5) == 1
+    server.advance(20)
+    assert server.answers["1"][0][0][2] == b"a1"
+    server.advance(6_000)
+    assert set(server.answers) & set("23") == set()
+    assert server("ACKJOB", jobs[1]) == 1
+    server.advance(20)
+    assert server.answers["2"][0][0][2] == b"a0"
+    assert server("ACKJOB", jobs[0]) == 1
+    server.advance(20)
+    assert server.answers["3"][0][0][2] == b"a2"
+    check(server)
