@@ -316,20 +316,12 @@ class Admission(Machine):
             state.outbox.journal.append((UNIT_DONE, unit.id, WORK_SCOPE))
 
     def _look_after(self, this: LimitedQueue, units: GroupedUnits | None) -> None:
-        """See what became of what was asked for: handed out, given and not taken, overtaken, or not there any more.
-
-        A job that came back overtakes the younger ones of its group that are not given yet, the youngest one first.
-        """
+        """See what became of what was asked for: handed out, given and not taken, overtaken, or not there any more."""
         custody = self._state.custody
-        for job_id, wish in reversed(list(this.wishes.items())):
+        for job_id, wish in list(this.wishes.items()):
             unit = wish.unit
             if units is not None and unit in units.lent:
-                if unit not in units.given:
-                    older = units.lend_older(unit)
-                    if older is not None:
-                        self._take_back(this, [job_id])
-                        this.wishes[older.id] = Wish(older)
-                elif not this.ahead or self._state.now >= units.given_until:
+                if unit in units.given and (not this.ahead or self._state.now >= units.given_until):
                     self._take_back(this, [job_id])
                 continue
             del this.wishes[job_id]
@@ -339,6 +331,19 @@ class Admission(Machine):
                 self._enter(this, unit)
             else:
                 this.ended[job_id] = None
+        if units is not None:
+            self._let_older_pass(this, units)
+
+    def _let_older_pass(self, this: LimitedQueue, units: GroupedUnits) -> None:
+        """Ask for jobs that came back instead of younger ones of their groups that are not given yet.
+
+        All wishes are of units that are lent: one that was handed out and is back already has been seen before.
+        """
+        for job_id, wish in reversed(list(this.wishes.items())):
+            older = None if wish.unit in units.given else units.lend_older(wish.unit)
+            if older is not None:
+                self._take_back(this, [job_id])
+                this.wishes[older.id] = Wish(older)
 
     def _take_back(self, this: LimitedQueue, job_ids: list[bytes]) -> None:
         """Ask for these jobs no more."""
