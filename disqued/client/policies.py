@@ -40,7 +40,7 @@ class Slot:
     group: bytes
     #: Id of the node that handed it out.
     node: bytes
-    #: Until the slot ends by itself; -1 = it does not, before the job is acknowledged or given back.
+    #: Until the slot ends by itself; -1 = the node knows no end before the job is acknowledged or given back.
     seconds_left: int
     #: Id of the worker that has the job, or the name or address of the client; None = the node that was asked does not
     #: know.

@@ -44,7 +44,6 @@ from disqued.commands.values import (
 )
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
-from disqued.core.cluster.hindrances import hindrance
 from disqued.core.model import marks
 from disqued.core.model.fate import FAILURE_REASON_MAX, NO_FATE, PROGRESS_MAX, Fate, accepted
 from disqued.core.model.groups import Entry, Group, units_of
@@ -757,7 +756,7 @@ def describe(node: Node, job: Job) -> list[Any]:
         shown += [*_fate(job), *_said(job.options.fate)]
     queue = node.state.queues.by_name.get(job.queue) if job.state == QUEUED else None
     if queue is not None and queue.holds & HOLDS:
-        shown += [b"blocked", hindrance(node.state, node.witnesses, node.admission, queue, job)]
+        shown += [b"blocked", node.hindrances.of_job(queue, job)]
     return shown
 
 

@@ -47,6 +47,7 @@ from disqued.commands.values import COUNT_MISFIT, JOB_ID, QUEUE, Kind, one_of, r
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model.calendar import LastFiring, Refusal, ScheduleSetting
+from disqued.core.model.gates import NO_LIMITS
 from disqued.core.model.job import ALL_STATES, FLAG_QUEUED_BEFORE, KIND_LOG, KIND_WORK, STATE_NAMES, Job, JobState, Unit
 from disqued.core.model.messages import DRY
 from disqued.core.model.outbox import Client
@@ -181,7 +182,7 @@ STREAM_STATISTICS = ("owned",)
 )  # fmt: skip
 @attrs.define
 class QStat:
-    """Statistics of a queue on this node.
+    """Statistics of a queue on this node; null for one that is not there, unless it has limits.
 
     With FULL, more: jobs produced (queued here, each counted once), jobs consumed (acknowledged here), the nodes that
     ever sent jobs, when the queue came into being, in unix seconds, and what the last PAUSE for the whole cluster said:
@@ -195,7 +196,9 @@ class QStat:
     inflight, group-inflight, rate, group-rate and partition are the limits of the queue (QPOLICY); 0 and nothing are
     none.  slots are the jobs of the queue that are with consumers in the whole cluster, as far as this node knows
     (SLOTS shows them), slots-awaited the jobs for which this node has asked the steward and has no slot yet, and
-    steward the node that gives slots, as far as this node can tell; empty without limits.
+    steward the node that gives slots, as far as this node can tell; empty without limits.  slots-blocked says why none
+    is given at present, whatever the job: no majority of the nodes can be reached, or the steward waits for what other
+    nodes know; empty if this node knows no such reason.  The reason of one job is `blocked` of SHOW.
 
     Of a log it also answers how many of its events this node hands out (owned).  Other nodes have copies of these, so
     that only the sum of owned over all nodes counts each event once.
@@ -205,10 +208,12 @@ class QStat:
     full: bool = flag("FULL", "Answer produced, consumed, sources, ctime and more of the pause, too.")
 
     def run(self, node: Node, client: Client) -> list[Any] | None:
-        """Describe the queue; None when it does not exist on this node."""
-        queue = node.state.queues.by_name.get(self.queue)
+        """Describe the queue; None when this node neither has it nor knows limits of it."""
+        queues, queue = node.state.queues, node.state.queues.by_name.get(self.queue)
         if queue is None:
-            return None
+            if queues.policies.limits_of(self.queue) == NO_LIMITS:
+                return None
+            queue = Queue(self.queue, 0, node.state.now, node.state.wall)
         values = _statistics(node, queue)
         if self.full:
             values += [
@@ -471,9 +476,13 @@ class QPolicy:
     A job has its slot until ACKJOB or NACK, or the end of its retry time, which WORKING puts off.  With PARTITION
     strict, which is what counts unless it is set, nothing is handed out where a majority of the nodes cannot be
     reached, and the limits hold; with available each side of a partition has the limits for itself.  SLOTS shows which
-    jobs have slots.  A consumer of such a queue waits for the steward, with NOHANG, too, and gets one job, whatever
-    COUNT says; QRPOP is refused.  Events of logs have no limits: where this node knows the queue as a log, limits and
-    FAIR are refused (WRONGTYPE).
+    jobs have slots.  A consumer of such a queue waits for the steward, with NOHANG, too.  GETJOB then takes one job,
+    whatever COUNT says; RQ.POP and WQ.DEQUEUE take up to COUNT, as many as the steward gives at once; QRPOP is refused.
+    Events of logs have no limits: where this node knows the queue as a log, limits and FAIR are refused (WRONGTYPE).  A
+    log may be made with the name of a queue whose limits are set already: they do not count for it.
+
+    To change a limit, SET another value.  UNSET of the last limit of a queue forgets its slots: if a limit is set again
+    later, jobs that consumers had meanwhile have none, and as many more may be handed out until those are over.
 
     MAXTRIES and BACKOFF are left aside for a job with RETRY 0, which has one try.  A queue is not given both.  RETRY 0
     of a queue goes with REPLICATE 1, without which ADDJOB refuses such jobs.  REPLICATE above the number of nodes

@@ -12,7 +12,7 @@ from disqued.commands.values import COUNT_MISFIT, QUEUE, SECONDS_MAX, Kind, boun
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model.gates import Limits
-from disqued.core.model.job import KIND_WORK
+from disqued.core.model.job import KIND_WORK, Job
 from disqued.core.model.outbox import Client
 from disqued.core.model.policies import (
     AVAILABLE,
@@ -73,9 +73,10 @@ def limit_value(field: bytes, numbers: Numbers) -> bytes | None:
 
 LIMIT_STATISTICS = (
     "inflight", "group-inflight", "rate", "group-rate", "partition", "slots", "slots-awaited", "steward",
+    "slots-blocked",
 )  # fmt: skip
 
-#: Seconds left of a slot that does not end by itself: its job is delivered again on request alone.
+#: Seconds left of a slot of which this node knows no end: its job is delivered again on request alone.
 NEVER = -1
 #: No slot that ends by itself lasts as long: a retry time and some minutes.
 _ENDLESS_MS = (SECONDS_MAX + 3_600) * 1_000
@@ -95,18 +96,23 @@ def limit_facts(node: Node, queue: Queue) -> list[Any]:
         b"slots", 0 if witness is None else len(witness.table),
         b"slots-awaited", 0 if units is None else len(units.lent) - len(units.given),
         b"steward", node.witnesses.steward_of(queue.name) if partition_text(limits) else b"",
+        b"slots-blocked", node.hindrances.of_slots(queue.name),
     ]  # fmt: skip
 
 
-def left_ms(slot: Slot, now: int) -> int | None:
-    """Return how long a slot lasts at most, in milliseconds; None = until its job is acknowledged or given back."""
-    left = max(0, slot.until - now)
+def left_ms(slot: Slot, job: Job | None, now: int) -> int | None:
+    """Return how long a slot lasts at most, in milliseconds; None = until its job is acknowledged or given back.
+
+    It ends with the job, which is None where this node does not have it.
+    """
+    until = slot.until if job is None else min(slot.until, job.expires_at)
+    left = max(0, until - now)
     return None if left > _ENDLESS_MS else left
 
 
-def seconds_left(slot: Slot, now: int) -> int:
+def seconds_left(slot: Slot, job: Job | None, now: int) -> int:
     """Return how long a slot lasts at most, rounded up, or `NEVER`."""
-    left = left_ms(slot, now)
+    left = left_ms(slot, job, now)
     return NEVER if left is None else -(-left // 1_000)
 
 
@@ -124,7 +130,8 @@ def partition_text(limits: Limits) -> bytes:
 
 _SLOT = tuple_of(
     "[job id, group, node, seconds left, client]", bulk("job id"), bulk("its group; empty for none"),
-    bulk("id of the node that handed it out"), integer("until the slot ends by itself, rounded up; -1 = it does not"),
+    bulk("id of the node that handed it out"),
+    integer("until the slot ends by itself, rounded up; -1 = no end is known"),
     null_or(bulk("who has the job: the id of a live worker, or the name or address of a client")),
 )  # fmt: skip
 
@@ -138,10 +145,11 @@ class Slots:
     """Show which jobs have the slots of a queue with limits, as this node knows.
 
     A job of a queue with INFLIGHT, GROUPINFLIGHT, RATE or GROUPRATE has a slot while a consumer has it, on whatever
-    node, until ACKJOB or NACK, or the end of its retry time.  The steward of the queue tells each node which slots are
-    in use: what this node knows may be some moments old, and a node that has just started knows of none before the
-    steward tells it.  Of a queue without limits there is nothing to show.  An element that RQ.POP took without a retry
-    time has its slot until it is acknowledged or given back.
+    node, until ACKJOB or NACK, or the end of its retry time or of its TTL, which a node without a copy of the job does
+    not know.  The steward of the queue tells each node which slots are in use: what this node knows may be some moments
+    old, and a node that has just started knows of none before the steward tells it.  Of a queue without limits there is
+    nothing to show.  An element that RQ.POP took without a retry time has its slot until it is acknowledged or given
+    back, or its TTL ends.
 
     The client is the id of the live worker that has the job, or else the name (CLIENT SETNAME) or the address of the
     client; 255 bytes at most.  It is null while this node does not know it: after a restart of the node that handed
@@ -167,7 +175,7 @@ class Slots:
                 slot.job_id,
                 slot.group,
                 slot.node_id,
-                seconds_left(slot, now),
+                seconds_left(slot, node.state.jobs.get(slot.job_id), now),
                 witnesses.client_of(self.queue, slot) or None,
             ]
             for slot in islice(witness.table.by_id.values(), self.count)

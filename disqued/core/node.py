@@ -31,6 +31,7 @@ from mypy_extensions import mypyc_attr
 from disqued.core.cluster.admission import Admission
 from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.gates import Gates
+from disqued.core.cluster.hindrances import Hindrances
 from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.membership import Membership
 from disqued.core.cluster.notifications import Notifications
@@ -170,6 +171,7 @@ class Node:
         self.gates = Gates(self.state, self.policies, self.federation, self.delivery)
         self.admission = Admission(self.state, self.witnesses, self.delivery, self.gates)
         self.stewards = Stewards(self.state, self.witnesses, self.admission)
+        self.hindrances = Hindrances(self.state, self.witnesses, self.admission, self.stewards)
         self.schedules = Schedules(
             self.state, self.policies, self.additions, self.placement, outcomes=self.outcomes,
             calendar=calendar or NoCalendar(),

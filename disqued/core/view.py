@@ -10,7 +10,6 @@ The clocks are read at each call.  Times are integer milliseconds.
 
 from collections.abc import Collection, Mapping
 
-from disqued.core.cluster.hindrances import hindrance
 from disqued.core.cluster.schedules import Schedules
 from disqued.core.model.counters import Counters
 from disqued.core.model.gates import Limits
@@ -75,7 +74,11 @@ class LimitsView:
         """Say why a job that waits in a queue may not be handed out; empty = nothing is known that hinders it."""
         if not queue.holds & HOLDS:
             return b""
-        return hindrance(self._node.state, self._node.witnesses, self._node.admission, queue, unit)
+        return self._node.hindrances.of_job(queue, unit)
+
+    def standstill(self, name: bytes) -> bytes:
+        """Say why no slot of a queue is given, whatever the job; empty = nothing is known, or it has no limits."""
+        return self._node.hindrances.of_slots(name)
 
 
 class NodeView:

@@ -319,6 +319,15 @@ async def test_a_queue_shows_its_limits_its_slots_and_why_the_first_jobs_wait(ad
     html = await page(client, f"/jobs/{waits}")
     assert "may not be handed out: group acme has its 1 running job." in words(html)
     assert "Limits" not in words(await page(client, "/queues/mail"))
+    running.daemon.node.state.peers.has_quorum = False
+    for name in ("calls", "new"):
+        await run(running, "QPOLICY", name, "SET", "INFLIGHT", 5)
+        said = words(await page(client, f"/queues/{name}"))
+        assert "Handed out nothing: no majority of the nodes can be reached" in said
+    await run(running, "QADD", "new", 1_000, "event")
+    said = words(await page(client, "/queues/new"))
+    assert "they do not count for the events of this log" in said
+    assert "no majority" not in said
 
 
 @async_test

@@ -51,6 +51,19 @@ def test_jobs_that_wait_are_shown_and_stay(node: Daemon) -> None:
     assert node.call("QLEN", "mail") == 3
 
 
+def test_jobs_that_may_not_be_handed_out_are_shown_with_the_reason(node: Daemon) -> None:
+    node.call("QPOLICY", "calls", "SET", "GROUPINFLIGHT", 1)
+    taken, waits, free = [
+        str(node.call("ADDJOB", "calls", "x", 0, "GROUP", group, "RETRY", 60)) for group in ("acme", "acme", "bob")
+    ]
+    assert done("peek", "calls", *at(node)).split()[:2] == ["job", "body"]
+    assert "blocked" not in done("peek", "calls", *at(node))
+    assert node.call("GETJOB", "FROM", "calls")[0][1] == taken  # type: ignore[index]
+    titles, *rows = [line.split() for line in done("peek", "calls", *at(node)).splitlines()]
+    assert titles == ["job", "body", "blocked"]
+    assert rows == [[waits, "x", "group", "acme", "has", "its", "1", "running", "job"], [free, "x", "-"]]
+
+
 def test_dead_jobs_are_shown_counted_and_redriven(node: Daemon) -> None:
     first, second, third = (bury(node, "mail") for _ in range(3))
     told = done("dead", "mail", *at(node))
@@ -177,6 +190,31 @@ def test_a_schedule_whose_jobs_are_refused_says_why(node: Daemon) -> None:
     assert len(facts["error-node"].strip()) == 40
 
 
+def test_a_queue_that_stands_still_says_why_until_the_lost_node_is_forgotten(tmp_path: Path) -> None:
+    with ends_well(Cluster(tmp_path)) as nodes:
+        nodes.start(3)
+        first, second, lost = nodes.nodes[0], nodes.nodes[1], nodes.ids[2]
+        nodes.nodes[0].call("QPOLICY", "calls", "SET", "INFLIGHT", 3)
+        first.call("ADDJOB", "calls", "x", 0, "RETRY", 60)
+        assert first.call("GETJOB", "FROM", "calls")
+        nodes.kill(1, 2)
+        wait_until(lambda: "no majority" in done("slots", "calls", *at(first)), "no majority is told")
+        nodes.kill(0)
+        nodes.restart(0, 1)
+        first, second = nodes.nodes[:2]
+        waits = str(first.call("ADDJOB", "calls", "y", 0, "RETRY", 60))
+        assert first.call("GETJOB", "TIMEOUT", 1_000, "FROM", "calls") is None
+        told = [done("slots", "calls", *at(daemon)) for daemon in (first, second)]
+        assert all("nothing is handed out: the steward" in text for text in told), told
+        assert f"waits for node {lost[:8]}" in "".join(told)
+        assert "steward" in done("peek", "calls", *at(first))
+        for daemon in (first, second):
+            assert daemon.call("CLUSTER", "FORGET", lost) == "OK"
+        ((_, job_id, _),) = first.call("GETJOB", "TIMEOUT", 20_000, "FROM", "calls")
+        assert job_id == waits
+        assert "nothing is handed out" not in done("slots", "calls", *at(first))
+
+
 def test_a_schedule_is_fired_by_a_cluster_once_each_time_and_outlives_kills(tmp_path: Path) -> None:
     def taken(count: int) -> list[str]:
         """Take so many jobs of schedules, from nodes in turn."""
@@ -213,12 +251,14 @@ def test_limits_are_set_and_who_has_slots_is_shown(node: Daemon) -> None:
     ]  # fmt: skip
     assert "available" in told
     done("policy", "calls", "--unset", "rate", "--unset", "grouprate", *at(node))
-    limits, _ = done("slots", "calls", *at(node)).splitlines()
-    assert limits == "limits:  inflight 1, partition available"
+    steward = str(node.call("CLUSTER", "MYID"))[:8]
+    assert done("slots", "calls", *at(node)).splitlines() == [
+        "limits:  inflight 1, partition available", "in use:  0 of 1", "waiting: 0 for a slot, on this node",
+        f"steward: {steward}",
+    ], "before its first job"  # fmt: skip
     job_id = str(node.call("ADDJOB", "calls", "x", 0, "GROUP", "acme", "RETRY", 60))
     node.call("GETJOB", "FROM", "calls")
     *told_of, titles, slot = [line.split() for line in done("slots", "calls", *at(node)).splitlines()]
-    steward = str(node.call("CLUSTER", "MYID"))[:8]
     assert told_of == [
         ["limits:", "inflight", "1,", "partition", "available"], ["in", "use:", "1", "of", "1"],
         ["waiting:", "0", "for", "a", "slot,", "on", "this", "node"], ["steward:", steward],

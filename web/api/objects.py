@@ -112,6 +112,7 @@ QUEUE: Final[Schema] = object_of(
         "slots": {**_COUNT, "description": "Jobs of it with consumers in the whole cluster, as far as is known here."},
         "slots-awaited": {**_COUNT, "description": "Jobs for which this node has asked the steward in vain so far."},
         "steward": {"type": "string", "description": "Id of the node that gives slots; empty without limits."},
+        "slots-blocked": {"type": "string", "description": "Why no slot is given now; empty if nothing is known."},
         "owned": {**_COUNT, "description": "Of a log: events that this node hands out; others have copies."},
     },
     optional=("owned",),

@@ -9,7 +9,7 @@ import attrs
 from disqued.commands.queues import policy_value
 from disqued.commands.slots import left_ms, partition_text
 from disqued.core.model.gates import NO_LIMITS, Gate
-from disqued.core.model.job import KIND_NAMES, KIND_WORK, STATE_NAMES, Job
+from disqued.core.model.job import KIND_LOG, KIND_NAMES, KIND_WORK, STATE_NAMES, Job
 from disqued.core.model.queues import Queue
 from disqued.core.view import NodeView
 from disqued.web.http.exchange import QueryParameter, Request, Visitor
@@ -129,9 +129,11 @@ def _throttles(gate: Gate | None, wall: int) -> list[tuple[bytes, int, int]]:
 
 def limits_of(node: NodeView, name: bytes) -> list[tuple[str, str]]:
     """The limits of a queue in words, and how much of each is in use as far as this node knows."""
-    limits = node.limits.of(name)
+    limits, queue = node.limits.of(name), node.queue(name)
     if limits == NO_LIMITS:
         return []
+    if queue is not None and queue.kind == KIND_LOG:
+        return [("Set for jobs", "they do not count for the events of this log")]
     used = f"{len(node.limits.slots_of(name))} in use"
     found = [("Jobs with consumers", f"{used}, at most {limits.in_flight}" if limits.in_flight else used)]
     if limits.group_in_flight:
@@ -141,6 +143,9 @@ def limits_of(node: NodeView, name: bytes) -> list[tuple[str, str]]:
             found.append((label, f"{rate.tokens} in {rate.per_ms // 1_000} s, {rate.burst} at once"))
     found.append(("During a partition", partition_text(limits).decode()))
     found.append(("Steward", f"node {_text(node.limits.steward_of(name))[:8]}"))
+    standstill = node.limits.standstill(name)
+    if standstill:
+        found.append(("Handed out", f"nothing: {_shown(standstill)}"))
     return found
 
 
@@ -149,7 +154,7 @@ def slot_rows(node: NodeView, name: bytes) -> list[Values]:
     now = node.now()
     return [
         {"id": _text(slot.job_id), "group": slot.group, "client": node.limits.client_of(name, slot),
-         "node": _text(slot.node_id), "left_ms": left_ms(slot, now)}
+         "node": _text(slot.node_id), "left_ms": left_ms(slot, node.job(slot.job_id), now)}
         for slot in islice(node.limits.slots_of(name).values(), SLOTS_SHOWN)
     ]  # fmt: skip
 

@@ -3,37 +3,85 @@
 This node knows pauses and throttles.  Of the limits of the whole cluster it knows the slots that the steward has told
 it, which may be some moments old; a node that no steward has told anything since its start knows of none.  It knows
 of a rate only that a job which it asked for has to wait although there is a slot.
+
+A steward that begins gives nothing before enough nodes have said which slots they know.  It knows which nodes have not
+answered; other nodes only know that it has asked them and has given nothing since.
 """
 
+from typing import Final
+
 from disqued.core.cluster.admission import Admission
+from disqued.core.cluster.stewards import Stewards
 from disqued.core.cluster.witnesses import Witnesses
-from disqued.core.model.gates import Limits
-from disqued.core.model.job import Unit
+from disqued.core.model.gates import NO_LIMITS, Limits
+from disqued.core.model.job import KIND_LOG, Unit
 from disqued.core.model.queues import LIMITED, PAUSE_OUT, THROTTLED, Queue
 from disqued.core.model.state import State
 
+NAMED_MAX: Final = 5  #: nodes that a reason names
 
-def hindrance(state: State, witnesses: Witnesses, admission: Admission, queue: Queue, unit: Unit) -> bytes:
-    """Say why a job that waits in a queue may not be handed out; empty = nothing is known that hinders it."""
-    group = unit.options.terms.group
-    if queue.holds & PAUSE_OUT:
-        return b"paused"
-    if queue.holds & THROTTLED:
-        return b"throttled"
-    units = queue.grouped
-    if units is not None and units.is_throttled(group):
-        return b"%b throttled" % _named(group)
-    if not queue.holds & LIMITED:
+
+class Hindrances:
+    """What keeps jobs that wait from being handed out; it changes nothing."""
+
+    __slots__ = ("_admission", "_state", "_stewards", "_witnesses")
+
+    def __init__(self, state: State, witnesses: Witnesses, admission: Admission, stewards: Stewards) -> None:
+        self._state = state
+        self._witnesses = witnesses
+        self._admission = admission
+        self._stewards = stewards
+
+    def of_job(self, queue: Queue, unit: Unit) -> bytes:
+        """Say why a job that waits in a queue may not be handed out; empty = nothing is known that hinders it."""
+        group = unit.options.terms.group
+        if queue.holds & PAUSE_OUT:
+            return b"paused"
+        if queue.holds & THROTTLED:
+            return b"throttled"
+        units = queue.grouped
+        if units is not None and units.is_throttled(group):
+            return b"%b throttled" % _named(group)
+        if not queue.holds & LIMITED:
+            return b""
+        limits = self._state.queues.policies.limits_of(queue.name)
+        reason = self.of_slots(queue.name) or _without_slot(self._witnesses, queue.name, unit, limits)
+        asked = self._admission.of(queue.name)
+        wish = None if asked is None else asked.wishes.get(unit.id)
+        if reason or wish is None or not wish.waits:
+            return reason
+        return _without_token(limits, group)
+
+    def of_slots(self, name: bytes) -> bytes:
+        """Say why no slot of a queue is given, whatever the job; empty = nothing is known, or it has no limits."""
+        limits = self._state.queues.policies.limits_of(name)
+        queue = self._state.queues.by_name.get(name)
+        if limits == NO_LIMITS or (queue is not None and queue.kind == KIND_LOG):
+            return b""
+        if not limits.is_available and not self._state.peers.has_quorum:
+            return b"no majority of the nodes can be reached"
+        this = self._stewards.of(name)
+        if this is not None:
+            peers = self._state.peers
+            asked = peers.reachable if limits.is_available else tuple(peers.by_id)
+            return b"" if this.is_active else _not_begun([node_id for node_id in asked if node_id not in this.answers])
+        witness = self._witnesses.known(name)
+        if witness is None or witness.promised == witness.epoch:
+            return b""
+        steward = witness.promised[1]
+        if steward == self._state.node_id or steward != self._witnesses.steward_of(name):
+            return b""
+        return b"the steward, node %b, does not know all slots yet; ask it which nodes it waits for" % steward[:8]
+
+
+def _not_begun(silent: list[bytes]) -> bytes:
+    """Say for which nodes a steward waits before it gives anything."""
+    if not silent:
         return b""
-    limits = state.queues.policies.limits_of(queue.name)
-    if not limits.is_available and not state.peers.has_quorum:
-        return b"no majority of the nodes can be reached"
-    reason = _without_slot(witnesses, queue.name, unit, limits)
-    asked = admission.of(queue.name)
-    wish = None if asked is None else asked.wishes.get(unit.id)
-    if reason or wish is None or not wish.waits:
-        return reason
-    return _without_token(limits, group)
+    nodes = b", ".join([node_id[:8] for node_id in silent[:NAMED_MAX]])
+    more = b" and %d more" % (len(silent) - NAMED_MAX) if len(silent) > NAMED_MAX else b""
+    waits = b"the steward waits for node%b %b%b to say which slots are known there"
+    return waits % (b"" if len(silent) == 1 else b"s", nodes, more) + b"; CLUSTER FORGET of a lost node ends that"
 
 
 def _without_slot(witnesses: Witnesses, name: bytes, unit: Unit, limits: Limits) -> bytes:

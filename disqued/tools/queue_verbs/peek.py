@@ -1,11 +1,12 @@
 """`disqued peek`: jobs that wait in a queue of a node."""
 
 import os
-from typing import Final
+from typing import Any, Final
 
 import click
 
-from disqued.client.replies import read_jobs
+from disqued.client.errors import ServerError
+from disqued.client.replies import read_facts, read_jobs
 from disqued.tools.connecting import Target, node_options
 from disqued.tools.queue_verbs.field_tables import COUNT_MAX, print_table
 
@@ -24,10 +25,26 @@ def command(target: Target, queue: str, count: int, *, newest: bool) -> None:
     Examples:
       disqued peek mail
       disqued peek mail --count 100 --newest
+
+    The column blocked says why a job may not be handed out now, as far as the node knows: the queue is paused or
+    throttled, or its limits (disqued slots) hold the job back.  It is there if one of the jobs is blocked.
     """
     with target.node() as node:
         jobs = read_jobs(node.call("QPEEK", os.fsencode(queue), -count if newest else count), b"")
-    print_table(["job", "body"], [[job.id.decode(), text_of(job.body)] for job in jobs])
+        blocked = [_blocked(shown) for shown in node.call_all([("SHOW", job.id) for job in jobs])] if jobs else []
+    rows = [[job.id.decode(), text_of(job.body)] for job in jobs]
+    if any(blocked):
+        rows = [[*row, why or "-"] for row, why in zip(rows, blocked, strict=True)]
+    print_table(["job", "body", "blocked"] if any(blocked) else ["job", "body"], rows)
+
+
+def _blocked(shown: Any) -> str:
+    """Read from SHOW why a job may not be handed out; empty for one that may, and one that has gone meanwhile."""
+    if not shown or isinstance(shown, ServerError):  # not every user may call SHOW
+        return ""
+    facts: Any = read_facts(shown, b"")
+    why: bytes = facts.get("blocked", b"")
+    return why.decode("utf-8", "backslashreplace")
 
 
 def text_of(body: bytes) -> str:

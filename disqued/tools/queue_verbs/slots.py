@@ -32,15 +32,15 @@ def command(target: Target, queue: str, count: int) -> None:
     All is as the node knows it, which may be some moments old.  Jobs wait for a slot when the node has asked for one
     for a consumer; other nodes have more of them.  The steward is the node that gives slots.  The client that has a
     job is shown by the id of its worker, or by its name or address.  A slot ends with ACKJOB or NACK of its job, and by
-    itself when the time in the last column is over.
+    itself when the time in the last column is over.  If no job of the queue can be handed out at present, the last line
+    above the table says why: no majority of the nodes can be reached, or the steward waits for other nodes.
     """
     name = os.fsencode(queue)
     with target.node() as node:
         told = node.call("QSTAT", name, "FULL")
         facts = {} if told is None else dict(zip(told[::2], told[1::2], strict=True))
-        limits = limits_of(facts) if facts else [(row[0], row[1]) for row in node.call("QPOLICY", name, "GET")]
         found = read_slots(node.call("SLOTS", name, "COUNT", count), b"")
-    click.echo("\n".join(summary(queue, facts, [pair for pair in limits if pair[0] in FIELDS])))
+    click.echo("\n".join(summary(queue, facts)))
     rows = [
         [slot.job_id.decode(), _text(slot.group), "-" if slot.client is None else _text(slot.client),
          slot.node[:8].decode(), "-" if slot.seconds_left < 0 else span(slot.seconds_left)]
@@ -60,19 +60,20 @@ def limits_of(facts: dict[bytes, Any]) -> list[tuple[bytes, bytes]]:
     return [(field, value if isinstance(value, bytes) else b"%d" % value) for field, value in values if value]
 
 
-def summary(queue: str, facts: dict[bytes, Any], limits: list[tuple[bytes, bytes]]) -> list[str]:
-    """Say what limits a queue, and what QSTAT FULL tells of it, which is nothing where the node has no such queue."""
-    words = ", ".join(f"{field.decode()} {value.decode()}" for field, value in limits)
-    if not any(field != b"partition" for field, _ in limits):
-        if facts:
-            return [f"{short(queue)} has no limits"]
-        return [f"{short(queue)}: no limits, and no such queue on this node"]
+def summary(queue: str, facts: dict[bytes, Any]) -> list[str]:
+    """Say what limits a queue, and what QSTAT FULL tells of it, which is nothing without limits and jobs."""
     if not facts:
-        return [f"limits:  {words}", "the node has no such queue yet"]
+        return [f"{short(queue)}: no limits, and no such queue on this node"]
+    limits = limits_of(facts)
+    if not limits:
+        return [f"{short(queue)} has no limits"]
+    words = ", ".join(f"{field.decode()} {value.decode()}" for field, value in limits)
     most = f" of {facts[b'inflight']}" if facts[b"inflight"] else ""
-    return [
+    lines = [
         f"limits:  {words}",
         f"in use:  {facts[b'slots']}{most}",
         f"waiting: {facts[b'slots-awaited']} for a slot, on this node",
         f"steward: {facts[b'steward'][:8].decode()}",
     ]
+    blocked = facts.get(b"slots-blocked", b"").decode()
+    return [*lines, f"nothing is handed out: {blocked}"] if blocked else lines

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from disqued.commands.reference import errors
-from disqued.commands.slots import NEVER
+from disqued.commands.slots import NEVER, seconds_left
 from disqued.commands.table import BLOCKED, MANUAL
 from disqued.errors import LogWithoutLimits
 from tests.cluster_fixtures import Cluster
@@ -194,6 +194,8 @@ def test_limits_of_a_log_are_refused(server: Server, words: tuple[str | int, ...
 def test_limits_of_a_queue_that_became_a_log_can_be_taken_back(server: Server) -> None:
     server("QPOLICY", "log", "SET", "INFLIGHT", 3, "MAXLEN", 9)
     server("QADD", "log", 1_000, "event")
+    server.state.peers.has_quorum = False
+    assert facts(server, "log")[b"slots-blocked"] == b""
     assert server("QPOLICY", "log", "SET", "MAXLEN", 10) == b"OK"
     assert server("QPOLICY", "log", "UNSET", "inflight") == b"OK"
     assert told(server, "log") == {b"maxlen": b"10"}
@@ -232,9 +234,11 @@ def test_a_queue_without_limits_has_no_slots(server: Server) -> None:
     assert figures[b"steward"] == b""
 
 
-@pytest.mark.parametrize(("retry", "left"), [(0, 305), (2**31 - 1, 2**31 + 4), (None, NEVER)])
-def test_a_slot_that_ends_with_the_acknowledgement_alone_has_no_time(
-    server: Server, retry: int | None, left: int
+@pytest.mark.parametrize(
+    ("retry", "left", "without_job"), [(0, 305, 305), (2**31 - 1, 2**31 - 1, 2**31 + 4), (None, 2_592_000, NEVER)]
+)
+def test_a_slot_that_ends_with_the_acknowledgement_alone_lasts_as_long_as_its_job(
+    server: Server, retry: int | None, left: int, without_job: int
 ) -> None:
     server("QPOLICY", "q", "SET", "INFLIGHT", 2)
     if retry is None:
@@ -245,6 +249,31 @@ def test_a_slot_that_ends_with_the_acknowledgement_alone_has_no_time(
         add(server, "TTL", 2**31 - 1, "RETRY", retry, "REPLICATE", 1)
         take(server, "anna")
     assert [row[3] for row in server("SLOTS", "q")] == [left]
+    witness = server.node.witnesses.known(b"q")
+    assert witness is not None
+    [slot] = witness.table.by_id.values()
+    assert seconds_left(slot, None, server.state.now) == without_job
+
+
+def test_a_slot_is_told_to_end_with_the_life_of_its_job() -> None:
+    cluster = Cluster(2)
+    cluster.advance(10_000)
+    a, b = cluster.members
+    a("QPOLICY", "q", "SET", "INFLIGHT", 1)
+    cluster.advance(500)
+    first = a("ADDJOB", "q", "body", 0, "REPLICATE", 1, "TTL", 4, "RETRY", 60)
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 1, "RETRY", 60)
+    a.wait("anna", "q")
+    a.wait("bert", "q")
+    cluster.advance(50)
+    assert [row[3] for row in a("SLOTS", "q")] == [4]
+    assert [row[3] for row in b("SLOTS", "q")] == [65], "a node without the job does not know its life"
+    cluster.advance(3_000)
+    assert [row[0] for row in a("SLOTS", "q")] == [first]
+    assert "bert" not in a.answers
+    cluster.advance(1_000)
+    assert [row[3] for row in a("SLOTS", "q")] == [65]
+    assert "bert" in a.answers
 
 
 def test_a_log_has_no_slots_and_a_count_is_above_zero(server: Server) -> None:
@@ -336,8 +365,50 @@ def test_a_missing_majority_is_told_unless_the_limits_are_available() -> None:
     cluster.isolate(a)
     cluster.advance(60_000)
     assert blocked(a, job_id) == b"no majority of the nodes can be reached"
+    assert facts(a)[b"slots-blocked"] == b"no majority of the nodes can be reached"
     a("QPOLICY", "q", "SET", "PARTITION", "available")
-    assert blocked(a, job_id) == b""
+    assert blocked(a, job_id) == facts(a)[b"slots-blocked"] == b""
+
+
+def test_a_steward_that_waits_for_a_lost_node_says_so_until_that_is_forgotten() -> None:
+    cluster = Cluster(3)
+    cluster.advance(10_000)
+    a, b, lost = cluster.members
+    a("QPOLICY", "q", "SET", "INFLIGHT", 5)
+    cluster.advance(500)
+    for member in (a, b):  # they crash, and come back without the third node: two do not know what was given
+        member.node.witnesses.forget(b"q")
+        member.node.witnesses.start()
+    cluster.isolate(lost)
+    job_id = a("ADDJOB", "q", "body", 0, "REPLICATE", 1)
+    a.wait("anna", "q")
+    b.wait("bert", "q")
+    cluster.advance(20_000)
+    assert "anna" not in a.answers
+    steward, other = (a, b) if a.node.witnesses.steward_of(b"q") == a.id else (b, a)
+    reasons = {
+        steward: b"the steward waits for node %b to say which slots are known there; CLUSTER FORGET of a lost node ends"
+        b" that" % lost.id[:8],
+        other: b"the steward, node %b, does not know all slots yet; ask it which nodes it waits for" % steward.id[:8],
+    }
+    assert blocked(a, job_id) == reasons[a]
+    for member in (a, b):
+        assert facts(member)[b"slots-blocked"] == reasons[member]
+        member("CLUSTER", "FORGET", lost.id)
+    cluster.advance(1_000)
+    assert len(a.answers.get("anna", [])) + len(b.answers.get("bert", [])) == 1
+    assert [facts(member)[b"slots-blocked"] for member in (a, b)] == [b"", b""]
+
+
+def test_a_queue_with_limits_is_described_before_its_first_job(server: Server) -> None:
+    assert server("QSTAT", "q", "FULL") is None
+    server("QPOLICY", "q", "SET", "INFLIGHT", 5, "RATE", 1, "PER", 1)
+    figures = facts(server)
+    assert (figures[b"len"], figures[b"inflight"], figures[b"rate"]) == (0, 5, b"1 PER 1 BURST 1")
+    assert (figures[b"slots"], figures[b"steward"], figures[b"slots-blocked"]) == (0, server.node.id, b"")
+    assert not server.state.queues.by_name, "to look makes no queue"
+    server("QPOLICY", "q", "UNSET", "inflight", "rate")
+    assert server("QSTAT", "q", "FULL") is None
 
 
 # Ways of taking a job.
@@ -364,6 +435,40 @@ def test_every_way_of_taking_jobs_is_limited(server: Server, words: tuple[str | 
         server(*words, client=client)
     server.advance(500)
     assert with_consumers(server) == len(server("SLOTS", "q")) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (("GETJOB", "COUNT", 5, "FROM", "q"), 1),
+        (("RQ.POP", "COUNT", 5, "KEYS", "q"), 3),
+        (("WQ.DEQUEUE", "q", "COUNT", 5, "BLOCK", 10_000), 3),
+    ],
+)
+def test_a_call_takes_one_job_or_as_many_as_the_steward_gives_at_once(
+    server: Server, words: tuple[str | int, ...], count: int
+) -> None:
+    server("QPOLICY", "q", "SET", "INFLIGHT", 3)
+    for _ in range(5):
+        add(server, "RETRY", 60)
+    server("WORKER", "START", "ID", "anna", client="anna")
+    server("WQ.WORK", "q", client="anna")
+    server(*words, client="anna")
+    server.advance(500)
+    assert with_consumers(server) == len(server("SLOTS", "q")) == count
+
+
+def test_the_slots_of_jobs_are_forgotten_with_the_last_limit(server: Server) -> None:
+    server("QPOLICY", "q", "SET", "INFLIGHT", 1, "GROUPINFLIGHT", 1)
+    had, *others = [add(server, "RETRY", 60) for _ in range(3)]
+    assert take(server, "anna") == [had]
+    server("QPOLICY", "q", "UNSET", "inflight")
+    server("QPOLICY", "q", "SET", "INFLIGHT", 1)
+    assert [row[0] for row in server("SLOTS", "q")] == [had]
+    server("QPOLICY", "q", "UNSET", "inflight", "groupinflight")
+    server("QPOLICY", "q", "SET", "INFLIGHT", 1)
+    assert take(server, "bert") == others[:1]
+    assert [row[0] for row in server("SLOTS", "q")] == others[:1]
 
 
 def test_workers_are_limited_and_their_slots_end_with_them(server: Server) -> None:
