@@ -26,6 +26,7 @@ from tests.small_disk import small_disk
 PAGE = "docs/operations/runbook.md"
 STEPS = steps(PAGE)
 JOB: Final = "DI8349a51e0e957ee1f6aeb937c5978622612689b505a0SQ"
+LOST: Final = "5d2c8f0a7be14963d1f08a5c2e7b9464f3a1c0d8"  #: a node that does not come back
 TROUBLE: dict[str, Callable[[Terminal, ExitStack], None]] = {}
 #: Nothing is typed there: what a test cannot bring about.
 UNTYPED = {"The clock jumped"}
@@ -176,6 +177,17 @@ def _nothing(terminal: Terminal, over: ExitStack) -> None:
     daemon = terminal.begin("--port 7711")
     daemon.call("ADDJOB", "mail", "to: ann", 0)
     daemon.call("PAUSE", "mail", "out")
+
+
+@trouble("Jobs of a limited queue are not handed out")
+def _limited(terminal: Terminal, over: ExitStack) -> None:
+    first, second, lost = joined(terminal)
+    first.call("QPOLICY", "mail", "SET", "INFLIGHT", 3)
+    wait_until(lambda: bool(second.call("QPOLICY", "mail")), "the limit is known on the node that comes back")
+    terminal.words[LOST] = str(lost.call("CLUSTER", "MYID"))
+    lost.kill()
+    second.kill()
+    terminal.words[JOB] = str(first.call("ADDJOB", "mail", "to: ann", 0, "REPLICATE", 1))
 
 
 @trouble("A schedule does not fire")
