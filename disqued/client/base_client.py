@@ -181,13 +181,17 @@ class BaseClient(ABC, Generic[Connections, Walk]):
         return self._walk(lambda cursor: commands.scan_queues(cursor, minlen=minlen, maxlen=maxlen, count=count))
 
     def scan_jobs(
-        self, *, queue: bytes | str | None = None, states: Iterable[JobStateName] = (), count: int = WALK_COUNT
+        self,
+        *,
+        queue: bytes | str | None = None,
+        states: JobStateName | Iterable[JobStateName] = (),
+        count: int = WALK_COUNT,
     ) -> Walk:
         """Iterate over the ids of one node's jobs, of one queue and in some states if given.
 
         A job that exists throughout is returned at least once.  Raises Unreachable when the node goes away meanwhile.
         """
-        wanted = tuple(states)
+        wanted = commands.one_or_more(states)
         return self._walk(lambda cursor: commands.scan_jobs(cursor, queue=queue, states=wanted, count=count))
 
     @property

@@ -519,18 +519,27 @@ def redrive(
     return _long(words, timeout)
 
 
+def one_or_more(states: JobStateName | Iterable[JobStateName]) -> tuple[JobStateName, ...]:
+    """Return the states that were given, where a single one needs no sequence."""
+    return (states,) if isinstance(states, str) else tuple(states)
+
+
 def purge(
-    queue: bytes | str, *, states: Iterable[JobStateName] = (), dry_run: bool = False, timeout: Span = LONG_S
+    queue: bytes | str,
+    *,
+    states: JobStateName | Iterable[JobStateName] = (),
+    dry_run: bool = False,
+    timeout: Span = LONG_S,
 ) -> Command[int]:
     """End the jobs of a queue on all nodes, so that no copy comes back; returns how many, each counted once.
 
-    `states` ends only jobs in these states: wait-repl, active, queued, dead.  With `dry_run` it counts them and ends
-    none.  Jobs that are added meanwhile stay.  `timeout` is how long it may take; the nodes go on after that.
+    `states` ends only jobs in this state, or in these: wait-repl, active, queued, dead.  With `dry_run` it counts them
+    and ends none.  Jobs that are added meanwhile stay.  `timeout` is how long it may take; the nodes go on after that.
 
     Raises Uncertain when the connection breaks before the reply, as a second purge may end jobs that are added later.
     """
     words = [b"QPURGE", encode_data(queue, "queue")]
-    for state in states:
+    for state in one_or_more(states):
         if state not in ("wait-repl", "active", "queued", "dead"):
             raise ValueError(f"a state of {state!r}; wait-repl, active, queued and dead are allowed")
         words += b"STATE", state.encode()
@@ -696,14 +705,14 @@ def scan_jobs(
     cursor: bytes = b"0",
     *,
     queue: bytes | str | None = None,
-    states: Iterable[JobStateName] = (),
+    states: JobStateName | Iterable[JobStateName] = (),
     count: int = WALK_COUNT,
 ) -> Command[Page]:
     """Return a page of the ids of one node's jobs, of one queue and in some states if given."""
     words = [b"JSCAN", cursor, b"COUNT", whole_number(count, "count")]
     if queue is not None:
         words += b"QUEUE", encode_data(queue, "queue")
-    for state in states:
+    for state in one_or_more(states):
         if state not in ("wait-repl", "active", "queued", "acked", "dead"):
             raise ValueError(f"a state of {state!r}; wait-repl, active, queued, acked and dead are allowed")
         words += b"STATE", state.encode()

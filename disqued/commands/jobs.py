@@ -536,7 +536,8 @@ class Nack(_OnEachJob):
     to another node.  Say it to the node that handed the job out, or to any of its holders.
 
     Options come before or after the ids.  A job that waits in a queue is not given back, nor is one that is put off;
-    but DEAD buries that.  One that nobody was given, since its delay is not over or DEQUEUE took it out of its queue,
+    but DEAD buries either.  The node on which it waits counts no try, as nobody has it; another holder cannot know
+    that, and counts one.  A job that nobody was given, since its delay is not over or DEQUEUE took it out of its queue,
     is queued at once and nothing is counted, where this node knows that; with DELAY it stays as it is.
     """
 

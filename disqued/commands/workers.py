@@ -185,7 +185,7 @@ _RETURNED = integer("tasks that were queued again")
 class WorkerStop:
     """End a worker in order: what it has goes to the front of its queues, and nobody hears of a death.
 
-    It is a failed try of each job that the worker has, "its worker stopped before it was done": the work may have
+    It is a failed try of each job that the worker has, "its worker NAME stopped before it was done": the work may have
     begun, and the next delivery gets the next attempt number.  A job that was added with MAXTRIES is dead after the
     last of its tries.  A worker that has jobs which it has not begun gives them back by NACK UNTRIED first.
     """
@@ -206,7 +206,7 @@ class WorkerStop:
 class WorkerFail:
     """Declare a worker of this node dead.  Its jobs go to the front of their queues.
 
-    It is a failed try of each job that the worker has, "its worker died": one that was added with MAXTRIES is dead
+    It is a failed try of each job that the worker has, "its worker NAME died": one that was added with MAXTRIES is dead
     after the last of its tries.
     """
 

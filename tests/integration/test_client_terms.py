@@ -115,7 +115,7 @@ async def test_a_job_that_is_buried_is_dead_until_it_is_redriven(side: Any, clie
     with pytest.raises(JobDead, match="is dead after 1 try: no such user") as caught:
         await client.wait(job_id, LIMIT)
     assert (caught.value.id, caught.value.tries, caught.value.reason) == (job_id, 1, "no such user")
-    assert await side.walk(client.scan_jobs(queue=queue, states=["dead"])) == [job_id]
+    assert await side.walk(client.scan_jobs(queue=queue, states="dead")) == [job_id]
     await stopped(worker)
     assert [await client.redrive(queue), await client.redrive(queue)] == [1, 0]
     again = side.worker(client, [queue], lambda job: tried.append(job) or "well", poll=0.1)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from disqued.config import Setting
-from disqued.core.model.job import ACKED, ACTIVE, DEAD, FLAG_PUT_OFF, FLAG_QUEUED_BEFORE, Job
+from disqued.core.model.job import ACKED, ACTIVE, DEAD, FLAG_PUT_OFF, FLAG_QUEUED_BEFORE, QUEUED, Job
 from disqued.web.http.exchange import Role
 from disqued.web.pages.lines import PICKED, Action, Input, quoted
 from disqued.web.views import rendering
@@ -115,6 +115,8 @@ def on_job(job: Job) -> list[Action]:
     job_id = job.id
     if job.state == DEAD:
         return [_redrive(job), *_plain(job_id, ("ack", "delete")), *_fated(job)]
+    if job.state == QUEUED:
+        return [*_plain(job_id, ("dequeue", "ack", "delete")), *_fated(job)]
     return [*_plain(job_id, ("enqueue", "dequeue", "nack", "ack", "delete")), *_fated(job)]
 
 
@@ -132,7 +134,8 @@ def _fated(job: Job) -> list[Action]:
     if job.state == ACKED or job.is_dummy:
         return found
     is_waiting = not job.flags & FLAG_QUEUED_BEFORE or job.flags & FLAG_PUT_OFF
-    if job.state == ACTIVE and not fate.is_cancelled and (is_waiting or job.options.retry_ms):
+    can_die = job.state == QUEUED or (job.state == ACTIVE and (is_waiting or job.options.retry_ms))
+    if can_die and not fate.is_cancelled:
         reason = Input("reason", "Reason", hint="none", word="REASON")
         found.append(
             Action(

@@ -102,7 +102,7 @@ _AWAY: Final = (_PENDING, b"no node that answered knows it, and another one did 
 #: The same of one that is cancelled while a consumer has it.
 _STOPPING: Final = (_PENDING, b"cancelling")
 _KNOWING: Final = (UNDER_WAY, A_COPY, SOON, PENDING)  #: what a node says that has, or had, a job that is not over
-_RIVALS: Final = b"acknowledged on both sides of a partition, with different results"
+_RIVALS: Final = b"acknowledged more than once, with different results; the first one counts"
 
 _NONE: Final[frozenset[bytes]] = frozenset()
 

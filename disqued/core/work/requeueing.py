@@ -60,12 +60,18 @@ RELEASED_PER_PART: Final = 500  #: jobs that waited for the journal and are queu
 PAUSED_MS: Final = 1_000  #: when a job that no timer queues again is tried again, which its paused queue did not take
 NO_TRY_LEFT: Final = b"queued again on request after its last try"
 GIVEN_BACK: Final = b"given back by its worker"
-WORKER_STOPPED: Final = b"its worker stopped before it was done"
-WORKER_DIED: Final = b"its worker died"
+WORKER_STOPPED: Final = b"stopped before it was done"
+WORKER_DIED: Final = b"died"
+WORKER_SHOWN: Final = 200  #: bytes of the name of a worker in the reason of a failure
 LATE: Final = b"late"  #: stands for the text that names the retry period
 LATE_MS: Final = 20  #: after which a timer has been held up, together with all that came meanwhile
 
 _NOBODY: Final[frozenset[bytes]] = frozenset()
+
+
+def end_of_worker(name: bytes, how: bytes) -> bytes:
+    """Return the reason of a try that failed because its worker ended.  `how`: WORKER_STOPPED or WORKER_DIED."""
+    return b"its worker %b %b" % (name[:WORKER_SHOWN], how)
 
 
 class GivenBack(NamedTuple):
@@ -198,16 +204,16 @@ class Requeueing(Machine):
     def give_back(self, job: Job, said: GivenBack) -> bool:
         """Let a consumer give a job back that has terms or a fate, or of which it says more; return whether it could.
 
-        Not possible for a job that waits in a queue or is put off: nobody has it.  One that is put off can be buried.
-        One that was taken out of its queue, or was never in it, is queued and counts nothing.
+        Not possible for a job that waits in a queue or is put off: nobody has it.  Either can be buried.  One that was
+        taken out of its queue, or was never in it, is queued and counts nothing.
         """
         state, retry_ms = self._state, job.options.retry_ms
-        if job.state != ACTIVE:
+        if job.state != ACTIVE and not (job.state == QUEUED and said.buries):
             return False
         if job.flags & FLAG_DROPPED:
             self._acks.end_undone(job)
             return False
-        waits = job.flags & FLAG_PUT_OFF or self._is_untried(job)
+        waits = job.state == QUEUED or job.flags & FLAG_PUT_OFF or self._is_untried(job)
         if waits and not said.buries:
             return said.delay_ms < 0 and not job.flags & FLAG_PUT_OFF and self.enqueue(job, asked=True)
         if not waits:

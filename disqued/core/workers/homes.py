@@ -37,7 +37,7 @@ from disqued.core.model.unfinished import QuietParts
 from disqued.core.model.worker import RemoteWorker, Worker
 from disqued.core.work.copies import SPREAD_MS
 from disqued.core.work.queueing import Queueing
-from disqued.core.work.requeueing import WORKER_DIED
+from disqued.core.work.requeueing import WORKER_DIED, end_of_worker
 from disqued.core.work.sharing import Sharing
 from disqued.core.workers.announcements import held_by, life_of
 from disqued.core.workers.worker_leases import LEASES_AT_ONCE, last_first
@@ -322,7 +322,7 @@ class Homes(Machine):
             if at:
                 yield
             some = [job for job in jobs[at : at + LEASES_AT_ONCE] if self._state.custody.elsewhere.get(job) is home]
-            self._workers.leases.give_back(some, WORKER_DIED)
+            self._workers.leases.give_back(some, end_of_worker(home.worker_id, WORKER_DIED))
 
     def _take_back_all(self, home: RemoteWorker) -> QuietParts:
         """Queue what is left, and forget the worker, unless it has turned up meanwhile."""

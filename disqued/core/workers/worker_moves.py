@@ -15,7 +15,7 @@ from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.worker import Worker
 from disqued.core.work.queueing import Queueing
-from disqued.core.work.requeueing import WORKER_DIED
+from disqued.core.work.requeueing import WORKER_DIED, end_of_worker
 from disqued.core.work.sharing import Sharing
 from disqued.core.workers.announcements import tell_leases
 from disqued.core.workers.homes import Homes
@@ -99,8 +99,8 @@ class WorkerMoves(Machine):
         if worker is None or worker.epoch != epoch:
             if worker is None and worker_id not in self._homes.known:
                 # It has ended meanwhile, and what it had with it.
-                bound = self._state.custody.bound
-                self._workers.leases.give_back(last_first(job for job, _ in jobs if job not in bound), WORKER_DIED)
+                bound, why = self._state.custody.bound, end_of_worker(name or worker_id, WORKER_DIED)
+                self._workers.leases.give_back(last_first(job for job, _ in jobs if job not in bound), why)
             return
         worker.name = worker.name or name
         self._workers.work_on(worker, queues)

@@ -28,7 +28,7 @@ from disqued.core.model.unfinished import Parts, QuietParts
 from disqued.core.model.waiters import Form
 from disqued.core.model.worker import ConnectionWorkers, Worker
 from disqued.core.work.blocking import Blocking
-from disqued.core.work.requeueing import WORKER_DIED, WORKER_STOPPED
+from disqued.core.work.requeueing import WORKER_DIED, WORKER_STOPPED, end_of_worker
 from disqued.core.work.sessions import Sessions
 from disqued.core.workers.announcements import tell_life
 from disqued.core.workers.worker_leases import LEASES_AT_ONCE, WorkerLeases, jobs_of, wake
@@ -178,10 +178,10 @@ class Workers(Machine):
             self._events.tell(queue, DEAD, content)
         return returned
 
-    def stop(self, worker: Worker, why: bytes = WORKER_STOPPED) -> Parts:
+    def stop(self, worker: Worker, how: bytes = WORKER_STOPPED) -> Parts:
         """End a worker in order; the parts of what is to be done return how many units came back."""
         self._forget(worker, NoWorker())
-        return self.leases.return_all(worker, list(worker.leases), why)
+        return self.leases.return_all(worker, list(worker.leases), end_of_worker(worker.name or worker.id, how))
 
     def let_go(self, worker: Worker) -> list[Job]:
         """End a worker here that lives on another node from now on; returns the jobs that it has, which it keeps.
@@ -238,7 +238,8 @@ class Workers(Machine):
             worker.leave(queue)
         self.recount(worker)
         self._refuse_waiting(worker, lambda names: not left.isdisjoint(names), NotWorking(queues[0]))
-        return self.leases.return_all(worker, [unit for unit in worker.leases if unit.queue in left], WORKER_STOPPED)
+        units = [unit for unit in worker.leases if unit.queue in left]
+        return self.leases.return_all(worker, units, end_of_worker(worker.name or worker.id, WORKER_STOPPED))
 
     @staticmethod
     def check_work(worker: Worker, queues: Iterable[bytes]) -> None:

@@ -71,6 +71,8 @@ OTHER = b"DI1f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
         (commands.redrive("q"), b"REDRIVE q"),
         (commands.redrive("q", ID, OTHER, count=5, rate=2), b"REDRIVE q COUNT 5 RATE 2 ID " + ID + b" " + OTHER),
         (commands.purge("q"), b"QPURGE q"),
+        (commands.purge("q", states="dead"), b"QPURGE q STATE dead"),
+        (commands.scan_jobs(states="queued", count=5), b"JSCAN 0 COUNT 5 STATE queued"),
         (
             commands.purge("q", states=["queued", "dead"], dry_run=True),
             b"QPURGE q STATE queued STATE dead DRYRUN",

@@ -187,14 +187,16 @@ def test_enqueue_takes_a_try_and_says_when_there_was_none_left() -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ((), b"its worker died"), (("WORKER", "FAIL", "w"), b"its worker died"),
-        (("WORKER", "STOP", "w"), b"its worker stopped before it was done"),
+        ((), b"its worker mailer died"), (("WORKER", "FAIL", "w"), b"its worker mailer died"),
+        (("WORKER", "STOP", "w"), b"its worker mailer stopped before it was done"),
     ],
 )  # fmt: skip
-def test_the_end_of_a_worker_takes_a_try_and_says_which_end_it_was(words: tuple[str, ...], reason: bytes) -> None:
+def test_the_end_of_a_worker_takes_a_try_and_says_whose_and_which_end_it_was(
+    words: tuple[str, ...], reason: bytes
+) -> None:
     server = Server()
     job_id = server.add("q", "body", "MAXTRIES", 1, "RETRY", 100)
-    server("WORKER", "START", "ID", "w", "TTL", 2_000)
+    server("WORKER", "START", "ID", "w", "NAME", "mailer", "TTL", 2_000)
     server("GETJOB", "NOHANG", "WORKER", "w", "FROM", "q")
     if words:
         server(*words)
@@ -517,6 +519,39 @@ def test_a_job_that_is_put_off_or_delayed_can_be_buried() -> None:
     assert (state_of(server, put_off), state_of(server, delayed)) == (b"dead", b"dead")
     assert server.job(put_off).nacks == 1
     check(server)
+
+
+@pytest.mark.parametrize("retry", [0, 10])
+def test_a_job_that_waits_in_its_queue_can_be_buried_and_that_is_no_try(retry: int) -> None:
+    server = Server()
+    job_id = server.add("q", "body", "RETRY", retry, "RESULT", 60)
+    assert server("NACK", job_id, "REASON", "bad") == 0, "nobody has it"
+    assert server("NACK", job_id, "DEAD", "REASON", "poison", client="ops") == 1
+    assert server("NACK", job_id, "DEAD") == 0
+    assert (state_of(server, job_id), reasons(server, job_id)) == (b"dead", [b"poison"])
+    assert server("QLEN", "q") == 0
+    assert server.get() == []
+    [[_, state, _, tries, reason]] = server("WAITJOB", 0, job_id)
+    assert (state, tries, reason) == (b"dead", 0, b"poison")
+    server.advance(60_000)
+    assert state_of(server, job_id) == b"dead", "no timer queues it"
+    assert redrive(server) == 1
+    assert [row[1] for row in server.get()] == [job_id]
+    check(server)
+
+
+def test_all_holders_bury_a_job_that_waits_and_none_counts_a_try() -> None:
+    a, b, c = cluster = Cluster(3)
+    a("ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 60, "MAXTRIES", 1)
+    cluster.settle()
+    [job_id] = [job.id for job in a.state.jobs]
+    assert a("NACK", job_id, "DEAD") == 1
+    cluster.settle()
+    cluster.advance(120_000)
+    for node in (a, b, c):
+        shown = node.show(job_id)
+        assert shown is not None
+        assert (shown["state"], shown["nacks"], shown["additional-deliveries"]) == (b"dead", 0, 0)
 
 
 def test_a_dead_job_is_not_evicted() -> None:
