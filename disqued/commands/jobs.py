@@ -532,6 +532,9 @@ class Nack(_OnEachJob):
     With UNTRIED a job returns to its place in its queue and nothing is counted: its consumer has not begun to work on
     it.  A job with RETRY 0 is not given back, so that no second call delivers it twice.
 
+    NACK names a job and no delivery.  A consumer whose retry period is over takes the job from its successor with it,
+    and a try is counted once more: a consumer that is late says nothing.
+
     A node that holds no copy of a job does nothing, and does not count it: neither the delay nor the reason nor DEAD go
     to another node.  Say it to the node that handed the job out, or to any of its holders.
 
@@ -661,10 +664,11 @@ class WaitJob:
 
     With ANY the reply comes as soon as one job is over, and has those alone that are.  With PROGRESS it comes, too,
     when the progress of a job changes after it was first seen by this call, and the row of a job that is not over has
-    its last progress instead of a result.
+    its last progress instead of a result.  With both, a reply that a progress causes has all jobs, none of them over.
 
     Tries are deliveries.  Nodes that have a job are asked for them a quarter of a second before the time is over, so
-    that those of a job that is pending may leave out what a node did since, or a node that does not answer.
+    that those of a job that is pending may leave out what a node did since, or a node that does not answer.  A reply
+    that a progress causes comes without asking, so that tries may be too low there, and 0 of a job at work.
 
     A job that was added without RESULT can be waited for as well: clients that wait receive its end, and its result if
     the consumer gave one.  For later calls it is cancelled if it was, and otherwise unknown; the reason says how it
@@ -861,15 +865,15 @@ class Show:
     """Describe a job as this node knows it.
 
     ttl is how many seconds the job stays here from now on: to the end of its TTL, of a dead one to that of KEEPDEAD,
-    and of one that is done to the end of the time for which its result is kept.
+    also after REDRIVE, and of one that is done to the end of the time for which its result is kept.
 
     Of an event groups come last: of each group that touched it [group, state, deliveries, milliseconds until its
     deadline], where the state is in progress, redo or done.  Of a job that was added with a KEY, and is not done, the
     key comes last.  Of one with failures, or that was redriven, the generation follows, the number of its delivery,
     which is that of the next one while it waits, and the last 5 failures: unix milliseconds, node, client, reason.
 
-    Of a job that was cancelled, or has a progress or a result, these follow; rival-results is 1 when nodes that could
-    not hear each other accepted different results; the first one counts.
+    Of a job that was cancelled, or has a progress or a result, these follow; rival-results is 1 when the job was
+    acknowledged more than once, with different results; the first one counts.
 
     Of a job that waits in a queue that is paused, throttled or limited blocked comes last: why it may not be handed
     out now, or nothing if it may, as far as this node knows.  A node knows pauses and throttles, and of slots what the

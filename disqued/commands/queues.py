@@ -330,7 +330,8 @@ _REASON = Kind(
 class Pause:
     """Stop a queue from taking jobs, from handing them out, or both, in the whole cluster.
 
-    The words are read from left to right: in and out add up, all is both, none clears; state changes nothing.  A node
+    The words of one call are read from left to right: in and out add up, all is both, none clears; state changes
+    nothing.  A call that changes the pause replaces what an earlier call said, its reason included.  A node
     that cannot be reached learns the last word when it is back, and a node with a store keeps it over a restart.  It
     may have a reason, which producers hear with the error PAUSED, along with who paused the queue: the user, the name
     of the connection, or the address of a client that has neither.

@@ -23,7 +23,8 @@ def command(target: Target, queue: str, count: int) -> None:
       disqued dead mail
       disqued dead mail --count 100
 
-    `disqued redrive` lets them begin again.
+    `disqued redrive` lets those of all nodes begin again; each then waits on one node, which need not be this one.  To
+    bury a job that waits here: `disqued cli NACK JOB DEAD REASON why`.
     """
     with target.node() as node:
         jobs = read_jobs(node.call("QPEEK", os.fsencode(queue), count, "DEAD"), b"")

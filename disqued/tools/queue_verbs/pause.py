@@ -16,7 +16,7 @@ from disqued.tools.console_text import short
 @click.option("--reason", metavar="TEXT", help="Why; everybody sees it.")
 @node_options
 def command(target: Target, queue: str, side: str | None, only: str | None, reason: str | None) -> None:
-    """Pause QUEUE in the whole cluster, until `disqued resume`.
+    """Pause QUEUE in the whole cluster, until `disqued resume`; this replaces an earlier pause and its reason.
 
     \b
     Examples:

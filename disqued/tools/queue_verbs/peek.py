@@ -28,6 +28,8 @@ def command(target: Target, queue: str, count: int, *, newest: bool) -> None:
 
     The column blocked says why a job may not be handed out now, as far as the node knows: the queue is paused or
     throttled, or its limits (disqued slots) hold the job back.  It is there if one of the jobs is blocked.
+
+    Other nodes may have more: `disqued queues` counts those of all.
     """
     with target.node() as node:
         jobs = read_jobs(node.call("QPEEK", os.fsencode(queue), -count if newest else count), b"")
