@@ -325,17 +325,3 @@ def test_a_cancelled_job_counts_once_whoever_is_asked(
     counters = [member.state.counters for member in cluster]
     assert sum(each.cancelled - each.cancels_heard for each in counters) == 1
     assert sum(each.acked for each in counters) == 0
-
-
-@pytest.mark.parametrize("meanwhile_ms", [0, 1, 500])
-def test_a_job_that_two_consumers_gave_back_ends_at_once(meanwhile_ms: int) -> None:
-    a, b, c = cluster = Cluster(3)
-    c("ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 8, "MAXTRIES", 4)
-    (job_id,) = c.answers.pop("client")
-    for consumer, given_back_to in ((b, c), (a, a)):
-        consumer("GETJOB", "FROM", "q", client="worker")
-        cluster.advance(meanwhile_ms)
-        assert given_back_to("NACK", job_id) == 1
-    assert a("CANCEL", job_id, client="operator") == [b"cancelled"]
-    cluster.advance(20_000)
-    assert deliveries(cluster) == []
