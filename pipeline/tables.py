@@ -68,7 +68,7 @@ LIFECYCLE: Final = LakeTable(
     "delay_s DOUBLE, repl INT, created_us BIGINT, first_deliver_us BIGINT, last_deliver_us BIGINT, deliveries INT, "
     "nacks INT, requeues INT, acks INT, end STRING, ended_us BIGINT, wait_us BIGINT, run_us BIGINT, age_us BIGINT, "
     "nodes INT, last_event STRING, last_us BIGINT, max_tries INT, result_size BIGINT, dead_us BIGINT, "
-    "redriven_us BIGINT, group STRING",
+    "redriven_us BIGINT, group STRING, schedule STRING",
     ("date",),
 )
 ROLLUP: Final = LakeTable(

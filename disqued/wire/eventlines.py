@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from disqued.core.model.fate import accepted, has_died
 from disqued.core.model.job import RETRY_NEVER_MS, Job, JobOptions
-from disqued.core.model.terms import trace_id_of
+from disqued.core.model.terms import schedule_of, trace_id_of
 from disqued.core.model.trace import ACK, ADD, DELIVER, NAMES, REPLICATE, RESET, STOP, EventTrace
 from disqued.wire.texts import text
 
@@ -40,7 +40,7 @@ COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("delay_s", "DOUBLE"), ("repl", "INT"), ("size", "BIGINT"), ("client", "STRING"), ("peer", "STRING"),
     ("reason", "STRING"), ("after_boot", "BIGINT"), ("after_seq", "BIGINT"), ("max_tries", "INT"),
     ("keep_dead_s", "DOUBLE"), ("result_size", "BIGINT"), ("failure", "STRING"), ("trace_id", "STRING"),
-    ("group", "STRING"),
+    ("group", "STRING"), ("schedule", "STRING"),
 )  # fmt: skip
 
 
@@ -65,15 +65,17 @@ class _Texts(dict[Any, bytes]):
 
 
 def _marks(options: JobOptions) -> bytes:
-    """The group and the trace of a job, as members; what it has not is left out."""
+    """The group, the schedule and the trace of a job, as members; missing ones are left out."""
     terms = options.terms
-    trace_id = trace_id_of(terms.headers)
-    mark = b',"group":' + _quoted(text(terms.group)) if terms.group else b""
-    return mark + b',"trace_id":"%b"' % trace_id if trace_id else mark
+    schedule, trace_id = schedule_of(terms.headers), trace_id_of(terms.headers)
+    marks = b',"group":' + _quoted(text(terms.group)) if terms.group else b""
+    if schedule:
+        marks += b',"schedule":' + _quoted(text(schedule))
+    return marks + b',"trace_id":"%b"' % trace_id if trace_id else marks
 
 
 def _wishes(options: JobOptions) -> bytes:
-    """What a producer says of its job, as members: its group and trace, and how it is to be treated."""
+    """What a producer says of its job, as members: its group, schedule and trace, and how it is to be treated."""
     wishes = _marks(options) + b',"ttl_s":' + _seconds(options.ttl_ms)
     if options.retry_ms != RETRY_NEVER_MS:
         wishes += b',"retry_s":' + _seconds(options.retry_ms)

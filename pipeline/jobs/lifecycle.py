@@ -1,6 +1,6 @@
 """What became of each job: one row of it, and one of what each consumer group did with an event of a log.
 
-    events of a job on all nodes, in any order --> one aggregation by (job_id, scope, queue, group) --> a row
+    events of a job on all nodes, in any order --> one aggregation by (job_id, scope, queue, group, schedule) --> a row
 
 Every value is a minimum, a maximum or a sum, so that neither the order of events nor the number of runs that they came
 in matters, and all of them are numbers while they are computed: Spark then aggregates by hashing alone.  What happened
@@ -139,8 +139,8 @@ def _numbered(events: "DataFrame", nodes: Sequence[str]) -> "DataFrame":
     )
     unseen = f.coalesce((f.col("event") == "requeue") & (f.col("reason") == "unseen"), f.lit(False))
     own = (f.col("event") == "ack") & ~f.coalesce(f.col("reason").isin("peer", "unknown", "fast-unknown"), f.lit(False))
-    return events.select("job_id", "scope", "queue", "group", "ts_us", "age_us", "wait_us", "run_us", "ttl_s",
-                         "retry_s", "delay_s", "repl", "size", "max_tries", "result_size",
+    return events.select("job_id", "scope", "queue", "group", "schedule", "ts_us", "age_us", "wait_us", "run_us",
+                         "ttl_s", "retry_s", "delay_s", "repl", "size", "max_tries", "result_size",
                          created_us().alias("_created"), kind, where, order.alias("_order"),
                          unseen.alias("_unseen"), own.alias("_own"),
                          f.coalesce(f.col("attempt"), f.lit(1)).alias("_attempt"), *masks)  # fmt: skip
@@ -174,8 +174,8 @@ def _aggregated(events: "DataFrame") -> "DataFrame":
     for name in set(ENDS) - {"ack", "peer"}:
         ends = ends.when(is_(name), ENDS.index(name))
     ending = f.shiftleft(ends.cast("long"), ORDER_BITS).bitwiseOR(order)
-    # Every event of a job tells its group: a maximum of texts would be an aggregation by sorting.
-    return events.groupBy("job_id", "scope", "queue", "group").agg(
+    # Every event of a job has its group and schedule: a maximum of texts would be an aggregation by sorting.
+    return events.groupBy("job_id", "scope", "queue", "group", "schedule").agg(
         f.max("size").alias("size"), f.max("ttl_s").alias("ttl_s"), f.max("retry_s").alias("retry_s"),
         f.max("delay_s").alias("delay_s"), f.max("repl").alias("repl"),
         f.min(f.when(is_("add"), f.col("_where"))).alias("_added_by"),

@@ -54,11 +54,12 @@ class History:
         scopes = [None, None, "1:readers", "1:writers"] if queue == "log" else [None]
         home = random.choice(NODES)
         group = None if queue == "log" else random.choice([None, "acme", "zebra"])
+        schedule = None if queue == "log" else random.choice([None, "nightly", "hourly"])
         if random.random() < 0.8:
             self.tell(
                 home, created, "add", job_id=name, queue=queue, ttl_s=random.choice([3600, 0.25]), repl=2,
                 retry_s=random.choice([None, 5]), delay_s=random.choice([None, 1.5]), size=random.randrange(99),
-                max_tries=random.choice([None, 3]), group=group,
+                max_tries=random.choice([None, 3]), group=group, schedule=schedule,
             )  # fmt: skip
         for _ in range(random.randrange(1, 8)):
             event, reasons = random.choice(CHANCES)
@@ -68,6 +69,7 @@ class History:
                 "reason": random.choice(reasons),
                 "scope": random.choice(scopes),
                 "group": group,
+                "schedule": schedule,
             }
             if event in ("deliver", "nack", "requeue", "ack"):
                 members["attempt"] = random.choice([None, 1, 2])
@@ -170,6 +172,7 @@ def _row(scope: str | None, lines: list[Line]) -> Row:
     last = max(lines, key=_last)
     return {
         "job_id": lines[0]["job_id"], "scope": scope, "queue": lines[0]["queue"], "group": lines[0].get("group"),
+        "schedule": lines[0].get("schedule"),
         "node": adds[0]["node"] if adds else None, "created_us": created, "date": day_of(created),
         "size": max((line["size"] for line in lines if "size" in line), default=None),
         **{name: adds[0].get(name) if adds else None for name in ("ttl_s", "retry_s", "delay_s", "repl")},

@@ -203,20 +203,21 @@ def test_events_of_a_running_node_are_there_before_it_publishes_them(
     begun = reader.initialOffset()
     trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
     job = node.call("ADDJOB", "mail", "hello", 0, "HEADER", "traceparent", f"00-{trace_id}-00f067aa0ba902b7-01",
-                    "GROUP", "acme")  # fmt: skip
+                    "GROUP", "acme", "HEADER", "schedule-name", "nightly")  # fmt: skip
     other = node.call("ADDJOB", "letters", "hello", 0)
     node.call("GETJOB", "FROM", "mail")
     node.call("ACKJOB", job)
 
-    def seen(job: object) -> list[tuple[str, str | None, str | None]]:
+    def seen(job: object) -> list[tuple[str | None, ...]]:
         rows = rows_of(reader, begun, next_of(reader, begun))
-        return [(row["event"], row["trace_id"], row["group"]) for row in rows if row["job_id"] == job]
+        names = ("event", "trace_id", "group", "schedule")
+        return [tuple(row[name] for name in names) for row in rows if row["job_id"] == job]
 
     wait_until(
-        lambda: seen(job) == [(event, trace_id, "acme") for event in ("add", "deliver", "ack")],
+        lambda: seen(job) == [(event, trace_id, "acme", "nightly") for event in ("add", "deliver", "ack")],
         "what happened to the job",
     )
-    assert seen(other) == [("add", None, None)]
+    assert seen(other) == [("add", None, None, None)]
     assert not list((tmp_path / "data").rglob("events-*.jsonl")), "nothing is published yet"
 
 

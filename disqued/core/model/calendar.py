@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from disqued.core.model.clock import Calendar
 from disqued.core.model.job import JobOptions
-from disqued.core.model.terms import NO_TERMS, Headers, Terms, cost_of_terms
+from disqued.core.model.terms import NO_TERMS, SCHEDULE_NAME, Headers, Terms, cost_of_terms
 
 # Kinds of schedules.
 CRON: Final = 1
@@ -31,9 +31,7 @@ CATCH_UP: Final = 1  #: unless SCHEDULE SET says more
 NO_NODE: Final = b"00000000"  #: stands in the ids of scheduled jobs where other ids name the node that made the job
 ON_TIME_MS: Final = 10_000  #: an instant that is older has been missed, and CATCHUP says whether it counts
 UTC: Final = b"UTC"
-#: Headers that jobs of schedules have.
-NAME_HEADER: Final = b"schedule-name"
-TIME_HEADER: Final = b"schedule-time"  #: unix seconds
+TIME_HEADER: Final = b"schedule-time"  #: header of each job of a schedule, besides its name: unix seconds
 
 _DIGITS: Final = 16  # bytes of the hash in an id
 
@@ -140,7 +138,7 @@ def jitter_of(name: bytes, setting: ScheduleSetting, instant: int) -> int:
 
 def headers_of(name: bytes, setting: ScheduleSetting, instant: int) -> Headers:
     """Return the headers of the job of an instant."""
-    return (*setting.job.terms.headers, (NAME_HEADER, name), (TIME_HEADER, b"%d" % (instant // 1_000)))
+    return (*setting.job.terms.headers, (SCHEDULE_NAME, name), (TIME_HEADER, b"%d" % (instant // 1_000)))
 
 
 def options_of(name: bytes, setting: ScheduleSetting, instant: int, replicate: int) -> JobOptions:

@@ -18,7 +18,7 @@ from mypy_extensions import mypyc_attr
 
 from disqued.core.model.fate import NO_FATE, Fate, cost_of_fate, is_undone
 from disqued.core.model.schedule import Timed
-from disqued.core.model.terms import NO_TERMS, Terms, cost_of_terms, trace_id_of
+from disqued.core.model.terms import NO_TERMS, Terms, cost_of_terms, schedule_of, trace_id_of
 
 WORK_SCOPE: Final = b""  #: the scope of a job that is gone once it is acknowledged
 
@@ -169,7 +169,9 @@ class JobOptions:
         self.notes_deliveries: bool = self.is_rare or retry_ms == RETRY_NEVER_MS
         self.is_listed: bool = self.is_rare or delay_ms > 0  #: whether such a job may be in more tables than most
         #: Whether its lines in the event log say no more than those of most jobs.
-        self.has_short_lines: bool = fate is NO_FATE and not (terms.group or trace_id_of(terms.headers))
+        self.has_short_lines: bool = fate is NO_FATE and not (
+            terms.group or schedule_of(terms.headers) or trace_id_of(terms.headers)
+        )
         self.cost: int = cost_of_terms(terms) + cost_of_fate(fate)  #: bytes that other jobs do not share
         #: End of the id of such a job: in minutes how long anything is known of it, four hex digits, and "SQ".
         self.ttl_suffix: bytes = b"%04xSQ" % min((ttl_ms + terms.stay_ms) // 60_000, 0xFFFF)

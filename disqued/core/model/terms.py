@@ -18,6 +18,7 @@ HEADER_COST: Final = 180  #: bytes of a header without its name and value: two s
 GROUP_MAX: Final = 255  #: bytes of the name of a group
 GROUP_COST: Final = 430  #: bytes of a group without its name: options that jobs of other groups do not share
 
+SCHEDULE_NAME: Final = b"schedule-name"  #: name of the header that says which schedule added a job
 TRACEPARENT: Final = b"traceparent"  #: name of the header that says which trace a job belongs to
 #: Version, trace id, parent id and flags, as W3C Trace Context has them; versions after 00 may add fields.
 _TRACEPARENT: Final = re.compile(
@@ -71,6 +72,14 @@ def trace_id_of(headers: Headers) -> bytes:
         if name == TRACEPARENT and (found := _TRACEPARENT.fullmatch(value)) is not None:
             trace_id: bytes = found[1]
             return trace_id
+    return b""
+
+
+def schedule_of(headers: Headers) -> bytes:
+    """Return the schedule that a job's headers name; empty if they name none."""
+    for name, value in headers:
+        if name == SCHEDULE_NAME:
+            return value
     return b""
 
 

@@ -823,6 +823,33 @@ def test_every_line_of_a_job_with_a_group_has_it_behind_its_queue(server: Server
     assert brief(read(), "group", "attempt") == [("ack", "acme", 1)]
 
 
+def test_every_line_of_a_job_of_a_schedule_has_its_name_behind_the_queue_and_the_group(server: Server) -> None:
+    read = follow(server)
+    name = b'nightly"\xff'
+    for words in (("GROUP", "acme"), ("HEADER", "traceparent", TRACEPARENT), ()):
+        server("SCHEDULE", "SET", name, "EVERY", 3_600, "QUEUE", "q", "BODY", "x", "RETRY", 10, *words)
+        job_id = server("SCHEDULE", "FIRE", name)
+        server.get("q")
+        server("NACK", job_id)
+        server.get("q")
+        server("ACKJOB", job_id)
+    lines = read()
+    events = ["add", "deliver", "nack", "deliver", "ack"]
+    assert brief(lines, "schedule") == [(event, 'nightly"\\xff') for event in events * 3]
+    for line in lines:
+        names = list(line)
+        assert names[names.index("schedule") - 1] == ("group" if "group" in line else "queue"), line
+        if "trace_id" in line:
+            assert names[names.index("schedule") + 1] == "trace_id"
+    server.add("other", "x", "RETRY", 10)
+    assert brief(read(), "schedule") == [("add", None)]
+    read = follow(server, endings_alone=True)
+    job_id = server("SCHEDULE", "FIRE", name)
+    server.get("q")
+    server("ACKJOB", job_id)
+    assert brief(read(), "schedule", "attempt") == [("ack", 'nightly"\\xff', 1)]
+
+
 def test_nodes_with_copies_tell_the_trace_id_too() -> None:
     first, second, _ = Cluster(3)
     reads = [follow(node) for node in (first, second)]
