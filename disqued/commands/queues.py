@@ -445,6 +445,7 @@ _NUMBER_NAME = one_of(
     f"unknown field {{word}}; expected one of {', '.join(name.decode() for name in _NUMBERS)}",
 )
 _ONE_VERB = "QPOLICY takes SET and options, UNSET and fields, or GET"
+_GET_ALONE = "QPOLICY GET takes no field: it shows all fields that are set"
 _ONE_TRY = "RETRY 0 goes without MAXTRIES and BACKOFF, in one queue: UNSET what is not meant, or take a RETRY above 0"
 _ONE_COPY = "RETRY 0 goes with REPLICATE 1, in one queue: SET both, or take a RETRY above 0"
 _FIELD = tuple_of(
@@ -456,7 +457,8 @@ _FIELD = tuple_of(
 @command(
     "QPOLICY", group="queues", flags=Flag.WRITE | Flag.FAST,
     reply=either(array(_FIELD, "GET: the fields that are set"), status("SET, UNSET: OK")), cost="O(1)",
-    errors=(OutOfMemory, NameTooLong, LogWithoutLimits, LONGEST_BELOW_FIRST, _ONE_TRY, _ONE_COPY, _ONE_VERB),
+    errors=(OutOfMemory, NameTooLong, LogWithoutLimits, LONGEST_BELOW_FIRST, _ONE_TRY, _ONE_COPY, _ONE_VERB,
+            _GET_ALONE),
     once=True,
 )  # fmt: skip
 @attrs.define
@@ -499,7 +501,7 @@ class QPolicy:
     """
 
     queue: bytes = positional("Queue whose policy it is.", QUEUE)
-    shows: bool = flag("GET", "Show the fields that are set.")
+    shows: bool = flag("GET", "Show the fields that are set.", last=_GET_ALONE)
     sets: bool = flag("SET", "Set the fields that follow.")
     ttl: int | None = option("TTL", "Seconds until a job is dropped, delivered or not.", TTL)
     retry: int | None = option("RETRY", "Seconds until a delivery counts as failed; 0 = deliver at most once.", RETRY)

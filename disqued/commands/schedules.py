@@ -49,6 +49,7 @@ from disqued.errors import (
     OutOfMemory,
     QueuePaused,
     QueueTooLong,
+    SyntaxFault,
     WrongType,
 )
 from disqued.wire.replies import Status
@@ -88,8 +89,15 @@ def _read_name(text: bytes) -> bytes:
     return text
 
 
+def _read_line(text: bytes) -> bytes:
+    """Read a cron line or its name.  Raises SyntaxFault for a single word: that is a misspelt option."""
+    if len(text.split()) < 2 and not text.startswith(b"@"):
+        raise SyntaxFault
+    return text
+
+
 SCHEDULE = Kind("string", _read_name, f"1 to {NAME_MAX} bytes", errors=(f"ERR {_BAD_NAME}",), names="schedule")
-LINE = Kind("string", None, "five or six fields of cron, in one word")
+LINE = Kind("string", _read_line, "five or six fields of cron, in one word")
 ZONE = Kind("string", None, "a name of the tz database")
 EVERY_SPAN = seconds("EVERY", 1, "EVERY must be a whole number > 0")
 INSTANT = integer_kind(1, 2**33, "AT must be a unix time in whole seconds, 1 to 2**33", "unix seconds, at most 2**33")
@@ -136,7 +144,7 @@ class ScheduleSet:
     """
 
     name: bytes = positional("Name of the schedule.", SCHEDULE)
-    line: bytes | None = optional('Cron line, such as "0 2 * * mon-fri".', LINE)
+    line: bytes | None = optional('Cron line, such as "0 2 * * mon-fri".', LINE, leads=True)
     every: int | None = option("EVERY", "Seconds from one job to the next.", EVERY_SPAN)
     at: int | None = option("AT", "Unix seconds of the only job.", INSTANT)
     queue: bytes | None = option("QUEUE", "Queue to add to.", QUEUE)

@@ -92,6 +92,8 @@ class Arg:
     parts: tuple[str, ...] = ()  #: names of the values after the keyword, where there are several
     spare: bool = False  #: the last of these may be left out: the next word is that value only if it is a number
     words: tuple[str, ...] = ()  #: words before each of these, where they have some; the first one's is the keyword
+    leads: bool = False  #: an optional argument that is nowhere but directly behind the positional ones
+    last: str = ""  #: of a flag behind which nothing is allowed: the error of what follows
     minimum: int = 0  #: of a rest
     long: bool = False  #: a rest that may have any length; see `rest`
     bare: bool = False  #: a rest whose word may be left out
@@ -146,9 +148,9 @@ def positional(doc: str, kind: Kind = BYTES) -> Any:
     return attrs.field(metadata={"arg": Arg("positional", doc, kind)})
 
 
-def optional(doc: str, kind: Kind = BYTES, default: Any = None) -> Any:
+def optional(doc: str, kind: Kind = BYTES, default: Any = None, *, leads: bool = False) -> Any:
     """A value that may be there, after the positional ones."""
-    return attrs.field(default=default, metadata={"arg": Arg("optional", doc, kind)})
+    return attrs.field(default=default, metadata={"arg": Arg("optional", doc, kind, leads=leads)})
 
 
 def option(
@@ -171,9 +173,9 @@ def repeated(word: str, doc: str, kind: Kind, *, parts: tuple[str, ...] = ()) ->
     return attrs.field(default=(), metadata={"arg": arg})
 
 
-def flag(word: str, doc: str) -> Any:
-    """A word that is there or not."""
-    return attrs.field(default=False, metadata={"arg": Arg("flag", doc, BYTES, word.encode())})
+def flag(word: str, doc: str, *, last: str = "") -> Any:
+    """A word that is there or not; `last` makes it the last word and is the error of what follows it."""
+    return attrs.field(default=False, metadata={"arg": Arg("flag", doc, BYTES, word.encode(), last=last)})
 
 
 def rest(
@@ -614,7 +616,8 @@ def _option(field: Field, branch: str, space: dict[str, Any], bit: int, *, is_wo
     arg = field.arg
     head = f"        {branch} word == {arg.keyword!r}"
     if arg.style == "flag":
-        return [f"{head}:", *_refuse_twice(field, bit), f"            v_{field.name} = True"]
+        ends = [f"            if i < n: raise CommandError({arg.last!r})"] if arg.last else []
+        return [f"{head}:", *_refuse_twice(field, bit), f"            v_{field.name} = True", *ends]
     read = _reader(field, space)
     if arg.words:
         return _worded(field, branch, read, bit)
@@ -660,12 +663,15 @@ def _options(loose: list[Field], tail: Field | None, place: int, space: dict[str
         branch = "elif"
     for field in loose:
         if field.arg.style == "optional":
-            seen = f"s_{field.name}"
-            lines.insert(0, f"    {seen} = False")
-            lines.append(f"        {branch} not {seen}:")
-            lines.append(f"            {seen} = True")
+            if field.arg.leads:
+                lines.append(f"        {branch} i == {place + 1}:")
+            else:
+                seen = f"s_{field.name}"
+                lines.insert(0, f"    {seen} = False")
+                lines.append(f"        {branch} not {seen}:")
+                lines.append(f"            {seen} = True")
             lines.append(f"            try: v_{field.name} = {_reader(field, space).format('args[i - 1]')}")
-            lines.append("            except NotAnInteger: raise complaint(args[i - 1]) from None")
+            lines.append("            except (NotAnInteger, SyntaxFault): raise complaint(args[i - 1]) from None")
             branch = "elif"
     if tail is not None and tail.arg.bare:
         words = tuple(field.arg.keyword for field in (*loose, tail))

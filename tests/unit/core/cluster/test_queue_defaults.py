@@ -185,12 +185,18 @@ def test_other_commands_take_no_defaults(server: Server) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("SET",), ("TTL", "60"), ("GET", "TTL", "60"), ("GET", "SET", "TTL", "60"), ("GET", "UNSET", "ttl"),
-        ("SET", "TTL", "60", "UNSET", "retry"),
+        ("SET",), ("TTL", "60"), ("TTL", "60", "GET"), ("SET", "GET"), ("SET", "TTL", "60", "UNSET", "retry"),
     ],
 )  # fmt: skip
 def test_one_verb_at_a_time(server: Server, words: tuple[str, ...]) -> None:
     assert server.refusal("QPOLICY", "q", *words) == MISUSE
+    assert not server.state.queues.policies.registers
+
+
+@pytest.mark.parametrize("words", [("inflight",), ("FOO",), ("TTL", "60"), ("SET", "TTL", "60"), ("UNSET", "ttl")])
+def test_get_takes_no_field(server: Server, words: tuple[str, ...]) -> None:
+    line = "ERR QPOLICY GET takes no field: it shows all fields that are set"
+    assert server.refusal("QPOLICY", "q", "GET", *words) == line
     assert not server.state.queues.policies.registers
 
 
