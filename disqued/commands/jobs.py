@@ -39,7 +39,7 @@ from disqued.commands.values import (
     TIMEOUT,
     TIMEOUT_MISFIT,
     Kind,
-    read_timeout,
+    never_empty,
     seconds,
 )
 from disqued.commands.values import count as count_kind
@@ -158,14 +158,7 @@ WAITED_MAX = 1_000  #: jobs that one call waits for
 WAITED_TOO_MANY = f"too many jobs to wait for; allowed are {WAITED_MAX}"
 
 
-def _read_wait(text: bytes) -> int:
-    """Read a time-out that is never left empty: a shell variable that is not set would wait for ever."""
-    if not text:
-        raise CommandError(TIMEOUT_MISFIT)
-    return read_timeout(text)
-
-
-WAIT_TIMEOUT = attrs.evolve(TIMEOUT, read=_read_wait, allowed=f"{TIMEOUT.allowed}; not empty")
+WAIT_TIMEOUT = never_empty(TIMEOUT, TIMEOUT_MISFIT)
 _BAD_PROGRESS = f"PROGRESS must be at most {PROGRESS_MAX} bytes"
 
 

@@ -7,7 +7,7 @@ import attrs
 from disqued.commands.jobs import GROUP
 from disqued.commands.shapes import integer
 from disqued.commands.table import Flag, command, option, positional
-from disqued.commands.values import QUEUE
+from disqued.commands.values import QUEUE, never_empty
 from disqued.commands.values import integer as integer_kind
 from disqued.core.cluster.gates import place_of_throttle
 from disqued.core.model.gates import THROTTLE_MAX_S
@@ -18,12 +18,8 @@ from disqued.core.model.queues import check_name
 from disqued.core.node import Node
 from disqued.errors import LogWithoutLimits, NameTooLong, OutOfMemory
 
-THROTTLE_SPAN = integer_kind(
-    0,
-    THROTTLE_MAX_S,
-    f"the seconds of a throttle must be a whole number from 0 to {THROTTLE_MAX_S}",
-    f"0 to {THROTTLE_MAX_S}",
-)
+_MISFIT = f"the seconds of a throttle must be a whole number from 0 to {THROTTLE_MAX_S}"
+THROTTLE_SPAN = never_empty(integer_kind(0, THROTTLE_MAX_S, _MISFIT, f"0 to {THROTTLE_MAX_S}"), _MISFIT)
 
 
 @command(

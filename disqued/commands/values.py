@@ -153,6 +153,18 @@ def integer(minimum: int, maximum: int, error: str, allowed: str) -> Kind:
     return Kind("integer", bounded(minimum, maximum, error), allowed, schema, (f"ERR {error}",))
 
 
+def never_empty(kind: Kind, error: str) -> Kind:
+    """The same kind, but `error` for an empty text, which others read as 0: a shell variable that is not set."""
+    read_text: Callable[[bytes], Any] = kind.read or bytes
+
+    def read(text: bytes) -> Any:
+        if not text:
+            raise CommandError(error)
+        return read_text(text)
+
+    return attrs.evolve(kind, read=read, allowed=f"{kind.allowed}; not empty")
+
+
 def count(minimum: int, most: int, error: str) -> Kind:
     """A kind of number from `minimum`; more than `most` is as many as that."""
     read = bounded(minimum, INT64_MAX, error)
