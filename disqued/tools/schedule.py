@@ -18,12 +18,12 @@ _MOMENTS: Final = ("next", "last", "error-instant", "set-at")
 @click.command()
 @click.argument("name", metavar="[NAME]", required=False)
 @click.argument("words", metavar="[WORD...]", nargs=-1)
-@click.option("--pause", "verb", flag_value="PAUSE", help="Pause the schedule in the whole cluster.")
-@click.option("--resume", "verb", flag_value="RESUME", help="End its pause.")
-@click.option("--fire", "verb", flag_value="FIRE", help="Add one job now, and print its id.")
-@click.option("--delete", "verb", flag_value="DEL", help="Delete the schedule; jobs that it has added stay.")
+@click.option("--pause", is_flag=True, help="Pause the schedule in the whole cluster.")
+@click.option("--resume", is_flag=True, help="End its pause.")
+@click.option("--fire", is_flag=True, help="Add one job now, and print its id.")
+@click.option("--delete", "del", is_flag=True, help="Delete the schedule; jobs that it has added stay.")
 @node_options
-def command(target: Target, name: str | None, words: tuple[str, ...], verb: str | None) -> None:
+def command(target: Target, name: str | None, words: tuple[str, ...], **flags: bool) -> None:
     """Show the schedules of the cluster, or one of them with its last and next times; or set or change one.
 
     \b
@@ -36,9 +36,12 @@ def command(target: Target, name: str | None, words: tuple[str, ...], verb: str 
     WORDs are those of SCHEDULE SET behind the name; DRYRUN among them sets nothing and shows the next times.
     What became of a job is told as far as the node knows, in the words of SCHEDULE GET.
     """
-    if name is None and verb is not None:
+    verbs = [flag.upper() for flag, is_given in flags.items() if is_given]
+    if len(verbs) > 1:
+        raise click.UsageError("one of --pause, --resume, --fire and --delete is allowed at a time")
+    if verbs and name is None:
         raise click.UsageError("--pause, --resume, --fire and --delete go with the NAME of a schedule")
-    if words and verb is not None:
+    if verbs and words:
         raise click.UsageError("WORDs set a schedule; they go without --pause, --resume, --fire and --delete")
     with target.node() as node:
         if name is None:
@@ -49,11 +52,17 @@ def command(target: Target, name: str | None, words: tuple[str, ...], verb: str 
                 _show_next(reply)
             else:
                 _show(node, name)
-        elif verb is not None:
-            reply = node.call("SCHEDULE", verb, os.fsencode(name))
+        elif verbs:
+            reply = node.call("SCHEDULE", *verbs, os.fsencode(name))
+            if reply == 0:
+                raise _unknown(name)
             click.echo(reply.decode() if isinstance(reply, bytes) else reply)
         else:
             _show(node, name)
+
+
+def _unknown(name: str) -> Failed:
+    return Failed(f"there is no schedule {short(name)}; `disqued schedule` names those that there are")
 
 
 def _list(node: NodeConnection) -> None:
@@ -72,7 +81,7 @@ def _show(node: NodeConnection, name: str) -> None:
     """Print what a schedule says, what became of its last instants, and when it comes next."""
     facts: Any = read_facts(node.call("SCHEDULE", "GET", os.fsencode(name)), b"")
     if facts is None:
-        raise Failed(f"there is no schedule {short(name)}; `disqued schedule` names those that there are")
+        raise _unknown(name)
     runs = facts.pop("runs")
     rows = [[key, _moment(value) if key in _MOMENTS else _shown(value)] for key, value in facts.items()]
     print_table(["field", "value"], rows)

@@ -164,7 +164,18 @@ def test_a_schedule_is_set_shown_paused_fired_and_deleted(node: Daemon) -> None:
     assert done("schedule", "nightly", "--delete", *at(node)) == "1\n"
     assert "there is no schedule nightly" in refused("schedule", "nightly", *at(node), status=1)
     assert "allowed are five fields" in refused("schedule", "x", "* *", "QUEUE", "q", "BODY", "b", *at(node), status=1)
+    assert "unknown option 'bad'" in refused("schedule", "x", "bad", *at(node), status=1)
     assert "go with the NAME of a schedule" in refused("schedule", "--pause", *at(node), status=2)
+
+
+def test_a_schedule_is_changed_in_one_way_at_a_time(node: Daemon) -> None:
+    node.call("SCHEDULE", "SET", "nightly", "0 2 * * *", "QUEUE", "reports", "BODY", "sales")
+    for verbs in (("--fire", "--delete"), ("--pause", "--resume")):
+        assert "at a time" in refused("schedule", "nightly", *verbs, *at(node), status=2)
+    [row] = node.call("SCHEDULE", "LIST")
+    assert row[3] == "active"
+    assert node.call("QLEN", "reports") == 0
+    assert "there is no schedule nope" in refused("schedule", "nope", "--delete", *at(node), status=1)
 
 
 def test_the_last_runs_of_a_schedule_are_shown_with_what_became_of_them(node: Daemon) -> None:
