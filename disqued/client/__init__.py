@@ -7,6 +7,7 @@
     errors, job, values        what all of them take, return and raise
     outcomes                   what became of a job, to a caller who waits for it
     policies                   what is set for a queue in the whole cluster
+    schedules                  jobs that the cluster adds by itself
     addresses, tls             how nodes are named and reached
     tls_renewal, ssl_context   certificates that change, TLS of the standard library
     commands, replies          commands, and parsing of their replies
@@ -57,6 +58,7 @@ from disqued.client.errors import (
 from disqued.client.job import Job, KnownNode, RunningJob, Topology
 from disqued.client.outcomes import AddedJob, Outcome
 from disqued.client.policies import Setting, Slot
+from disqued.client.schedules import Schedule
 from disqued.client.tasks import Backoff, Bury, Drop, Figures, GoOn, MoveTo, RetryLater, Verdict, move_to
 from disqued.client.tls import Tls
 
@@ -66,9 +68,9 @@ if TYPE_CHECKING:
 
 __all__ = [  # noqa: RUF022 - what one begins with comes first
     "Client", "Worker", "Job", "RunningJob", "Backoff", "RetryLater", "Bury", "Drop", "GoOn", "MoveTo", "move_to",
-    "Verdict", "Figures", "AddedJob", "Outcome", "Setting", "Slot", "Tls", "KnownNode", "Topology", "AccessDenied",
-    "BadJobId",
-    "BadReply", "Closed", "DisquedError", "JobCancelled", "JobDead", "JobExpired", "JobFailed", "JournalFailed",
+    "Verdict", "Figures", "AddedJob", "Outcome", "Setting", "Slot", "Schedule", "Tls", "KnownNode", "Topology",
+    "AccessDenied", "BadJobId", "BadReply", "Closed", "DisquedError", "JobCancelled", "JobDead", "JobExpired",
+    "JobFailed", "JournalFailed",
     "NodeCrowded", "NodeFull", "NodeLeaving", "NodeLoading", "NodeRefuses", "NotReplicated", "NotTrusted", "NoWorker",
     "QueuePaused", "QueueTooLong", "ResultUnknown", "ServerError", "StaleWorker", "TooLate", "Uncertain", "UnknownJob",
     "Unreachable", "WaitTimeout", "WrongKind",

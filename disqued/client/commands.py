@@ -18,6 +18,7 @@ from disqued.client.job import Job, Topology
 from disqued.client.outcomes import AddedJob, Outcome
 from disqued.client.policies import Setting, Slot, encode_field, read_policy, read_slots
 from disqued.client.replies import Facts, Reader
+from disqued.client.schedules import Schedule, read_instants, read_schedules
 from disqued.client.values import (
     Headers,
     Span,
@@ -56,6 +57,8 @@ GROUP_MAX: Final = 255  #: bytes
 THROTTLE_MAX: Final = 86_400  #: seconds
 IN_FLIGHT_MAX: Final = 10_000
 RATE_MAX: Final = 1_000_000  #: jobs, seconds and burst of a rate
+NAME_MAX: Final = 255  #: bytes of the name of a schedule
+CATCH_UP_MAX: Final = 1_000
 WAITED_MAX: Final = 1_000  #: jobs that one command waits for
 LONG_S: Final = 600.0  #: how long a command may take that goes through the jobs of a queue on all nodes
 
@@ -683,6 +686,128 @@ def throttle(queue: bytes | str, seconds: Span, *, group: bytes | str | None = N
     words = (b"THROTTLE", encode_data(queue, "queue"), span, *(() if group is None else (b"GROUP", _group(group))))
     # The same end comes of it again, or a later one: to say it once more does no harm.
     return Command(words, replies.read_number, repeatable=True)
+
+
+# Schedules.
+
+
+def _schedule(word: bytes, name: bytes | str) -> tuple[bytes, ...]:
+    """Begin a command on a schedule.  Raises ValueError for a name that is empty or too long."""
+    data = encode_data(name, "name")
+    if not 0 < len(data) <= NAME_MAX:
+        raise ValueError(f"a name of {len(data)} bytes; 1 to {NAME_MAX} are allowed")
+    return (b"SCHEDULE", word, data)
+
+
+def _instants(line: str | None, every: Span | None, at: int | None, zone: str | None) -> list[bytes]:
+    """Encode when a schedule comes.  Raises ValueError."""
+    if sum(time is not None for time in (line, every, at)) != 1:
+        raise ValueError("one of line, every and at is allowed, and needed")
+    if line is None and zone is not None:
+        raise ValueError("zone goes with line")
+    if every is not None:
+        return [b"EVERY", whole_seconds(every, "every", 1)]
+    if at is not None:
+        return [b"AT", whole_number(at, "at", most=2**33)]
+    text = encode_data(cast("str", line), "line")
+    if len(text.split()) not in (5, 6) and not text.startswith(b"@"):
+        raise ValueError(f"a line of {line!r:.100}; five or six fields of cron, or a name such as @daily, are allowed")
+    return [text, *(() if zone is None else (b"TZ", encode_data(zone, "zone")))]
+
+
+def set_schedule(
+    name: bytes | str,
+    queue: bytes | str,
+    body: bytes | str,
+    *,
+    line: str | None = None,
+    every: Span | None = None,
+    at: int | None = None,
+    zone: str | None = None,
+    skip_overlap: bool = False,
+    catch_up: int | None = None,
+    jitter: Span | None = None,
+    replicate: int | None = None,
+    delay: Span | None = None,
+    retry: Span | None = None,
+    ttl: Span | None = None,
+    maxlen: int | None = None,
+    asynchronous: bool = False,
+    max_tries: int | None = None,
+    backoff: Span | tuple[Span, Span] | None = None,
+    keep_dead: Span | None = None,
+    result_ttl: Span | None = None,
+    headers: Mapping[str, bytes | str] | None = None,
+    group: bytes | str | None = None,
+) -> Command[str]:
+    """Let the cluster add a job at each instant of a schedule, or change the schedule.  Returns OK.
+
+    One of `line`, `every` and `at` says when: a cron line such as "0 2 * * mon-fri" in the time zone `zone` (UTC unless
+    given), a span in whole seconds, or one instant in unix seconds.  `skip_overlap` adds no job while the last one is
+    not over.  `catch_up` is how many missed instants are fired later at most, `jitter` delays each job by up to so many
+    seconds.  The other options are those of `add`, for each job.
+    """
+    words = [*_schedule(b"SET", name), *_instants(line, every, at, zone)]
+    words += b"QUEUE", encode_data(queue, "queue"), b"BODY", encode_data(body, "body")
+    if skip_overlap:
+        words += b"OVERLAP", b"skip"
+    if catch_up is not None:
+        words += b"CATCHUP", whole_number(catch_up, "catch_up", least=0, most=CATCH_UP_MAX)
+    if jitter is not None:
+        words += b"JITTER", whole_seconds(jitter, "jitter")
+    words += _settings(delay, retry, ttl, replicate, maxlen)
+    _check_terms(retry, replicate, delay, ttl, is_tried_again=max_tries is not None or backoff is not None)
+    late = to_seconds(delay or 0, "delay") + to_seconds(jitter or 0, "jitter")
+    if ttl is not None and late >= to_seconds(ttl, "ttl"):
+        raise ValueError(f"delay and jitter are {late:.15g} seconds together; less than ttl is allowed: {ttl!r}")
+    if asynchronous:
+        words.append(b"ASYNC")
+    words += _terms(max_tries, backoff, keep_dead, result_ttl)
+    for header in encode_headers(headers) if headers else ():
+        words += b"HEADER", *header
+    if group is not None:
+        words += b"GROUP", _group(group)
+    return Command(tuple(words), replies.read_word)
+
+
+def schedule(name: bytes | str) -> Command[Facts | None]:
+    """Return what a schedule says and how it stands, by name; None when there is none."""
+    return Command(_schedule(b"GET", name), replies.read_facts)
+
+
+def schedules(pattern: bytes | str = "*") -> Command[list[Schedule]]:
+    """Return the schedules of the cluster whose name matches a glob pattern, by name."""
+    return Command((b"SCHEDULE", b"LIST", encode_data(pattern, "pattern")), read_schedules)
+
+
+def delete_schedule(name: bytes | str) -> Command[int]:
+    """Delete a schedule; jobs that it has added stay.  Returns 1, or 0 when there was none."""
+    return Command(_schedule(b"DEL", name), replies.read_number)
+
+
+def pause_schedule(name: bytes | str) -> Command[str]:
+    """Pause a schedule in the whole cluster: instants that come meanwhile do not count.  Returns OK."""
+    return Command(_schedule(b"PAUSE", name), replies.read_word)
+
+
+def resume_schedule(name: bytes | str) -> Command[str]:
+    """End the pause of a schedule in the whole cluster.  Returns OK."""
+    return Command(_schedule(b"RESUME", name), replies.read_word)
+
+
+def fire_schedule(name: bytes | str) -> Command[bytes]:
+    """Add one job of a schedule now, paused or not; returns its id.
+
+    Raises Uncertain when the connection breaks before the reply, as a repetition adds another job.
+    """
+    return Command(
+        _schedule(b"FIRE", name), replies.read_bytes, repeatable=False, lane=ConnectionUse.ADD, waits=DEFAULT_ADD_S
+    )
+
+
+def next_of_schedule(name: bytes | str, count: int = 1) -> Command[list[int]]:
+    """Return the next instants of a schedule in unix seconds; none while it is paused, or when it is done."""
+    return Command((*_schedule(b"NEXT", name), whole_number(count, "count")), read_instants)
 
 
 Page: TypeAlias = tuple[bytes, list[bytes]]

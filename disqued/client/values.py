@@ -65,7 +65,7 @@ def whole_seconds(span: Span, name: str, least: int = 0, most: int = MOST_SECOND
     """Encode a duration for an option in whole seconds.  Raises ValueError."""
     seconds = to_seconds(span, name)
     if seconds != int(seconds) or not least <= seconds <= most:
-        raise ValueError(f"{name} is {seconds:g} seconds; whole ones from {least} to {most} are allowed")
+        raise ValueError(f"{name} is {seconds:.15g} seconds; whole ones from {least} to {most} are allowed")
     return b"%d" % seconds
 
 

@@ -276,6 +276,24 @@ async def test_a_queue_has_a_policy_that_jobs_follow(side: Any, client: Any, que
 
 
 @pytest_twisted.ensureDeferred
+async def test_a_schedule_is_set_fired_paused_and_deleted(side: Any, client: Any, queue: str) -> None:
+    assert await client.set_schedule(queue, queue, "x", every=3_600, retry=60, headers={"size": "32"}) == "OK"
+    [row] = await client.schedules(queue)
+    assert (row.name, row.when, row.queue) == (queue.encode(), b"EVERY 3600", queue.encode())
+    assert (row.state, row.last_at, row.became, row.error) == ("active", 0, "", "")
+    assert await client.next_of_schedule(queue, 2) == [row.next_at, row.next_at + 3_600]
+    assert (await client.schedule(queue))["body"] == b"x"
+    job_id = await client.fire_schedule(queue)
+    [job] = await client.get(queue, timeout=5, headers=True)
+    assert (job.id, job.headers["schedule-name"]) == (job_id, queue.encode())
+    assert await client.pause_schedule(queue) == "OK"
+    assert await client.next_of_schedule(queue) == []
+    assert await client.resume_schedule(queue) == "OK"
+    assert [await client.delete_schedule(queue) for _ in range(2)] == [1, 0]
+    assert await client.schedule(queue) is None
+
+
+@pytest_twisted.ensureDeferred
 async def test_a_queue_is_purged_of_some_jobs_or_of_all(side: Any, client: Any, queue: str) -> None:
     for _ in range(3):
         await client.add(queue, "x", retry=300)

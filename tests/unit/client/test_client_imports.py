@@ -50,7 +50,9 @@ sides = disqued.client.Client, disqued.client.blocking.Client, disqued.client.ai
 names = [{name for name in dir(side) if name[0] != '_'} - {'reactor'} for side in sides]
 assert names[0] == names[1] == names[2], names
 commands = '''add get ack fast_ack nack working enqueue dequeue delete cancel redrive wait_jobs outcome wait show qlen
-    qpeek qstat slots pause throttle purge policy set_policy unset_policy hello info call'''
+    qpeek qstat slots pause throttle set_schedule schedule schedules delete_schedule
+    pause_schedule resume_schedule fire_schedule next_of_schedule purge policy set_policy unset_policy
+    hello info call'''
 for name in commands.split():
     one, *others = (getattr(side, name) for side in sides)
     for other in others:
