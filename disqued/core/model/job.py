@@ -170,7 +170,7 @@ class JobOptions:
         self.is_listed: bool = self.is_rare or delay_ms > 0  #: whether such a job may be in more tables than most
         #: Whether its lines in the event log say no more than those of most jobs.
         self.has_short_lines: bool = fate is NO_FATE and not (
-            terms.group or schedule_of(terms.headers) or trace_id_of(terms.headers)
+            terms.group or (terms.headers and (schedule_of(terms.headers) or trace_id_of(terms.headers)))
         )
         self.cost: int = cost_of_terms(terms) + cost_of_fate(fate)  #: bytes that other jobs do not share
         #: End of the id of such a job: in minutes how long anything is known of it, four hex digits, and "SQ".
