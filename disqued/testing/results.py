@@ -15,7 +15,7 @@ Times are integer milliseconds.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from disqued.core.model.fate import accepted
+from disqued.core.model.fate import accepted, is_undone
 from disqued.core.model.job import ACKED, FLAG_LEASED, QUEUED
 from disqued.core.work.standings import tries_told
 from disqued.errors import CommandError
@@ -181,9 +181,11 @@ class ResultConsumer(Consumer):
 class Outcomes:
     """How jobs ended whose outcomes nodes keep: what every node answers, held against the others and the checker."""
 
-    def __init__(self, servers: "list[SimServer]", checker: Checker) -> None:
+    def __init__(self, servers: "list[SimServer]", checker: Checker, *, fails: bool) -> None:
+        """Hold nodes to each other; `fails`: messages may be lost, and with one the last try of a cancelled job."""
         self._servers = servers
         self._checker = checker
+        self._fails = fails
         self._answers: dict[bytes, list[Ending]] = {}
 
     def ask(self) -> None:
@@ -202,24 +204,27 @@ class Outcomes:
 
     def wrong(self) -> list[str]:
         """Jobs of which nodes keep or answer different ends, when they have answered."""
-        found = disagreements(self._servers)
+        found = disagreements(self._servers, fails=self._fails)
         nodes = [server.number for server in self._servers]
         for job_id, answers in self._answers.items():
-            if len(set(answers)) > 1 or len(answers) < len(nodes):
+            ends = {(state, result, 0 if self._fails and state == b"cancelled" else tries)
+                    for state, result, tries in answers}  # fmt: skip
+            if len(ends) > 1 or len(answers) < len(nodes):
                 found.append(f"one result: nodes answer {sorted(set(answers), key=repr)} of {job_id!r}")
             self._checker.over(job_id, max(tries for _, _, tries in answers), nodes)
         return found
 
 
-def disagreements(servers: "list[SimServer]") -> list[str]:
-    """Jobs of which nodes keep different results or tries."""
+def disagreements(servers: "list[SimServer]", *, fails: bool) -> list[str]:
+    """Jobs of which nodes keep different results or tries; of cancelled ones the tries count where nothing fails."""
     found: dict[bytes, set[tuple[bool, bytes | None, int]]] = {}
     for server in servers:
         for job in server.state.jobs:
             if job.state == ACKED and not job.is_dummy:
                 result = accepted(job.options.fate)
                 value = None if result is None else result.value
-                found.setdefault(job.id, set()).add((job.options.fate.is_cancelled, value, tries_told(job)))
+                tries = 0 if fails and is_undone(job.options.fate) else tries_told(job)
+                found.setdefault(job.id, set()).add((job.options.fate.is_cancelled, value, tries))
     return [
         f"one result: nodes keep {sorted(values, key=repr)} of {job_id!r}"
         for job_id, values in found.items()
