@@ -260,7 +260,7 @@ class Admission(Machine):
             if queue is not None:
                 self._gates.opened(queue)  # consumers of other nodes may want them
         self._say(this)
-        if not self._has_open(this, units):
+        if not _has_open(this, units):
             self._release(this)
         elif this.is_unheard or not self._can_say(this.steward):
             self._release(this)  # nobody is to wait for that again and again
@@ -376,12 +376,6 @@ class Admission(Machine):
         this.chosen_at = this.wanted_at = now
         return this.ahead
 
-    @staticmethod
-    def _has_open(this: LimitedQueue, units: GroupedUnits | None) -> bool:
-        """Return whether the steward has yet to answer."""
-        given = {} if units is None else units.given
-        return any(not wish.waits and wish.unit not in given for wish in this.wishes.values())
-
     def _say(self, this: LimitedQueue) -> None:
         """Tell the steward what is new to it; everything, if it has not heard that for long."""
         state = self._state
@@ -477,6 +471,12 @@ class Admission(Machine):
         queue = self._state.queues.by_name.get(this.name)
         if queue is not None and queue in self._state.waiting.asking:
             self._delivery.heard_steward(queue)
+
+
+def _has_open(this: LimitedQueue, units: GroupedUnits | None) -> bool:
+    """Return whether the steward has yet to answer."""
+    given = {} if units is None else units.given
+    return any(not wish.waits and wish.unit not in given for wish in this.wishes.values())
 
 
 def _is_elsewhere(unit: Unit) -> bool:
