@@ -492,7 +492,7 @@ class Acks(Machine):
         if fate.result is None:
             agrees = mark == MARK or (fate.is_cancelled and not mark)
         else:
-            agrees = mark == mark_of(fate) or not (mark or holders)
+            agrees = mark == mark_of(fate) or (mark in (WORK_SCOPE, MARK) and not holders)
         if agrees:
             return True
         self._state.send(sender, self._state.word_of_fate(job))

@@ -4,9 +4,19 @@ import pytest
 
 from disqued.commands.table import BLOCKED
 from disqued.core.model.endings import UNDER_WAY_MS
-from disqued.core.model.fate import PROGRESS_MAX
+from disqued.core.model.fate import MARK, PROGRESS_MAX
 from disqued.core.model.job import ACKED
-from disqued.core.model.messages import DELJOB, EXPIRED, FATE, GOTACK, OUTCOME, SETACK, WATCH, YOURJOBS
+from disqued.core.model.messages import (
+    DELJOB,
+    ENDED_CANCELLED,
+    EXPIRED,
+    FATE,
+    GOTACK,
+    OUTCOME,
+    SETACK,
+    WATCH,
+    YOURJOBS,
+)
 from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED
 from disqued.core.recovery import Recovery, walk
 from disqued.core.work.acks import RESULT_BYTES
@@ -1047,3 +1057,25 @@ def test_a_job_that_is_acknowledged_on_its_way_to_another_node_was_tried_by_nobo
     cluster.advance(2_000)
     assert "worker" not in d.answers
     assert rows_of_all(cluster, job_id) == {member.name: [b"acked", 0] for member in cluster}
+
+
+def test_a_node_that_remembers_a_cancelled_job_and_one_that_has_its_result_do_not_answer_each_other_for_ever() -> None:
+    cluster = Cluster(4)
+    a = cluster.members[0]
+    job_id = held(cluster, "RESULT", 600)
+    b = stranger_to(cluster, job_id)
+    assert a("ACKJOB", job_id, "RESULT", "done") == 1
+    cluster.advance(1_000)
+    b.state.custody.ended.add(job_id)
+    b.state.custody.ended.note(job_id, ENDED_CANCELLED, 0)
+    said: list[int] = []
+
+    def listen(flight: Flight) -> bool:
+        said.append(flight.kind)
+        return len(said) > 100
+
+    cluster.lose = listen
+    b.say(a, (SETACK, job_id, MARK, False, frozenset()))
+    cluster.advance(100)
+    assert len([kind for kind in said if kind in {SETACK, FATE}]) <= 2
+    assert row(a, job_id) == [b"acked", b"done", 0, b"acknowledged"]
