@@ -25,7 +25,7 @@ def valid(arg: Arg) -> bytes:
     """Return a value that an argument takes."""
     if arg.kind.words:
         return arg.kind.words[0].encode()
-    for value in (UNKNOWN_ID, b"1", b"2", b"first"):
+    for value in (UNKNOWN_ID, b"1", b"2", b"first", b"@daily"):
         try:
             if arg.read is not None:
                 arg.read(value)
