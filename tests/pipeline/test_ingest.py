@@ -187,7 +187,7 @@ def test_batches_that_are_put_together_are_never_seen_twice_wherever_it_is_kille
             assert seen(root) == of_lines(LINES)
             assert not (root / "_merging").exists()
             assert not (root / "_replaced").exists()
-    assert points >= 30
+    assert points >= 24
     assert max(batch for _, _, batch in tables.parts(EVENTS)) == "00000003c"
     assert tables.read(EVENTS).count() == len(LINES)
 
