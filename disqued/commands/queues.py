@@ -409,8 +409,8 @@ class QPurge:
     node that says nothing.  What such a node ended is not counted, nor are the jobs that it was to count: each job is
     counted by one of its holders, and ends on all of them.
 
-    A node that is away learns of each job that ended when it is back.  Jobs of which it has the only copy stay.  A
-    job with RETRY 0 that moves to another node meanwhile ends there.
+    A node that is away learns which jobs have ended when it is back.  Jobs that it alone holds stay.  A job with RETRY
+    0 that moves to another node meanwhile ends there.
 
     A job that waits on one node is active on the other nodes that hold a copy.  So with STATE active, and without
     queued, a node ends the jobs that are delayed, that its own consumers have, or that no other node holds.

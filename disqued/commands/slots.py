@@ -76,7 +76,7 @@ LIMIT_STATISTICS = (
     "slots-blocked",
 )  # fmt: skip
 
-#: Seconds left of a slot of which this node knows no end: its job is delivered again on request alone.
+#: Seconds left of a slot whose end this node does not know: its job is delivered again on request alone.
 NEVER = -1
 #: No slot that ends by itself lasts as long: a retry time and some minutes.
 _ENDLESS_MS = (SECONDS_MAX + 3_600) * 1_000

@@ -202,7 +202,7 @@ def walk(state: State) -> Iterator[Record | None]:
 
 
 def progressed(state: State) -> Iterator[Record]:
-    """The jobs with a progress, of which the journal may have an earlier one, as a crash is to leave them."""
+    """The jobs that have a progress, as a crash is to leave them; the journal may have an earlier progress."""
     for job in state.jobs:
         if job.options.fate.progress is not None and job.state != ACKED and _outlasts_a_crash(state, job):
             yield (JOB_ADDED, job)

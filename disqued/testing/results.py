@@ -203,7 +203,7 @@ class Outcomes:
             self._answers.setdefault(job_id, []).append((state, result, tries))
 
     def wrong(self) -> list[str]:
-        """Jobs of which nodes keep or answer different ends, when they have answered."""
+        """List the jobs whose ends differ between nodes, kept or answered, once all have answered."""
         found = disagreements(self._servers, fails=self._fails)
         nodes = [server.number for server in self._servers]
         for job_id, answers in self._answers.items():
@@ -217,7 +217,7 @@ class Outcomes:
 
 
 def disagreements(servers: "list[SimServer]", *, fails: bool) -> list[str]:
-    """Jobs of which nodes keep different results or tries; of cancelled ones the tries count where nothing fails."""
+    """List the jobs whose results or tries differ between nodes; tries of cancelled ones only where nothing fails."""
     found: dict[bytes, set[tuple[bool, bytes | None, int]]] = {}
     for server in servers:
         for job in server.state.jobs:

@@ -32,7 +32,7 @@ def command(target: Target, queue: str, states: tuple[str, ...], *, dry_run: boo
       disqued purge mail --state dead
 
     Jobs that consumers have, dead jobs, and jobs that are delivered at most once (RETRY 0) end as well.  A node that is
-    away learns of each job that ended when it is back; jobs of which it has the only copy stay, and so do jobs that are
+    away learns which jobs have ended when it is back; jobs that it alone holds stay, and so do jobs that are
     added meanwhile.
     """
     words = [word for state in states for word in ("STATE", state)]

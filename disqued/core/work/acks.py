@@ -540,7 +540,7 @@ class Acks(Machine):
         if state.node_id in holders and state.jobs.get(job_id) is None:
             state.custody.ended.add(job_id)
             if scope == MARK:
-                # Who asks this node for its turn is to hear the same.
+                # A holder that asks whether it may queue the job hears the same.
                 state.custody.ended.note(job_id, ENDED_CANCELLED, 0)
         state.send(sender, (GOTACK, job_id, scope, False, _UNKNOWN))
 

@@ -135,7 +135,7 @@ class Fates(Machine):
     def say_untried(self, done: Job, stored: StoredJob, giver: bytes) -> None:
         """Tell the holders of a job that is done here that its giver had it in its queue: nobody has had it since.
 
-        The giver cannot tell whether this node has handed it out.
+        The node that gave it away does not know whether this one has handed it out.
         """
         state = self._state
         if done.is_dummy:

@@ -10,8 +10,8 @@ A job ends as a cancelled one: nobody did its work.
 In the first round a job that all of its holders see in one state is ended, and counted, by the holder that comes
 first (`ids.comes_first`); SETACK ends it on the others.  One that is queued on one node and active on the others is
 left to the node that has it queued, unless both states are meant.  In the second round each node ends what is left
-of that: a holder that fell silent, or of which two nodes do not know the same, keeps no job alive.  A node that
-left nothing to others has nothing to do then.
+of that, so that no job stays because a holder fell silent, or because two nodes know different things of it.  A node
+that left nothing to others has nothing to do then.
 
 A job that another node brings (YOURJOBS) may have left before that node heard of the purge, and come when this one is
 done with its round.  So it is held against the rounds of which the end is not known here, and ended or left like any
