@@ -912,9 +912,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a slot ends as soon as its job is handed out", LIMITS_CALM,
-        Admission, "_look_after",
-        "self._enter(this, unit)",
-        "this.ended[job_id] = None",
+        Admission, "_see", "self._enter(this, unit)", "this.ended[unit.id] = None",
     ),
     _mutant(
         "what consumers of a limited queue have is not written down", LIMITS_CRASH,

@@ -14,7 +14,7 @@ When nobody waits any more they are put back.
 Where consumers come fast, more are asked for, and are handed out at once to those who come: twice as many each time
 that the last ones were taken within `AHEAD_MS`, half as many when they lasted longer.  As they are taken, the next ones
 are asked for; put back is what nobody took since.  So a consumer does not wait for each job; after a stall of the node
-it does (`given_until`).  All nodes together keep a quarter of INFLIGHT ahead at most, and nothing of a queue with a
+it does (`given_until`).  All nodes together keep half of INFLIGHT ahead at most, and nothing of a queue with a
 rate: a token that is taken early would be missing meanwhile.
 
 An answer counts for `GIVEN_MS` from the word that it answers (`number`): the steward counts a slot for the retry period
@@ -60,7 +60,7 @@ GIVEN_MS: Final = 4_000
 SAID_AGAIN_MS: Final = 2_000  #: how often the steward hears everything
 AHEAD_MS: Final = 50  #: how long a job that was asked for ahead waits for a consumer
 AHEAD_MAX: Final = 128  #: jobs of a queue that are asked for ahead
-AHEAD_PART: Final = 4  #: of INFLIGHT, so that all nodes together keep one such part ahead at most
+AHEAD_PART: Final = 2  #: of INFLIGHT, so that all nodes together keep one such part ahead at most
 UNHEARD_MS: Final = 1_000  #: how long who would not wait is kept waiting for the steward
 
 
@@ -80,13 +80,14 @@ class LimitedQueue(Timed):
 
     __slots__ = (
         "ahead", "asked_at", "chosen_at", "ended", "is_unheard", "moved", "name", "number", "returned", "running",
-        "said", "said_all_at", "steward", "wanted_at", "wishes",
+        "said", "said_all_at", "steward", "units", "wanted_at", "wishes",
     )  # fmt: skip
 
     def __init__(self, name: bytes, running: dict[bytes, tuple[Unit, SlotHolder]]) -> None:
         self.awake_at = 0
         self.name: bytes = name
-        self.wishes: dict[bytes, Wish] = {}  #: by job
+        self.wishes: dict[bytes, Wish] = {}  #: by job, the latest one last
+        self.units: GroupedUnits | None = None  #: what was lent of when that was last looked at
         self.running: dict[bytes, tuple[Unit, SlotHolder]] = running  #: as the witness of the queue has it
         #: Those of `running` that consumers of other nodes have now; the steward may not know that yet.
         self.moved: dict[bytes, None] = {}
@@ -317,33 +318,52 @@ class Admission(Machine):
 
     def _look_after(self, this: LimitedQueue, units: GroupedUnits | None) -> None:
         """See what became of what was asked for: handed out, given and not taken, overtaken, or not there any more."""
-        custody = self._state.custody
-        for job_id, wish in list(this.wishes.items()):
-            unit = wish.unit
-            if units is not None and unit in units.lent:
-                if unit in units.given and (not this.ahead or self._state.now >= units.given_until):
-                    self._take_back(this, [job_id])
-                continue
-            del this.wishes[job_id]
-            this.wanted_at = self._state.now
-            if unit.state == ACTIVE and unit.flags & FLAG_LEASED:
-                custody.limited.setdefault(unit, SlotHolder(self._state.now, b""))
-                self._enter(this, unit)
-            else:
-                this.ended[job_id] = None
+        if units is None or units is not this.units:
+            this.units = units
+            self._see_all(this, units)
+        elif units.given and (not this.ahead or self._state.now >= units.given_until):
+            self._see_all(this, units)
+            self._take_back(this, [unit.id for unit in units.given if unit.id in this.wishes])
+        else:
+            for unit in units.ended_loans:
+                wish = this.wishes.get(unit.id)
+                if wish is not None and wish.unit is unit and unit not in units.lent:
+                    self._see(this, unit)
         if units is not None:
-            self._let_older_pass(this, units)
+            units.ended_loans.clear()
+            if units.has_new_first:
+                units.has_new_first = self._let_older_pass(this, units)
 
-    def _let_older_pass(self, this: LimitedQueue, units: GroupedUnits) -> None:
-        """Ask for jobs that came back instead of younger ones of their groups that are not given yet.
+    def _see_all(self, this: LimitedQueue, units: GroupedUnits | None) -> None:
+        """See what became of everything that was asked for and is not lent any more."""
+        for wish in list(this.wishes.values()):
+            if units is None or wish.unit not in units.lent:
+                self._see(this, wish.unit)
+
+    def _see(self, this: LimitedQueue, unit: Unit) -> None:
+        """See what became of a job that was asked for and is not lent any more."""
+        del this.wishes[unit.id]
+        this.wanted_at = self._state.now
+        if unit.state == ACTIVE and unit.flags & FLAG_LEASED:
+            self._state.custody.limited.setdefault(unit, SlotHolder(self._state.now, b""))
+            self._enter(this, unit)
+        else:
+            this.ended[unit.id] = None
+
+    def _let_older_pass(self, this: LimitedQueue, units: GroupedUnits) -> bool:
+        """Ask for jobs that came back instead of younger ones of their groups that are not given yet, if there are any.
 
         All wishes are of units that are lent: one that was handed out and is back already has been seen before.
+        Returns whether any job passed.
         """
+        passed = False
         for job_id, wish in reversed(list(this.wishes.items())):
             older = None if wish.unit in units.given else units.lend_older(wish.unit)
             if older is not None:
                 self._take_back(this, [job_id])
                 this.wishes[older.id] = Wish(older)
+                passed = True
+        return passed
 
     def _take_back(self, this: LimitedQueue, job_ids: list[bytes]) -> None:
         """Ask for these jobs no more."""
@@ -381,7 +401,12 @@ class Admission(Machine):
         state = self._state
         steward = self._witnesses.steward_of(this.name)
         is_whole = steward != this.steward or state.now - this.said_all_at >= SAID_AGAIN_MS
-        fresh = [wish for wish in this.wishes.values() if not wish.number]
+        fresh: list[Wish] = []
+        for wish in reversed(this.wishes.values()):
+            if wish.number:
+                break
+            fresh.append(wish)
+        fresh.reverse()
         if not (fresh or this.ended or this.returned or (is_whole and (this.wishes or this.running or this.number))):
             return
         if not self._can_say(steward):
@@ -476,7 +501,7 @@ class Admission(Machine):
 def _has_open(this: LimitedQueue, units: GroupedUnits | None) -> bool:
     """Return whether the steward has yet to answer."""
     given = {} if units is None else units.given
-    return any(not wish.waits and wish.unit not in given for wish in this.wishes.values())
+    return any(not wish.waits and wish.unit not in given for wish in reversed(this.wishes.values()))
 
 
 def _is_elsewhere(unit: Unit) -> bool:

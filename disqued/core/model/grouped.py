@@ -55,7 +55,7 @@ class GroupedUnits(OrderedUnits):
     """Units in order, of which `pop_first` takes those of ready groups alone."""
 
     __slots__ = ("_blocked", "_cost", "_groups", "_heads", "_held", "_memory", "_ready", "_ring", "_sorted_to",
-                 "given", "given_until", "held_groups", "is_fair", "lent")  # fmt: skip
+                 "ended_loans", "given", "given_until", "has_new_first", "held_groups", "is_fair", "lent")  # fmt: skip
 
     def __init__(self, units: OrderedUnits, memory: Memory, *, is_fair: bool, blocked: Iterable[bytes] = ()) -> None:
         """Take over the units of a queue, which are not sorted into groups yet: see `go_on`."""
@@ -70,6 +70,10 @@ class GroupedUnits(OrderedUnits):
         self._cost = 0  #: bytes that groups take
         #: Units that somebody has taken out of their groups, and that stay in the queue; see `lend`.
         self.lent: dict[Unit, None] = {}
+        #: What has changed since who lent them last looked: units that are lent no more; and whether another unit
+        #: became the first of its group.
+        self.ended_loans: list[Unit] = []
+        self.has_new_first: bool = False
         self.given: dict[Unit, None] = {}  #: of these: who lent them may hand them out
         self.given_until: int = 0  #: and no longer than this
         self._held: dict[Unit, None] = {}  #: of these: those that wait for a slot or a token of their group
@@ -157,14 +161,14 @@ class GroupedUnits(OrderedUnits):
             self._hold(READY_GROUP_COST + len(name))
             if name not in self._blocked:
                 self._make_ready(group)
-        elif self.is_fair or name in self._blocked:
-            group.units.push(unit)
         else:
             before = group.units.first
             group.units.push(unit)
-            if group.units.first is unit:
+            if group.units.first is unit and not self.is_fair and name not in self._blocked:
                 self._heads.remove(before)
                 self._heads.push(unit)
+        if self.lent and group.units.first is unit:
+            self.has_new_first = True
         if name not in self._blocked:
             self._ready += 1
 
@@ -294,6 +298,7 @@ class GroupedUnits(OrderedUnits):
 
     def _end_loan(self, unit: Unit) -> None:
         del self.lent[unit]
+        self.ended_loans.append(unit)
         self.given.pop(unit, None)
         self._end_hold(unit)
 
