@@ -106,7 +106,7 @@ class Member(Server):
     def settle(self) -> None:
         """Take what is in the outbox: records, then messages, then replies."""
         outbox = self.node.outbox
-        while outbox.journal or outbox.messages or outbox.replies or outbox.events:
+        while outbox.journal or outbox.messages or outbox.replies or outbox.events or outbox.asked:
             if outbox.events:
                 self.node.notifications.collect()
             self.journal += outbox.journal

@@ -271,6 +271,10 @@ class Server:
     def _take_outbox(self) -> None:
         """Take what is in the outbox."""
         outbox = self.node.outbox
+        while outbox.asked:
+            asked = outbox.asked.pop(0)
+            outcome = self._dispatch.execute(Session("another node", limited=False), list(asked.words), Outcome())
+            self.node.questions.answer(asked, outcome.value)
         while outbox.replies:
             replies, outbox.replies = outbox.replies, []
             for client, value, units in replies:

@@ -1,22 +1,29 @@
-"""CLUSTER: the nodes that this one knows, and how it comes to know them.
+"""CLUSTER: the nodes that this one knows, how it comes to know them, and what commands answer on all of them.
+
+    client --CLUSTER ASK * QSTAT mail--> us        `ClusterAsk` checks the command, and asks (`core.cluster.questions`)
+    node that is asked: `check_asked` once more, since the other may be of another version; then as any command
+
+Only commands are asked for that look, are over at once, and mean the same to every client.
 
 Source: Disque 1.0-rc1, src/cluster.c, whose replies and error texts these are.
 """
 
+from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from disqued.commands.connection import DONE
 from disqued.commands.host import Session
-from disqued.commands.shapes import OK, bulk, either, integer, status
-from disqued.commands.table import Flag, command, container, optional, positional
+from disqued.commands.shapes import OK, Shape, array, bulk, either, integer, status
+from disqued.commands.table import BLOCKED, Command, Flag, command, container, find, optional, parse, positional, rest
 from disqued.commands.values import BYTES, one_of, read_integer, readable
+from disqued.core.cluster import questions
 from disqued.core.model.ids import NODE_ID_LENGTH
 from disqued.core.model.outbox import Client
 from disqued.core.node import Node
-from disqued.errors import CommandError, NotAnInteger
+from disqued.errors import CommandError, NoPermission, NotAnInteger
 from disqued.wire.nodesconf import BUS_PORT_OFFSET, PORT_MAX, format_nodes
 from disqued.wire.replies import Status
 
@@ -240,3 +247,73 @@ class ClusterSaveConfig:
     def run(self, node: Node, client: Session) -> Any:
         client.host.identity.save()
         return DONE
+
+
+#: What nodes answer each other.
+ASKED: Final = frozenset({
+    "CLIENT LIST", "CLUSTER INFO", "CLUSTER NODES", "INFO", "JSCAN", "QGROUP LIST", "QINFO", "QLEN", "QPEEK", "QSCAN",
+    "QSTAT", "QSTATUS", "RQ.INFO", "SCHEDULE GET", "SCHEDULE LIST", "SHOW", "SLOTS", "WORKER INFO", "WORKER LIST",
+    "WQ.LEN", "WQ.PEEK", "WQ.PROCS", "WQ.QUEUES", "WQ.TASKS",
+})  # fmt: skip
+_NOT_ASKED: Final = f"nodes do not answer <command> to each other; allowed are {', '.join(sorted(ASKED))}"
+_NO_NODE: Final = "Unknown node <id> - allowed is *, or the id of a node as CLUSTER NODES shows it, 40 hex digits"
+_NOT_ALL: Final = "CLUSTER ASK is for users who may read all queues"
+
+
+def check_asked(words: Sequence[bytes]) -> Command:
+    """Return the command that is asked for.  Raises CommandError: it is none that nodes answer each other, or wrong."""
+    entry = find(list(words))
+    if entry.name not in ASKED:
+        raise CommandError(_NOT_ASKED.replace("<command>", entry.name))
+    parse(entry, list(words))
+    return entry
+
+
+def _is_answer(value: Any) -> bool:
+    if not isinstance(value, list | tuple) or len(value) != 3:
+        return False
+    node_id, status, told = value
+    is_told = status in {questions.OK, questions.REFUSED}
+    is_missing = status in {questions.SILENT, questions.AWAY} and told is None
+    return isinstance(node_id, bytes) and len(node_id) == NODE_ID_LENGTH and (is_told or is_missing)
+
+
+@command(
+    "CLUSTER ASK", group="cluster", flags=Flag.ADMIN | Flag.READ, cost="that of the command, on each node",
+    reply=array(Shape("[node, status, value]", _is_answer), "[node, status, value] of each node, by their ids"),
+    errors=(_NO_NODE, _NOT_ASKED, f"NOPERM {_NOT_ALL}"), shows_bodies=True,
+)  # fmt: skip
+@attrs.define
+class ClusterAsk:
+    """What a command that only looks answers on each node of the cluster.
+
+    The status is ok, and the value is what the command returns there; or error, and the value is its line; or silent:
+    the node has a link and has not answered within 2 seconds; or away: there is no link to it.  Then the value is null.
+    Each node answers for itself, at a moment of its own.
+
+    Commands that may be asked for: CLIENT LIST, CLUSTER INFO, CLUSTER NODES, INFO, JSCAN, QGROUP LIST, QINFO, QLEN,
+    QPEEK, QSCAN, QSTAT, QSTATUS, RQ.INFO, SCHEDULE GET, SCHEDULE LIST, SHOW, SLOTS, WORKER INFO, WORKER LIST, WQ.LEN,
+    WQ.PEEK, WQ.PROCS, WQ.QUEUES and WQ.TASKS.
+    """
+
+    node: bytes = positional("Who is asked: * for every node, or the id of one.", BYTES)
+    command: bytes = positional("The command.", BYTES)
+    arguments: list[bytes] = rest("What follows it.", BYTES, minimum=0)
+
+    def run(self, node: Node, client: Client) -> Any:
+        """Ask; the reply comes when all have answered.  Raises CommandError, NoPermission (NOPERM)."""
+        user = getattr(client, "user", None)
+        if user is not None and not user.all_queues:
+            raise NoPermission(text=_NOT_ALL)
+        words = (self.command, *self.arguments)
+        check_asked(words)
+        node.questions.ask(client, self._nodes(node), words)
+        return BLOCKED
+
+    def _nodes(self, node: Node) -> Iterable[bytes]:
+        known = {node.id, *node.state.peers.by_id}
+        if self.node == b"*":
+            return known
+        if self.node not in known:
+            raise CommandError(_NO_NODE.replace("<id>", readable(self.node)))
+        return (self.node,)

@@ -36,6 +36,7 @@ from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.membership import Membership
 from disqued.core.cluster.notifications import Notifications
 from disqued.core.cluster.policy_sync import Policies
+from disqued.core.cluster.questions import Questions
 from disqued.core.cluster.schedules import NoCalendar, Schedules
 from disqued.core.cluster.stewards import Stewards
 from disqued.core.cluster.witnesses import Witnesses
@@ -192,6 +193,7 @@ class Node:
         self.inquiries = Inquiries(self.state, self.acks)
         self.keys = Keys(self.state, self.inquiries)
         self.redrives = Redrives(self.state, self.letters)
+        self.questions = Questions(self.state)
         self._of_client = self.sessions.by_client
         self.machines += [
             self.membership, self.membership.detector, self.blocking, self.queueing, self.requeueing, self.keys,
@@ -203,7 +205,7 @@ class Node:
             self.leaving, self.workers,
             self.worker_moves, self.homes,
             self.notifications, self.group_starts, self.streams, self.acksets, self.offers, self.readers,
-            self.reconciliation, self.inquiries, self.purges, self.redrives,
+            self.reconciliation, self.inquiries, self.purges, self.redrives, self.questions,
         ]  # fmt: skip
         #: Messages that concern several machines, then those that one machine takes.
         self._hears: dict[int, Hear] = {

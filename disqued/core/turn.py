@@ -36,7 +36,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, Protocol, cast
 
 from disqued.core.model.messages import DURABLE_ALONE, URGENT, Message
-from disqued.core.model.outbox import GONE_REFUSED, Record, promises
+from disqued.core.model.outbox import GONE_REFUSED, Asked, Record, promises
 from disqued.core.node import Node
 from disqued.errors import CommandError, JournalFailed
 
@@ -117,6 +117,9 @@ class Outside(Protocol):
     def follow_trail(self) -> None:
         """The trail has news (`core/model/trace.py`)."""
 
+    def answer(self, asked: list[Asked]) -> None:
+        """Run these commands, each in a step of its own and not at once, and tell `Questions.answer` their values."""
+
     def failing(self, before: str | None) -> None:
         """`Turn.failure` has changed."""
 
@@ -178,6 +181,9 @@ class Turn:
         if outbox.members_changed:
             outbox.members_changed = False
             self._outside.follow_members()
+        if outbox.asked:
+            asked, outbox.asked = outbox.asked, []
+            self._outside.answer(asked)
         endings = self._state.trace.endings
         if endings is not None and endings.is_news():
             self._outside.follow_trail()

@@ -12,9 +12,11 @@ Times are integer milliseconds.
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Final, Protocol
 
+from disqued.core.model.outbox import Asked
 from disqued.core.node import Node
 from disqued.core.recovery import walk
 from disqued.core.turn import RETRY_MS, Messages, Turn
@@ -73,18 +75,21 @@ class SimDriver:
         power_failure: PowerFailure, commit_ms: int, rng: Random, takes: Takes,
         watch: Callable[[Callable[[], None]], None], begin_commit: Callable[[], None], committed: Callable[[], None],
         send: Callable[[Messages], None], follow_members: Callable[[], None], follow_trail: Callable[[], None],
+        run: Callable[[tuple[bytes, ...], Callable[[object], None]], None],
     ) -> None:  # fmt: skip
         """Take a node and its journal.
 
         A commit takes up to `commit_ms`, drawn from `rng`; 0 = it is done when it returns.  `takes` returns whether
         the process takes a late call now; `watch` carries out a tick; `begin_commit` hears that a commit begins,
-        `committed` that it is done.  The others are as in `Outside`.
+        `committed` that it is done, `run` runs a command and calls back with its value.  The others are as in
+        `Outside`.
         """
         self.turn = Turn(node, self)
         self.clients = SimClients(self._replies_leave)
         self.send = send
         self.follow_members = follow_members
         self.follow_trail = follow_trail
+        self._run = run
         self._node = node
         self._journal = journal
         self._events = events
@@ -118,6 +123,15 @@ class SimDriver:
     def _replies_leave(self) -> None:
         if self._steps:
             self.end_turn_soon()
+
+    def answer(self, asked: list[Asked]) -> None:
+        for each in asked:
+            self._later(0, partial(self._run, each.words, partial(self._tell, each)))
+
+    def _tell(self, asked: Asked, value: object) -> None:
+        self._node.begin()
+        self._node.questions.answer(asked, value)
+        self.finish_step()
 
     def wake_at(self, at: int) -> None:
         self._timer_at = at

@@ -29,6 +29,24 @@ class SimClient(Protocol):
         """The connection is broken."""
 
 
+class AskingNode:
+    """Another node that has asked for a command."""
+
+    is_gone = False
+
+    def __init__(self, tell: Callable[[object], None], leave: "Callable[[SimClient], object]") -> None:
+        """`tell` hears the value of its one command, `leave` that it has gone then."""
+        self._tell = tell
+        self._leave = leave
+
+    def answered(self, value: Any) -> None:
+        self._leave(self)
+        self._tell(value)
+
+    def lost(self) -> None:
+        """Nobody is to be told: its question is over with the link."""
+
+
 class SimRecipient:
     """The replies of one client that have not left yet; it issues commands, and is a `Recipient` to the turn."""
 

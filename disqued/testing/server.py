@@ -37,7 +37,7 @@ from disqued.testing.limits import LimitWatch
 from disqued.testing.links import SimLinks
 from disqued.testing.network import Dial, SimLink, SimNetwork
 from disqued.testing.pausewatch import PauseWatch
-from disqued.testing.recipients import SimClient, SimRecipient
+from disqued.testing.recipients import AskingNode, SimClient, SimRecipient
 from disqued.wire.messages import decode
 
 assert MODULES
@@ -135,6 +135,7 @@ class SimServer:
             power_failure=self.power_failure, commit_ms=self.commit_ms, rng=self.rng, takes=self._takes,
             watch=self._watched, begin_commit=self._begin_commit, committed=self._committed,
             send=self.links.send, follow_members=self._follow_members, follow_trail=self._follow_trail,
+            run=self._run_for_node,
         )  # fmt: skip
         self._dispatch = Dispatch(
             node, seconds=lambda: 0.0, microseconds=lambda: self.clock.wall() * 1_000, on_crash=_fail,
@@ -265,6 +266,10 @@ class SimServer:
         if self.order_watch is not None:
             looked_at = partial(self.order_watch.over, self, looked_at)
         self.pause_watch.over(looked_at)
+
+    def _run_for_node(self, words: tuple[bytes, ...], tell: Callable[[object], None]) -> None:
+        """Run a command that a node has asked for; it is over at once."""
+        self.command(AskingNode(tell, self.driver.clients.remove), list(words))
 
     def _run(self, recipient: SimRecipient, words: list[bytes], outcome: Outcome) -> None:
         self._dispatch.execute(recipient, words, outcome)

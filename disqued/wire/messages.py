@@ -2,7 +2,8 @@
 
 A message begins with its kind, 1 byte; `CODECS` says what follows, and docs/reference/bus.md is written from it.  All
 integers are little-endian and unsigned.  Forms for streams are in `streammessages`, for names in `namemessages`, for
-policies in `policymessages`, for slots in `slotmessages`, for fates in `fates`, for results in `outcomemessages`.
+policies in `policymessages`, for slots in `slotmessages`, for fates in `fates`, for results in `outcomemessages`, for
+questions in `questionmessages`.
 
 Fields that a kind has no use for are 0.  The other end is a program that may be wrong or hostile: every length is
 checked before it is used, the lengths must account for each byte, and what is counted has a bound.  A message has one
@@ -78,6 +79,7 @@ from disqued.wire import fates
 from disqued.wire import namemessages as names
 from disqued.wire import outcomemessages as outcomes
 from disqued.wire import policymessages as policies
+from disqued.wire import questionmessages as questions
 from disqued.wire import slotmessages as slots
 from disqued.wire import streammessages as streams
 from disqued.wire.fields import BadMessage, BadRecord, Codec, Fields, cut, ends_at, flag_of, need
@@ -734,6 +736,7 @@ CODECS: Final[dict[int, Codec]] = {
     **slots.CODECS,
     **fates.CODECS,
     **outcomes.CODECS,
+    **questions.CODECS,
 }  # fmt: skip
 _ENCODERS: Final[dict[int, Callable[[Fields, int], Text]]] = {kind: CODECS[kind].encode for kind in NAMES}
 _DECODERS: Final[list[Callable[[bytes], Message]]] = [

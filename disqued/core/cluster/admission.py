@@ -154,7 +154,7 @@ class Admission(Machine):
                 if _is_elsewhere(unit):
                     this.moved[unit.id] = None
                 else:
-                    self._remove(this, unit.id)
+                    _remove(this, unit.id)
                 changed[this] = None
             elif this is not None and unit.id in this.wishes:
                 changed[this] = None  # it was handed out, and is over already
@@ -290,7 +290,7 @@ class Admission(Machine):
             unit = this.running[job_id][0]
             slot = slots.get(job_id)
             if not _is_elsewhere(unit) or (slot is not None and slot.node_id == self._home_of(unit)):
-                self._remove(this, job_id)
+                _remove(this, job_id)
 
     def _home_of(self, unit: Unit) -> bytes:
         """Return the node whose consumer has a job, as far as this one knows."""
@@ -302,13 +302,6 @@ class Admission(Machine):
         this.running[unit.id] = (unit, self._state.custody.limited[unit])
         this.moved.pop(unit.id, None)
         this.ended.pop(unit.id, None)
-
-    @staticmethod
-    def _remove(this: LimitedQueue, job_id: bytes) -> None:
-        """Let the steward hear that this node has nothing to do with a job any more."""
-        del this.running[job_id]
-        this.moved.pop(job_id, None)
-        this.ended[job_id] = None
 
     def _end_delivered_once(self, unit: Unit) -> None:
         """Free the slot of a job that nobody gets a second time; to the journal it is done now."""
@@ -416,7 +409,7 @@ class Admission(Machine):
         told = list(this.wishes.values()) if is_whole else fresh
         for wish in fresh:
             wish.number = this.number
-        wishes = tuple(self._wish_of(wish.unit) for wish in told)
+        wishes = tuple(_wish_of(wish.unit) for wish in told)
         running = self._witnesses.running(this.name) if is_whole else ()
         ended = tuple(job_id for job_id in this.ended if job_id not in this.running)
         returned = tuple(job_id for job_id in this.returned if job_id not in this.running)
@@ -437,9 +430,6 @@ class Admission(Machine):
     def _can_say(self, steward: bytes) -> bool:
         """Return whether a steward can be told anything now."""
         return steward == self._state.node_id or steward in self._state.peers.linked
-
-    def _wish_of(self, unit: Unit) -> SlotWish:
-        return SlotWish(unit.id, unit.order_key, unit.options.terms.group, _span_of_lease(unit))
 
     def _plan(self, this: LimitedQueue) -> None:
         state = self._state
@@ -502,6 +492,17 @@ def _has_open(this: LimitedQueue, units: GroupedUnits | None) -> bool:
     """Return whether the steward has yet to answer."""
     given = {} if units is None else units.given
     return any(not wish.waits and wish.unit not in given for wish in reversed(this.wishes.values()))
+
+
+def _remove(this: LimitedQueue, job_id: bytes) -> None:
+    """Let the steward hear that this node has nothing to do with a job any more."""
+    del this.running[job_id]
+    this.moved.pop(job_id, None)
+    this.ended[job_id] = None
+
+
+def _wish_of(unit: Unit) -> SlotWish:
+    return SlotWish(unit.id, unit.order_key, unit.options.terms.group, _span_of_lease(unit))
 
 
 def _is_elsewhere(unit: Unit) -> bool:

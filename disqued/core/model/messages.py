@@ -195,6 +195,15 @@ SLOTS_CLAIMED: Final[int] = _kind(
     "limits", 53, "SLOTS_CLAIMED", "queue, epoch, steward, `SlotsKnown`, running",
     "The answer to SLOTS_CLAIM: I follow this steward; what I remember, and what consumers of mine have (`SlotSpan`).",
 )  # fmt: skip
+
+ASK: Final[int] = _kind(
+    "questions", 57, "ASK", "number, words",
+    "What does this command, which only reads, answer on your node?",
+)  # fmt: skip
+TOLD: Final[int] = _kind(
+    "questions", 58, "TOLD", "number, failed, value",
+    "The answer to ASK: the value that the command returns; failed: the line of its error.",
+)  # fmt: skip
 FLUSH: Final[int] = _kind("queues", 26, "FLUSH", "queue, 0", "Everything that you have of this queue is done.")
 PURGE: Final[int] = _kind(
     "queues", 41, "PURGE", "queue, number, states, first",

@@ -6,6 +6,7 @@ A step appends; the driver takes the lists in this order, and only then answers 
     messages  to other nodes (core.model.messages)
     events    for those who listen, on whatever node (core.cluster.notifications makes messages of them)
     replies   to clients that were blocked
+    asked     commands to run for other nodes, later
 
 Nobody hears of a job that is less durable than promised.  Plain tuples and lists: an append costs 0.1 microseconds.
 """
@@ -103,10 +104,18 @@ class Notification(NamedTuple):
     audience: Hashable = EVERYWHERE  #: EVERYWHERE, HERE_ALONE, or the one client that it is for
 
 
+class Asked(NamedTuple):
+    """A command that a node is to run for another one, or for itself, and to answer (`core.cluster.questions`)."""
+
+    node_id: bytes  #: of the node that asks
+    number: int  #: of its question
+    words: tuple[bytes, ...]
+
+
 class Outbox:
     """The effects of the steps since the driver last emptied it."""
 
-    __slots__ = ("events", "journal", "members_changed", "messages", "replies")
+    __slots__ = ("asked", "events", "journal", "members_changed", "messages", "replies")
 
     def __init__(self) -> None:
         self.journal: list[Record] = []
@@ -115,5 +124,6 @@ class Outbox:
         #: Nodes, their addresses or the targets of links have changed: the driver updates links and file.
         self.members_changed: bool = False
         self.events: list[Notification] = []
+        self.asked: list[Asked] = []  #: commands to be run in steps of their own
         #: (client, value, jobs): the value that its blocked command returns, and the jobs that leave with it.
         self.replies: list[tuple[Client, object, list[Unit]]] = []

@@ -23,6 +23,7 @@ Source: Disque, src/server.c, src/config.c.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -47,6 +48,7 @@ from disqued.net.clients.connection import ClientSession
 from disqued.net.clients.pubsub import PubSub
 from disqued.net.clients.traffic import Traffic
 from disqued.net.clients.unauthenticated import UnauthenticatedClients
+from disqued.net.cluster.asked import Answers
 from disqued.net.cluster.bus import Bus
 from disqued.net.cluster.identity import Identity
 from disqued.net.cluster.topology import Topology
@@ -94,10 +96,16 @@ class Daemon:
             node, reactor, secret=secret, finish_step=lambda: self.turn.finish_step(None),
             on_crash=self.crashes.message, on_event=self.pubsub.publish, buffers=self.buffers,
         )  # fmt: skip
+        self._answers_to = Answers(
+            node,
+            lambda: self.clients,
+            soon=partial(reactor.callLater, 0),
+            finish_step=lambda: self.turn.finish_step(None),
+        )
         self._members = Topology(node, self.bus, identity, reactor)
         self.driver = Driver(
             node, store, reactor, send=self.bus.send, on_members=self._members.changed, on_trail=event_log.wake,
-            on_crash=self.crashes.tick,
+            on_crash=self.crashes.tick, on_asked=self._answers_to.take,
         )  # fmt: skip
         self.turn = self.driver.turn
         self.stores = StoreKeeper(config, self.driver, store_name, open_store, obstacle=self._obstacle)

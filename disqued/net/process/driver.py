@@ -19,6 +19,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from disqued.core.model.outbox import Asked
 from disqued.core.node import Node
 from disqued.core.recovery import walk
 from disqued.core.turn import RETRY_MS, Messages, Turn
@@ -53,10 +54,12 @@ class Driver:
     def __init__(
         self, node: Node, store: IStore, reactor: IReactorTime, *, send: Callable[[Messages], None],
         on_members: Callable[[], None], on_trail: Callable[[], None], on_crash: Callable[[], None],
+        on_asked: Callable[[list[Asked]], None],
     ) -> None:  # fmt: skip
         """Take a node and the store of its journal.
 
-        `send` takes messages to other nodes that may leave now.  `on_members` is called when what is known of the
+        `send` takes messages to other nodes that may leave now, `on_asked` commands to run for them.  `on_members` is
+        called when what is known of the
         other nodes has changed, `on_trail` when the trail has news, `on_crash` while the exception of a bug is handled.
         """
         self.node = node
@@ -67,6 +70,7 @@ class Driver:
         self.send = send
         self.on_members = on_members
         self.on_trail = on_trail
+        self.answer = on_asked
         self.handover = Handover(self.turn, self._find_journals)
         self._on_crash = on_crash
         self._state = node.state

@@ -31,6 +31,7 @@ from disqued.core.model.policies import (
 from disqued.testing.clock import WALL_MS
 from disqued.wire.fields import BadMessage
 from disqued.wire.messages import decode, encode
+from disqued.wire.questionmessages import WORDS_MAX
 from tests.fates import FATE
 from tests.schedule_values import LAST, NIGHTLY, REFUSED
 
@@ -160,6 +161,9 @@ LARGEST: list[Message] = [
         m.SlotsKnown(True, U64, NODE_B, U64, (LONG_SLOT,) * 1_000),
         (LONG_SLOT,),
     ),
+    (m.ASK, U32, (b"w" * 70_000,) * WORDS_MAX),
+    (m.TOLD, U32, True, b"ERR " + b"e" * 1_000_000),
+    (m.TOLD, U32, False, [[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]),
 ]
 
 
@@ -256,6 +260,8 @@ NUMBERS: list[tuple[Message, int, int]] = [
     ((m.SLOTS_WANTED, b"q", 0, 0, 0, False, (m.SlotWish(ID, 0, b"", 0),) * 1_000, (), (), ()), 1_000, 4),
     ((m.SLOTS_WANTED, b"q", 0, 0, 0, False, (m.SlotWish(ID, 0, b"", SPAN),), (), (), ()), SPAN, 8),
     ((m.SLOTS_KEEP, b"q", 0, 0, 0, (m.SlotSpan(ID, b"", NODE_A, 0, SPAN, b""),), ()), SPAN, 8),
+    ((m.ASK, 7, (b"",) * WORDS_MAX), WORDS_MAX, 2),
+    ((m.TOLD, 7, True, b"ERR"), 1, 1),
     ((m.POLICY, 7, POLICIES[:1]), COUNTER_MAX, 8),
     ((m.POLICY, 7, POLICIES[:1]), STAMP_MAX, 8),
     ((m.POLICY, 7, (policy(PauseSetting(3, b"r", b"o"), queue=b"12345678"),)), 3, 1),
@@ -409,6 +415,8 @@ SMALL: list[Message] = [
     (m.CATCH_UP, 1 << 40),
     (m.CAUGHT_UP, 1 << 40),
     (m.NEEDOTHERS, b"queue", 100, True, (b"group",)),
+    (m.ASK, 7, (b"QSTAT", b"queue")),
+    (m.TOLD, 7, False, [b"name", {b"a": -5}, None, True, 1.5, []]),
 ]
 
 

@@ -108,6 +108,8 @@ EXAMPLES: list[Message] = [
     (m.CATCH_UP, 1 << 40),
     (m.CAUGHT_UP, 1 << 40),
     (m.NEEDOTHERS, b"queue", 100, True, (b"a", b"", b"group")),
+    (m.ASK, 7, (b"QSTAT", b"queue")),
+    (m.TOLD, 7, False, [b"name", {b"a": -5}, None, True, 1.5, []]),
 ]
 
 

@@ -1,0 +1,181 @@
+"""CLUSTER ASK on clusters of cores: who is asked, what is told of who does not answer, and what may be asked for."""
+
+import pytest
+
+from disqued.acl.user import User
+from disqued.commands.categories import BLOCKING, PUBSUB, writes
+from disqued.commands.cluster import ASKED
+from disqued.commands.table import BLOCKED, find
+from disqued.core.cluster.questions import ANSWER_MS
+from disqued.core.model.messages import ASK, TOLD
+from tests.cluster_fixtures import Cluster, Member
+from tests.core_fixtures import UNKNOWN_ID, Server, Word, check
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def asked(member: Member, *words: Word) -> dict[bytes, tuple[bytes, object]]:
+    """What each node answers, once the client hears it."""
+    member.answers.clear()
+    assert member("CLUSTER", "ASK", *words, client="operator") is BLOCKED
+    (answers,) = member.answers.pop("operator")
+    return {node_id: (status, value) for node_id, status, value in answers}
+
+
+def test_each_node_answers_for_itself(cluster: Cluster) -> None:
+    for number, member in enumerate(cluster):
+        for _ in range(number):
+            member.add("q", "body", "REPLICATE", 1, "RETRY", 0)
+    assert asked(cluster.members[0], "*", "QLEN", "q") == {
+        member.id: (b"ok", number) for number, member in enumerate(cluster)
+    }
+    for member in cluster:
+        check(member)
+
+
+def test_the_answers_are_in_the_order_of_the_ids(cluster: Cluster) -> None:
+    a = cluster.members[0]
+    a("CLUSTER", "ASK", "*", "QLEN", "q", client="operator")
+    cluster.settle()
+    (answers,) = a.answers["operator"]
+    assert [node_id for node_id, _, _ in answers] == sorted(member.id for member in cluster)
+
+
+def test_one_node_alone_is_asked(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    b.add("q", "body", "REPLICATE", 1, "RETRY", 0)
+    assert asked(a, b.id, "QLEN", "q") == {b.id: (b"ok", 1)}
+    assert len(cluster.sent(ASK)) == len(cluster.sent(TOLD)) == 1
+    assert asked(a, a.id, "QLEN", "q") == {a.id: (b"ok", 0)}
+    assert len(cluster.sent(ASK)) == 1
+
+
+def test_a_node_alone_asks_itself() -> None:
+    server = Server()
+    server.add()
+    assert server("CLUSTER", "ASK", "*", "QLEN", "q", client="operator") is BLOCKED
+    assert server.answers["operator"] == [[(server.node.id, b"ok", 1)]]
+    assert server.node.deadline() is not None
+    check(server)
+
+
+def test_an_error_is_told_as_it_is(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    b("QADD", "log", 60, "event")
+    told = asked(a, b.id, "SLOTS", "log")
+    assert told == {b.id: (b"error", b"WRONGTYPE Operation against a key holding the wrong kind of value")}
+
+
+def test_a_node_that_does_not_answer_is_silent_and_one_without_a_link_away(cluster: Cluster) -> None:
+    a, b, c = cluster
+    cluster.hold(b, a)
+    cluster.isolate(c)
+    assert a("CLUSTER", "ASK", "*", "QLEN", "q", client="operator") is BLOCKED
+    cluster.advance(ANSWER_MS - 1)
+    assert not a.answers["operator"]
+    cluster.advance(1)
+    assert {node_id: (status, value) for node_id, status, value in a.answers["operator"][0]} == {
+        a.id: (b"ok", 0), b.id: (b"silent", None), c.id: (b"away", None),
+    }  # fmt: skip
+    cluster.release(b, a)
+    cluster.settle()
+    assert len(a.answers["operator"]) == 1
+    check(a)
+
+
+def test_a_link_that_closes_ends_the_wait(cluster: Cluster) -> None:
+    a, b, c = cluster
+    cluster.hold(b, a)
+    a("CLUSTER", "ASK", b.id, "QLEN", "q", client="operator")
+    cluster.settle()
+    assert not a.answers["operator"]
+    cluster.cut(a, b)
+    assert a.answers["operator"] == [[(b.id, b"away", None)]]
+    assert asked(a, c.id, "QLEN", "q") == {c.id: (b"ok", 0)}
+
+
+def test_a_client_that_goes_is_not_answered(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    cluster.hold(b, a)
+    a("CLUSTER", "ASK", "*", "QLEN", "q", client="operator")
+    a.gone("operator")
+    cluster.release(b, a)
+    cluster.advance(ANSWER_MS)
+    assert not a.answers["operator"]
+    check(a)
+
+
+def test_a_flush_answers_what_is_known(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    cluster.hold(b, a)
+    a("CLUSTER", "ASK", b.id, "QLEN", "q", client="operator")
+    a("DEBUG", "FLUSHALL", client="admin")
+    assert a.answers["operator"] == [[(b.id, b"silent", None)]]
+
+
+def test_what_is_told_twice_or_to_nobody_changes_nothing(cluster: Cluster) -> None:
+    a, b, c = cluster
+    cluster.hold(c, a)
+    a("CLUSTER", "ASK", "*", "QLEN", "q", client="operator")
+    cluster.settle()
+    (told,) = cluster.sent(TOLD, b, a)
+    cluster.repeat(told)
+    cluster.release(c, a)
+    cluster.settle()
+    cluster.repeat(told)
+    cluster.settle()
+    assert len(a.answers["operator"]) == 1
+    check(a)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("ADDJOB q body 0", "ADDJOB"), ("PAUSE q out", "PAUSE"), ("GETJOB FROM q", "GETJOB"),
+        ("CLIENT KILL 127.0.0.1:1", "CLIENT KILL"), ("MONITOR", "MONITOR"), ("CONFIG GET port", "CONFIG GET"),
+        ("CLUSTER ASK * QLEN q", "CLUSTER ASK"),
+    ],
+)  # fmt: skip
+def test_what_changes_waits_or_is_about_a_connection_is_refused(command: str, name: str) -> None:
+    refusal = Server().refusal("CLUSTER", "ASK", "*", *command.split())
+    assert refusal.startswith(f"ERR nodes do not answer {name} to each other; allowed are CLIENT LIST")
+
+
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [
+        (["*", "QLEN"], "ERR wrong number of arguments for 'qlen' command"),
+        (["*", "NOSUCH"], "ERR unknown command 'NOSUCH'"),
+        (["*", "SHOW", "no id"], "BADID Invalid Job ID format."),
+        (["f" * 40, "QLEN", "q"], "ERR Unknown node " + "f" * 40),
+        (["?", "QLEN", "q"], "ERR Unknown node ? - allowed is *, or the id of a node"),
+    ],
+)
+def test_bad_questions_are_refused_here(words: list[str], refusal: str) -> None:
+    assert Server().refusal("CLUSTER", "ASK", *words).startswith(refusal)
+
+
+def test_a_user_who_may_not_read_all_queues_is_refused() -> None:
+    class Limited:
+        name, address, user = b"ann", "127.0.0.1:1", User(b"ann")
+
+    refusal = Server().refusal("CLUSTER", "ASK", "*", "QLEN", "q", client=Limited())
+    assert refusal == "NOPERM CLUSTER ASK is for users who may read all queues"
+
+
+def test_only_commands_are_asked_for_that_look_and_are_over_at_once() -> None:
+    for name in sorted(ASKED):
+        entry = find([word.encode() for word in name.split()])
+        assert entry.name == name
+        assert not writes(entry), name
+        assert not entry.hands_out, name
+        assert not entry.is_of_connection, name
+        assert name not in BLOCKING | PUBSUB
+
+
+def test_a_job_that_is_unknown_is_null_everywhere(cluster: Cluster) -> None:
+    told = asked(cluster.members[0], "*", "SHOW", UNKNOWN_ID)
+    assert set(told.values()) == {(b"ok", None)}
