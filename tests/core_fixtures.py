@@ -50,6 +50,7 @@ from disqued.core.model.job import (
 )
 from disqued.core.model.memory import (
     BOUND_COST,
+    COUNTS_COST,
     EVENT_COST,
     HOME_COST,
     JOB_COST,
@@ -60,11 +61,12 @@ from disqued.core.model.memory import (
 )
 from disqued.core.model.messages import EVENT
 from disqued.core.model.outbox import FLUSHED, JOB_ADDED, JOB_GONE, UNIT_DONE, UNIT_LEASED, Client, Record
+from disqued.core.model.phases import PHASE_NAMES, count_phases, is_delayed, phase_of
 from disqued.core.model.policies import cost_of_register
 from disqued.core.model.queues import GROUPED, HOLDS_ALL, LIMITED, THROTTLED, Queue
 from disqued.core.model.schedule import WIDTH_MS
 from disqued.core.model.slots import SLOT_COST, Slot
-from disqued.core.model.state import State, is_delayed
+from disqued.core.model.state import State
 from disqued.core.model.waiters import Watcher
 from disqued.core.node import Node
 from disqued.cron import CronCalendar
@@ -333,6 +335,7 @@ def check(server: Server) -> None:
         BOUND_COST * len(state.custody.bound),
         PENDING_COST * len(server.node.replication.pending),
         *(QUEUE_COST + len(name) for name in queues),
+        *(COUNTS_COST + len(name) for name in state.queues.counts),
         *(queue.grouped.cost for queue in queues.values() if queue.grouped is not None),
         *(queue.stream.cost for queue in queues.values() if queue.stream is not None),
         *(worker.cost for worker in server.node.workers.by_id.values()),
@@ -369,6 +372,7 @@ def check(server: Server) -> None:
     delayed = [job for job in jobs if is_delayed(job) and job not in held]
     assert sorted(unit.id for unit in state.queues.delayed) == sorted(job.id for job in delayed)
     assert all(state.queues.delayed_in(name) >= count for name, count in Counter(job.queue for job in delayed).items())
+    check_phases(state)
     policies = state.queues.policies
     assert all(name in queues for name, _ in policies.registers if policies.pause_of(name).bits)
     assert sorted(unit.id for unit in queued) == sorted(job.id for job in jobs if job.state == QUEUED)
@@ -404,6 +408,17 @@ def check(server: Server) -> None:
     # What is cancelled is not kept: live entries, as many stale ones, and a few for each bucket in use.
     live = len(jobs) + len(state.waiting.blocked) + len(state.queues) + len(server.node.workers.by_id)
     assert state.schedule.entries <= 20 * live + WIDTH_MS
+
+
+def check_phases(state: State) -> None:
+    """Assert that the counts of each queue are what a walk over all jobs finds."""
+    queues = state.queues
+    found = {name: [0] * len(PHASE_NAMES) for name in queues.by_name}
+    for job in state.jobs:
+        found.setdefault(job.queue, [0] * len(PHASE_NAMES))[phase_of(queues, job)] += 1
+    assert {name: tuple(counts) for name, counts in found.items()} == {
+        name: tuple(count_phases(queues, name)) for name in queues.counts
+    }
 
 
 def slots_of(server: Server) -> list[Slot]:

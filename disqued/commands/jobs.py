@@ -49,6 +49,7 @@ from disqued.core.model.fate import FAILURE_REASON_MAX, NO_FATE, PROGRESS_MAX, F
 from disqued.core.model.groups import Entry, Group, units_of
 from disqued.core.model.job import ACKED, ACTIVE, KEYED, QUEUED, RETRY_NEVER_MS, STATE_NAMES, Job, NamedJob, attempt_of
 from disqued.core.model.outbox import Client, name_of
+from disqued.core.model.phases import PHASE_NAMES, phase_of
 from disqued.core.model.queues import HOLDS
 from disqued.core.model.terms import (
     GROUP_MAX,
@@ -736,16 +737,16 @@ _UNIT = tuple_of(
 #: Names that follow where a job has what they stand for, in this order.
 SHOWN_TOO = (
     "groups", "key", "max-tries", "backoff", "keep-dead", "keep-result", "headers", "group", "generation",
-    "attempt", "failures", "cancelled", "progress", "result", "rival-results", "blocked",
+    "attempt", "failures", "cancelled", "progress", "result", "rival-results", "blocked", "phase",
 )  # fmt: skip
 DESCRIPTION = pairs("what is known of the job", *SHOWN, optional=SHOWN_TOO)
 
 
 def describe(node: Node, job: Job) -> list[Any]:
-    """A job as SHOW answers it: 15 names and their values in turn, and one more of an event or of a job with a key."""
+    """A job as SHOW answers it: the 15 names of Disque and their values in turn, and behind them what disqued adds."""
     shown = _described(node, job)
     if isinstance(job, Entry):
-        return [*shown, b"groups", _units(node, job)]
+        return [*shown, b"groups", _units(node, job), *_phase(node, job)]
     if isinstance(job, NamedJob) and job.alias[:1] == KEYED:
         shown += [b"key", job.alias[1:]]
     if job.options.terms is not NO_TERMS:
@@ -755,7 +756,12 @@ def describe(node: Node, job: Job) -> list[Any]:
     queue = node.state.queues.by_name.get(job.queue) if job.state == QUEUED else None
     if queue is not None and queue.holds & HOLDS:
         shown += [b"blocked", node.hindrances.of_job(queue, job)]
-    return shown
+    return shown + _phase(node, job)
+
+
+def _phase(node: Node, job: Job) -> list[Any]:
+    """Where a job is, as far as this node knows."""
+    return [b"phase", PHASE_NAMES[phase_of(node.state.queues, job)]]
 
 
 def _said(fate: Fate) -> list[Any]:
@@ -860,15 +866,22 @@ class Show:
     ttl is how many seconds the job stays here from now on: to the end of its TTL, of a dead one to that of KEEPDEAD,
     also after REDRIVE, and of one that is done to the end of the time for which its result is kept.
 
-    Of an event groups come last: of each group that touched it [group, state, deliveries, milliseconds until its
-    deadline], where the state is in progress, redo or done.  Of a job that was added with a KEY, and is not done, the
-    key comes last.  Of one with failures, or that was redriven, the generation follows, the number of its delivery,
-    which is that of the next one while it waits, and the last 5 failures: unix milliseconds, node, client, reason.
+    The last is phase, which says where the job is: it waits for its copies (wait-repl), is in the queue of this node
+    (ready), with a consumer of this node (in-flight), waits for the end of its delay (delayed), is done (acknowledged,
+    and kept) or dead.  elsewhere is a job that is neither in the queue of this node nor with a consumer of it: as a
+    rule this node has a copy, and another one the job; it may also be out of its queue since a DEQUEUE, or since a
+    crash of this node, with a consumer that had it before.  A job is elsewhere on a node and ready on another one.
+
+    Of an event groups come behind the first 15: of each group that touched it [group, state, deliveries, milliseconds
+    until its deadline], where the state is in progress, redo or done.  Of a job that was added with a KEY, and is not
+    done, the key comes there.  Of one with failures, or that was redriven, the generation follows, the number of its
+    delivery, which is that of the next one while it waits, and the last 5 failures: unix milliseconds, node, client,
+    reason.
 
     Of a job that was cancelled, or has a progress or a result, these follow; rival-results is 1 when the job was
     acknowledged more than once, with different results; the first one counts.
 
-    Of a job that waits in a queue that is paused, throttled or limited blocked comes last: why it may not be handed
+    Of a job that waits in a queue that is paused, throttled or limited blocked follows: why it may not be handed
     out now, or nothing if it may, as far as this node knows.  A node knows pauses and throttles, and of slots what the
     steward of the queue has told it, which may be some moments old.  That a rate is used up only a node knows whose
     consumers wait for the job.
@@ -887,4 +900,4 @@ class Show:
     def _parts(node: Node, event: Entry) -> Parts:
         rows = (made_of(event, group, node.state.now) for group in _touching(event))
         groups = yield from spelt(row for row in rows if row is not None)
-        return [*_described(node, event), b"groups", groups]
+        return [*_described(node, event), b"groups", groups, *_phase(node, event)]

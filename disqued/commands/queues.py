@@ -4,8 +4,10 @@ Source: Disque 1.0-rc1; the Disque README announced SCAN, whose grammar works be
 """
 
 from collections.abc import Callable, Iterable
+from functools import reduce
 from itertools import chain, islice
 from math import ceil
+from operator import or_
 from typing import Any
 from zlib import crc32
 
@@ -48,9 +50,10 @@ from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model.calendar import LastFiring, Refusal, ScheduleSetting
 from disqued.core.model.gates import NO_LIMITS
-from disqued.core.model.job import ALL_STATES, FLAG_QUEUED_BEFORE, KIND_LOG, KIND_WORK, STATE_NAMES, Job, JobState, Unit
+from disqued.core.model.job import ALL_STATES, FLAG_QUEUED_BEFORE, KIND_LOG, KIND_WORK, STATE_NAMES, Job, Unit
 from disqued.core.model.messages import DRY
 from disqued.core.model.outbox import Client
+from disqued.core.model.phases import PHASES_OF_WORD, STATE_WORDS, count_phases, phase_of
 from disqued.core.model.policies import (
     BACKOFF_FIELD,
     FAIR_FIELD,
@@ -164,7 +167,7 @@ STATISTICS = (
 )  # fmt: skip
 MORE_STATISTICS = (
     "produced", "consumed", "sources", "ctime", "pause-reason", "pause-by", "pause-at", "pause-node",
-    "dead", "failing", "delayed", "groups", "throttled-for", *LIMIT_STATISTICS,
+    "dead", "failing", "delayed", "groups", "throttled-for", *LIMIT_STATISTICS, "in-flight", "elsewhere", "done",
 )  # fmt: skip
 STREAM_STATISTICS = ("owned",)
 
@@ -188,10 +191,9 @@ class QStat:
     ever sent jobs, when the queue came into being, in unix seconds, and what the last PAUSE for the whole cluster said:
     its reason, who said it and when, in unix seconds (0 = never).  pause-node is the pause of this node alone; pause
     is both together.  dead are the dead jobs that this node holds, failing the others of which it knows a failure:
-    those that were given back with options, and those with terms.  delayed are the jobs that this node queues when
-    their delay is over: that of ADDJOB on one node, that of a NACK or a BACKOFF on all that hold the job.  groups are
-    the groups of which jobs wait on this node, in a queue that keeps its groups apart (QPOLICY FAIR, or THROTTLE with
-    GROUP), and throttled-for is how many seconds THROTTLE holds the whole queue back from now on.
+    those that were given back with options, and those with terms.  groups are the groups of which jobs wait on this
+    node, in a queue that keeps its groups apart (QPOLICY FAIR, or THROTTLE with GROUP), and throttled-for is how many
+    seconds THROTTLE holds the whole queue back from now on.
 
     inflight, group-inflight, rate, group-rate and partition are the limits of the queue (QPOLICY); 0 and nothing are
     none.  slots are the jobs of the queue that are with consumers in the whole cluster, as far as this node knows
@@ -199,6 +201,14 @@ class QStat:
     steward the node that gives slots, as far as this node can tell; empty without limits.  slots-blocked says why none
     is given at present, whatever the job: no majority of the nodes can be reached, or the steward waits for what other
     nodes know; empty if this node knows no such reason.  The reason of one job is `blocked` of SHOW.
+
+    delayed are the jobs that this node queues when their delay is over.  That of ADDJOB is counted by one node, and
+    that of a NACK or a BACKOFF by each node that holds the job, so that a sum over nodes counts it more than once.
+    in-flight are the jobs with consumers of this node, and elsewhere those that are neither in its queue nor with a
+    consumer of it: another node has them, DEQUEUE took them out, or a consumer may have them since before a crash.
+    done are the acknowledged jobs that are kept until all nodes know, or for their results.  So len, delayed, dead,
+    in-flight, elsewhere and done count each job of the queue that this node knows once, but for those that wait for
+    their copies.  What consumers have of a log QSTATUS counts, for each group.
 
     Of a log it also answers how many of its events this node hands out (owned).  Other nodes have copies of these, so
     that only the sum of owned over all nodes counts each event once.
@@ -228,6 +238,7 @@ class QStat:
                 b"groups", 0 if queue.grouped is None else queue.grouped.group_count,
                 b"throttled-for", ceil(node.gates.throttled_ms(queue.name) / 1_000),
                 *limit_facts(node, queue),
+                *_phase_facts(node, queue),
             ]  # fmt: skip
             if queue.stream is not None:
                 values += [b"owned", queue.stream.owned]
@@ -244,6 +255,11 @@ def _pause_facts(node: Node, queue: Queue) -> list[Any]:
         b"pause-at", set_at // 1_000,
         b"pause-node", PAUSE_NAMES[queue.pause_here],
     ]  # fmt: skip
+
+
+def _phase_facts(node: Node, queue: Queue) -> list[Any]:
+    counts = count_phases(node.state.queues, queue.name)
+    return [b"in-flight", counts.in_flight, b"elsewhere", counts.elsewhere, b"done", counts.done]
 
 
 def _statistics(node: Node, queue: Queue) -> list[Any]:
@@ -593,10 +609,9 @@ def _read_cursor(text: bytes) -> int:
 
 
 CURSOR = Kind("integer", _read_cursor, "what the call before returned; 0 to begin", {"type": "integer", "minimum": 0})
-_STATES = {state.name.replace("_", "-"): int(state) for state in JobState}
 _STATE = one_of(
-    {name.encode(): state for name, state in _STATES.items()},
-    f"Invalid job state name - allowed are {', '.join(_STATES).lower()}",
+    {word.upper(): PHASES_OF_WORD[word] for word in STATE_WORDS},
+    f"Invalid job state name - allowed are {', '.join(word.decode() for word in STATE_WORDS)}",
 )
 _REPLY = one_of({b"ID": False, b"ALL": True}, "Invalid REPLY type, try ID or ALL")
 
@@ -757,20 +772,22 @@ class _JobScan:
     def run(self, node: Node, client: Client) -> list[Any]:
         limits = Limits.of(self.count, busyloop=self.busyloop, most=DESCRIBED_MAX if self.full else ELEMENTS_MAX)
         size_of = _described_size if self.full else _id_size
-        wanted = self._filter(node.state.now, seen_by(client))
+        wanted = self._filter(node, seen_by(client))
         cursor, jobs = scan_jobs(node, self.cursor, limits, wanted, size_of)
         if self.full:
             return _page(cursor, (describe(node, job) for job in jobs))
         return _page(cursor, (Status(job.id) for job in jobs))
 
-    def _filter(self, now: int, sees: Sees | None) -> Callable[[Job], bool]:
+    def _filter(self, node: Node, sees: Sees | None) -> Callable[[Job], bool]:
+        queues, now, phases = node.state.queues, node.state.now, reduce(or_, self.states, 0)
+
         def wanted(job: Job) -> bool:
             return (
                 # Of a dummy ack there is nothing to show.
                 not job.is_dummy
                 and (sees is None or sees(job.queue))
                 and (self.queue is None or job.queue == self.queue)
-                and (not self.states or job.state in self.states)
+                and (not phases or phases >> phase_of(queues, job) & 1)
                 and (self.maxidle is None or now - _touched_at(job) <= self.maxidle * 1_000)
             )
 
@@ -812,6 +829,9 @@ class QScan(_QueueScan):
 @attrs.define
 class JScan(_JobScan):
     """Walk over the jobs of this node.
+
+    STATE takes the states of jobs, and the words of SHOW for where a job is (`phase`).  active is each of in-flight,
+    delayed and elsewhere, queued is the same as ready, and acked the same as done.
 
     A job that is there throughout the walk is met at least once.  A call looks at 10000 jobs, or few more, and answers
     2000 ids, or 250 descriptions and a mebibyte of bodies, at most, whatever COUNT says and with BUSYLOOP, too: the

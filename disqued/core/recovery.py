@@ -82,9 +82,10 @@ from disqued.core.model.outbox import (
     Record,
     is_over,
 )
+from disqued.core.model.phases import is_delayed, list_delayed
 from disqued.core.model.policies import PAUSE_FIELD, Register
 from disqued.core.model.registry import TABLES
-from disqued.core.model.state import State, is_delayed, list_delayed, list_failed
+from disqued.core.model.state import State, list_failed
 from disqued.core.model.terms import Terms
 from disqued.core.streams.entries import Streams
 from disqued.core.streams.pending import PendingEntries, group_lease, read_holder
@@ -509,6 +510,7 @@ class Recovery:
             state.custody.evictable[job] = None
             if not is_over:
                 job.flags |= FLAG_LEASED
+                state.queues.counts[job.queue].once += 1
                 state.custody.limited[job] = SlotHolder(since, b"")
             elif state.journaling:
                 state.outbox.journal.append((UNIT_DONE, job_id, WORK_SCOPE))
@@ -573,6 +575,11 @@ class Recovery:
         # One object for both where they are equal, as they are for most.
         job.order_key = ctime if order_key == ctime else order_key
         before = state.jobs.put(job)
+        counts = state.queues.counts
+        if name in counts:
+            counts[name].known += 1
+        else:
+            state.queues.count(name).known = 1
         state.memory.used += JOB_COST + len(body)
         if name[NAME_FREE:]:
             state.memory.used += len(name) - NAME_FREE
@@ -738,6 +745,7 @@ class Recovery:
         state = self._state
         assert INTO_ACKED[job.state], forbidden(job.state, ACKED)
         job.state = ACKED
+        state.queues.counts[job.queue].done += 1
         left_ms = min(stored.requeue - state.wall, stored.terms.keep_result_ms)
         job.requeue_at = state.now + left_ms if left_ms > 0 else 0
         state.custody.acked[job] = 0

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from tests.compat.playing import VARIES, Exchange
-from tests.compat.replies import Reply, array, bulk, change_fields, walk
+from tests.compat.playing import OUT_OF_QUEUE, VARIES, Exchange
+from tests.compat.replies import Reply, array, bulk, change_fields, fields, walk
 
 Change = Callable[[Reply], Reply]
 
@@ -54,6 +54,21 @@ def _longer_ids(reply: Reply) -> Reply:
 def _awake_on_time(reply: Reply) -> Reply:
     early, exact = bulk(b"500 ms before the requeue"), bulk(b"0 ms before the requeue")
     return walk(reply, lambda part: exact if part == early else part)
+
+
+def _with_phase(reply: Reply) -> Reply:
+    """Add where a job is, which the recording tells but of one that is out of its queue and not delayed."""
+    phases = {b"queued": b"ready", b"acked": b"done", b"active": OUT_OF_QUEUE}
+
+    def change(part: Reply) -> Reply:
+        known = fields(part) if part.kind == "*" else {}
+        if b"nodes-confirmed" not in known:
+            return part
+        state = known[b"state"].text or b""
+        phase = b"delayed" if known[b"delay"].text != b"0" else phases[state]
+        return array(*part.items, bulk(b"phase"), bulk(phase))
+
+    return walk(reply, change)
 
 
 def _oldest_queue_first(reply: Reply) -> Reply:
@@ -171,6 +186,12 @@ DIFFERENCES = (
         "nothing and reports the requeue itself.",
         (("SHOW",), ("JSCAN",)),
         _awake_on_time,
+    ),
+    Difference(
+        "show-phase",
+        "Where a job is: its state does not tell whether a consumer has it, or its delay is not over.",
+        (("SHOW",), ("JSCAN",)),
+        _with_phase,
     ),
     Difference(
         "scan-order",
@@ -551,7 +572,10 @@ DIFFERENCES = (
         "jscan-state-allowed",
         _WITH_WHAT_IS_ALLOWED,
         (("JSCAN",),),
-        _with_end(b"ERR Invalid job state name", b" - allowed are wait-repl, active, queued, acked, dead"),
+        _with_end(
+            b"ERR Invalid job state name",
+            b" - allowed are wait-repl, active, queued, acked, dead, ready, in-flight, delayed, elsewhere, done",
+        ),
     ),
     Difference(
         "ids-allowed",

@@ -122,7 +122,7 @@ class Exchange:
 
     def _settled(self, reply: Reply) -> Reply:
         """Bring what has no order into one, and what depends on the moment into a form that does not."""
-        reply = walk(reply, _awake_by_requeue)
+        reply = walk(walk(reply, _awake_by_requeue), _out_of_queue)
         match self.command:
             case ("JSCAN",) if reply.kind == "*":
                 cursor, elements = reply.items
@@ -156,11 +156,12 @@ class Exchange:
         return Reply("+", VARIES) if is_time and (is_recorded or self._is_recent(int(texts[0]))) else reply
 
     def _brought_near(self, ours: Reply, theirs: Reply) -> Reply:
-        """Take over numbers that time alone moves, where they are near enough."""
-        if len(ours.items) != len(theirs.items):
+        """Take over numbers that time alone moves, where they are near enough; ours may have more at its end."""
+        more = ours.items[len(theirs.items) :]
+        if len(ours.items) < len(theirs.items):
             return ours
-        items = (self._brought_near(mine, other) for mine, other in zip(ours.items, theirs.items, strict=True))
-        ours = attrs.evolve(ours, items=tuple(items))
+        items = (self._brought_near(mine, other) for mine, other in zip(ours.items, theirs.items, strict=False))
+        ours = attrs.evolve(ours, items=(*items, *more))
         recorded = fields(theirs)
         near = {
             name: partial(self._near, other=recorded[name], unit_ms=unit_ms)
@@ -179,6 +180,21 @@ class Exchange:
 
 def _sorted(elements: Reply) -> Reply:
     return attrs.evolve(elements, items=tuple(sorted(elements.items, key=bytes)))
+
+
+#: A job that is neither in its queue nor delayed, of which a recorded reply does not tell whether a consumer has it.
+OUT_OF_QUEUE = b"in-flight or elsewhere"
+
+
+def _out_of_queue(part: Reply) -> Reply:
+    """Say of a job that is out of its queue no more than that."""
+    if (
+        part.kind != "*"
+        or b"phase" not in fields(part)
+        or fields(part)[b"phase"].text not in (b"in-flight", b"elsewhere")
+    ):
+        return part
+    return change_fields(part, {b"phase": lambda _: bulk(OUT_OF_QUEUE)})
 
 
 def _awake_by_requeue(part: Reply) -> Reply:

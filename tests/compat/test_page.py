@@ -81,7 +81,7 @@ STATEMENTS: dict[str, list[tuple[str, str]]] = {
         (
             "QSTAT q FULL",
             (
-                r"(?s)\*64\r\n.*none\r\n\$8\r\nproduced\r\n:1\r\n\$8\r\nconsumed\r\n:0\r\n\$7\r\nsources\r\n\*0\r\n.*ctime\r\n:\d+\r\n"
+                r"(?s)\*70\r\n.*none\r\n\$8\r\nproduced\r\n:1\r\n\$8\r\nconsumed\r\n:0\r\n\$7\r\nsources\r\n\*0\r\n.*ctime\r\n:\d+\r\n"
                 r"\$12\r\npause-reason\r\n\$0\r\n\r\n\$8\r\npause-by\r\n\$0\r\n\r\n\$8\r\npause-at\r\n:0\r\n"
                 r"\$10\r\npause-node\r\n\$4\r\nnone\r\n\$4\r\ndead\r\n:0\r\n\$7\r\nfailing\r\n:0\r\n"
                 r"\$7\r\ndelayed\r\n:0\r\n\$6\r\ngroups\r\n:0\r\n\$13\r\nthrottled-for\r\n:0\r\n"
@@ -89,6 +89,7 @@ STATEMENTS: dict[str, list[tuple[str, str]]] = {
                 r"\$10\r\ngroup-rate\r\n\$0\r\n\r\n\$9\r\npartition\r\n\$0\r\n\r\n"
                 r"\$5\r\nslots\r\n:0\r\n\$13\r\nslots-awaited\r\n:0\r\n\$7\r\nsteward\r\n\$0\r\n\r\n"
                 r"\$13\r\nslots-blocked\r\n\$0\r\n\r\n"
+                r"\$9\r\nin-flight\r\n:0\r\n\$9\r\nelsewhere\r\n:0\r\n\$4\r\ndone\r\n:0\r\n"
             ),
         ),
     ],
@@ -127,16 +128,16 @@ STATEMENTS: dict[str, list[tuple[str, str]]] = {
     ],
     "memory is counted, and the ladder has its rungs at 75 and 100 %": [
         ("DEBUG STRUCTSIZE", r"\+job:480 queue:900\r\n"),
-        *[("CONFIG SET maxmemory 1920", r"\+OK\r\n"), ("ADDJOB q b 0", ADDED), ("ADDJOB q b 0", ADDED)],
+        *[("CONFIG SET maxmemory 2101", r"\+OK\r\n"), ("ADDJOB q b 0", ADDED), ("ADDJOB q b 0", ADDED)],
         *[("ADDJOB q b 0", NO_COPY + ".*I'm out of memory\r\n"), ("ENQUEUE", ":0\r\n")],
-        ("CONFIG SET maxmemory 1850", r"\+OK\r\n"),
+        ("CONFIG SET maxmemory 2031", r"\+OK\r\n"),
         *[(name, r"-OOM command not allowed .*\r\n") for name in ("ADDJOB q b 0", "ENQUEUE", "NACK")],
         ("CONFIG SET maxmemory 1gb", r"\+OK\r\n"),
     ],
     "as many jobs are evicted as are needed": [
         *[("ADDJOB q b 0 RETRY 0", ADDED)] * 9,
         ("GETJOB COUNT 9 FROM q", rf"\*9\r\n({ROW}){{9}}"),
-        *[("CONFIG SET maxmemory 2700", r"\+OK\r\n"), ("ENQUEUE", ":0\r\n")],
+        *[("CONFIG SET maxmemory 2881", r"\+OK\r\n"), ("ENQUEUE", ":0\r\n")],
         ("INFO jobs", r"\$\d+\r\n# Jobs\r\nregistered_jobs:3\r\n(?s:.*)"),
         ("CONFIG SET maxmemory 1gb", r"\+OK\r\n"),
     ],

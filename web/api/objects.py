@@ -9,6 +9,7 @@ result, and `"body_withheld": true` in their place.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from disqued.core.model.phases import PHASE_NAMES
 from disqued.web.http.exchange import Schema, Visitor, object_of
 from disqued.web.http.values import BYTES
 from disqued.web.masking import MASK, SECRET_SETTINGS
@@ -68,10 +69,11 @@ _FATED: Final[dict[str, Schema]] = {
     "rival-results": {"const": True, "description": "Nodes that could not hear each other took different results."},
     "blocked": {**BYTES, "description": "Why it may not be handed out now, as far as is known here; empty if it may."},
 }  # fmt: skip
+_PHASE: Final[Schema] = {"enum": [name.decode() for name in PHASE_NAMES], "description": "Where it is, for this node."}
 JOB: Final[Schema] = object_of(
     "A job as SHOW describes it.", **_JOB, body={"anyOf": [BYTES, {"type": "null"}]}, body_withheld=_WITHHELD,
     groups=_GROUPS, key={**BYTES, "description": "Of a job that was added with a KEY alone, and is not done."},
-    **_FATED, optional=("body", "body_withheld", "groups", "key", *_FATED))  # fmt: skip
+    **_FATED, phase=_PHASE, optional=("body", "body_withheld", "groups", "key", *_FATED))  # fmt: skip
 PEEKED: Final[Schema] = object_of(
     queue=BYTES, id=_ID, body=BYTES, body_withheld=_WITHHELD, optional=("body", "body_withheld")
 )
@@ -113,6 +115,9 @@ QUEUE: Final[Schema] = object_of(
         "slots-awaited": {**_COUNT, "description": "Jobs for which this node has asked the steward in vain so far."},
         "steward": {"type": "string", "description": "Id of the node that gives slots; empty without limits."},
         "slots-blocked": {"type": "string", "description": "Why no slot is given now; empty if nothing is known."},
+        "in-flight": {**_COUNT, "description": "Jobs that are with consumers of this node."},
+        "elsewhere": {**_COUNT, "description": "Jobs neither in the queue of this node nor with its consumers."},
+        "done": {**_COUNT, "description": "Acknowledged jobs: kept until all nodes know, or for a result."},
         "owned": {**_COUNT, "description": "Of a log: events that this node hands out; others have copies."},
     },
     optional=("owned",),

@@ -9,8 +9,8 @@ queue without a name, or one called ``.`` or ``..``, is reached by programs that
 from collections.abc import Callable
 from typing import Any, Final
 
-from disqued.core.model.job import STATE_NAMES
 from disqued.core.model.messages import Vitals
+from disqued.core.model.phases import STATE_WORDS
 from disqued.web.api import acts as api_acts  # noqa: F401 - they declare their routes
 from disqued.web.api import (
     bulk,  # noqa: F401 - they declare their routes
@@ -32,8 +32,11 @@ SHOWN_PER_TURN: Final = 25  #: descriptions made ready before others have their 
 ASKED_PER_TURN: Final = 10  #: queues that QSTAT is asked of before that
 PEEK_MAX: Final = 250
 
-_JOB_SORTS: Final = ("id", "queue", "state", "ctime", "ttl", "nacks", "additional-deliveries")
-_QUEUE_SORTS: Final = ("name", "len", "age", "idle", "blocked", "import-rate", "jobs-in", "jobs-out", "ctime")
+_JOB_SORTS: Final = ("id", "queue", "state", "phase", "ctime", "ttl", "nacks", "additional-deliveries")
+_QUEUE_SORTS: Final = (
+    "name", "len", "age", "idle", "blocked", "import-rate", "jobs-in", "jobs-out", "ctime", "delayed", "in-flight",
+    "elsewhere", "done", "dead",
+)  # fmt: skip
 _QUEUE: Final = QueryParameter("queue", "The queue; its bytes quoted with %.", {"type": "string", "format": "bytes"})
 _CURSOR: Final = QueryParameter(
     "cursor", "What the page before answered; 0, or nothing, to begin.", {"type": "integer", "minimum": 0}
@@ -144,7 +147,7 @@ async def show(site: Site, asked: Request) -> dict[str, Any]:
         _CURSOR, _COUNT,
         QueryParameter(
             "state", "Only jobs in this state; may be given several times.",
-            {"type": "string", "enum": [name.decode() for name in STATE_NAMES.values()]}, repeats=True,
+            {"type": "string", "enum": [word.decode() for word in STATE_WORDS]}, repeats=True,
         ),
         QueryParameter("queue", "Only jobs of this queue.", {"type": "string", "format": "bytes"}),
         QueryParameter("maxidle", "Only jobs that were added, queued or handed out within this many seconds.", _WHOLE),

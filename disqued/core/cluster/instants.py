@@ -38,6 +38,7 @@ from disqued.core.model.messages import (
     UNDER_WAY,
     WAS_CANCELLED,
 )
+from disqued.core.model.phases import is_delayed
 from disqued.core.model.policies import (
     FORGOTTEN_MS,
     SCHEDULE_FIELD,
@@ -45,7 +46,7 @@ from disqued.core.model.policies import (
     SCHEDULE_PAUSE_FIELD,
     SCHEDULE_REFUSED_FIELD,
 )
-from disqued.core.model.state import State, is_delayed
+from disqued.core.model.state import State
 from disqued.core.work.standings import end_of
 
 CATCH_UP_LOOKED: Final = 100  #: the greatest CATCHUP with which instants are looked for that have just been missed

@@ -30,6 +30,7 @@ NAME_COST: Final = 280  #: bytes of an alias without its text: the object, its k
 OVERDRAFT_PART: Final = 10  #: the part of the limit by which names, and jobs that consumers wait for, may exceed it
 PENDING_COST: Final = 600  #: bytes of a job that waits for copies, without the job
 QUEUE_COST: Final = 900  #: bytes of a queue without its name
+COUNTS_COST: Final = 180  #: bytes of the counts of the jobs of a queue, which may not be there, without its name
 WORKER_COST: Final = 1_100  #: bytes of a worker without its id, its name and its queues
 HOME_COST: Final = 400  #: bytes of what is known of a worker of another node, without its id
 WORK_COST: Final = 130  #: bytes of a queue that a worker works on, without its name

@@ -19,7 +19,7 @@ from disqued.core.model.gates import Gate
 from disqued.core.model.grouped import NOTHING_GIVEN, GivenUnits, GroupedUnits
 from disqued.core.model.groups import Stream
 from disqued.core.model.job import KIND_LOG, KIND_WORK, Unit
-from disqued.core.model.memory import QUEUE_COST, Memory
+from disqued.core.model.memory import COUNTS_COST, QUEUE_COST, Memory
 from disqued.core.model.ordered import OrderedUnits
 from disqued.core.model.policies import PolicyTable
 from disqued.core.model.waiters import Awaited
@@ -78,6 +78,19 @@ class ImportRate:
         if now - self._start > self.MEMORY_MS:
             return 0
         return ceil((self._last_count + self._count) * 1_000 / max(50, now - self._last_start))
+
+
+class JobCounts:
+    """How many jobs of one queue this node knows, whether the queue is there or not."""
+
+    __slots__ = ("delayed", "done", "known", "once", "waiting")
+
+    def __init__(self) -> None:
+        self.known: int = 0  #: in any state
+        self.waiting: int = 0  #: of these: that wait for their copies
+        self.delayed: int = 0  #: of these: that are in `Queues.delayed`
+        self.once: int = 0  #: of these: that consumers of this node have, and that are never delivered again
+        self.done: int = 0  #: of these: acknowledged
 
 
 class Queue(Awaited):
@@ -222,7 +235,7 @@ class Queue(Awaited):
 class Queues:
     """Every queue of the node, by name, and in the order in which they were created; and what is said of them."""
 
-    __slots__ = ("_delayed_in", "_memory", "_order", "_serials", "by_name", "dead", "delayed", "failing", "policies")
+    __slots__ = ("_memory", "_order", "_serials", "by_name", "counts", "dead", "delayed", "failing", "policies")
 
     def __init__(self, policies: PolicyTable, memory: Memory) -> None:
         self._memory = memory
@@ -232,7 +245,8 @@ class Queues:
         self.failing: int = 0  #: jobs that failed and are not dead, of all queues
         #: Jobs that wait for the end of a delay, whether their queue is there or not; only this class changes it.
         self.delayed: dict[Unit, None] = {}
-        self._delayed_in: dict[bytes, int] = {}  #: how many they are, by queue
+        #: Of each queue that is there, or of which a job is known; `State` changes most of them.
+        self.counts: dict[bytes, JobCounts] = {}
         self._order: list[Queue] = []
         self._serials = 0
 
@@ -244,6 +258,8 @@ class Queues:
         self._serials += 1
         queue = self.by_name[name] = Queue(name, self._serials, now, wall)
         self._order.append(queue)
+        if name not in self.counts:
+            self.count(name)
         if self.policies.registers:
             queue.set_pause(self.policies.pause_of(name).bits)
             gate = self.policies.gates.get(name)
@@ -251,27 +267,35 @@ class Queues:
                 queue.follow(gate, self._memory)
         return queue
 
+    def count(self, name: bytes) -> JobCounts:
+        """Begin to count the jobs of a queue that are known."""
+        counts = self.counts[name] = JobCounts()
+        self._memory.used += COUNTS_COST + len(name)
+        return counts
+
+    def stop_counting(self, name: bytes) -> None:
+        """Forget the counts of a queue of which no job is known, unless it is there."""
+        if name not in self.by_name:
+            del self.counts[name]
+            self._memory.used -= COUNTS_COST + len(name)
+
     def note_delay(self, unit: Unit) -> None:
         """Enter a job among those that wait for the end of a delay."""
         if unit not in self.delayed:
             self.delayed[unit] = None
-            self._delayed_in[unit.queue] = self._delayed_in.get(unit.queue, 0) + 1
+            self.counts[unit.queue].delayed += 1
 
     def end_delay(self, unit: Unit) -> None:
         """Take a job from those that wait for the end of a delay, if it is among them."""
         if unit in self.delayed:
             del self.delayed[unit]
-            left = self._delayed_in[unit.queue] - 1
-            if left:
-                self._delayed_in[unit.queue] = left
-            else:
-                del self._delayed_in[unit.queue]
+            self.counts[unit.queue].delayed -= 1
 
     def delayed_in(self, name: bytes) -> int:
         """Count the jobs, and events, of a queue that wait for the end of a delay."""
         queue = self.by_name.get(name)
         events = 0 if queue is None or queue.stream is None else len(queue.stream.delayed)
-        return self._delayed_in.get(name, 0) + events
+        return events + (self.counts[name].delayed if name in self.counts else 0)
 
     def cost_of_new(self, names: Iterable[bytes]) -> int:
         """Return the bytes that the queues of these names take which are not there.  Raises NameTooLong (ERR)."""
@@ -298,6 +322,8 @@ class Queues:
         """Forget a queue."""
         del self.by_name[queue.name]
         del self._order[bisect_left(self._order, queue.serial, key=_serial)]
+        if not self.counts[queue.name].known:
+            self.stop_counting(queue.name)
 
     def release(self) -> Iterator[int]:
         """Let go of all queues and their units, bit by bit; yields how many each bit was.  Not to be used again."""

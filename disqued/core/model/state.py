@@ -35,13 +35,11 @@ from disqued.core.model.job import (
     FLAG_CAME_BACK,
     FLAG_COPY,
     FLAG_PUT_OFF,
-    FLAG_QUEUED_BEFORE,
     FLAG_TAKEN_OUT,
     FLAG_WITH_CONSUMER,
     PERHAPS_TRIED,
     QUEUED,
     UNTRIED,
-    WAIT_REPL,
     WAS_TRIED,
     WORK_SCOPE,
     Job,
@@ -66,6 +64,7 @@ from disqued.core.model.outbox import (
     Record,
 )
 from disqued.core.model.peers import Peers
+from disqued.core.model.phases import list_delayed
 from disqued.core.model.policies import PAUSE_FIELD, PolicyTable
 from disqued.core.model.queues import Queue, Queues
 from disqued.core.model.registry import Registry
@@ -291,6 +290,10 @@ class State:
         if job.queue[NAME_FREE:]:
             self.memory.used += len(job.queue) - NAME_FREE
         self.jobs.add(job)
+        try:
+            self.queues.counts[job.queue].known += 1
+        except KeyError:
+            self.queues.count(job.queue).known = 1
         if job.options.is_listed or job.__class__ is not Job:
             self._enter_rare(job)
         if self.journaling:
@@ -302,6 +305,13 @@ class State:
         if job.queue[NAME_FREE:]:
             self.memory.used += len(job.queue) - NAME_FREE
         self.jobs.add(job)
+        try:
+            counts = self.queues.counts[job.queue]
+        except KeyError:
+            counts = self.queues.count(job.queue)
+        counts.known += 1
+        if job.state == ACKED:
+            counts.done += 1
         if job.options.is_listed or job.__class__ is not Job:
             self._enter_rare(job)
 
@@ -348,21 +358,25 @@ class State:
     def let_go(self, job: Job) -> None:
         """Undo what a job that is not in the registry any more took and waited for."""
         flags = job.flags
+        counts = self.queues.counts[job.queue]
+        counts.known -= 1
         if job.state == QUEUED:
             if isinstance(job, Entry):
                 _leave_stream(self, job)
             else:
                 self.queues.by_name[job.queue].units.remove(job)
-        elif job.flags & FLAG_WITH_CONSUMER:
+        elif flags & FLAG_WITH_CONSUMER:
             self.end_lease(job)
+        elif job.state == ACKED:
+            counts.done -= 1
+            self.custody.acked.pop(job, None)
         size = len(job.body)
         self.memory.used -= JOB_COST + size
         if job.queue[NAME_FREE:]:
             self.memory.used -= len(job.queue) - NAME_FREE
         if size > HELD_BYTES:
             self.schedule.cancel_large(job, size)
-            if size > FREED_LATER:
-                _free_later(self, job.body)
+            _free_later(self, job.body)
         else:
             self.schedule.cancel(job)
         if job.options.is_listed or job.__class__ is not Job:
@@ -370,12 +384,12 @@ class State:
         custody = self.custody
         if custody.evictable:
             custody.evictable.pop(job, None)
-        if custody.acked:
-            custody.acked.pop(job, None)
         if custody.asking:
             custody.asking.pop(job, None)
         if custody.owed:
             custody.owed.pop(job, None)
+        if not counts.known:
+            self.queues.stop_counting(job.queue)
 
     def note_watched(self, job: Job, reason: bytes = b"") -> None:
         """Note that something changed of a job, or why it is gone (GONE_...), for those who wait for its end."""
@@ -433,11 +447,12 @@ class State:
         """Note that no consumer has a unit any more, of this node or of another one."""
         unit.flags &= ~FLAG_WITH_CONSUMER
         queue = self.queues.by_name.get(unit.queue)
-        if queue is not None:
-            if unit in queue.leased:
-                del queue.leased[unit]
-            if queue.elsewhere:
-                queue.elsewhere.pop(unit, None)
+        if queue is not None and unit in queue.leased:
+            del queue.leased[unit]
+        elif not unit.options.retry_ms:
+            self.queues.counts[unit.queue].once -= 1
+        if queue is not None and queue.elsewhere:
+            queue.elsewhere.pop(unit, None)
         custody = self.custody
         if custody.spans or custody.bound or custody.elsewhere or custody.limited:
             custody.end_lease(unit)
@@ -495,23 +510,6 @@ def list_failed(state: State, job: Job) -> None:
             state.queues.failing += 1
 
 
-def list_delayed(queues: Queues, job: Job) -> None:
-    """Enter a job among those that wait for the end of a delay, if it does."""
-    if is_delayed(job):
-        queues.note_delay(job)
-
-
-def is_delayed(job: Job) -> bool:
-    """Return whether a job waits for the end of a delay, after which this node queues it.
-
-    The delay is that of ADDJOB, where no other node is to queue the job, or of a NACK or a back-off, on each holder.
-    """
-    options, flags = job.options, job.flags
-    if options.kind or options.fate.is_dead or job.state not in (ACTIVE, WAIT_REPL) or flags & FLAG_WITH_CONSUMER:
-        return False
-    return bool(flags & FLAG_PUT_OFF or (options.delay_ms and not flags & FLAG_QUEUED_BEFORE))
-
-
 def _unlist_failed(queues: Queues, job: Job) -> None:
     """Take a job from those of its queue that are dead or have failures."""
     queue = queues.by_name.get(job.queue)
@@ -526,7 +524,9 @@ def _unlist_failed(queues: Queues, job: Job) -> None:
 
 
 def _free_later(state: State, body: bytes) -> None:
-    """Keep a body for a tick of its own: the system takes a while to take its memory back."""
+    """Keep a very large body for a tick of its own: the system takes a while to take its memory back."""
+    if len(body) <= FREED_LATER:
+        return
     state.unfinished.freed.append(body)
     if len(state.unfinished.freed) == 1:
         state.work(_freed(state.unfinished.freed))

@@ -47,8 +47,9 @@ from disqued.core.model.machine import Acts, Machine, on
 from disqued.core.model.messages import AS_BEFORE
 from disqued.core.model.messages import QUEUED as QUEUED_HERE
 from disqued.core.model.outbox import JOB_ADDED
+from disqued.core.model.phases import list_delayed
 from disqued.core.model.schedule import Timed
-from disqued.core.model.state import State, list_delayed
+from disqued.core.model.state import State
 from disqued.core.model.trace import DEAD as DIED
 from disqued.core.model.trace import PEER, REDRIVEN
 from disqued.core.work.copies import SPREAD_MS

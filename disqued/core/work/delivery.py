@@ -343,6 +343,7 @@ class Delivery:
         """Make sure that an at-most-once job is never handed out again, whatever happens from here on."""
         state = self._state
         state.custody.evictable[job] = None
+        state.queues.counts[job.queue].once += 1
         if has_slot:
             # It is written down as leased until its slot ends, which forbids the same.
             self.queueing.leases.announce(job, has_slot=True)

@@ -51,6 +51,7 @@ from disqued.core.model.machine import Acts, Machine, on
 from disqued.core.model.memory import PENDING_COST
 from disqued.core.model.messages import DELJOB, ENQUEUE, HOLDERS, REPLJOB
 from disqued.core.model.outbox import JOB_ADDED, Client
+from disqued.core.model.phases import list_delayed
 from disqued.core.model.schedule import Timed
 from disqued.core.model.state import State
 from disqued.core.model.trace import ADD, ELSEWHERE, NOREPL, REFUSE
@@ -180,6 +181,7 @@ class Replication(Machine):
         job.state = WAIT_REPL
         job.confirmed = places.confirmed
         state.enter(job)
+        state.queues.counts[job.queue].waiting += 1
         self.pending[job.id] = pending
         state.memory.used += PENDING_COST
         if pending.client is not None:
@@ -213,6 +215,8 @@ class Replication(Machine):
             self._queueing.enqueue_new(job, state.queue(job.queue))
         elif options.kind:
             self._streams.expect(job)
+        else:
+            list_delayed(state.queues, job)
         self._queueing.reschedule(job)
 
     def copy_to(self, job: Job, node_ids: list[bytes]) -> None:
@@ -430,6 +434,7 @@ class Replication(Machine):
     def _wait_no_more(self, pending: PendingAddition) -> None:
         state = self._state
         del self.pending[pending.job.id]
+        state.queues.counts[pending.job.queue].waiting -= 1
         state.memory.used -= PENDING_COST
         state.schedule.cancel(pending)
         if pending.client is not None:

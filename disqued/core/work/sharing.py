@@ -78,7 +78,8 @@ from disqued.core.model.job import (
 from disqued.core.model.machine import Hear, Machine
 from disqued.core.model.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED, Message
 from disqued.core.model.outbox import JOB_ADDED
-from disqued.core.model.state import State, list_delayed
+from disqued.core.model.phases import list_delayed
+from disqued.core.model.state import State
 from disqued.core.work.copies import SPREAD_MS
 from disqued.core.work.replication import Replication
 from disqued.core.work.requeueing import Requeueing

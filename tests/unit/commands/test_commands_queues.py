@@ -15,7 +15,10 @@ from tests.core_fixtures import NODE_ID, UNKNOWN_ID, Server, Word
 SYNTAX = "ERR syntax error"
 NOT_AN_INTEGER = "ERR value is not an integer or out of range"
 BAD_CURSOR = "ERR invalid cursor or option name"
-BAD_STATE = "ERR Invalid job state name - allowed are wait-repl, active, queued, acked, dead"
+BAD_STATE = (
+    "ERR Invalid job state name - allowed are wait-repl, active, queued, acked, dead, ready, in-flight, delayed,"
+    " elsewhere, done"
+)
 BAD_PAUSE = "ERR syntax error - allowed are in, out, all, none, state, bcast, node, and REASON with a text"
 BAD_REPLY = "ERR Invalid REPLY type, try ID or ALL"
 
@@ -59,7 +62,7 @@ def server() -> Server:
         *(((scan, 2**64), BAD_CURSOR) for scan in ("QSCAN", "JSCAN")),
         *((("QSCAN", word, "x"), NOT_AN_INTEGER) for word in ("MINLEN", "MAXLEN", "IMPORTRATE", "MAXIDLE")),
         (("JSCAN", "MAXIDLE", "x"), NOT_AN_INTEGER),
-        (("JSCAN", "STATE", "done"), BAD_STATE),
+        (("JSCAN", "STATE", "over"), BAD_STATE),
         (("JSCAN", "STATE", "wait_repl"), BAD_STATE),
         (("JSCAN", "REPLY", "some"), BAD_REPLY),
         (("QSCAN", "QUEUE", "q"), BAD_CURSOR),
@@ -148,7 +151,7 @@ def test_qstat_counts_what_comes_and_goes(server: Server) -> None:
         "pause-reason": b"", "pause-by": b"", "pause-at": 0, "pause-node": b"none", "dead": 0, "failing": 0,
         "delayed": 0, "groups": 0, "throttled-for": 0, "inflight": 0, "group-inflight": 0, "rate": b"",
         "group-rate": b"", "partition": b"", "slots": 0, "slots-awaited": 0, "steward": b"",
-        "slots-blocked": b"",
+        "slots-blocked": b"", "in-flight": 0, "elsewhere": 0, "done": 0,
     }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from disqued.core.cluster.policy_sync import SWEEP_MS
-from disqued.core.model.memory import QUEUE_COST
+from disqued.core.model.memory import COUNTS_COST, QUEUE_COST
 from disqued.core.model.messages import NEEDJOBS, PAUSE, POLICIES_PER_MESSAGE, POLICY
 from disqued.core.model.outbox import FLUSHED, QUEUE_PAUSED
 from disqued.core.model.outbox import POLICY as POLICY_RECORD
@@ -266,7 +266,7 @@ def test_a_flush_leaves_policies_and_goes_on_telling(cluster: Cluster) -> None:
     assert a.journal[-1] == (FLUSHED,)
     assert a.refusal("ADDJOB", "q", "body", 0) == REFUSAL
     register = a.state.queues.policies.registers[b"q", PAUSE_FIELD]
-    assert a.state.memory.used == cost_of_register(b"q", register.value) + QUEUE_COST + 1
+    assert a.state.memory.used == cost_of_register(b"q", register.value) + QUEUE_COST + COUNTS_COST + 2
     cluster.lose = lambda flight: False
     cluster.advance(10_000)
     assert b("PAUSE", "q", "state") == b"in"

@@ -3,13 +3,13 @@
 import pytest
 
 from disqued.commands.table import BLOCKED
-from disqued.core.model.memory import JOB_COST, QUEUE_COST, Memory
+from disqued.core.model.memory import COUNTS_COST, JOB_COST, QUEUE_COST, Memory
 from disqued.core.model.outbox import GONE_EVICTED, JOB_GONE
 from disqued.core.node import EVICTED_PER_CYCLE
 from tests.core_fixtures import Server, check
 
 BODY = b"x" * 100
-LIMIT = 1_000 * (JOB_COST + len(BODY)) + QUEUE_COST + 1  #: a thousand jobs in one queue
+LIMIT = 1_000 * (JOB_COST + len(BODY)) + QUEUE_COST + COUNTS_COST + 2  #: a thousand jobs in one queue
 
 
 def filled(jobs: int, *options: str | int, limit: int = LIMIT, evicts: bool = True) -> Server:
@@ -60,10 +60,10 @@ def test_jobs_and_queues_are_counted_as_they_come_and_go() -> None:
     server = Server()
     used = server.state.memory
     job_id = server.add("queue", b"x" * 1_000)
-    assert used.used == JOB_COST + 1_000 + QUEUE_COST + 5
+    assert used.used == JOB_COST + 1_000 + QUEUE_COST + COUNTS_COST + 10
     server.get("queue")
     server("ACKJOB", job_id)
-    assert used.used == QUEUE_COST + 5
+    assert used.used == QUEUE_COST + COUNTS_COST + 10
     server.advance(600_000)
     assert used.used == 0
 
@@ -166,7 +166,7 @@ def test_making_room_collects_idle_queues_a_bounded_number_at_a_time() -> None:
         server("GETJOB", "NOHANG", "FROM", number)
     server.clock.advance(2_000)
     server.node.begin()
-    server.state.memory.set_limit(QUEUE_COST)
+    server.state.memory.set_limit(QUEUE_COST + COUNTS_COST)
     assert not server.node.make_room()
     assert len(server.state.queues) == 1_000 - EVICTED_PER_CYCLE
     for _ in range(4):

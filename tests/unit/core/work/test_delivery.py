@@ -6,7 +6,7 @@ import pytest
 
 from disqued.commands.table import BLOCKED
 from disqued.core.model.job import ACKED, ACTIVE, FLAG_DELIVERED, QUEUED
-from disqued.core.model.memory import QUEUE_COST
+from disqued.core.model.memory import COUNTS_COST, QUEUE_COST
 from disqued.core.model.outbox import JOB_ADDED, UNIT_DONE
 from disqued.core.node import DUE_PER_TICK
 from disqued.core.work.blocking import SERVED_AT_ONCE
@@ -207,7 +207,7 @@ def test_a_delivered_job_ends_with_its_ttl(server: Server, retry: int) -> None:
     assert server.show(job_id) is not None
     server.advance(1)
     assert server.show(job_id) is None
-    assert server.state.memory.used == QUEUE_COST + len(b"q")
+    assert server.state.memory.used == QUEUE_COST + COUNTS_COST + 2 * len(b"q")
     check(server)
 
 
