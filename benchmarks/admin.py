@@ -32,7 +32,7 @@ TARGETS = (
     "/api/scan/queues?count=1000",
     "/api/scan/queues?count=250&reply=all",
     "/queues?sort=length",
-    "/api/history/node?span=hour",
+    "/api/history?range=1h&step=1s",
 )
 
 

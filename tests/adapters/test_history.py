@@ -1,6 +1,7 @@
 """The history: what it remembers is what was, it costs little, and nothing at all where nothing happens."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -17,7 +18,7 @@ from disqued.core.view import NodeView
 from disqued.net.loop.turns import BusyClients
 from disqued.testing.clock import Clock
 from disqued.web.views import history
-from disqued.web.views.history import History
+from disqued.web.views.history import RANGE_MAX_S, History, default_step_s, last_of, means_of
 from disqued.web.views.pulse import RESTING_S, RESTS_AFTER_S, Pulse
 from disqued.web.views.rings import BYTES_MAX, MINUTES, SECONDS, Ring, Slot, Track
 from tests.adapters.http import admin
@@ -373,20 +374,60 @@ def test_a_track_takes_no_more_bytes_than_it_says() -> None:
 
 
 @pytest_twisted.ensureDeferred
-async def test_charts_get_columns(launch: Launch) -> None:
+async def test_charts_get_columns_by_name(launch: Launch) -> None:
     running = launch()
     await wait_until(lambda: not running.daemon.loading)
     client = admin(running)
     resp = await running.connect()
     await resp.call("ADDJOB", "a/b", "body", 0)
     await client.site.history.sample(1)
-    answer = await client.get("/api/history/queue/a%2Fb")
-    assert (await client.get("/api/history/queue?queue=a/b")).status == answer.status
+    answer = await client.get("/api/history?queue=a%2Fb")
     assert answer.status == 200
-    assert [len(column) for column in answer.body] == [1] * 6
-    assert answer.body[1:4] == [[1], [1], [0]]
-    assert (await client.get("/api/history/node?span=week")).body == [[]] * 6
-    assert (await client.get("/api/history/queue/nobody")).status == 404
-    wrong = await client.get("/api/history/node?span=year")
-    assert (wrong.status, "hour, week" in wrong.body["detail"]) == (400, True)
+    assert answer.body.pop("time")
+    assert answer.body.pop("oldest")[0] >= 0
+    assert answer.body == {"range_s": 3600, "step_s": 5, "backlog": [1], "in": [1], "out": [0], "acked": [0]}
+    nothing = {name: [] for name in ("time", "backlog", "in", "out", "acked", "oldest")}
+    assert (await client.get("/api/history?range=7d")).body == {"range_s": 604_800, "step_s": 600, **nothing}
+    assert (await client.get("/api/history?queue=nobody")).body["code"] == "NOQUEUE"
+    assert (await client.get("/api/history?queue=")).status == 404, "the queue without a name"
+    for query, told in (
+        ("range=1y", "a whole number and s, m, h or d"), ("range=0m", "such as 15m"), ("range=8d", "7d at most"),
+        ("step=5", "a whole number and s"), ("range=1m&step=2m", "up to the range, 60s"),
+        ("range=2h&step=90s", "whole minutes"), ("span=hour", "allowed: queue, range, step"),
+    ):  # fmt: skip
+        wrong = await client.get(f"/api/history?{query}")
+        assert (wrong.status, told in wrong.body["detail"]) == (400, True), wrong.body
     await client.stop()
+
+
+def test_a_range_is_the_newest_part_in_steps_that_begin_at_multiples_of_their_length(bed: Bed) -> None:
+    for _ in range(20):
+        bed.add(b"q", 3)
+        bed.pass_s(1)
+    whole = bed.history.queue(b"q", "hour")
+    part = whole.last(12)
+    assert [list(column) for column in part.columns] == [list(column)[-12:] for column in whole.columns]
+    starts = part.starts(5)
+    assert (starts[0], starts[-1]) == (0, 12)
+    assert all(part.times[at] % 5 == 0 for at in starts[1:-1])
+    assert {end - at for at, end in pairwise(starts[1:-1])} == {5}
+    assert means_of(part.in_rate, starts) == [3] * (len(starts) - 1)
+    assert last_of(part.length, starts) == [3 * (8 + end) for end in starts[1:]]
+
+
+def test_steps_of_minutes_add_up(bed: Bed) -> None:
+    for number in range(11 * 60):
+        bed.add(b"q", 1 + number % 2)
+        bed.pass_s(1)
+    week = bed.history.queue(b"q", "week").last(RANGE_MAX_S)
+    starts = week.starts(300)
+    sizes = [end - at for at, end in pairwise(starts)]
+    assert (sum(sizes), max(sizes)) == (len(week.times), 5)
+    assert sum(mean * size for mean, size in zip(means_of(week.in_rate, starts), sizes, strict=True)) == pytest.approx(
+        sum(week.in_rate)
+    )
+
+
+def test_a_range_has_a_usual_step() -> None:
+    ranges = (60, 900, SECONDS, SECONDS + 1, 6 * 3_600, 86_400, 3 * 86_400, RANGE_MAX_S)
+    assert [default_step_s(range_s) for range_s in ranges] == [1, 1, 5, 60, 60, 60, 300, 600]

@@ -32,7 +32,7 @@ GET = {
         /api/qstat /api/qstat/<queue> /api/qpeek /api/qpeek/<queue> /api/qpolicy /api/qpolicy/<queue>
         /api/show/<id> /api/scan/jobs /api/scan/queues
         /api/reports/queues /api/reports/slo /api/reports/audit /api/reports/findings /api/reports/runs
-        /metrics /metrics/per-queue /api/history/node /api/history/queue /api/history/queue/<queue>
+        /metrics /metrics/per-queue /api/history
     """,
     "admin": "/api/audit /actions",
 }

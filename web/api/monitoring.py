@@ -1,18 +1,18 @@
 """Routes that programs watch the node by: metrics for Prometheus, and the history that charts are drawn from."""
 
-from typing import Final
+import re
+from typing import Any, Final
 
-from disqued.web.api.reads import queue_of, queue_route
-from disqued.web.http.exchange import QueryParameter, Reply, Request, Role
+from disqued.web.http.exchange import JSON, QueryParameter, Reply, Request, Role, Schema, object_of
 from disqued.web.http.problems import Problem
 from disqued.web.routes import route
 from disqued.web.site import Site
 from disqued.web.turns import next_turn
-from disqued.web.views.history import Series
+from disqued.web.views.history import RANGE_MAX_S, Series, Span, default_step_s, last_of, means_of
 from disqued.web.views.metrics import QUEUES_MAX, QUEUES_SHOWN
+from disqued.web.views.rings import SECONDS
 
 NUMBERS: Final = 1_000  #: written in one turn of the loop, half a millisecond's work
-_WHOLE: Final = 2  #: the first columns of a history are whole numbers
 
 
 @route("GET", "/metrics", role=Role.VIEWER, summary="Metrics of this node, for Prometheus", reply={"type": "string"},
@@ -42,45 +42,84 @@ async def per_queue(site: Site, asked: Request) -> Reply:
     return Reply(body, media)
 
 
-_SPAN = QueryParameter(
-    "span", "hour: a point each second; week: a point each minute.", {"type": "string", "enum": ["hour", "week"]}
-)
-_COLUMNS: Final = {
-    "type": "array",
-    "description": "Six arrays of the same length: unix seconds, jobs waiting (of a queue also events that are kept), "
-    "jobs queued a second, jobs handed out a second, jobs acknowledged a second, age of the oldest in seconds.",
-    "items": {"type": "array", "items": {"type": "number"}},
-    "minItems": 6,
-    "maxItems": 6,
-}
+_NUMBERS: Final[Schema] = {"type": "array", "items": {"type": "number"}}
+_HISTORY: Final = object_of(
+    range_s={"type": "integer", "minimum": 1},
+    step_s={"type": "integer", "minimum": 1},
+    time={**_NUMBERS, "description": "Unix seconds at which each step begins; all arrays have one length."},
+    backlog={**_NUMBERS, "description": "Jobs waiting at the end of the step; of a queue also events that are kept."},
+    **{name: {**_NUMBERS, "description": f"Jobs {word} a second, the mean of the step."}
+       for name, word in (("in", "queued"), ("out", "handed out"), ("acked", "acknowledged"))},
+    oldest={**_NUMBERS, "description": "Age of the oldest at the end of the step, seconds; 0 = none waits."},
+)  # fmt: skip
+_DURATION: Final = re.compile(r"([1-9][0-9]{0,5})([smhd])")
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_DURATION_SCHEMA: Final[Schema] = {"type": "string", "pattern": f"^{_DURATION.pattern}$"}
 
 
-@route("GET", "/api/history/node", role=Role.VIEWER, summary="What the node was like, over time", query=(_SPAN,),
-       reply=_COLUMNS, tag="history", at="/api/history/node?span=hour")  # fmt: skip
-async def node_history(site: Site, asked: Request) -> Reply:
-    """Columns for a chart, all queues of the node together."""
-    return await _written(site, site.history.node(asked.query.get("span", "hour")))
+@route(
+    "GET", "/api/history", role=Role.VIEWER, summary="What a queue or the node was like, over time",
+    query=(
+        QueryParameter("queue", "The queue, its bytes quoted with %; all queues of the node together without it.",
+                       {"type": "string", "format": "bytes"}),
+        QueryParameter("range", "How far back, as 15m, 6h or 7d; an hour unless given, 7d at most.", _DURATION_SCHEMA),
+        QueryParameter("step", "Time between two points, as 1s or 5m; whole minutes where the range is above 1h.",
+                       _DURATION_SCHEMA),
+    ),
+    reply=_HISTORY, tag="history", at="/api/history?queue=mail&range=6h&step=5m",
+)  # fmt: skip
+async def history(site: Site, asked: Request) -> Reply:
+    """Columns for a chart; empty ones for a queue in which nothing happened since the daemon started.
+
+    A node remembers each second of the last hour and each minute of the last week, of itself and of 200 queues.
+    Without `step` there are 1500 points at most.
+    """
+    name, range_s = asked.query.get("queue"), _seconds(asked, "range", 3_600)
+    step_s = _seconds(asked, "step", 0) or default_step_s(min(range_s, RANGE_MAX_S))
+    if range_s > RANGE_MAX_S:
+        raise Problem(400, f"range={asked.query['range']}: 7d at most is remembered")
+    if step_s > range_s:
+        raise Problem(400, f"step={asked.query['step']}: allowed are steps up to the range, {range_s}s")
+    if range_s > SECONDS and step_s % 60:
+        raise Problem(400, f"step={asked.query['step']}: allowed are whole minutes, since the range is above 1h")
+    span: Span = "hour" if range_s <= SECONDS else "week"
+    series = site.history.node(span) if name is None else site.history.queue(name, span)
+    if series is None and site.gateway.view.queue(name or b"") is None:
+        raise Problem(404, "there is no such queue on this node, and nothing is remembered of one", code="NOQUEUE")
+    return await _written(site, series or Series(1, [], [], [], [], [], []), range_s, step_s)
 
 
-@queue_route("/api/history/queue", role=Role.VIEWER, summary="What a queue was like, over time", query=(_SPAN,),
-             reply=_COLUMNS, tag="history", at="?span=week")  # fmt: skip
-async def queue_history(site: Site, asked: Request) -> Reply:
-    """Columns for a chart; empty ones for a queue in which nothing happened since the daemon started."""
-    name = queue_of(asked)
-    series = site.history.queue(name, asked.query.get("span", "hour"))
-    if series is None and site.gateway.view.queue(name) is None:
-        raise Problem(404, "there is no such queue on this node, and nothing is remembered of one")
-    return await _written(site, series or Series(1, [], [], [], [], [], []))
+def _seconds(asked: Request, name: str, default: int) -> int:
+    """The seconds of a duration in the query.  Raises Problem 400."""
+    text = asked.query.get(name)
+    if text is None:
+        return default
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise Problem(400, f"{name}={text[:100]}: allowed are a whole number and s, m, h or d, such as 15m")
+    return int(match[1]) * _UNITS_S[match[2]]
 
 
-async def _written(site: Site, series: Series) -> Reply:
+async def _written(site: Site, series: Series, range_s: int, step_s: int) -> Reply:
     """The columns as JSON, some numbers in each turn of the loop."""
-    columns: list[bytes] = []
-    for number, column in enumerate(series.columns):
-        texts: list[str] = []
-        for at in range(0, len(column), NUMBERS):
-            part = column[at : at + NUMBERS]
-            texts.append(",".join(map(str, part) if number < _WHOLE else [f"{value:.6g}" for value in part]))
-            await next_turn(site.gateway.turns)
-        columns.append(f"[{','.join(texts)}]".encode("ascii"))
-    return Reply(b"[" + b",".join(columns) + b"]", "application/json")
+    series = series.last(range_s)
+    starts = series.starts(step_s)
+    times = series.times if step_s <= series.step_s else [series.times[at] // step_s * step_s for at in starts[:-1]]
+    found = [f'{{"range_s":{range_s},"step_s":{step_s}', f'"time":{await _numbers(site, times)}']
+    for name, column, fold in (
+        ("backlog", series.length, last_of), ("in", series.in_rate, means_of), ("out", series.out_rate, means_of),
+        ("acked", series.acked_rate, means_of), ("oldest", series.oldest_s, last_of),
+    ):  # fmt: skip
+        await next_turn(site.gateway.turns)
+        found.append(f'"{name}":{await _numbers(site, fold(column, starts))}')
+    return Reply(f"{','.join(found)}}}".encode("ascii"), JSON)
+
+
+async def _numbers(site: Site, values: list[Any]) -> str:
+    """A list of numbers as JSON."""
+    texts: list[str] = []
+    for at in range(0, len(values), NUMBERS):
+        part = values[at : at + NUMBERS]
+        texts += [f"{value:.6g}" if isinstance(value, float) else str(value) for value in part]
+        await next_turn(site.gateway.turns)
+    return f"[{','.join(texts)}]"

@@ -14,6 +14,7 @@ bytes at most, so that all take 55 MB at most, and that only when all were in us
 """
 
 from collections import OrderedDict
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 import attrs
@@ -23,12 +24,16 @@ from disqued.core.view import NodeView
 from disqued.web.gateway import Gateway
 from disqued.web.turns import next_turn
 from disqued.web.views.pulse import Pulse
-from disqued.web.views.rings import Ring, Track
+from disqued.web.views.rings import MINUTES, SECONDS, Ring, Track
 
 QUEUES_KEPT: Final = 200
 MAKES_ROOM_S: Final = 60
 LOOKED_AT: Final = 100  #: queues in a turn of the loop: each may take ten microseconds
 WALKED_MAX: Final = 10_000
+
+RANGE_MAX_S: Final = 60 * MINUTES  #: a week
+POINTS_MAX: Final = 1_500  #: of an answer, unless it is asked for a finer step
+STEPS_S: Final = (1, 5, 15, 60, 300, 600)  #: one of these is taken then
 
 Span = Literal["hour", "week"]  #: a point each second, or each minute
 
@@ -53,8 +58,40 @@ class Series:
 
     @property
     def columns(self) -> list[Any]:
-        """Times, length, in, out, acked, oldest: as a chart takes them."""
+        """Times, length, in, out, acked, oldest."""
         return [self.times, self.length, self.in_rate, self.out_rate, self.acked_rate, self.oldest_s]
+
+    def last(self, range_s: int) -> "Series":
+        """Return the points of the last `range_s` seconds."""
+        count = -(-range_s // self.step_s)
+        return Series(self.step_s, *(column[-count:] for column in self.columns))
+
+    def starts(self, step_s: int) -> list[int]:
+        """Return where each step begins among the points, and behind them the end of the last one.
+
+        Steps begin at multiples of their length in unix time, so that two answers have the same ones.
+        """
+        if step_s <= self.step_s or not self.times:
+            return list(range(len(self.times) + 1))
+        first = -(-(step_s - self.times[0] % step_s) // self.step_s)
+        count = len(self.times)
+        return [0, *range(min(first, count), count, step_s // self.step_s), count]
+
+
+def last_of(column: Any, starts: list[int]) -> list[Any]:
+    """Return the value at the end of each step."""
+    return [column[end - 1] for end in starts[1:]]
+
+
+def means_of(column: Any, starts: list[int]) -> list[float]:
+    """Return the mean within each step."""
+    return [sum(column[at:end]) / (end - at) for at, end in pairwise(starts)]
+
+
+def default_step_s(range_s: int) -> int:
+    """Return the finest usual step in which a range has few enough points."""
+    least = 1 if range_s <= SECONDS else 60
+    return next(step for step in STEPS_S if step >= least and range_s <= step * POINTS_MAX)
 
 
 @attrs.define

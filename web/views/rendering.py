@@ -75,7 +75,7 @@ def qstat_path(raw: bytes) -> str:
 
 def history_path(raw: bytes) -> str:
     """Where the history of a queue is."""
-    return f"/api/history/queue{'?queue=' if raw in NO_SEGMENTS else '/'}{segment(raw)}"
+    return f"/api/history?queue={segment(raw)}"
 
 
 def span(ms: int | None) -> str:

@@ -1,7 +1,7 @@
 // The page of disqued, in a browser with a script: what moves, charts, actions.
 //
 //   server-sent events --> parts of the page, by id           /api/events?page=...
-//   history, points    --> a chart                            /api/history/...
+//   history, points    --> a chart                            /api/history?...
 //   a form             --> JSON to the API --> what came of it, said aloud
 //
 // Every form says what it does (data-action): where it goes, what of the body is fixed, and the words of the command,
@@ -398,6 +398,8 @@ const KINDS = {
   queue: [[null, "y", 1], ["In/s", "rate", 2], ["Out/s", "rate", 3]],
 };
 const HOUR = 3600;
+const SPANS = { hour: "range=1h&step=1s", week: "range=7d&step=1m" };
+const COLUMNS = ["time", "backlog", "in", "out", "acked", "oldest"];
 const LEAST = 300; // seconds that a chart shows at least
 
 /** Times below a chart, in UTC, as fine as its grid. */
@@ -425,10 +427,10 @@ class Chart {
 
   async load(span = this.span) {
     this.span = span;
-    // Columns: times, length, in, out, acknowledged, age of the oldest.
     const { history } = this.element.dataset;
-    const answer = history ? await fetch(`${history}${history.includes("?") ? "&" : "?"}span=${span}`) : null;
-    const columns = answer?.ok ? await answer.json() : [];
+    const answer = history ? await fetch(`${history}${history.includes("?") ? "&" : "?"}${SPANS[span]}`) : null;
+    const found = answer?.ok ? await answer.json() : {};
+    const columns = COLUMNS.map((name) => found[name]);
     if (span !== this.span) return;
     this.data = [columns[0] ?? [], ...this.columns.map(([, , at]) => columns[at] ?? (columns[0] ?? []).map(() => null))];
     this.draw();
