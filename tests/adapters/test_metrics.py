@@ -69,8 +69,8 @@ async def test_what_clients_did_is_counted(launch: Launch) -> None:
     await resp.call("ACKJOB", rows[1][1])
     found = await _scrape(client)
     told = {
-        ("disqued_jobs_added_total", ""): 3, ("disque_queue_jobs_in_total", ""): 4,
-        ("disque_queue_jobs_out_total", ""): 2, ("disque_queue_len_jobs", ""): 2, ("disqued_queues", ""): 2,
+        ("disqued_jobs_added_total", ""): 3, ("disqued_queue_jobs_in_total", ""): 4,
+        ("disqued_queue_jobs_out_total", ""): 2, ("disqued_queue_len_jobs", ""): 2, ("disqued_queues", ""): 2,
         ("disqued_deliveries_total", ""): 2, ("disqued_nacks_total", ""): 1, ("disqued_acks_total", "ackjob"): 1,
         ("disqued_jobs", "queued"): 2, ("disqued_jobs", "active"): 0, ("disqued_clients", ""): 1,
         ("disqued_job_wait_seconds_count", ""): 2, ("disqued_job_in_flight_seconds_count", ""): 1,
@@ -212,10 +212,10 @@ async def test_each_queue_has_its_figures(launch: Launch) -> None:
     _add(running, b"mail", count=3)
     _add(running, b'a\n"b\\', b"\xff")
     found = await _scrape(client, "/metrics/per-queue")
-    assert found["disque_queue_len_jobs", "mail"] == 3
-    assert found["disque_queue_jobs_in_total", "mail"] == 3
-    assert found["disque_queue_len_jobs", 'a\n"b\\'] == 1
-    assert found["disque_queue_len_jobs", "\\xff"] == 1
+    assert found["disqued_queue_len_jobs", "mail"] == 3
+    assert found["disqued_queue_jobs_in_total", "mail"] == 3
+    assert found["disqued_queue_len_jobs", 'a\n"b\\'] == 1
+    assert found["disqued_queue_len_jobs", "\\xff"] == 1
     assert found["disqued_queues_left_out", ""] == 0
     await client.stop()
 
@@ -234,7 +234,7 @@ async def test_queues_beyond_the_limit_are_counted(launch: Launch) -> None:
     running, client = await _begin(launch)
     _add(running, *(b"mail-%d" % number for number in range(7)), b"other")
     found = await _scrape(client, "/metrics/per-queue?limit=5&match=mail-*")
-    assert sum(name == "disque_queue_len_jobs" for name, _ in found) == 5
+    assert sum(name == "disqued_queue_len_jobs" for name, _ in found) == 5
     assert (found["disqued_queues_exported", ""], found["disqued_queues_left_out", ""]) == (5, 2)
     await client.stop()
 
@@ -276,7 +276,7 @@ async def test_no_turn_of_the_loop_does_much(launch: Launch, monkeypatch: pytest
         monkeypatch.setattr(metrics, name, double)
     answer = await client.get("/metrics/per-queue?limit=10000")
     assert max(queues for queues, _ in work) <= metrics.LOOKED_AT <= SLICE_ROWS
-    assert answer.body.count(b"disque_queue_len_jobs{") == 3 * SLICE_ROWS
+    assert answer.body.count(b"disqued_queue_len_jobs{") == 3 * SLICE_ROWS
     lines = 3 * SLICE_ROWS * len(metrics.PER_QUEUE)
     assert len(work) >= 3 * SLICE_ROWS // metrics.LOOKED_AT + lines // metrics.LINES
     work[:] = [[0, 0]]

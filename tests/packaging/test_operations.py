@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[2] / "docs/operations"
 PATHS = ("/metrics", "/metrics/per-queue")
 #: Made by Prometheus itself.
 BY_PROMETHEUS = {"up"}
-_NAME = re.compile(r"\b(?:disqued?_[a-z_]+|up)\b(?!:)")
+_NAME = re.compile(r"\b(?:disqued_[a-z_]+|up)\b(?!:)")
 _ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| ([\w, ]*) ?\| (.+) \|$")
 
 
@@ -86,14 +86,57 @@ async def test_the_list_of_metrics_is_what_is_exported(scraped: Any, path: str) 
     assert _documented()[path] == scraped[path][0]
 
 
+#: What `promtool check metrics` calls no base unit, an abbreviation of one, or a type; a unit ends a name.
+NO_BASE_UNITS = set(
+    """
+    nanoseconds microseconds milliseconds minutes hours days weeks bits kilobytes kibibytes megabytes mebibytes
+    gigabytes gibibytes percent ns us ms s sec secs min mins m h hr hrs d kb mb gb tb pb b
+    """.split()
+)
+TYPES = {"counter", "gauge", "histogram", "summary", "untyped", "metric"}
+UNITS = ("seconds", "bytes")
+#: Ends of names of samples; a gauge that is always 1 may end with info.
+RESERVED = {"bucket", "count", "sum", "created"}
+RESERVED_LABELS = {"le", "quantile", "job", "instance"}
+
+
+def name_faults(name: str, kind: str) -> list[str]:
+    """What is wrong with the name of a family."""
+    faults = []
+    if not re.fullmatch(r"disqued(_[a-z][a-z0-9]*)+", name):
+        faults.append("allowed are lower-case words with underlines between, disqued the first")
+    words = name.split("_")
+    if (kind == "counter") != (words[-1] == "total"):
+        faults.append("counters, and no others, end with total")
+    meaning = words[:-1] if kind == "counter" else words
+    faults += [f"{word} is not allowed" for word in meaning if word in NO_BASE_UNITS | TYPES]
+    faults += [f"{unit} stands before the end" for unit in UNITS if unit in meaning[:-1]]
+    if meaning[-1] in RESERVED:
+        faults.append(f"{meaning[-1]} is the end of a sample's name")
+    return faults
+
+
 @pytest.mark.parametrize("path", PATHS)
 @pytest_twisted.ensureDeferred
 async def test_names_are_as_prometheus_wants_them(scraped: Any, path: str) -> None:
-    for name, family in scraped[path][0].items():
-        assert re.fullmatch(r"disqued?_[a-z]+(_[a-z]+)*", name)
-        assert (family.kind == "counter") == name.endswith("_total"), name
-        assert not re.search(r"_(ms|milliseconds|minutes|kb|mb|percent)\b", name), name
+    found = scraped[path][0]
+    assert {name: faults for name, family in found.items() if (faults := name_faults(name, family.kind))} == {}
+    for name, family in found.items():
         assert family.doc.endswith("."), name
+        assert not RESERVED_LABELS & set(family.labels.split(", ")), name
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("disque_queue_len_jobs", "gauge"), ("process_cpu_seconds_total", "counter"), ("disqued_jobs", "counter"),
+        ("disqued_jobs_total", "gauge"), ("disqued_wait_ms", "gauge"), ("disqued_wait_minutes_total", "counter"),
+        ("disqued_jobs_gauge", "gauge"), ("disqued_jobs_count", "gauge"), ("disqued_seconds_of_wait", "gauge"),
+        ("disqued_Jobs", "gauge"), ("disqued:jobs", "gauge"), ("disqued_memory_kb", "gauge"),
+    ],
+)  # fmt: skip
+def test_other_names_are_not_let_through(name: str, kind: str) -> None:
+    assert name_faults(name, kind)
 
 
 def _panels() -> list[dict[str, Any]]:
@@ -126,7 +169,7 @@ async def test_labels_that_are_asked_for_are_there(scraped: Any) -> None:
     families = {name: family for found, _ in scraped.values() for name, family in found.items()}
     given = {"job", "instance"}
     for expression in _expressions():
-        for name, selector in re.findall(r"(disqued?_[a-z_]+)\{([^}]*)\}", expression):
+        for name, selector in re.findall(r"(disqued_[a-z_]+)\{([^}]*)\}", expression):
             asked = set(re.findall(r"(\w+)\s*(?:=~|!=|=)", re.sub(r'"[^"]*"', '""', selector)))
             family = families[name.removesuffix("_bucket")]
             assert asked <= given | set(family.labels.split(", ")), expression

@@ -1,8 +1,8 @@
 """What /metrics says of a node: every family of metrics, made of one look at the node and its daemon.
 
-Names follow Prometheus: base units, `_total` for what only grows.  `disque_queue_*` are the names that disque-exporter
-gives, here for all queues of the node together.  docs/operations/metrics.md lists them all; a test holds it against
-what is exported.
+Names follow Prometheus: the prefix disqued_, base units, `_total` for what only grows.  `disqued_queue_*` are those of
+the metrics of each queue, here for all queues of the node together.  docs/operations/metrics.md lists them all; a test
+holds it against what is exported.
 """
 
 import platform
@@ -106,16 +106,16 @@ def _of_daemon(gateway: Gateway, facts: Mapping[str, Mapping[str, Any]]) -> Iter
 def _of_queues(node: NodeView, sums: QueueTotals) -> Iterator[Metric]:
     counters = node.counters
     now, wall = node.now(), node.wall()
-    yield _count("disque_queue_jobs_in", "Times that a job was queued; what was given back unseen is left out.",
+    yield _count("disqued_queue_jobs_in", "Times that a job was queued; what was given back unseen is left out.",
                  counters.queued - counters.returned)  # fmt: skip
-    yield _count("disque_queue_jobs_out", "Times that a job was handed out, to consumers and to other nodes.",
+    yield _count("disqued_queue_jobs_out", "Times that a job was handed out, to consumers and to other nodes.",
                  counters.given)  # fmt: skip
-    yield _gauge("disque_queue_len_jobs", "Jobs that wait in the queues.", sums.queued)
+    yield _gauge("disqued_queue_len_jobs", "Jobs that wait in the queues.", sums.queued)
     age_ms = 0 if sums.created_at is None else now - sums.created_at
-    yield _gauge("disque_queue_age_seconds", "Age of the oldest queue.", age_ms / 1_000)
+    yield _gauge("disqued_queue_age_seconds", "Age of the oldest queue.", age_ms / 1_000)
     idle_ms = 0 if sums.accessed_at is None else now - sums.accessed_at
-    yield _gauge("disque_queue_idle_seconds", "Since any queue was used last.", max(0, idle_ms) / 1_000)
-    yield _gauge("disque_queue_blocked_workers", "Consumers that wait in GETJOB.", node.blocked_count)
+    yield _gauge("disqued_queue_idle_seconds", "Since any queue was used last.", max(0, idle_ms) / 1_000)
+    yield _gauge("disqued_queue_blocked_workers", "Consumers that wait in GETJOB.", node.blocked_count)
     yield _gauge("disqued_queues", "Queues of this node.", sums.queues)
     oldest_ms = 0 if sums.oldest_ctime is None else max(0, wall - sums.oldest_ctime // 1_000_000)
     yield _gauge("disqued_oldest_job_age_seconds",

@@ -41,12 +41,12 @@ _Families = tuple[tuple[str, str, type[Any]], ...]
 
 #: Families of /metrics/per-queue, and of the groups of these queues.
 PER_QUEUE: Final[_Families] = (
-    ("disque_queue_jobs_in", "Times that a job was queued.", CounterMetricFamily),
-    ("disque_queue_jobs_out", "Times that a job was handed out.", CounterMetricFamily),
-    ("disque_queue_len_jobs", "Jobs that wait, and events that are kept.", GaugeMetricFamily),
-    ("disque_queue_age_seconds", "Since the queue came into being.", GaugeMetricFamily),
-    ("disque_queue_idle_seconds", "Since the queue was used last.", GaugeMetricFamily),
-    ("disque_queue_blocked_workers", "Consumers that wait.", GaugeMetricFamily),
+    ("disqued_queue_jobs_in", "Times that a job was queued.", CounterMetricFamily),
+    ("disqued_queue_jobs_out", "Times that a job was handed out.", CounterMetricFamily),
+    ("disqued_queue_len_jobs", "Jobs that wait, and events that are kept.", GaugeMetricFamily),
+    ("disqued_queue_age_seconds", "Since the queue came into being.", GaugeMetricFamily),
+    ("disqued_queue_idle_seconds", "Since the queue was used last.", GaugeMetricFamily),
+    ("disqued_queue_blocked_workers", "Consumers that wait.", GaugeMetricFamily),
     ("disqued_queue_oldest_job_age_seconds", "Age of the job that waits first; 0 = none waits.", GaugeMetricFamily),
     ("disqued_queue_dead_jobs", "Dead jobs that this node holds.", GaugeMetricFamily),
     ("disqued_queue_failing_jobs", "Other jobs that failed, as far as this node knows.", GaugeMetricFamily),
