@@ -157,7 +157,7 @@ RUN_BY: dict[str, dict[str, str]] = {
     "docs/reference/disqued-spark.md": {SPARK_LINES: ""},
     "docs/reference/http.md": {
         f"{INTEGRATION}/test_http_reference.py::test_what_the_introduction_shows_works_and_errors_are_as_it_says": (
-            r'curl -H "Authorization: Bearer \$TOKEN"'
+            r'curl -H "Authorization: Bearer \$TOKEN"|curl --compressed'
         ),
         f"{INTEGRATION}/test_http_reference.py::test_an_example_answers_as_the_page_says": "",
     },

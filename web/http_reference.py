@@ -98,6 +98,15 @@ command. A field that is left out is as if its word was left out of the command;
 with the names of those that are. Numbers that have to be whole are numbers, not strings. All objects of a body have
 50000 fields together at most.
 
+## What comes back
+
+Answers of a kilobyte or more come in gzip to clients that take it. A GET whose answer is at hand as a whole, 1 MiB at
+most, has an `ETag`: a program that keeps an answer asks again with `If-None-Match`, and hears 304 without a body while
+nothing has changed. No cache keeps anything (`Cache-Control: no-store`), but for the files of the pages.
+
+    curl --compressed --etag-save config.tag {BASE}/api/config
+    curl --compressed --etag-compare config.tag {BASE}/api/config
+
 ## Names of one thing
 
 Answers have the names that the commands answer with, and these differ from the names of fields. `unset` of QPOLICY

@@ -23,7 +23,7 @@ from disqued.web.channel import AdminFactory
 from disqued.web.gateway import Gateway
 from disqued.web.http.auth import Access
 from disqued.web.http.tokens import TokenError
-from disqued.web.pages import render
+from disqued.web.pages import assets, render
 from disqued.web.site import Site
 from disqued.web.turns import next_turn
 
@@ -83,7 +83,10 @@ class AdminServer:
             log.info("Whoever reaches the admin page from this machine is an admin; http-token-file changes that")
 
     async def _prepare(self) -> None:
-        """Compile the templates and write the OpenAPI document: whoever asks first would hold the loop with it."""
+        """Make what is made once: templates, the OpenAPI document, files in gzip.
+
+        The first visitor would hold the loop with it.
+        """
         templates = render.environment()
         for name in templates.list_templates():
             await next_turn(self._turns)
@@ -92,6 +95,7 @@ class AdminServer:
             templates.get_template(name)
         await next_turn(self._turns)
         openapi.written()
+        await assets.pack(self._turns)
 
     def _open_port(self, config: Config, address: str, adopt: Adopt) -> None:
         try:

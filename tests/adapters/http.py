@@ -7,6 +7,7 @@ The daemon is the one of `inprocess`, with a port for RESP clients, too; the HTT
 Twisted's channel as if they had come from an address that the test chooses.
 """
 
+import gzip
 import io
 import json
 from collections import deque
@@ -52,7 +53,7 @@ class Answer(NamedTuple):
 
     status: int
     headers: dict[str, str]  #: by lower-case name
-    body: Any  #: JSON where the media type says so, else bytes
+    body: Any  #: JSON where the media type says so, else bytes; unpacked where it came in gzip
 
 
 class _Received:
@@ -104,6 +105,8 @@ def read_answer(received: bytes, method: str = "GET") -> Answer:
     response.begin()
     body: Any = response.read()
     headers = {name.lower(): value for name, value in response.getheaders()}
+    if body and headers.get("content-encoding") == "gzip":
+        body = gzip.decompress(body)
     if body and "json" in headers.get("content-type", ""):
         body = json.loads(body)
     return Answer(response.status, headers, body)

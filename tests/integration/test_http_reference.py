@@ -107,7 +107,7 @@ def test_what_the_introduction_shows_works_and_errors_are_as_it_says(
 ) -> None:
     _, port = served
     answer = tmp_path / "answer"
-    plain, with_token = (
+    plain, with_token, saving, comparing = (
         line.strip() for line in PAGE.partition("## All routes")[0].splitlines() if line.startswith("    curl ")
     )
     assert run(plain, port, answer) == 200
@@ -117,6 +117,9 @@ def test_what_the_introduction_shows_works_and_errors_are_as_it_says(
     with following(NAME) as page:
         assert run(f"TOKEN=any; {with_token}", port, answer) == 200, "no token is asked for here"
         page.ran(with_token)
+        for line, status in ((saving, 200), (comparing, 304)):
+            assert run(f"cd {tmp_path} && {line}", port, answer) == status
+            page.ran(line)
     (shown,) = re.findall(r"^    \{\n.*?^    \}$", PAGE, re.MULTILINE | re.DOTALL)
     problem: dict[str, Any] = json.loads(shown)
     assert run(f"curl {BASE}/api/qstat/no-such-queue", port, answer) == problem["status"]

@@ -6,5 +6,6 @@ exchange                operations, requests, visitors and replies, as the rest 
 auth, tokens, sessions  who a visitor is, and what they may ask for
 origins                 hosts that are ours, and requests caused by other sites
 answers, bodies         headers of an answer; long bodies in pieces
+compression             gzip, and why it gives nothing away
 problems, values        errors as problem documents; bytes as JSON
 """

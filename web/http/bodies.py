@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from disqued.web.http.compression import PACKER_BYTES, Packer
 from disqued.web.http.values import dump, key_text
 from disqued.web.turns import SharedTurns, next_turn
 
@@ -93,6 +94,7 @@ class Body:
         self._text = 0  #: of the parts that are ready to be sent
         self._long: Iterator[bytes] | None = None  #: pieces of the value that is being sent
         self._users: dict[KeptBytes, int] = {}  #: long values, and in how many places each of them stands
+        self._packer: Packer | None = None  #: None = it is sent as it is
         if len(whole) > LONG:
             self.add_long(whole, "raw")
         elif whole:
@@ -110,6 +112,10 @@ class Body:
         self._parts.append((kept, form))
         return kept
 
+    def pack(self) -> None:
+        """Have all of it sent in gzip."""
+        self._packer = Packer()
+
     @property
     def is_short(self) -> bool:
         """True when all of it is one piece, and ready."""
@@ -117,8 +123,8 @@ class Body:
 
     @property
     def length(self) -> int | None:
-        """Bytes of the whole body; None while that depends on how the long values are written."""
-        if any(isinstance(part, tuple) and part[1] != "raw" for part in self._parts):
+        """Bytes of the whole body; None while that depends on how it is compressed, or long values are written."""
+        if self._packer is not None or any(isinstance(part, tuple) and part[1] != "raw" for part in self._parts):
             return None
         return sum(len(part) if isinstance(part, bytes) else len(part[0].data) for part in self._parts)
 
@@ -126,10 +132,17 @@ class Body:
     def size(self) -> int:
         """Bytes of memory that would be free without this answer."""
         alone = (kept for kept in self._users if kept.is_alone and next(iter(kept.bodies)) is self)
-        return self._text + sum(len(kept.data) for kept in alone)
+        compressor = 0 if self._packer is None else PACKER_BYTES
+        return self._text + sum(len(kept.data) for kept in alone) + compressor
 
     def next_piece(self) -> bytes:
         """Return what is to be sent next, and forget it; b"" when there is no more."""
+        piece = self._next_plain()
+        if self._packer is None:
+            return piece
+        return self._packer.add(piece) if piece else self._packer.end()
+
+    def _next_plain(self) -> bytes:
         if self._long is None:
             texts: list[bytes] = []
             size = 0
@@ -147,7 +160,7 @@ class Body:
         piece = next(self._long, None)
         if piece is None:
             self._long = None
-            return self.next_piece()
+            return self._next_plain()
         return piece
 
     def _pieces(self, kept: KeptBytes, form: str) -> Iterator[bytes]:
@@ -183,7 +196,7 @@ class Body:
             self._store.drop(kept, self)
         self._users.clear()
         self._parts.clear()
-        self._long, self._text = None, 0
+        self._long, self._text, self._packer = None, 0, None
 
 
 class JSONWriter:

@@ -92,6 +92,7 @@ class Reply:
     media: str
     status: int = 200
     headers: Mapping[str, str] = attrs.field(factory=dict)
+    packed: bytes = b""  #: the body in gzip, where it is kept so
 
 
 @attrs.frozen

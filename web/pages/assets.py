@@ -3,7 +3,8 @@
 They lie in ``static/``, those of the reports in a folder of that name of their own.
 
 /static/<version>/<name>: the version is a hash over all of them, so that browsers may keep each for ever; a page of
-another version names other URLs.  Names are those of the table: nothing else in the file system can be reached.
+another version names other URLs.  Names are those of the table: nothing else in the file system can be reached.  Each
+is kept in gzip, too, which the start of the daemon makes in turns of the loop.
 """
 
 import hashlib
@@ -14,10 +15,12 @@ from typing import Final
 
 import attrs
 
+from disqued.web.http.compression import LEAST, packed_in_turns
 from disqued.web.http.exchange import Reply, Request, Role
 from disqued.web.http.problems import Problem
 from disqued.web.routes import route
 from disqued.web.site import Site
+from disqued.web.turns import SharedTurns
 
 MEDIA: Final = {
     ".css": "text/css; charset=utf-8",
@@ -28,12 +31,13 @@ MEDIA: Final = {
 FOR_EVER: Final = "public, max-age=31536000, immutable"
 
 
-@attrs.frozen
+@attrs.define
 class Asset:
     """One file."""
 
     body: bytes
     media: str
+    packed: bytes = b""  #: in gzip, once that is made
 
 
 @cache
@@ -46,6 +50,13 @@ def assets() -> dict[str, Asset]:
 
 def _read(entry: Traversable) -> Asset:
     return Asset(entry.read_bytes(), MEDIA["." + entry.name.rpartition(".")[2]])
+
+
+async def pack(turns: SharedTurns) -> None:
+    """Make what is kept in gzip."""
+    for asset in assets().values():
+        if not asset.packed and len(asset.body) >= LEAST:
+            asset.packed = await packed_in_turns(asset.body, turns)
 
 
 @cache
@@ -71,4 +82,4 @@ async def static(site: Site, asked: Request) -> Reply:
     asset = assets().get(asked.path["name"].decode("utf-8", "replace"))
     if asset is None or asked.path["version"].decode("utf-8", "replace") != version():
         raise Problem(404, "there is no such file; the pages name those that there are")
-    return Reply(asset.body, asset.media, headers={"Cache-Control": FOR_EVER})
+    return Reply(asset.body, asset.media, headers={"Cache-Control": FOR_EVER}, packed=asset.packed)
