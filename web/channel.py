@@ -56,7 +56,9 @@ SERVER: Final = b"disqued"
 def _path_of(target: bytes) -> bytes:
     """The path of a target, whether it names its host or not."""
     whole = heads.ABSOLUTE.fullmatch(target)
-    return (target if whole is None else whole["rest"]).partition(b"?")[0]
+    path = (target if whole is None else whole["rest"]).partition(b"?")[0]
+    # Subcommands had spaces in their paths.
+    return path.replace(b"%20", b"/") if path.startswith(b"/api/commands/") else path
 
 
 class AdminRequest(Request):
@@ -104,8 +106,8 @@ class AdminRequest(Request):
         self.content.seek(0)
         path = self._of_this_host(path)
         self.method, self.uri, self.clientproto = command, path, version
-        self.path, _, query = path.partition(b"?")
-        self.args = parse_qs(query, 1)
+        self.path = _path_of(path)
+        self.args = parse_qs(path.partition(b"?")[2], 1)
         self.process()
 
     def _of_this_host(self, target: bytes) -> bytes:

@@ -198,7 +198,7 @@ def _index() -> Iterator[str]:
 
 def title(entry: Route) -> str:
     """Method and path as people read them."""
-    return f"{entry.method} {entry.path.replace('%20', ' ')}".replace("<", "{").replace(">", "}")
+    return f"{entry.method} {entry.path}".replace("<", "{").replace(">", "}")
 
 
 def _anchor(entry: Route) -> str:

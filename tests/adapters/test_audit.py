@@ -197,7 +197,7 @@ async def test_no_secret_and_no_body_reaches_the_file(client: AdminClient, path:
         "POST", "/login", body=f"token={SECRET}".encode(), headers={"Content-Type": "application/x-www-form-urlencoded"}
     )
     await client.post("/api/commands/ADDJOB", {"queue": "q", "body": BODY, "timeout": 0})
-    await client.post("/api/commands/CONFIG%20SET", {"name": "requirepass", "value": SECRET})
+    await client.post("/api/commands/CONFIG/SET", {"name": "requirepass", "value": SECRET})
     assert len(lines(path)) == 4
     assert SECRET not in path.read_text()
     assert BODY not in path.read_text()

@@ -57,10 +57,10 @@ async def test_an_event_is_given_back_and_a_group_forgotten_by_what_the_page_say
     assert "ACKJOB" not in html
     assert "each group of consumers is given it" in html
     asked = {"queue": "events", "group": "mailers", "ids": [event_id]}
-    assert (await client.post("/api/commands/QGROUP%20RETURN", asked)).body == {"reply": 1}
+    assert (await client.post("/api/commands/QGROUP/RETURN", asked)).body == {"reply": 1}
     assert "mailers redo" in part(await page(client, f"/jobs/{event_id}"), "h-groups")
     asked = {"queue": "events", "group": "mailers"}
-    assert (await client.post("/api/commands/QGROUP%20FORGET", asked)).body == {"reply": 1}
+    assert (await client.post("/api/commands/QGROUP/FORGET", asked)).body == {"reply": 1}
     assert "No group" in await page(client, "/queues/events")
 
 

@@ -276,7 +276,7 @@ async def test_secrets_among_the_settings_are_masked_for_everybody(admin: Admin)
     assert settings["requirepass"] == ""
     _, _, one = await client.get("/api/config?pattern=slowlog-max-len")
     assert one == {"slowlog-max-len": "128"}
-    _, _, by_command = await client.post("/api/commands/CONFIG%20GET", {"pattern": "*secret*"})
+    _, _, by_command = await client.post("/api/commands/CONFIG/GET", {"pattern": "*secret*"})
     assert by_command["reply"]["cluster-secret"] == MASK
 
 
@@ -424,8 +424,8 @@ async def test_ack_and_nack_take_the_options_of_their_commands(admin: Admin) -> 
 
 def test_every_command_has_a_route_and_one_path() -> None:
     paths = [entry.path for entry in ROUTES if entry.path.startswith("/api/commands/")]
-    wanted = {f"/api/commands/{entry.name.replace(' ', '%20')}" for entry in every_command()}
-    assert set(paths) - {"/api/commands/<name>"} == wanted
+    wanted = {f"/api/commands/{entry.name.replace(' ', '/')}" for entry in every_command()}
+    assert set(paths) - {"/api/commands/<name>", "/api/commands/<name>/<subcommand>"} == wanted
     assert len(paths) == len(set(paths))
 
 
@@ -478,12 +478,14 @@ async def test_any_command_answers_by_the_names_of_its_fields(admin: Admin) -> N
 @pytest.mark.parametrize(
     ("name", "status", "told"),
     [
-        ("MONITOR", 400, "concerns the connection"), ("CLIENT%20REPLY", 400, "concerns the connection"),
+        ("MONITOR", 400, "concerns the connection"), ("CLIENT/REPLY", 400, "concerns the connection"),
         ("AUTH", 400, "concerns the connection"), ("SUBSCRIBE", 400, "concerns the connection"),
-        ("ACL%20SETUSER", 400, "concerns the users of the port for clients, whom the admin side does not have; "),
-        ("WORKER%20START", 400, "concerns the connection"), ("WQ.DEQUEUE", 400, "concerns the connection"),
+        ("ACL/SETUSER", 400, "concerns the users of the port for clients, whom the admin side does not have; "),
+        ("WORKER/START", 400, "concerns the connection"), ("WQ.DEQUEUE", 400, "concerns the connection"),
         ("addjob", 404, "in capitals: /api/commands/ADDJOB"),
         ("NOTHING", 404, "no command 'NOTHING'"), ("CONFIG", 404, "no command 'CONFIG'"),
+        ("CONFIG/LIST", 404, "no command 'CONFIG LIST'"), ("config/get", 404, "in capitals: /api/commands/CONFIG/GET"),
+        ("CLIENT%20REPLY", 400, "CLIENT REPLY concerns the connection"),
     ],
 )  # fmt: skip
 @ensureDeferred
@@ -524,7 +526,7 @@ async def test_bodies_are_withheld_from_who_may_not_see_them(admin: Admin) -> No
         ("SHOW", {"id": job_id}), ("QPEEK", {"queue": "mail", "count": 1}), ("JSCAN", {"full": "all"}),
         ("SCAN JOB", {"full": "ALL"}), ("GETJOB", {"queues": ["mail"], "nohang": True}), ("SLOWLOG GET", {}),
     ]:  # fmt: skip
-        status, _, answer = await client.post(f"/api/commands/{name.replace(' ', '%20')}", body)
+        status, _, answer = await client.post(f"/api/commands/{name.replace(' ', '/')}", body)
         assert status == 403, name
         assert "secret" not in str(answer)
     assert (await client.post("/api/commands/JSCAN", {"full": "id"})).body["reply"] == ["0", [job_id]]

@@ -64,7 +64,7 @@ async def answers(client: AdminClient, entries: list[Command], family: str) -> d
     for entry in entries:
         job_id = (await fill(client, family)).decode()
         body = json.loads(json.dumps(EXAMPLES.get(entry.name, {})).replace(ID, job_id))
-        path = f"/api/commands/{entry.name.replace(' ', '%20')}"
+        path = f"/api/commands/{entry.name.replace(' ', '/')}"
         wanted = {"queue": "mail", entry.bodies_field: "all"} if entry.bodies_field else {}
         found[entry.name] = str((await client.post(path, {**body, **wanted})).body)
     return found

@@ -76,7 +76,7 @@ async def test_a_schedule_has_its_page(admin: Admin) -> None:
     assert "Time zone Europe/Berlin Queue reports Body the sales" in text
     for verb in ("PAUSE", "FIRE", "DEL"):
         assert f"SCHEDULE {verb} nightly" in html
-        assert f"/api/commands/SCHEDULE%20{verb}" in html
+        assert f"/api/commands/SCHEDULE/{verb}" in html
 
 
 @async_test
@@ -108,15 +108,15 @@ async def test_the_last_instants_are_shown_with_what_became_of_their_jobs(admin:
 async def test_a_schedule_is_paused_resumed_fired_and_deleted(admin: Admin) -> None:
     client = admin()
     await scheduled(client)
-    assert (await client.post("/api/commands/SCHEDULE%20PAUSE", {"name": "nightly"})).body == {"reply": "OK"}
+    assert (await client.post("/api/commands/SCHEDULE/PAUSE", {"name": "nightly"})).body == {"reply": "OK"}
     html = await page(client, "/schedules/nightly")
     assert "SCHEDULE RESUME nightly" in html
     assert "SCHEDULE PAUSE" not in html
     assert "none: it is paused, or done" in html
-    assert (await client.post("/api/commands/SCHEDULE%20RESUME", {"name": "nightly"})).body == {"reply": "OK"}
+    assert (await client.post("/api/commands/SCHEDULE/RESUME", {"name": "nightly"})).body == {"reply": "OK"}
     assert "SCHEDULE PAUSE nightly" in await page(client, "/schedules/nightly")
-    assert (await client.post("/api/commands/SCHEDULE%20FIRE", {"name": "nightly"})).body["reply"].startswith("DI")
-    assert (await client.post("/api/commands/SCHEDULE%20DEL", {"name": "nightly"})).body == {"reply": 1}
+    assert (await client.post("/api/commands/SCHEDULE/FIRE", {"name": "nightly"})).body["reply"].startswith("DI")
+    assert (await client.post("/api/commands/SCHEDULE/DEL", {"name": "nightly"})).body == {"reply": 1}
     assert "this node knows no schedule nightly" in await page(client, "/schedules/nightly", status=404)
 
 
@@ -132,7 +132,7 @@ async def test_a_viewer_sees_schedules_without_bodies_and_buttons(admin: Admin, 
     assert "SCHEDULE DEL" in await page(client, "/schedules/nightly", OPERATOR)
     as_viewer = {"Authorization": f"Bearer {VIEWER}"}
     for verb in ("PAUSE", "RESUME", "FIRE", "DEL"):
-        refused = await client.post(f"/api/commands/SCHEDULE%20{verb}", {"name": "nightly"}, headers=as_viewer)
+        refused = await client.post(f"/api/commands/SCHEDULE/{verb}", {"name": "nightly"}, headers=as_viewer)
         assert refused.status == 403
     assert client.site.gateway.view.policies.schedules
 
@@ -213,7 +213,7 @@ async def test_what_changes_is_sent_again(admin: Admin) -> None:
     exchange.hang_up()
 
 
-SET = "/api/commands/SCHEDULE%20SET"
+SET = "/api/commands/SCHEDULE/SET"
 
 
 def form_of(html: str, key: str) -> str:

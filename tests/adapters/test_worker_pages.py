@@ -60,8 +60,8 @@ async def test_a_worker_has_its_page(admin: Admin) -> None:
     assert "/jobs/" in html
     assert "to: ann" in html
     assert "WORKER FAIL press-1" in html
-    assert "/api/commands/WORKER%20FAIL" in html
-    assert (await client.post("/api/commands/WORKER%20FAIL", {"id": "press-1"})).body == {"reply": 1}
+    assert "/api/commands/WORKER/FAIL" in html
+    assert (await client.post("/api/commands/WORKER/FAIL", {"id": "press-1"})).body == {"reply": 1}
     assert "no worker press-1" in await page(client, "/workers/press-1", status=404)
     assert "1 Died" in words(_figures(await page(client, "/workers")))
 

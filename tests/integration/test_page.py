@@ -572,7 +572,7 @@ def told_of(daemon: Daemon, schedule: str) -> dict[str, Any]:
 
 def test_a_schedule_is_set_and_changed_by_those_who_type_what_it_says(page: Browser, daemon: Daemon) -> None:
     page.open("/schedules")
-    form = "[data-action*='SCHEDULE%20SET']"
+    form = "[data-action*='SCHEDULE/SET']"
     typed = {"name": "sums", "line": "0 2 * * mon-fri", "queue": "of sums", "zone": "Europe/Berlin", "jitter": "30",
              "max_tries": "3", "headers": "tenant=7", "group": "acme"}  # fmt: skip
     for name, text in typed.items():

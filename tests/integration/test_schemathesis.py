@@ -33,8 +33,8 @@ from tests.limits import seconds
 EXAMPLES = 5  #: requests of either kind for each operation
 LIMIT_S = seconds(30)
 LEFT_OUT = {
-    "/api/commands/SHUTDOWN", "/api/commands/DEBUG%20SLEEP", "/api/commands/CLIENT%20PAUSE",
-    "/api/commands/CLUSTER%20RESET",
+    "/api/commands/SHUTDOWN", "/api/commands/DEBUG/SLEEP", "/api/commands/CLIENT/PAUSE",
+    "/api/commands/CLUSTER/RESET",
 }  # fmt: skip
 ASKED = [
     entry for entry in ROUTES if entry.listed and entry.path not in LEFT_OUT and entry.media != "text/event-stream"

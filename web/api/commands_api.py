@@ -1,4 +1,4 @@
-"""Any command by its name: POST /api/commands/ADDJOB with the names of its fields; a subcommand is CONFIG%20GET.
+"""Any command by its name: POST /api/commands/ADDJOB with the names of its fields; a subcommand is CONFIG/GET.
 
 Each command of the table is a route of its own, whose body is made of the command's fields and whose role of its flags:
 
@@ -132,7 +132,7 @@ def role_of(entry: Command) -> Role:
 
 
 def _path(name: str) -> str:
-    return f"/api/commands/{name.replace(' ', '%20')}"
+    return f"/api/commands/{name.replace(' ', '/')}"
 
 
 def _declare(entry: Command) -> None:
@@ -174,9 +174,11 @@ for _entry in COMMANDS.values():
 
 @route("POST", "/api/commands/<name>", role=Role.VIEWER, summary="No such command", body={}, tag="commands",
        listed=False)  # fmt: skip
+@route("POST", "/api/commands/<name>/<subcommand>", role=Role.VIEWER, summary="No such command", body={},
+       tag="commands", listed=False)  # fmt: skip
 async def no_such(site: Site, asked: Request) -> dict[str, Any]:
     """Tell how commands are called."""
-    name = asked.path["name"][:100].decode("utf-8", "backslashreplace")
+    name = b" ".join(asked.path.values())[:100].decode("utf-8", "backslashreplace")
     if name.upper() in COMMANDS:
         raise Problem(404, f"the name is written in capitals: {_path(name.upper())}")
-    raise Problem(404, f"there is no command {name!r}; a subcommand is CONFIG%20GET, and CONFIG alone is none")
+    raise Problem(404, f"there is no command {name!r}; a subcommand is CONFIG/GET, and CONFIG alone is none")

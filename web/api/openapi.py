@@ -124,7 +124,7 @@ def _operation(entry: Route) -> dict[str, Any]:
 
 def operation_id(entry: Route) -> str:
     """A name that no other route has."""
-    words = entry.path.replace("%20", "_").replace("<", "by_").replace(">", "").replace(".", "_").split("/")
+    words = entry.path.replace("<", "by_").replace(">", "").replace(".", "_").split("/")
     return "_".join((entry.method.lower(), *filter(None, words)))
 
 

@@ -179,7 +179,7 @@ def on_worker(worker_id: bytes) -> list[Action]:
         ("stop", "Stop it in order", b"STOP", "Stopped. Tasks queued again: {result}."),
     )
     return [
-        Action(key, label, f"/api/commands/WORKER%20{word.decode()}", (b"WORKER", word, worker_id), {"id": worker_id},
+        Action(key, label, f"/api/commands/WORKER/{word.decode()}", (b"WORKER", word, worker_id), {"id": worker_id},
                done, back, ends=True)
         for key, label, word, done in ways
     ]  # fmt: skip
@@ -190,12 +190,12 @@ def on_groups(queue: bytes) -> list[Action]:
     group, at = Input("group", "Group", needed=True), Input("at", "Begins at", value="NOW", hint="FIRST, NOW or an id")
     return [
         Action(
-            "group-start", "Let a group begin anew", "/api/commands/QGROUP%20START",
+            "group-start", "Let a group begin anew", "/api/commands/QGROUP/START",
             (b"QGROUP", b"START", queue, group, at), {"queue": queue}, "The group begins there: {result}.",
             "What its consumers have, and what it is done with, is forgotten.",
         ),
         Action(
-            "group-forget", "Forget a group", "/api/commands/QGROUP%20FORGET",
+            "group-forget", "Forget a group", "/api/commands/QGROUP/FORGET",
             (b"QGROUP", b"FORGET", queue, group), {"queue": queue}, "Groups forgotten: {result}.",
             "Should it come again it is a new group, and begins at the oldest event.",
         ),
@@ -219,7 +219,7 @@ def on_event(queue: bytes, event_id: bytes) -> list[Action]:
     group = Input("group", "Group", needed=True)
     return [
         Action(
-            "group-return", "Give it back for a group", "/api/commands/QGROUP%20RETURN",
+            "group-return", "Give it back for a group", "/api/commands/QGROUP/RETURN",
             (b"QGROUP", b"RETURN", queue, group, event_id), {"queue": queue, "ids": [event_id]},
             "Given back: {result}.",
         ),

@@ -52,7 +52,7 @@ def _set(key: str, label: str, name: bytes | Input, values: dict[str, str], kept
     if isinstance(name, bytes):
         fixed["name"] = name
     return Action(
-        key, label, "/api/commands/SCHEDULE%20SET", words, fixed, "Set in the whole cluster: {result}.", previews=True
+        key, label, "/api/commands/SCHEDULE/SET", words, fixed, "Set in the whole cluster: {result}.", previews=True
     )
 
 
@@ -125,7 +125,7 @@ def pause(name: bytes, *, is_paused: bool) -> list[Action]:
     verb, label, done = ("RESUME", "Resume", "Resumed") if is_paused else ("PAUSE", "Pause", "Paused")
     return [
         Action(
-            "schedule-pause", label, f"/api/commands/SCHEDULE%20{verb}", (b"SCHEDULE", verb.encode(), name),
+            "schedule-pause", label, f"/api/commands/SCHEDULE/{verb}", (b"SCHEDULE", verb.encode(), name),
             {"name": name}, f"{done} in the whole cluster: {{result}}.",
         )
     ]  # fmt: skip
@@ -135,11 +135,11 @@ def on_schedule(name: bytes) -> list[Action]:
     """What else can be done with a schedule."""
     return [
         Action(
-            "fire", "Add one job now", "/api/commands/SCHEDULE%20FIRE", (b"SCHEDULE", b"FIRE", name), {"name": name},
+            "fire", "Add one job now", "/api/commands/SCHEDULE/FIRE", (b"SCHEDULE", b"FIRE", name), {"name": name},
             "Added as {result}.",
         ),
         Action(
-            "delete", "Delete", "/api/commands/SCHEDULE%20DEL", (b"SCHEDULE", b"DEL", name), {"name": name},
+            "delete", "Delete", "/api/commands/SCHEDULE/DEL", (b"SCHEDULE", b"DEL", name), {"name": name},
             "Schedules deleted: {result}.", "It fires no more, on no node. Jobs that it has added stay.", ends=True,
         ),
     ]  # fmt: skip
