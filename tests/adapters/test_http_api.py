@@ -341,7 +341,7 @@ async def test_a_job_goes_through_its_life(admin: Admin) -> None:
 async def test_pause_drain_config_and_meet_do_what_their_commands_do(admin: Admin) -> None:
     client = admin(bus=True)
     assert (await client.post("/api/pause", {"queue": "mail", "words": ["in"]})).body == {"pause": "in"}
-    refused = await client.post("/api/add", {"queue": "mail", "body": "hi", "timeout": 0})
+    refused = await client.post("/api/add", {"queue": "mail", "body": "hi"})
     assert (refused.status, refused.body["code"]) == (409, "PAUSED")
     assert (await client.post("/api/pause", {"queue": "mail", "words": ["none"]})).body == {"pause": "none"}
     assert (await client.post("/api/config", {"name": "slowlog-max-len", "value": 7})).body == {"ok": True}

@@ -20,9 +20,9 @@ OK: Final = object_of(ok={"const": True})
 @route("POST", "/api/add", role=Role.OPERATOR, summary="Add a job to a queue", body=schema(COMMANDS["ADDJOB"]),
        reply=object_of(id={"type": "string"}), tag="jobs", writes=True, errors=error_words(COMMANDS["ADDJOB"]),
        commands=("ADDJOB",), is_large=True,
-       example={"queue": "mail", "body": "to: ann", "timeout": 0, "delay": 5})  # fmt: skip
+       example={"queue": "mail", "body": "to: ann", "delay": 5})  # fmt: skip
 async def add(site: Site, asked: Request) -> dict[str, Any]:
-    """ADDJOB: the answer comes when enough nodes hold the job.
+    """ADDJOB: the answer comes when enough nodes hold the job, or is NOREPL after `timeout`.
 
     With a `key` the same request may be sent again, here or to another node, until it is answered: one job is added.
     """

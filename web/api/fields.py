@@ -3,7 +3,8 @@
     {"queue": "mail", "body": "hi", "timeout": 0, "delay": 5}
         --words--> ADDJOB mail hi 0 DELAY 5
 
-The words stand in the order of the grammar: values in their places, then options and flags, then the rest.  They are
+The words stand in the order of the grammar: values in their places, then options and flags, then the rest.  A value
+that a command needs for its place alone, as ADDJOB its time-out, may be left out here (`DEFAULTS`).  The words are
 parsed by the command itself, so what a value may be, and the error when it is not, are the same as for a client.  Only
 the type of a value in JSON is looked at here: where a whole number stands no text is taken, and no list.
 """
@@ -33,6 +34,12 @@ VALUE: Final[dict[str, Any]] = {
 JOB_IDS: Final[dict[str, Any]] = {"type": "string", "pattern": "^(DI[ -~]{44}SQ|D-[ -~]{8}-[ -~]{24}-[ -~]{4})$"}
 _INTEGERS: Final[dict[str, Any]] = {"minimum": -(2**63), "maximum": 2**63 - 1}
 
+#: Values that stand in their places, by command and field, where they are left out: those of the client libraries, and
+#: of the routes of their own.
+DEFAULTS: Final[Mapping[tuple[str, str], int | str]] = {
+    ("ADDJOB", "timeout"): 5_000, ("CONFIG GET", "pattern"): "*", ("QPEEK", "count"): 10, ("WAITJOB", "timeout"): 0,
+}  # fmt: skip
+
 #: Error words that any command may answer, and those of its flags.
 _ALWAYS: Final = ("ERR", "TRYAGAIN")
 _DENY_OOM: Final = ("OOM", "MISCONF")
@@ -51,10 +58,10 @@ def schema(entry: Command, only: Iterable[str] | None = None) -> Schema:
     fields = [field for field in entry.fields if only is None or field.name in set(only)]
     found: dict[str, Any] = {
         "type": "object",
-        "properties": {field.name: {**_field_schema(field), "description": _description(field)} for field in fields},
+        "properties": {field.name: _property(entry, field) for field in fields},
         "additionalProperties": False,
     }
-    required = [field.name for field in fields if _is_required(field.arg)]
+    required = [field.name for field in fields if _is_required(entry, field)]
     if required:
         found["required"] = required
     if needs := _needs(fields):
@@ -68,8 +75,20 @@ def _needs(fields: Iterable[Field]) -> dict[str, list[str]]:
     return {name: optional[:place] for place, name in enumerate(optional) if place}
 
 
-def _is_required(arg: Arg) -> bool:
-    return arg.style == "positional" or (arg.style == "rest" and bool(arg.minimum))
+def _is_required(entry: Command, field: Field) -> bool:
+    arg = field.arg
+    is_placed = arg.style == "positional" and (entry.name, field.name) not in DEFAULTS
+    return is_placed or (arg.style == "rest" and bool(arg.minimum))
+
+
+def _property(entry: Command, field: Field) -> dict[str, Any]:
+    """Schema of a field, with what it is when it is left out."""
+    found, said = _field_schema(field), _description(field)
+    default = DEFAULTS.get((entry.name, field.name))
+    if default is None:
+        return {**found, "description": said}
+    meaning, allowed, kinds = said.partition(" Allowed: ")
+    return {**found, "default": default, "description": f"{meaning} Unless given: {default}.{allowed}{kinds}"}
 
 
 def _description(field: Field) -> str:
@@ -148,9 +167,10 @@ def words(entry: Command, given: Any, only: Iterable[str] | None = None) -> list
         for field in fields:
             if field.arg.style not in styles:
                 continue
-            if field.name in values:
-                found += _words_of(field, values[field.name])
-            elif _is_required(field.arg):
+            value = values.get(field.name, DEFAULTS.get((entry.name, field.name)))
+            if field.name in values or value is not None:
+                found += _words_of(field, value)
+            elif _is_required(entry, field):
                 raise Problem(400, f"{entry.name} needs the field {field.name}: {_description(field)}")
     return found
 

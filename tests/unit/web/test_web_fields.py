@@ -9,7 +9,7 @@ import pytest
 
 from disqued.commands.table import Field, parse
 from disqued.errors import CommandError
-from disqued.web.api.fields import COMMANDS, schema, words
+from disqued.web.api.fields import COMMANDS, DEFAULTS, schema, words
 from disqued.web.http.exchange import QueryParameter
 from disqued.web.http.inputs import _read_param
 from disqued.web.http.problems import Problem
@@ -102,6 +102,27 @@ def test_a_value_is_never_taken_for_that_of_the_field_before_it() -> None:
         words(COMMANDS["WORKER KEEPALIVE"], {"epoch": 2})
     assert refused.value.detail == "epoch is given without id; allowed is epoch together with that"
     assert words(COMMANDS["WORKER KEEPALIVE"], {"id": "w", "epoch": 2}) == [b"WORKER", b"KEEPALIVE", b"w", b"2"]
+
+
+def test_what_stands_in_its_place_alone_may_be_left_out() -> None:
+    job_id = filling({"pattern": "an id"})
+    for name, given, call in (
+        ("ADDJOB", {"queue": "q", "body": "b"}, b"ADDJOB q b 5000"),
+        ("ADDJOB", {"queue": "q", "body": "b", "timeout": 0, "delay": 5}, b"ADDJOB q b 0 DELAY 5"),
+        ("QPEEK", {"queue": "q"}, b"QPEEK q 10"), ("QPEEK", {"queue": "q", "count": -1}, b"QPEEK q -1"),
+        ("WAITJOB", {"ids": [job_id]}, b"WAITJOB 0 " + job_id.encode()), ("CONFIG GET", {}, b"CONFIG GET *"),
+    ):  # fmt: skip
+        assert words(COMMANDS[name], given) == call.split()
+    for (name, field), default in DEFAULTS.items():
+        told = schema(COMMANDS[name])
+        assert field not in told.get("required", ())
+        assert told["properties"][field]["default"] == default
+        assert f"Unless given: {default}." in told["properties"][field]["description"]
+        with pytest.raises(Problem):
+            words(
+                COMMANDS[name],
+                {each: filling(told["properties"][each]) for each in told.get("required", ())} | {field: None},
+            )
 
 
 def test_null_is_answered_with_what_is_allowed_of_a_body() -> None:
