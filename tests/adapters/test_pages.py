@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import pytest_twisted
 
+from disqued.core.model.peers import KnownNode
 from disqued.web.api.fields import COMMANDS
 from disqued.web.pages import actions, assets, lines
 from disqued.web.views import queue_views, rendering
@@ -28,6 +29,7 @@ async_test = pytest_twisted.ensureDeferred
 VIEWER, OPERATOR, ADMIN = "viewer-token-0123456789", "operator-token-0123456789", "admin-token-0123456789"
 TOKENS = f"vic viewer {VIEWER}\nolga operator bodies {OPERATOR}\nada admin bodies {ADMIN}\n"
 
+UNKNOWN = "DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"  #: a job that was never here
 #: As Firefox says it when somebody goes to an address.
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 
@@ -118,18 +120,59 @@ async def test_a_name_that_browsers_take_out_of_a_path_stands_in_the_query(
         history = re.search(r'data-history="([^"]*)"', html)
         assert history is not None
         assert (await client.get(unescape(history[1]) + "&range=1h")).status == 200
-    assert "<dt>Jobs waiting" not in await page(client, "/queue?name=none")
+    assert "there is no queue none on this node" in await page(client, "/queue?name=none", status=404)
     assert "the parameter name is needed" in await page(client, "/queue", status=400)
 
 
 @async_test
-async def test_a_queue_that_does_not_exist_is_a_page(admin: Admin) -> None:
-    assert "does not exist on this node" in await page(admin(), "/queues/none")
+async def test_a_queue_that_does_not_exist_is_a_page_that_offers_to_create_it(admin: Admin) -> None:
+    client = admin()
+    html = await page(client, "/queues/a%2Fb%3C", status=404)
+    assert "there is no queue a/b&lt; on this node." in html
+    assert ways(html) == {"add", "policy-set"}
+    assert '-d \'{"queue":"a/b<","body":"","timeout":1000}\'' in unescape(html)
+    assert (await client.post("/api/add", {"queue": "a/b<", "body": ""})).status == 200
+    assert "<dt>Jobs waiting</dt><dd>1</dd>" in await page(client, "/queues/a%2Fb%3C")
+    assert (await client.get("/queues/none")).body["code"] == "NOQUEUE", "programs get a document"
 
 
 @async_test
-async def test_a_job_that_is_not_there_is_a_page_that_says_so(admin: Admin) -> None:
-    assert "there is no job DIx&lt;y on this node" in await page(admin(), "/jobs/DIx%3Cy", status=404)
+async def test_who_may_not_create_a_queue_is_not_offered_to(admin: Admin, tmp_path: Path) -> None:
+    client = with_tokens(admin, tmp_path)
+    for token, is_offered in ((VIEWER, False), (OPERATOR, True)):
+        html = await page(client, "/queues/none", token, status=404)
+        assert ("Create it" in html, bool(ways(html))) == (is_offered, is_offered)
+
+
+@async_test
+async def test_a_queue_that_something_is_set_for_is_there(admin: Admin) -> None:
+    client = admin()
+    for words_of in (("PAUSE", "paused", "in"), ("QPOLICY", "limited", "SET", "INFLIGHT", 5), ("THROTTLE", "slow", 60)):
+        await run(client.running, *words_of)
+    await add(client, "later", "x", "DELAY", 60)
+    job_id = await add(client, "taken", "x")
+    await run(client.running, "GETJOB", "FROM", "taken")
+    for name in ("paused", "limited", "slow", "later", "taken"):
+        await page(client, f"/queues/{name}")
+    await run(client.running, "ACKJOB", job_id)
+
+
+@async_test
+async def test_a_job_that_is_not_there_is_a_page_that_says_what_to_do(admin: Admin) -> None:
+    client = admin()
+    assert "there is no job DIx&lt;y: ids are 48 bytes" in await page(client, "/jobs/DIx%3Cy", status=404)
+    port = client.site.gateway.config.port
+    html = await page(client, f"/jobs/{UNKNOWN}", status=404)
+    assert f"there is no job {UNKNOWN} on this node" in words(html)
+    assert f"redis-cli -p {port} WAITJOB 1000 {UNKNOWN}" in html
+    assert "SHOW" not in html, "nobody knows the node that the id names"
+    node = client.site.gateway.view
+    known = KnownNode(b"0f0c644f" + b"0" * 32, "10.0.0.7", 7711, 17711)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(node), "known_nodes", lambda _: [known])
+        html = await page(client, f"/jobs/{UNKNOWN}", status=404)
+    assert f"redis-cli -h 10.0.0.7 -p 7711 SHOW {UNKNOWN}" in html
+    assert (await client.get(f"/jobs/{UNKNOWN}")).body["code"] == "NOJOB"
 
 
 @async_test
@@ -278,6 +321,7 @@ async def test_the_table_of_queues_has_dead_and_failing_jobs_and_is_sorted_by_th
 @async_test
 async def test_the_form_that_adds_a_job_asks_for_its_terms(admin: Admin, tmp_path: Path) -> None:
     client = with_tokens(admin, tmp_path)
+    await add(client, "mail", "x")
     for path in ("/", "/queues", "/queues/mail"):
         form = (await page(client, path, OPERATOR)).partition("/api/add")[2].partition("</form>")[0]
         asked = {"max_tries", "backoff.first", "backoff.most", "keep_dead", "result", "headers"}
@@ -317,6 +361,7 @@ async def test_a_queue_shows_its_limits_its_slots_and_why_the_first_jobs_wait(ad
     assert f"{waits[:18]}… group acme has its 1 running job" in said
     html = await page(client, f"/jobs/{waits}")
     assert "may not be handed out: group acme has its 1 running job." in words(html)
+    await add(client, "mail", "x")
     assert "Limits" not in words(await page(client, "/queues/mail"))
     running.daemon.node.state.peers.has_quorum = False
     for name in ("calls", "new"):
@@ -341,6 +386,7 @@ async def test_a_queue_of_delayed_jobs_alone_says_how_many_they_are(admin: Admin
 @async_test
 async def test_defaults_of_a_queue_are_shown_and_set_by_those_who_may(admin: Admin, tmp_path: Path) -> None:
     client = with_tokens(admin, tmp_path)
+    await add(client, "mail", "x")
     html = await page(client, "/queues/mail", OPERATOR)
     assert "Nothing is set for this queue." in words(html)
     assert {"policy-set", "policy-unset"} <= ways(html)
@@ -351,6 +397,7 @@ async def test_defaults_of_a_queue_are_shown_and_set_by_those_who_may(admin: Adm
 @async_test
 async def test_the_policy_form_has_all_limits_and_what_holds_during_a_partition(admin: Admin) -> None:
     client = admin()
+    await add(client, "calls", "x")
     form = (await page(client, "/queues/calls")).partition('id="do-policy-set"')[0].rpartition("<form")[2]
     limits = {"in_flight", "group_in_flight", "partition"}
     limits |= {f"{rate}.{part}" for rate in ("rate", "group_rate") for part in ("count", "per", "burst")}
@@ -414,6 +461,7 @@ def test_a_box_is_a_flag_of_the_command_and_pairs_are_its_headers() -> None:
 async def test_a_throttle_is_set_on_the_page_which_says_until_when_it_lasts(admin: Admin, tmp_path: Path) -> None:
     client = with_tokens(admin, tmp_path)
     act = {"Authorization": f"Bearer {OPERATOR}"}
+    await add(client, "mail", "x")
     html = await page(client, "/queues/mail", OPERATOR)
     assert "Neither the queue nor a group of it is throttled." in words(html)
     form = html.partition('id="do-throttle"')[0].rpartition("<form")[2]
@@ -683,7 +731,7 @@ async def test_every_line_of_curl_works_as_it_stands(admin: Admin) -> None:
     queued, dead, taken = [await add(client, "q", body, "RETRY", 60) for body in ("a", "b", "c")]
     await run(client.running, "NACK", dead, "DEAD")
     await run(client.running, "DEQUEUE", taken)
-    await run(client.running, "QADD", "log", "event")
+    await run(client.running, "QADD", "log", 60, "event")
     await run(client.running, "SCHEDULE", "SET", "nightly", "0 2 * * *", "QUEUE", "reports", "BODY", "sales")
     await run(client.running, "WORKER", "START", "ID", "press-1", "TTL", 0)
     paths = ["/", "/queues", "/queues/q", "/queues/q?state=dead", "/queues/log", "/workers/press-1"]

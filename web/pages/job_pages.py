@@ -3,11 +3,12 @@
 from typing import Final
 
 from disqued.core.model.fate import accepted
+from disqued.core.model.ids import is_job_id
 from disqued.core.model.job import KIND_NAMES, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Job, attempt_of
 from disqued.web.http.exchange import Request
-from disqued.web.http.problems import Problem
 from disqued.web.pages import actions
-from disqued.web.pages.render import Values, page
+from disqued.web.pages.lines import redis_line
+from disqued.web.pages.render import MissingProblem, Values, page
 from disqued.web.site import Site
 from disqued.web.views import group_views, job_views, rendering
 
@@ -21,9 +22,7 @@ async def job(site: Site, asked: Request) -> tuple[str, Values]:
     job_id, node = asked.path["job"], site.gateway.view
     found = node.job(job_id)
     if found is None:
-        raise Problem(
-            404, f"there is no job {rendering.name(job_id, 60)} on this node: it is done, dropped, or never was here"
-        )
+        raise _missing(site, job_id)
     is_known = not found.is_dummy
     holders = sorted(found.holders) if found.holders is not None else [node.id]
     body = rendering.body(found.body, BODY_BYTES) if asked.visitor.sees_bodies and is_known else None
@@ -36,6 +35,21 @@ async def job(site: Site, asked: Request) -> tuple[str, Values]:
         "ways": actions.on_job(found) if found.options.kind == KIND_WORK else actions.on_event(found.queue, job_id),
         **_fate_of(found),
         "now": node.wall(), "is_manual": found.options.retry_ms >= RETRY_NEVER_MS}  # fmt: skip
+
+
+def _missing(site: Site, job_id: bytes) -> MissingProblem:
+    """Say where to look for a job that is not here."""
+    shown = rendering.name(job_id, 60)
+    if not is_job_id(job_id):
+        return MissingProblem(f"there is no job {shown}: ids are 48 bytes, DI…SQ, or 40 of Disque 1.0, D-…", "NOJOB")
+    port = site.gateway.config.port
+    hints = [("While nodes remember it, each tells how it ended:", redis_line([b"WAITJOB", b"1000", job_id], port))]
+    for known in site.gateway.view.known_nodes():
+        if known.id[:8] == job_id[2:10] and not known.myself and known.host:
+            line = redis_line([b"SHOW", job_id], known.port, known.host)
+            hints.append(("Its id says that another node added it, which may have it:", line))
+    detail = f"there is no job {shown} on this node: it is done, dropped, held by other nodes alone, or never was"
+    return MissingProblem(detail, "NOJOB", hints=hints)
 
 
 def _fate_of(job: Job) -> Values:

@@ -147,9 +147,9 @@ def quoted(text: str) -> str:
     return text if _PLAIN.fullmatch(text) else "'" + text.replace("'", "'\\''") + "'"
 
 
-def redis_line(words: Sequence[bytes], port: int) -> str:
-    """The line of redis-cli that runs a command."""
-    start = f"redis-cli -p {port}"
+def redis_line(words: Sequence[bytes], port: int, host: str = "") -> str:
+    """The line of redis-cli that runs a command, here or on another host."""
+    start = f"redis-cli -h {quoted(host)} -p {port}" if host else f"redis-cli -p {port}"
     texts = [_as_argument(word) for word in words]
     if None not in texts:
         return " ".join([start, *(quoted(text) for text in texts if text is not None)])

@@ -15,7 +15,7 @@ from disqued.core.view import NodeView
 from disqued.web.http.exchange import QueryParameter, Request, Visitor
 from disqued.web.http.problems import Problem
 from disqued.web.pages import actions
-from disqued.web.pages.render import Values, page
+from disqued.web.pages.render import MissingProblem, Values, page
 from disqued.web.site import Site
 from disqued.web.views import group_views, job_views, rendering, worker_views
 from disqued.web.views.queue_views import SORTS, QueuePage, QueueQuery, first_of, row_of, walk
@@ -210,18 +210,32 @@ async def queue(site: Site, asked: Request) -> tuple[str, Values]:
         name, query.get("state", "queued"), text, _seconds(query.get("older", "")) * 1_000, query.get("cursor", 0)
     )
     found = await job_views.search(site.gateway, wanted)
+    values = queue_values(site, name, visitor)
     node = site.gateway.view
+    if not (values["row"] or found.jobs or await _is_known(site, name, values)):
+        shown = f"there is no queue {rendering.name(name, 60)} on this node"
+        hints = [("Other nodes may have it. Adding a job creates it, and so does a policy.", "")]
+        raise MissingProblem(shown, "NOQUEUE", hints=hints, ways=[actions.add_job(name), *actions.policy(name)[:1]])
     further = ""
     if found.cursor:
         terms = {"state": wanted.state, "text": text, "older": wanted.older_ms // 1_000, "cursor": found.cursor}
         further = "?" + urlencode({"name": name, **terms} if "name" in query else terms)
-    return "queue.html", {**queue_values(site, name, visitor), "wanted": wanted, "states": _STATES, "further": further,
+    return "queue.html", {**values, "wanted": wanted, "states": _STATES, "further": further,
                           "is_named": name in rendering.NO_SEGMENTS, "found": found,
                           "jobs": [job_row(node, job, visitor) for job in found.jobs], "known": node.job_count,
                           "add": actions.add_job(name), "ways_with_groups": actions.on_groups(name),
                           "ways_with_policy": actions.policy(name), "ways_with_throttle": actions.throttle(name),
                           "ways_with_log": actions.on_log(name), "bulk": actions.bulk(wanted, site.gateway.config.port),
                           "selected": actions.selected()}  # fmt: skip
+
+
+async def _is_known(site: Site, name: bytes, values: Values) -> bool:
+    """Return whether something is set for a queue that is not on this node, or a job of it is."""
+    if any(values[part] for part in ("delayed", "policy", "throttles", "slots", "limits")):
+        return True
+    if site.gateway.view.pause_of(name).bits:
+        return True
+    return bool((await job_views.search(site.gateway, job_views.JobSearch(name, "any"))).jobs)
 
 
 def _seconds(text: str) -> int:

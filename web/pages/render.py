@@ -3,7 +3,7 @@
 Everything that a template prints is escaped.  What went wrong is a page, too, for whoever asks for pages.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache, wraps
 from typing import Any
 
@@ -75,10 +75,24 @@ def _page(
     return Reply(fragment(template, values).encode("utf-8", "replace"), HTML, status, headers or {})
 
 
+class MissingProblem(Problem):
+    """404: what a page is about is not on this node; with what can be done about that."""
+
+    def __init__(
+        self, detail: str, code: str, *, hints: Sequence[tuple[str, str]] = (), ways: Sequence[lines.Action] = ()
+    ) -> None:
+        """`hints` are sentences, each with a line to type or ""; `ways` create what is missing."""
+        super().__init__(404, detail, code=code)
+        self.hints = hints
+        self.ways = ways
+
+
 def problem_page(site: Site, visitor: Visitor, request: Any, problem: Problem) -> Reply:
     """What is wrong, as a page; strangers see no menu on it, nor which node this is."""
     here = "login" if visitor.role is Role.NOBODY else ""
-    values = {**common(site, visitor, request, here), "problem": problem}
+    hints, ways = (problem.hints, problem.ways) if isinstance(problem, MissingProblem) else ((), ())
+    shown = {"problem": problem, "hints": hints, "ways": _possible(list(ways))}
+    values = {**common(site, visitor, request, here), **shown}
     return _page("problem.html", values, problem.status, problem.headers)
 
 

@@ -271,6 +271,7 @@ async function reread() {
   // What stands in the address is what the table shows: the page itself is asked again, and its table taken.
   const answer = await fetch(location.href.split("#")[0]);
   if (!answer.ok) return;
+  if (one("[data-missing]")) return location.reload();
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
   for (const selector of ["#found tbody", "#looked", "#pauses", "#schedule-now", "#runs", "#coming", "#groups", "#throttles", "#policy tbody", ".timeline", "#why", ".facts", "h1"]) {
     const [old, now] = [one(selector), one(selector, fresh)];
