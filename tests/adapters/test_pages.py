@@ -193,6 +193,58 @@ async def test_a_large_body_is_cut(admin: Admin) -> None:
 
 
 @async_test
+async def test_json_is_shown_over_several_lines_and_everything_else_as_it_is(admin: Admin) -> None:
+    client = admin()
+    large = json.dumps({"list": list(range(2_000))})
+    for body, shown, kind in (
+        ('{"to":"<ann>","n":1.50,"n":2}', '{\n  "to": "<ann>",\n  "n": 1.50,\n  "n": 2\n}', "JSON, indented"),
+        (large, json.dumps(json.loads(large), indent=2), "JSON, indented"), ("{no json}", "{no json}", ""),
+        ('"text"', '"text"', ""), ("[" + " " * 70_000 + "]", "[" + " " * 65_535, "This is its beginning"),
+    ):  # fmt: skip
+        job_id = await add(client, "q", body)
+        html = await page(client, f"/jobs/{job_id}")
+        found = re.search(r'<pre class="whole"[^>]*>(.*?)</pre>', html, re.DOTALL)
+        assert found is not None
+        assert unescape(found[1]) == shown
+        assert kind in html
+        assert ("JSON, indented" in html) is (kind == "JSON, indented")
+    table = await page(client, "/queues/q")
+    assert '<code class="body" dir="ltr">{&#34;to&#34;:&#34;&lt;ann&gt;&#34;' in table, "a line of a table stays one"
+
+
+@async_test
+async def test_json_in_headers_progress_and_results_is_indented(admin: Admin, tmp_path: Path) -> None:
+    client = with_tokens(admin, tmp_path)
+    job_id = await add(client, "q", "x", "RESULT", 60, "HEADER", "a", '{"b":1}', "HEADER", "c", "d")
+    await run(client.running, "GETJOB", "FROM", "q")
+    await run(client.running, "WORKING", job_id, "PROGRESS", '{"half":[]}')
+    html = await page(client, f"/jobs/{job_id}", OPERATOR)
+    assert '<code dir="ltr">a:</code><pre dir="ltr">{\n  &#34;b&#34;: 1\n}</pre>' in html
+    assert '<code dir="ltr">c: d</code>' in html
+    assert "{\n  &#34;half&#34;: []\n}</pre>" in html
+    await run(client.running, "ACKJOB", job_id, "RESULT", '["sent"]')
+    assert "[\n  &#34;sent&#34;\n]</pre>" in await page(client, f"/jobs/{job_id}", OPERATOR)
+    withheld = await page(client, f"/jobs/{job_id}", VIEWER)
+    assert "sent" not in withheld
+    assert "&#34;b&#34;" not in withheld
+
+
+@pytest.mark.parametrize(
+    "text", ["5", '"x"', "", "{", "[1,]", "[NaN]", "[Infinity]", "[" * 2_000 + "]" * 2_000, "[" * 900 + "]" * 900]
+)
+def test_what_is_no_json_or_grows_too_much_is_not_indented(text: str) -> None:
+    assert rendering.indented(text) is None
+
+
+@pytest.mark.parametrize(
+    "value", [{}, [], {"a": []}, {"a": [{}], "{": '"}'}, [[1, -2.5, 1e99], None, True, '\\"'], [","]]
+)
+def test_json_is_indented_as_python_does(value: Any) -> None:
+    for separators in ((",", ":"), (" , ", " : ")):
+        assert rendering.indented(json.dumps(value, separators=separators)) == json.dumps(value, indent=2)
+
+
+@async_test
 async def test_the_first_look_shows_the_rates_of_the_last_sample(admin: Admin) -> None:
     client = admin()
     client.site.history.pulse.stop()

@@ -1,6 +1,7 @@
 """Page of a job: everything that this node knows of it, and what can be done with it."""
 
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from disqued.core.model.fate import accepted
 from disqued.core.model.ids import is_job_id
@@ -13,7 +14,8 @@ from disqued.web.site import Site
 from disqued.web.views import group_views, job_views, rendering
 
 BODY_BYTES: Final = 65_536  #: of the body
-SAID_BYTES: Final = 4_096  #: of a progress or a result
+SAID_BYTES: Final = 4_096  #: of a progress, a result or a header
+AT_ONCE: Final = 2 << 10  #: bytes of a body that are indented in the turn of the loop: some milliseconds' work
 
 
 @page("/jobs/<job>", "queues", "Page: a job")
@@ -25,7 +27,7 @@ async def job(site: Site, asked: Request) -> tuple[str, Values]:
         raise _missing(site, job_id)
     is_known = not found.is_dummy
     holders = sorted(found.holders) if found.holders is not None else [node.id]
-    body = rendering.body(found.body, BODY_BYTES) if asked.visitor.sees_bodies and is_known else None
+    body = await _body(site, found.body) if asked.visitor.sees_bodies and is_known else None
     return "job.html", {
         "job": found, "job_id": job_id, "is_known": is_known, "state": STATE_NAMES[found.state].decode(), "body": body,
         "holders": holders, "confirmed": sorted(found.confirmed or ()), "origin": job_id[2:10].decode("latin-1"),
@@ -35,6 +37,19 @@ async def job(site: Site, asked: Request) -> tuple[str, Values]:
         "ways": actions.on_job(found) if found.options.kind == KIND_WORK else actions.on_event(found.queue, job_id),
         **_fate_of(found),
         "now": node.wall(), "is_manual": found.options.retry_ms >= RETRY_NEVER_MS}  # fmt: skip
+
+
+async def _body(site: Site, raw: bytes) -> dict[str, Any]:
+    """The body as it is shown; JSON that takes long to indent is done in a thread."""
+    show = partial(rendering.body, raw, BODY_BYTES, indents=True)
+    shown: dict[str, Any] = await site.in_thread.run(show) if AT_ONCE < len(raw) <= BODY_BYTES else show()
+    return shown
+
+
+def _header(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes, str]:
+    """A header, and its value over several lines where it is JSON, else ""."""
+    shown = rendering.body(pair[1], SAID_BYTES, indents=True)
+    return (*pair, shown["text"] if shown["kind"] == "json" else "")
 
 
 def _missing(site: Site, job_id: bytes) -> MissingProblem:
@@ -58,6 +73,8 @@ def _fate_of(job: Job) -> Values:
     result = accepted(fate)
     said = {"progress": fate.progress, "result": result}
     return {
-        "terms": job.options.terms, "fate": fate, "failures": fate.failures[::-1], "attempt": attempt_of(job),
-        **{name: None if word is None else rendering.body(word.value, SAID_BYTES) for name, word in said.items()},
+        "terms": job.options.terms, "headers": list(map(_header, job.options.terms.headers)),
+        "fate": fate, "failures": fate.failures[::-1], "attempt": attempt_of(job),
+        **{name: None if word is None else rendering.body(word.value, SAID_BYTES, indents=True)
+           for name, word in said.items()},
     }  # fmt: skip

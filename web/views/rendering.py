@@ -4,6 +4,7 @@ Spans are milliseconds, moments unix milliseconds.  A name that is no UTF-8 is s
 control characters and marks that turn the direction of text, which would let a name pass for another.
 """
 
+import json
 import re
 from typing import Any, Final
 from urllib.parse import quote_from_bytes
@@ -13,6 +14,10 @@ from disqued.reports.value_formats import NONE, count, escaped, moment_us, visib
 #: Names that cannot be a segment of a path: browsers take dots for something else, quoted or not.
 NO_SEGMENTS: Final = frozenset({b"", b".", b".."})
 CHARACTERS_KEPT: Final = 4_096  #: whose looks are remembered
+INDENT: Final = 2  #: blanks for each level of JSON
+GROWTH_MAX: Final = 8  #: times its length that indented JSON has at most, and this much more
+GROWTH_FREE: Final = 1 << 10
+_WORDS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 #: What no text has: control characters but line ends and tabs.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
@@ -122,11 +127,17 @@ def moment(unix_ms: int) -> str:
     return moment_us(unix_ms * 1_000)
 
 
-def body(raw: bytes, limit: int) -> dict[str, Any]:
-    """The beginning of a body: {kind: text or hex, text, size, cut: there is more}."""
+def body(raw: bytes, limit: int, *, indents: bool = False) -> dict[str, Any]:
+    """The beginning of a body: {kind: text, json or hex, text, size, cut: there is more}.
+
+    `indents`: JSON that is not cut is shown over several lines.
+    """
     head = raw[:limit]
     text = _as_text(head, len(raw) > limit)
     if text is not None:
+        lines = indented(text) if indents and len(raw) <= limit else None
+        if lines is not None:
+            return {"kind": "json", "text": lines.translate(_IN_BODIES), "size": len(raw), "cut": False}
         return {"kind": "text", "text": text.translate(_IN_BODIES), "size": len(raw), "cut": len(raw) > limit}
     head = raw[: limit // 4]
     return {"kind": "hex", "text": _hex(head), "size": len(raw), "cut": len(raw) > len(head)}
@@ -141,6 +152,46 @@ def _as_text(head: bytes, cut: bool) -> str | None:
             continue
         return None if _CONTROL.search(text) else text
     return None
+
+
+def indented(text: str) -> str | None:
+    """An object or a list of JSON over several lines; None for what is none, or grows too much.
+
+    Only blanks between values change: numbers, escapes and names that are there twice stay as they are written.
+    """
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        json.loads(text, parse_constant=_no_json)
+    except (ValueError, RecursionError):
+        return None
+    parts: list[str] = []
+    line, size, before = "\n", 0, ""
+    for word in _WORDS.findall(text):
+        part = word
+        if word in ("}", "]"):
+            line = line[:-INDENT]
+            part = word if before in ("{", "[") else line + word
+        else:
+            if word == ",":
+                part = "," + line
+            elif word == ":":
+                part = ": "
+            if before in ("{", "["):
+                part = line + part
+            if word in ("{", "["):
+                line += " " * INDENT
+        parts.append(part)
+        size += len(part)
+        if size > GROWTH_MAX * len(text) + GROWTH_FREE:
+            return None
+        before = word
+    return "".join(parts)
+
+
+def _no_json(word: str) -> None:
+    """Refuse NaN and its like.  Raises ValueError."""
+    raise ValueError(word)
 
 
 def _hex(raw: bytes) -> str:
