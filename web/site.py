@@ -11,6 +11,7 @@ from disqued.web.http.exchange import JSON, Reply, Visitor
 from disqued.web.http.problems import Problem
 from disqued.web.http.values import as_bytes
 from disqued.web.turns import InThread, OneAtATime
+from disqued.web.views.everywhere import Everywhere
 from disqued.web.views.history import History
 from disqued.web.views.live import Live
 from disqued.web.views.metrics import Metrics
@@ -24,6 +25,7 @@ class Site:
         self.gateway = gateway
         self.access = access
         self.audit = audit
+        self.everywhere = Everywhere(gateway)
         self.history = History(gateway)
         self.live = Live(gateway, self.history)
         self.metrics = Metrics(gateway, self.history.pulse)

@@ -168,19 +168,18 @@ STATISTICS = (
 MORE_STATISTICS = (
     "produced", "consumed", "sources", "ctime", "pause-reason", "pause-by", "pause-at", "pause-node",
     "dead", "failing", "delayed", "groups", "throttled-for", *LIMIT_STATISTICS, "in-flight", "elsewhere", "done",
+    "oldest",
 )  # fmt: skip
 STREAM_STATISTICS = ("owned",)
+_FULL_STATISTICS = either(
+    pairs("with FULL", *STATISTICS, *MORE_STATISTICS),
+    pairs("with FULL, of a log", *STATISTICS, *MORE_STATISTICS, *STREAM_STATISTICS),
+)
 
 
 @command(
     "QSTAT", group="queues", flags=Flag.READ | Flag.FAST,
-    reply=null_array_or(
-        either(
-            pairs("statistics", *STATISTICS),
-            pairs("with FULL", *STATISTICS, *MORE_STATISTICS),
-            pairs("with FULL, of a log", *STATISTICS, *MORE_STATISTICS, *STREAM_STATISTICS),
-        )
-    ),
+    reply=null_array_or(either(pairs("statistics", *STATISTICS), _FULL_STATISTICS)),
     cost="O(1)", arity=-2,
 )  # fmt: skip
 @attrs.define
@@ -210,6 +209,8 @@ class QStat:
     in-flight, elsewhere and done count each job of the queue that this node knows once, but for those that wait for
     their copies.  What consumers have of a log QSTATUS counts, for each group.
 
+    oldest is the age, in seconds, of the job that waits first, or of the oldest event; -1 if there is none.
+
     Of a log it also answers how many of its events this node hands out (owned).  Other nodes have copies of these, so
     that only the sum of owned over all nodes counts each event once.
     """
@@ -224,25 +225,32 @@ class QStat:
             if queues.policies.limits_of(self.queue) == NO_LIMITS:
                 return None
             queue = Queue(self.queue, 0, node.state.now, node.state.wall)
-        values = _statistics(node, queue)
-        if self.full:
-            values += [
-                b"produced", queue.jobs_in - queue.requeued,
-                b"consumed", queue.acked,
-                b"sources", list(queue.sources),
-                b"ctime", queue.created_wall // 1_000,
-                *_pause_facts(node, queue),
-                b"dead", len(queue.dead),
-                b"failing", len(queue.failing),
-                b"delayed", node.state.queues.delayed_in(queue.name),
-                b"groups", 0 if queue.grouped is None else queue.grouped.group_count,
-                b"throttled-for", ceil(node.gates.throttled_ms(queue.name) / 1_000),
-                *limit_facts(node, queue),
-                *_phase_facts(node, queue),
-            ]  # fmt: skip
-            if queue.stream is not None:
-                values += [b"owned", queue.stream.owned]
-        return values
+        return statistics(node, queue, full=self.full)
+
+
+def statistics(node: Node, queue: Queue, *, full: bool) -> list[Any]:
+    """A queue as QSTAT answers it."""
+    values = _statistics(node, queue)
+    if full:
+        oldest = queue.oldest
+        values += [
+            b"produced", queue.jobs_in - queue.requeued,
+            b"consumed", queue.acked,
+            b"sources", list(queue.sources),
+            b"ctime", queue.created_wall // 1_000,
+            *_pause_facts(node, queue),
+            b"dead", len(queue.dead),
+            b"failing", len(queue.failing),
+            b"delayed", node.state.queues.delayed_in(queue.name),
+            b"groups", 0 if queue.grouped is None else queue.grouped.group_count,
+            b"throttled-for", ceil(node.gates.throttled_ms(queue.name) / 1_000),
+            *limit_facts(node, queue),
+            *_phase_facts(node, queue),
+            b"oldest", -1 if oldest is None else max(0, node.state.wall - oldest // 1_000_000) // 1_000,
+        ]  # fmt: skip
+        if queue.stream is not None:
+            values += [b"owned", queue.stream.owned]
+    return values
 
 
 def _pause_facts(node: Node, queue: Queue) -> list[Any]:
@@ -613,6 +621,7 @@ _STATE = one_of(
     {word.upper(): PHASES_OF_WORD[word] for word in STATE_WORDS},
     f"Invalid job state name - allowed are {', '.join(word.decode() for word in STATE_WORDS)}",
 )
+_QUEUE_REPLY = one_of({b"NAME": False, b"ALL": True}, "Invalid REPLY type, try NAME or ALL")
 _REPLY = one_of({b"ID": False, b"ALL": True}, "Invalid REPLY type, try ID or ALL")
 
 DEFAULT_COUNT = 100
@@ -620,6 +629,7 @@ LOOKED_AT_PER_COUNT = 10  #: entries looked at, for each one that is wanted, bef
 # What one call does at most, whatever it is asked for: some milliseconds' work.
 ELEMENTS_MAX = 2_000  #: names, or ids
 DESCRIBED_MAX = 250  #: descriptions of jobs
+STATISTICS_MAX = 500  #: of queues
 ROW_COST = 256  #: bytes as which what a group made of an event counts
 LOOKED_AT_MAX = 10_000
 
@@ -644,15 +654,15 @@ class Limits:
         return cls(min(max(1, count), most), min(max(1, count * LOOKED_AT_PER_COUNT), LOOKED_AT_MAX), most)
 
 
-def scan_queues(node: Node, cursor: int, limits: Limits, wanted: Callable[[Queue], bool]) -> tuple[int, list[bytes]]:
-    """Walk over queues in the order of their creation; returns the next cursor (0 = done) and names."""
-    found: list[bytes] = []
+def scan_queues(node: Node, cursor: int, limits: Limits, wanted: Callable[[Queue], bool]) -> tuple[int, list[Queue]]:
+    """Walk over queues in the order of their creation; returns the next cursor (0 = done) and queues."""
+    found: list[Queue] = []
     size = 0
     for queue in node.state.queues.from_serial(cursor, limits.look_at):
         if len(found) >= limits.wanted or size >= FETCHED_BYTES:
             return queue.serial, found
         if wanted(queue):
-            found.append(queue.name)
+            found.append(queue)
             size += len(queue.name)
         cursor = queue.serial + 1
     return (cursor if node.state.queues.from_serial(cursor, 1) else 0), found
@@ -711,7 +721,9 @@ def _end_within(
 
 
 _SCAN_REPLY = "[cursor, elements]; the walk is over when the cursor is 0"
-_SCANNED_QUEUES = array(either(bulk("cursor"), array(bulk("name"), "queue names")), _SCAN_REPLY)
+_SCANNED_QUEUES = array(
+    either(bulk("cursor"), array(bulk("name"), "queue names"), array(_FULL_STATISTICS, "statistics")), _SCAN_REPLY
+)
 _SCANNED_JOBS = array(
     either(bulk("cursor"), array(either(status("job id"), DESCRIPTION), "job ids, or descriptions")), _SCAN_REPLY
 )
@@ -736,10 +748,14 @@ class _QueueScan:
         "IMPORTRATE", "Only queues that import this many jobs a second.", whole("IMPORTRATE")
     )
     maxidle: int | None = option("MAXIDLE", "Only queues used within this many seconds.", whole("MAXIDLE"))
+    full: bool = option("REPLY", "NAME: names; ALL: statistics as of QSTAT FULL.", _QUEUE_REPLY, default=False)
 
     def run(self, node: Node, client: Client) -> list[Any]:
-        limits = Limits.of(self.count, busyloop=self.busyloop, most=ELEMENTS_MAX)
-        return _page(*scan_queues(node, self.cursor, limits, self._filter(node.state.now, seen_by(client))))
+        limits = Limits.of(self.count, busyloop=self.busyloop, most=STATISTICS_MAX if self.full else ELEMENTS_MAX)
+        cursor, queues = scan_queues(node, self.cursor, limits, self._filter(node.state.now, seen_by(client)))
+        if self.full:
+            return _page(cursor, (statistics(node, queue, full=True) for queue in queues))
+        return _page(cursor, (queue.name for queue in queues))
 
     def _filter(self, now: int, sees: Sees | None) -> Callable[[Queue], bool]:
         def wanted(queue: Queue) -> bool:
@@ -817,8 +833,8 @@ def _touched_at(job: Job) -> int:
 class QScan(_QueueScan):
     """Walk over the queues of this node.
 
-    A call looks at 10000 queues and answers 2000 names, or a mebibyte of them, at most, whatever COUNT says and with
-    BUSYLOOP, too: the walk goes on until the cursor is 0.
+    A call looks at 10000 queues and answers 2000 names, or the statistics of 500, or a mebibyte of names, at most,
+    whatever COUNT says and with BUSYLOOP, too: the walk goes on until the cursor is 0.
     """
 
 

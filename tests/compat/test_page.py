@@ -89,7 +89,7 @@ STATEMENTS: dict[str, list[tuple[str, str]]] = {
                 r"\$10\r\ngroup-rate\r\n\$0\r\n\r\n\$9\r\npartition\r\n\$0\r\n\r\n"
                 r"\$5\r\nslots\r\n:0\r\n\$13\r\nslots-awaited\r\n:0\r\n\$7\r\nsteward\r\n\$0\r\n\r\n"
                 r"\$13\r\nslots-blocked\r\n\$0\r\n\r\n"
-                r"\$9\r\nin-flight\r\n:0\r\n\$9\r\nelsewhere\r\n:0\r\n\$4\r\ndone\r\n:0\r\n"
+                r"\$9\r\nin-flight\r\n:0\r\n\$9\r\nelsewhere\r\n:0\r\n\$4\r\ndone\r\n:0\r\n\$6\r\noldest\r\n:-1\r\n"
             ),
         ),
     ],

@@ -118,6 +118,7 @@ QUEUE: Final[Schema] = object_of(
         "in-flight": {**_COUNT, "description": "Jobs that are with consumers of this node."},
         "elsewhere": {**_COUNT, "description": "Jobs neither in the queue of this node nor with its consumers."},
         "done": {**_COUNT, "description": "Acknowledged jobs: kept until all nodes know, or for a result."},
+        "oldest": {"type": "integer", "description": "Age of the job that waits first, in seconds; -1 if none does."},
         "owned": {**_COUNT, "description": "Of a log: events that this node hands out; others have copies."},
     },
     optional=("owned",),

@@ -35,7 +35,7 @@ PEEK_MAX: Final = 250
 _JOB_SORTS: Final = ("id", "queue", "state", "phase", "ctime", "ttl", "nacks", "additional-deliveries")
 _QUEUE_SORTS: Final = (
     "name", "len", "age", "idle", "blocked", "import-rate", "jobs-in", "jobs-out", "ctime", "delayed", "in-flight",
-    "elsewhere", "done", "dead",
+    "elsewhere", "done", "dead", "oldest",
 )  # fmt: skip
 _QUEUE: Final = QueryParameter("queue", "The queue; its bytes quoted with %.", {"type": "string", "format": "bytes"})
 _CURSOR: Final = QueryParameter(

@@ -38,12 +38,6 @@ STEPS_S: Final = (1, 5, 15, 60, 300, 600)  #: one of these is taken then
 Span = Literal["hour", "week"]  #: a point each second, or each minute
 
 
-def oldest_of(queue: Queue) -> int | None:
-    """`ctime` of the job that waits first, or of the oldest event, whichever is older; None = the queue is empty."""
-    kept = [queue.units] if queue.stream is None else [queue.units, queue.stream.entries]
-    return min((units.first.job.ctime for units in kept if len(units)), default=None)
-
-
 @attrs.frozen
 class Series:
     """Points over time, oldest first, no second or minute left out."""
@@ -166,7 +160,7 @@ class History:
         self._node.seen = (walk.length, oldest_s)
 
     def _look_at(self, queue: Queue, slot: int, span: int, walk: _QueueWalk, node: NodeView) -> None:
-        length, ctime = queue.length, oldest_of(queue)
+        length, ctime = queue.length, queue.oldest
         oldest_s = 0.0
         if len(queue.units):
             # Events are kept, whoever has seen them: that they are old says nothing of the node.

@@ -19,7 +19,7 @@ from disqued.core.model.queues import PAUSE_NAMES, Queue
 from disqued.core.view import NodeView
 from disqued.web.gateway import SLICE_ROWS, Gateway
 from disqued.web.turns import SharedTurns, next_turn
-from disqued.web.views.history import History, oldest_of
+from disqued.web.views.history import History
 
 PAGE_ROWS: Final = 100  #: queues on a page
 LEAST_MS: Final = 500  #: counters that are closer together make no rate
@@ -107,7 +107,7 @@ def row_of(node: NodeView, queue: Queue, rates: Rates) -> QueueRow:
     """Describe a queue as it is now."""
     now, wall = node.now(), node.wall()
     rate_in, rate_out = rates.of(queue, now)
-    ctime = oldest_of(queue)
+    ctime = queue.oldest
     oldest = None if ctime is None else max(0, wall - ctime // 1_000_000)
     sources = tuple(queue.recent_sources(now))
     return QueueRow(

@@ -212,6 +212,12 @@ class Queue(Awaited):
         """Jobs that wait, and events that are kept."""
         return len(self.units) + (len(self.stream) if self.stream is not None else 0)
 
+    @property
+    def oldest(self) -> int | None:
+        """`ctime` of the job that waits first, or of the oldest event, if that is older; None = it is empty."""
+        kept = [self.units] if self.stream is None else [self.units, self.stream.entries]
+        return min([units.first.job.ctime for units in kept if len(units)], default=None)
+
     def recent_sources(self, now: int) -> list[bytes]:
         """Return ids of the nodes that sent jobs within the memory of `import_rate`."""
         since = now - ImportRate.MEMORY_MS

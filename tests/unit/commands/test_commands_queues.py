@@ -6,7 +6,7 @@ import pytest
 
 from disqued.commands import queues
 from disqued.commands.jobs import JOBS_AT_ONCE
-from disqued.commands.queues import DESCRIBED_MAX, ELEMENTS_MAX, LOOKED_AT_MAX
+from disqued.commands.queues import DESCRIBED_MAX, ELEMENTS_MAX, LOOKED_AT_MAX, STATISTICS_MAX
 from disqued.core.model.job import QUEUED, WAIT_REPL
 from disqued.core.model.registry import TABLES
 from disqued.core.work.delivery import FETCHED_BYTES
@@ -66,6 +66,7 @@ def server() -> Server:
         (("JSCAN", "STATE", "wait_repl"), BAD_STATE),
         (("JSCAN", "REPLY", "some"), BAD_REPLY),
         (("QSCAN", "QUEUE", "q"), BAD_CURSOR),
+        (("QSCAN", "REPLY", "id"), "ERR Invalid REPLY type, try NAME or ALL"),
         (("JSCAN", "MINLEN", 1), BAD_CURSOR),
         (("SCAN", "BOTH", 0), "ERR SCAN takes JOB or QUEUE, then a cursor and options"),
         (("SCAN", "JOB", 0, 0), BAD_CURSOR),
@@ -151,7 +152,7 @@ def test_qstat_counts_what_comes_and_goes(server: Server) -> None:
         "pause-reason": b"", "pause-by": b"", "pause-at": 0, "pause-node": b"none", "dead": 0, "failing": 0,
         "delayed": 0, "groups": 0, "throttled-for": 0, "inflight": 0, "group-inflight": 0, "rate": b"",
         "group-rate": b"", "partition": b"", "slots": 0, "slots-awaited": 0, "steward": b"",
-        "slots-blocked": b"", "in-flight": 0, "elsewhere": 0, "done": 0,
+        "slots-blocked": b"", "in-flight": 0, "elsewhere": 0, "done": 0, "oldest": 2,
     }  # fmt: skip
 
 
@@ -313,6 +314,18 @@ def test_what_is_there_throughout_a_walk_is_met_whatever_comes_and_goes(server: 
     assert stay <= set(found["JSCAN"])
     assert {b"stay %d" % number for number in range(300)} <= set(found["QSCAN"])
     assert len(set(found["JSCAN"])) == len(found["JSCAN"])
+
+
+def test_a_walk_over_queues_answers_the_statistics_of_each(server: Server) -> None:
+    for number in range(STATISTICS_MAX + 3):
+        server.add(number)
+    cursor, first = server("QSCAN", "COUNT", 2 * STATISTICS_MAX, "REPLY", "all")
+    assert len(first) == STATISTICS_MAX
+    cursor, rest = server("QSCAN", cursor, "REPLY", "all")
+    assert cursor == b"0"
+    assert [row[1] for row in (*first, *rest)] == [b"%d" % number for number in range(STATISTICS_MAX + 3)]
+    assert rest[-1] == server("QSTAT", STATISTICS_MAX + 2, "FULL")
+    assert server("QSCAN", "REPLY", "name", "COUNT", 2)[1] == [b"0", b"1"]
 
 
 def test_a_queue_forgotten_in_the_middle_of_a_walk_hides_no_other(server: Server) -> None:

@@ -1,0 +1,116 @@
+"""What every node of the cluster answers to a command that only looks: the figures that pages and the API show.
+
+    views --Everywhere.ask("QSTAT", queue)--> CLUSTER ASK * QSTAT queue --> each node answers for itself
+                                                                             or is silent, or away
+
+Views with the same question share its answer for `FRESH_S`, so that what ten open pages cost is what one costs.  A
+view shows which nodes have not answered (`missing`), and how old what it shows is (`asked_at`).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import attrs
+from twisted.internet.defer import Deferred, ensureDeferred
+
+from disqued.core.cluster.questions import OK
+from disqued.web.gateway import Gateway
+
+FRESH_S: Final = 1.0  #: how long an answer is shared
+ADDRESS: Final = "admin side"  #: who asks, to MONITOR and the slow log
+ALL: Final = b"*"
+
+
+@attrs.frozen
+class NodeReply:
+    """What one node has answered."""
+
+    node_id: bytes
+    status: bytes  #: ok, error, silent or away (`core.cluster.questions`)
+    value: Any  #: of the command; the line of an error; None if there is no answer
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """A flat array of names and values, by name; empty unless the node has answered with one."""
+        if self.status != OK or not isinstance(self.value, list):
+            return {}
+        return {bytes(self.value[at]).decode(): self.value[at + 1] for at in range(0, len(self.value), 2)}
+
+
+@attrs.frozen
+class ClusterReply:
+    """What the nodes have answered, in the order of their ids."""
+
+    asked_at: float  #: seconds of the reactor's clock
+    replies: Sequence[NodeReply]
+
+    @property
+    def answered(self) -> list[NodeReply]:
+        """Those of nodes that have answered, and not with an error."""
+        return [reply for reply in self.replies if reply.status == OK]
+
+    @property
+    def missing(self) -> list[NodeReply]:
+        """Those of nodes whose figures are not known."""
+        return [reply for reply in self.replies if reply.status != OK]
+
+
+class Everywhere:
+    """Asks all nodes, each question once at a time."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._kept: dict[tuple[bytes, ...], ClusterReply] = {}
+        self._asking: dict[tuple[bytes, ...], list[Deferred[ClusterReply]]] = {}  #: and who waits for the answer
+
+    async def ask(self, *words: bytes, node_id: bytes = ALL, fresh_s: float = FRESH_S) -> ClusterReply:
+        """Ask all nodes, or one; an answer that is not older than `fresh_s` is shared.  Raises CommandError."""
+        question = (node_id, *words)
+        now = self._gateway.reactor.seconds()
+        self._kept = {each: reply for each, reply in self._kept.items() if now - reply.asked_at <= FRESH_S}
+        kept = self._kept.get(question)
+        if kept is not None and now - kept.asked_at <= fresh_s:
+            return kept
+        waiting: Deferred[ClusterReply] = Deferred()
+        waiters = self._asking.setdefault(question, [])
+        waiters.append(waiting)
+        if len(waiters) == 1:
+            # On nobody's behalf: who asked first may go before the answer comes.
+            ensureDeferred(self._ask(question, now))
+        return await waiting
+
+    async def _ask(self, question: tuple[bytes, ...], now: float) -> None:
+        try:
+            rows = await self._gateway.clients.call([b"CLUSTER", b"ASK", *question], address=ADDRESS)
+        except Exception as error:  # each of those who wait hears it
+            for waiting in self._asking.pop(question):
+                waiting.errback(error)
+            return
+        reply = self._kept[question] = ClusterReply(now, [NodeReply(*row) for row in rows])
+        for waiting in self._asking.pop(question):
+            if not waiting.called:
+                waiting.callback(reply)
+
+    async def walk(self, *words: bytes, count: int = 500) -> tuple[ClusterReply, dict[bytes, list[Any]]]:
+        """Walk with a command that takes a cursor on every node to the end; returns elements by node.
+
+        `words` are the command, and the options behind the cursor; the reply says which nodes are missing.
+        """
+        options = (*words[1:], b"COUNT", b"%d" % count)
+        first = await self.ask(words[0], b"0", *options)
+        found: dict[bytes, list[Any]] = {}
+        for reply in first.answered:
+            cursor, elements = reply.value
+            found[reply.node_id] = list(elements)
+            while cursor != b"0":
+                (more,) = (await self.ask(words[0], cursor, *options, node_id=reply.node_id, fresh_s=0)).replies
+                if more.status != OK:
+                    break
+                cursor, elements = more.value
+                found[reply.node_id] += elements
+        return first, found
+
+
+def total(rows: Iterable[dict[str, Any]], name: str) -> int:
+    """Add up a figure of all nodes; one of an older version may not have it."""
+    return sum(int(row.get(name, 0)) for row in rows)
