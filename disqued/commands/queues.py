@@ -803,7 +803,7 @@ class _JobScan:
                 not job.is_dummy
                 and (sees is None or sees(job.queue))
                 and (self.queue is None or job.queue == self.queue)
-                and (not phases or phases >> phase_of(queues, job) & 1)
+                and (not phases or phases >> phase_of(queues, job) & 1 != 0)
                 and (self.maxidle is None or now - _touched_at(job) <= self.maxidle * 1_000)
             )
 
