@@ -10,6 +10,7 @@ checker, and nothing else of what they do.  Times are integer milliseconds.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from itertools import product
 from random import Random
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -433,3 +434,13 @@ class Consumer(Taker[bytes]):
         self._held, self._acking, self._returning = [], [], []
         self._asks_for_jobs = False
         super().disconnected(connection)
+
+
+def hearing_pairs(servers: "list[SimServer]") -> set[tuple[int, int]]:
+    """Return the pairs of nodes that serve, of which the first hears the second well, by their numbers."""
+    serving = [server for server in servers if server.is_up and not server.is_paused]
+    return {
+        (server.number, other.number)
+        for server, other in product(serving, repeat=2)
+        if server is other or (other.id in server.state.peers.linked and server.network.path(server, other).is_well)
+    }

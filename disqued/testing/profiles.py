@@ -154,6 +154,7 @@ _RESULTS: Final = (*_NETWORK, "crash", "power", "restart", "compact")
 _LIMITS: Final = ("partition", "one_way", "cut", "mess", "slow", "pause", "crash", "power", "restart", "compact")
 _PURGES: Final = ("partition", "one_way", "cut", "mess", "slow", "pause", "crash", "power", "restart", "compact")
 _SCHEDULES: Final = (*_NETWORK, "busy", "crash", "power", "restart", "compact", "set_clock")
+_QUESTIONS: Final = ("partition", "one_way", "cut", "crash", "power", "restart")
 _DEATHS: Final = ("crash", "power", "cut", "partition", "pause", "restart", "slow")
 _DISKS: Final = ("full_disk", "bad_sync", "power", "compact", "restart", "crash")
 
@@ -212,6 +213,7 @@ ALL: Final = (
     Profile("results", nodes=4, kinds=_RESULTS, load=RESULTS, every_ms=6_000, results=True),
     Profile("results-calm", nodes=4, load=MISLAID, results=True, rules=Rules(tries_are_deliveries=True)),
     Profile("purges", nodes=4, kinds=_PURGES, load=PURGED, consumers=3, every_ms=6_000, purgers=2),
+    Profile("questions", nodes=4, kinds=_QUESTIONS, load=HASTY, every_ms=5_000, jitter_ms=50, askers=4),
     Profile(
         "schedules", nodes=4, kinds=_SCHEDULES, producers=2, consumers=3, schedules=4, every_ms=5_000, off_ms=3_000
     ),

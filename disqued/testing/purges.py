@@ -25,7 +25,7 @@ from disqued.core.model.messages import WAS_ACKED
 from disqued.core.work.standings import standing_of
 from disqued.errors import CommandError
 from disqued.testing.checker import Checker
-from disqued.testing.clients import RECONNECT_MS, Actor, Connection, Load
+from disqued.testing.clients import RECONNECT_MS, Actor, Connection, Load, hearing_pairs
 
 if TYPE_CHECKING:
     from disqued.testing.server import SimServer
@@ -94,7 +94,7 @@ class Purger(Actor):
     def _look(self, asked: "SimServer") -> None:
         """Note the jobs of the queue, and who may hold them."""
         self._faults = self._count_faults()
-        self._well = self._well_now()
+        self._well = hearing_pairs(self.servers)
         self._own, self._holders, self._once = [], {}, []
         for server in self.servers:
             for job in server.state.jobs if server.boot else ():
@@ -117,7 +117,7 @@ class Purger(Actor):
     def _answered(self, asked: "SimServer", words: list[bytes]) -> None:
         checker, now = self.checker, self.events.now
         is_quiet = self._count_faults() == self._faults
-        self._well &= self._well_now()
+        self._well &= hearing_pairs(self.servers)
         is_whole = is_quiet and self._is_mesh(set(range(len(self.servers))))
         if is_whole:
             checker.purged_until[words[1]][self._number] = now
@@ -152,12 +152,3 @@ class Purger(Actor):
     def _is_mesh(self, numbers: set[int]) -> bool:
         """Return whether these nodes served, and heard each other well, from the question to the answer."""
         return all(pair in self._well for pair in product(numbers, repeat=2))
-
-    def _well_now(self) -> set[tuple[int, int]]:
-        """Return the pairs of nodes that serve, and hear each other well."""
-        serving = [server for server in self.servers if server.is_up and not server.is_paused]
-        return {
-            (server.number, other.number)
-            for server, other in product(serving, repeat=2)
-            if server is other or (other.id in server.state.peers.linked and server.network.path(server, other).is_well)
-        }

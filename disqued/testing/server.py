@@ -10,6 +10,7 @@ Times are integer milliseconds; `boot` counts the processes of a node, so that w
 not taken for news.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from operator import itemgetter
@@ -44,6 +45,7 @@ assert MODULES
 
 PORT = 7711
 BUS_PORT = 17711
+TOLD_KEPT = 100  #: answers to nodes
 BOOT_MS_MAX = 1 << 40  #: what a machine's monotonic clock may have counted when its node starts
 
 
@@ -100,6 +102,8 @@ class SimServer:
         self._on_loss = on_loss
         self._watch = watch
         self.numbers: dict[bytes, int] = {}  #: of every node, by id
+        #: What it has answered nodes lately: when, words, value.
+        self._told: deque[tuple[int, tuple[bytes, ...], object]] = deque(maxlen=TOLD_KEPT)
         self._members: list[KnownNode] = []  #: nodes.conf
         #: What came while the process is paused: (is no timer, call, its arguments).
         self._backlog: list[tuple[bool, Callable[..., None], tuple[Any, ...]]] = []
@@ -269,7 +273,16 @@ class SimServer:
 
     def _run_for_node(self, words: tuple[bytes, ...], tell: Callable[[object], None]) -> None:
         """Run a command that a node has asked for; it is over at once."""
-        self.command(AskingNode(tell, self.driver.clients.remove), list(words))
+
+        def heard(value: object) -> None:
+            self._told.append((self.events.now, words, value))
+            tell(value)
+
+        self.command(AskingNode(heard, self.driver.clients.remove), list(words))
+
+    def told_since(self, at: int) -> list[tuple[tuple[bytes, ...], object]]:
+        """What it has answered nodes since then: words, and the value."""
+        return [(words, value) for told_at, words, value in self._told if told_at >= at]
 
     def _run(self, recipient: SimRecipient, words: list[bytes], outcome: Outcome) -> None:
         self._dispatch.execute(recipient, words, outcome)

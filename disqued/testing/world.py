@@ -28,6 +28,7 @@ from disqued.core.model.peers import FAILING
 from disqued.core.model.policies import cost_of_register
 from disqued.core.model.queues import Queue
 from disqued.core.work.ackrounds import ASKED_AT_ONCE
+from disqued.testing.askers import Asker
 from disqued.testing.checker import Checker, NodeName, Request, Rules
 from disqued.testing.clients import Consumer, Load, Operator, Producer
 from disqued.testing.eventlog import SimEventLog
@@ -84,6 +85,7 @@ class Profile:
     results: bool = False  #: producers wait for results, which consumers give
     purgers: int = 0  #: operators who purge queues while faults go on
     redrivers: int = 0  #: operators who redrive dead jobs while faults go on
+    askers: int = 0  #: operators who ask all nodes what a command answers
     off_ms: int = 0  #: by which the wall clock of each node is wrong for all its life, at most
     limits: bool = False  #: queues are limited, and jobs have groups
     schedules: int = 0  #: consumers of the jobs of schedules, which are there where there are any
@@ -287,8 +289,14 @@ class World:
             queues = self.rng.sample(self.load.queues, self.rng.randint(1, len(self.load.queues)))
             self._engage(queues, self.servers[0] if self.profile.one_node else None)
 
-    def _engage_operators(self) -> list[Purger | Redriver]:
-        operators: list[Purger | Redriver] = []
+    def _engage_operators(self) -> list[Asker | Purger | Redriver]:
+        operators: list[Asker | Purger | Redriver] = []
+        for _ in range(self.profile.askers):
+            name = self._name("asker")
+            draws = generator(f"{self.seed} {name}")
+            operators.append(
+                Asker(self.servers, self.checker, self.load, name, draws, count_faults=lambda: len(self.faults.log))
+            )
         for _ in range(self.profile.purgers):
             name = self._name("purger")
             draws = generator(f"{self.seed} {name}")

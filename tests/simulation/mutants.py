@@ -14,6 +14,7 @@ from unittest import mock
 import attrs
 
 from disqued.commands import lists
+from disqued.commands.cluster import ClusterAsk
 from disqued.core import recovery
 from disqued.core.cluster import schedules as firing
 from disqued.core.cluster.admission import Admission
@@ -25,6 +26,7 @@ from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.local_demand import LocalDemand
 from disqued.core.cluster.membership import Membership
 from disqued.core.cluster.policy_sync import Policies
+from disqued.core.cluster.questions import Questions
 from disqued.core.cluster.schedules import Schedules
 from disqued.core.cluster.stewards import Stewards
 from disqued.core.cluster.transfer import Transfer
@@ -196,6 +198,8 @@ RESULTS_CALM = attrs.evolve(
 )
 #: Operators purge queues, while nodes come and go.
 PURGES = attrs.evolve(BY_NAME["purges"], name="mutant-purges", every_ms=4_000, bursts=3, **_SHORT)
+#: Operators ask all nodes what a command answers.
+QUESTIONS = attrs.evolve(BY_NAME["questions"], name="mutant-questions", every_ms=4_000, bursts=2, **_SHORT)
 #: Nothing fails; queues are purged while jobs that are delivered at most once move.
 PURGED_ON_THE_MOVE = attrs.evolve(
     PURGES, name="mutant-purged-on-the-move", kinds=(), purgers=6, consumers=8, jobs=60, jitter_ms=20,
@@ -1322,6 +1326,23 @@ MUTANTS: tuple[Mutant, ...] = (
         "with STRICT events come from any node that holds them", LOGS_APART,
         Group, "_next", "self.passed.first(now, strict=strict)", "self.passed.first(now, strict=False)",
         ("self._next_event(now, strict=strict)", "self._next_event(now, strict=False)"),
+    ),
+    _mutant(
+        "a node that does not answer a question is waited for for ever", QUESTIONS,
+        Questions, "due",
+        "self._miss([node_id for node_id, answer in this.answers.items() if answer is None], this, SILENT)", "pass",
+    ),
+    _mutant(
+        "an answer counts for any question", QUESTIONS,
+        Questions, "on_told", "self._open.get(number)", "next(iter(self._open.values()), None)",
+    ),
+    _mutant(
+        "another node is not told what it has asked for", QUESTIONS,
+        Questions, "answer", "self._state.send(asked.node_id, (TOLD, asked.number, failed, told))", "pass",
+    ),
+    _mutant(
+        "nodes that are away are left out of the answer", QUESTIONS,
+        ClusterAsk, "_nodes", "{node.id, *node.state.peers.by_id}", "{node.id, *node.state.peers.linked}",
     ),
     _mutant(
         "what was acknowledged while nobody could be asked is told to nobody", LOGS_APART,
