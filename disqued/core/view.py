@@ -18,6 +18,7 @@ from disqued.core.model.job import Job, Unit
 from disqued.core.model.memory import Memory
 from disqued.core.model.messages import Vitals
 from disqued.core.model.peers import KnownNode, Peer
+from disqued.core.model.phases import PhaseCounts, count_phases, phase_of
 from disqued.core.model.policies import QUEUE_FIELD_NAMES, PauseSetting, PolicyTable, Register, is_empty
 from disqued.core.model.queues import HOLDS, Queue
 from disqued.core.model.slots import Slot
@@ -163,6 +164,14 @@ class NodeView:
         queue = queues.by_name.get(name)
         dead, failing = (0, 0) if queue is None else (len(queue.dead), len(queue.failing))
         return dead, failing, queues.delayed_in(name)
+
+    def phase_of(self, job: Job) -> int:
+        """Return where a job is, as this node knows it (`model.phases`)."""
+        return phase_of(self._state.queues, job)
+
+    def phases_in(self, name: bytes) -> PhaseCounts:
+        """Count the jobs of a queue by where they are."""
+        return count_phases(self._state.queues, name)
 
     @property
     def acked_count(self) -> int:

@@ -125,7 +125,8 @@ async def test_dead_failing_redriven_and_cancelled_jobs_and_results_are_counted(
     assert b"\r\njobs_died:2\r\n" in await resp.call("INFO", "jobs")
     queues = await _scrape(client, "/metrics/per-queue")
     assert (queues["disqued_queue_dead_jobs", "a"], queues["disqued_queue_failing_jobs", "a"]) == (1, 1)
-    assert queues["disqued_queue_delayed_jobs", "a"] == 1
+    phases = ("delayed", "ready", "in_flight", "elsewhere", "done")
+    assert [queues[f"disqued_queue_{word}_jobs", "a"] for word in phases] == [1, 0, 1, 0, 2]
     assert _slots(queues, "a") == [0, 0, 0, 0]
     await resp.call("QPOLICY", "calls", "SET", "INFLIGHT", 1)
     for _ in range(3):

@@ -18,6 +18,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from disqued.core.model.glob import matches
+from disqued.core.model.phases import PhaseCounts
 from disqued.core.model.queues import Queue
 from disqued.web.gateway import NAME_MAX, Gateway
 from disqued.web.turns import next_turn
@@ -51,6 +52,14 @@ PER_QUEUE: Final[_Families] = (
     ("disqued_queue_dead_jobs", "Dead jobs that this node holds.", GaugeMetricFamily),
     ("disqued_queue_failing_jobs", "Other jobs that failed, as far as this node knows.", GaugeMetricFamily),
     ("disqued_queue_delayed_jobs", "Jobs that this node queues when their delay is over.", GaugeMetricFamily),
+    ("disqued_queue_ready_jobs", "Jobs in the queue of this node, and events that are kept.", GaugeMetricFamily),
+    ("disqued_queue_in_flight_jobs", "Jobs with consumers of this node.", GaugeMetricFamily),
+    (
+        "disqued_queue_elsewhere_jobs",
+        "Jobs neither in the queue of this node nor with consumers of it: mostly copies for other nodes.",
+        GaugeMetricFamily,
+    ),
+    ("disqued_queue_done_jobs", "Acknowledged jobs: kept until all nodes know, or for a result.", GaugeMetricFamily),
     (
         "disqued_slots_in_use",
         "Jobs with consumers in the whole cluster, as this node knows; 0 without limits.",
@@ -140,6 +149,7 @@ class Metrics:
                     rows[label] = (
                         *_row(queue, label, now, wall),
                         *node.dead_failing_delayed(queue.name),
+                        *_phases(node.phases_in(queue.name)),
                         len(node.limits.slots_of(queue.name)),
                         node.limits.of(queue.name).in_flight,
                         *node.limits.awaited(queue),
@@ -231,6 +241,10 @@ def _row(queue: Queue, label: str, now: int, wall: int) -> _Row:
     oldest_ms = max(0, wall - queue.units.first.job.ctime // 1_000_000) if len(queue.units) else 0
     return (f'queue="{label}"', queue.jobs_in, queue.jobs_out, queue.length, (now - queue.created_at) / 1_000,
             max(0, now - queue.accessed_at) / 1_000, len(queue.waiters), oldest_ms / 1_000)  # fmt: skip
+
+
+def _phases(counts: PhaseCounts) -> tuple[int, ...]:
+    return counts.ready, counts.in_flight, counts.elsewhere, counts.done
 
 
 def _about_rows(count: int, left_out: int, groups: int, groups_left_out: int) -> list[Metric]:

@@ -43,6 +43,10 @@ class QueueRow:
     pause_reason: str = ""  #: why the whole cluster paused it
     failing: int = 0  #: jobs that are not dead and of which a failure is known
     dead: int = 0
+    in_flight: int = 0  #: jobs with consumers of this node
+    delayed: int = 0  #: jobs and events that this node queues when their delay is over
+    elsewhere: int = 0  #: jobs neither in the queue of this node nor with its consumers: mostly copies
+    done: int = 0  #: jobs that are acknowledged and kept
 
 
 class Rates:
@@ -110,10 +114,12 @@ def row_of(node: NodeView, queue: Queue, rates: Rates) -> QueueRow:
     ctime = queue.oldest
     oldest = None if ctime is None else max(0, wall - ctime // 1_000_000)
     sources = tuple(queue.recent_sources(now))
+    counts = node.phases_in(queue.name)
     return QueueRow(
         queue.name, queue.length, rate_in, rate_out, oldest, len(queue.waiters), sources,
         queue.import_rate.per_second(now) if sources else 0, PAUSE_NAMES[queue.pause].decode(),
         *_pause_facts(node, queue), len(queue.failing), len(queue.dead),
+        counts.in_flight, counts.delayed, counts.elsewhere, counts.done,
     )  # fmt: skip
 
 
@@ -141,6 +147,10 @@ SORTS: Final[dict[str, tuple[Callable[[QueueRow], Any], bool]]] = {
     "blocked": (lambda row: (row.blocked, row.name), True),
     "failing": (lambda row: (row.failing, row.name), True),
     "dead": (lambda row: (row.dead, row.name), True),
+    "in-flight": (lambda row: (row.in_flight, row.name), True),
+    "delayed": (lambda row: (row.delayed, row.name), True),
+    "elsewhere": (lambda row: (row.elsewhere, row.name), True),
+    "done": (lambda row: (row.done, row.name), True),
     "imported": (lambda row: (row.import_rate, row.name), True),
     "paused": (lambda row: (row.pause != "none", row.name), True),
 }
