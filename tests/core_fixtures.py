@@ -360,7 +360,8 @@ def check(server: Server) -> None:
         )  # fmt: skip
         assert not keeps, f"{queue.name!r} keeps a job from its consumers"
         queued += units
-        assert queue.tangled or list(queue.leased.values()) == sorted(queue.leased.values())
+        began = [since for since, _ in queue.leased.values()]
+        assert queue.tangled or began == sorted(began)
         assert all(unit.flags & FLAG_ELSEWHERE and not unit.flags & FLAG_LEASED for unit in queue.elsewhere)
         if queue.stream is not None:
             queued += queue.stream

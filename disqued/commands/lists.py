@@ -33,7 +33,7 @@ from disqued.core.model.messages import ACK_ONE
 from disqued.core.model.outbox import Client
 from disqued.core.model.queues import Queue, handed_out
 from disqued.core.model.unfinished import Parts
-from disqued.core.model.waiters import Form
+from disqued.core.model.waiters import Form, Lease
 from disqued.core.node import Node
 from disqued.core.work.delivery import FETCHED_BYTES
 from disqued.core.work.inquiries import AliasFindings
@@ -383,7 +383,8 @@ class RqInspect:
         if start < 0:
             return []
         if lists.is_in_order(queue):
-            entries: Iterable[tuple[Unit, int]] = _slice(queue.leased, start, most)
+            leases = _slice(queue.leased, start, most)
+            entries: Iterable[tuple[Unit, int]] = [(unit, since) for unit, (since, _) in leases]
         else:
             entries = (yield from in_order(lists.delivered(queue), key=handed_out, most=start + most))[start:]
 
@@ -401,7 +402,7 @@ class RqInspect:
         return start if start < length else -1
 
 
-def _slice(units: dict[Unit, int], start: int, most: int) -> list[tuple[Unit, int]]:
+def _slice(units: dict[Unit, Lease], start: int, most: int) -> list[tuple[Unit, Lease]]:
     """Some of the units that consumers have, in order, counted from the end that is nearer."""
     most = min(most, len(units) - start)
     after = len(units) - start - most

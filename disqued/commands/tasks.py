@@ -558,6 +558,6 @@ class WqProcs:
         if self.task is not None and unit.body != self.task:
             return None
         worker = node.workers.leases.holder_of(unit)
-        since = queue.leased[unit] if worker is None else worker.leases[unit]
+        since = queue.leased[unit][0] if worker is None else worker.leases[unit]
         name = b"" if worker is None else worker.id
         return (process_of(unit), unit.queue, name, unit.body, state.now - since, attempt_of(unit))

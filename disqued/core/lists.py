@@ -176,7 +176,7 @@ class Lists(Machine):
         latest = self._state.now - elapsed_ms
         taken: list[Job] = []
         size = 0
-        for unit, since in queue.longest_held().items():
+        for unit, (since, _) in queue.longest_held().items():
             if since > latest or len(taken) >= count or size >= FETCHED_BYTES:
                 break
             if unit.job.expires_at > self._state.now:
@@ -321,7 +321,8 @@ class Lists(Machine):
     @staticmethod
     def delivered(queue: Queue) -> list[tuple[Unit, int]]:
         """Everything that consumers have, as far as this node knows, and since when; in no order."""
-        return [*queue.leased.items(), *((unit, since) for unit, (since, _) in queue.elsewhere.items())]
+        held = [(unit, since) for unit, (since, _) in queue.leased.items()]
+        return held + [(unit, since) for unit, (since, _) in queue.elsewhere.items()]
 
     @staticmethod
     def is_in_order(queue: Queue) -> bool:

@@ -345,6 +345,7 @@ class Node:
         if handed:
             # What was handed out as a process is named by its id, of which the job's is the first part.
             self._give_back(handed)
+        self.state.custody.part_with(client)
         for machine in self.machines:
             machine.client_gone(client)
         self.serve()

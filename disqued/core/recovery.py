@@ -503,7 +503,7 @@ class Recovery:
             if retry_ms:
                 job.flags |= FLAG_LEASED
                 job.requeue_at = since + retry_ms
-                state.queue(job.queue).note_lease(job, since)
+                state.queue(job.queue).note_lease(job, since, None)
                 self._queueing.reschedule(job)
                 continue
             job.requeue_at = 0

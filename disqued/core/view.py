@@ -252,7 +252,7 @@ class NodeView:
         if worker is not None:
             return worker.leases[unit]
         queue = self.queue(unit.queue)
-        return None if queue is None else queue.leased.get(unit)
+        return None if queue is None else queue.held_since(unit)
 
     def home_of(self, job: Job) -> RemoteWorker | None:
         """Return the home of the worker on another node that holds a job; None when none is known."""

@@ -44,7 +44,7 @@ class DeadWatch:
         self._written.clear()
 
     def _look(self, queue: Queue) -> None:
-        for unit, since in reversed(queue.leased.items()):
+        for unit, (since, _) in reversed(queue.leased.items()):
             if since != self._state.now:
                 return
             generation, max_tries = unit.options.fate.generation, unit.options.terms.max_tries

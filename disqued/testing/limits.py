@@ -221,5 +221,5 @@ def _leased(server: Site, name: bytes) -> dict[Unit, int]:
 def _since(server: Site, unit: Unit) -> int:
     """Return when a consumer of a node got a job that it has."""
     queue = server.state.queues.by_name.get(unit.queue)
-    leased = queue.leased if queue is not None else {}
-    return leased[unit] if unit in leased else server.state.custody.limited[unit].since
+    since = None if queue is None else queue.held_since(unit)
+    return server.state.custody.limited[unit].since if since is None else since

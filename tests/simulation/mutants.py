@@ -929,7 +929,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a start does not count what consumers of a limited queue have", LIMITS_CRASH,
         Admission, "start",
-        'limited.update({unit: SlotHolder(since, b"") for unit, since in queue.leased.items()})', "pass",
+        'limited.update({unit: SlotHolder(since, b"") for unit, (since, _) in queue.leased.items()})', "pass",
     ),
     _mutant(
         "a compaction leaves out what consumers have", LIMITS_CRASH,

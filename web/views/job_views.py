@@ -96,7 +96,7 @@ def _deliveries(node: NodeView, job: Job) -> list[TimelineEntry]:
         began = max(job.ctime // 1_000_000, wall + job.requeue_at - now - retry_ms)
     if job.flags & FLAG_LEASED and job.state == ACTIVE:
         queue = node.queue(job.queue)
-        since = None if queue is None else queue.leased.get(job)
+        since = None if queue is None else queue.held_since(job)
         delivered = None if since is None else max(job.ctime // 1_000_000, wall + since - now)
         moments.append(TimelineEntry("Delivered to a consumer by this node", delivered))
     elif job.state == QUEUED:

@@ -181,7 +181,7 @@ class Admission(Machine):
         for name, gate in state.queues.policies.gates.items():
             queue = state.queues.by_name.get(name)
             if gate.is_limited and queue is not None:
-                limited.update({unit: SlotHolder(since, b"") for unit, since in queue.leased.items()})
+                limited.update({unit: SlotHolder(since, b"") for unit, (since, _) in queue.leased.items()})
         for unit, holder in sorted(limited.items(), key=lambda entry: (entry[1].since, entry[0].id)):
             if self._is_limited(unit.queue):
                 this = self._limited(unit.queue)

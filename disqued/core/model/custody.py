@@ -1,6 +1,7 @@
 """Custody: who has a job that is not simply queued here, and what is kept of jobs that are done.
 
-    with a consumer of this node     Queue.leased; `spans`: for a lease time of its own; `bound`: as a worker's
+    with a consumer of this node     Queue.leased; `consumers`: those that are connected
+                                     `spans`: for a lease time of its own; `bound`: as a worker's
     with a consumer of another node  Queue.elsewhere; `elsewhere`: as a worker's
     its timer has ended              `asking`: holders that have yet to answer; `owed`: answers to an older question
     done, and other nodes may not    `acked`; `evictable`: acknowledgements may be dropped, results may not
@@ -17,7 +18,9 @@ from typing import NamedTuple
 from disqued.core.model.endings import Endings
 from disqued.core.model.job import Job, Unit
 from disqued.core.model.memory import BOUND_COST, Memory
+from disqued.core.model.outbox import Client
 from disqued.core.model.schedule import Timed
+from disqued.core.model.waiters import Consumer
 from disqued.core.model.watched import ChangedJobs, Watchers
 from disqued.core.model.worker import RemoteWorker, Worker
 
@@ -51,6 +54,7 @@ class Custody:
         "asking",
         "bound",
         "changed",
+        "consumers",
         "elsewhere",
         "ended",
         "evictable",
@@ -64,6 +68,8 @@ class Custody:
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
+        #: Clients of this node that have taken something, until their connections end.
+        self.consumers: dict[Client | None, Consumer] = {}
         #: Lease time, in milliseconds, of units whose consumer chose it; then they go to the front of the queue.
         self.spans: dict[Unit, int] = {}
         #: Units of limited queues that consumers of this node have, each with a slot; and those that nobody has any
@@ -94,6 +100,23 @@ class Custody:
     def acked_count(self) -> int:
         """Number of jobs that are acknowledged and kept, as an acknowledgement or for their result."""
         return len(self.acked) + len(self.settled)
+
+    def meet(self, client: Client | None) -> Consumer:
+        """Note that a client takes something for the first time."""
+        consumer = self.consumers[client] = Consumer(client)
+        return consumer
+
+    def consumer_of(self, client: Client | None) -> Consumer | None:
+        """Return a client as a consumer; None = nobody, or another node."""
+        if client is None or isinstance(client, bytes):
+            return None
+        return self.consumers[client] if client in self.consumers else self.meet(client)
+
+    def part_with(self, client: Client) -> None:
+        """Note that the connection of a client has ended; what it has it keeps until the lease ends."""
+        consumer = self.consumers.pop(client, None)
+        if consumer is not None:
+            consumer.leave()
 
     def settle(self, job: Job) -> None:
         """Note that all holders know that a job is done, which stays for its result."""

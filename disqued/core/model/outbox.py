@@ -51,10 +51,26 @@ GONE_EVICTED: Final = b"evicted"
 GONE_REFUSED: Final = b"refused"  #: its producer received an error, as it could not be made durable
 
 
+def given_name_of(client: Client) -> bytes:
+    """Return what a client has called itself; empty = nothing."""
+    name: bytes = getattr(client, "name", b"")
+    return name[:CLIENT_NAME_MAX]
+
+
+def address_of(client: Client) -> bytes:
+    """Return the address of a client; empty = it has none, as another node."""
+    return str(getattr(client, "address", "")).encode("utf-8", "surrogateescape")[:CLIENT_NAME_MAX]
+
+
 def name_of(client: Client) -> bytes:
     """Return the name of a client, or its address if it has none; empty = it has neither, as another node."""
-    name: bytes = getattr(client, "name", b"") or str(getattr(client, "address", "")).encode()
-    return name[:CLIENT_NAME_MAX]
+    return given_name_of(client) or address_of(client)
+
+
+def number_of(client: Client) -> int:
+    """Return the number of a client's connection; 0 = it has none."""
+    number: int = getattr(client, "id", 0)
+    return number
 
 
 #: Its kind, and the fields that the kind has.

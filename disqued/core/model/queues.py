@@ -22,7 +22,7 @@ from disqued.core.model.job import KIND_LOG, KIND_WORK, Unit
 from disqued.core.model.memory import COUNTS_COST, QUEUE_COST, Memory
 from disqued.core.model.ordered import OrderedUnits
 from disqued.core.model.policies import PolicyTable
-from disqued.core.model.waiters import Awaited
+from disqued.core.model.waiters import Awaited, Consumer, Lease
 from disqued.errors import NameTooLong, QueuePaused, WrongType
 
 NAME_MAX: Final = 65_000  #: bytes of a queue name that a client may create
@@ -52,6 +52,11 @@ def handed_out(entry: tuple[Unit, int]) -> tuple[int, int, bytes]:
     """The place of a unit among those that consumers have, and since when they have it."""
     unit, since = entry
     return (since, unit.order_key, unit.id)
+
+
+def _leased_first(entry: tuple[Unit, Lease]) -> tuple[int, int, bytes]:
+    unit, (since, _) = entry
+    return handed_out((unit, since))
 
 
 class ImportRate:
@@ -129,8 +134,8 @@ class Queue(Awaited):
         self.created_wall: int = wall  #: unix milliseconds
         self.accessed_at: int = now  #: when a job was last queued or fetched
         self.units: OrderedUnits = OrderedUnits()
-        #: Leased units that may be delivered again, by the start of the lease, oldest first.
-        self.leased: dict[Unit, int] = {}
+        #: Leased units that may be delivered again, by the start of the lease, oldest first, and who has them.
+        self.leased: dict[Unit, Lease] = {}
         self.tangled: bool = False  #: `leased` is out of order
         #: Units of which this node has a copy and that consumers have from other nodes, as far as is known: since when,
         #: and from which node.  Only of those that no timer queues again.
@@ -190,20 +195,25 @@ class Queue(Awaited):
             memory.used -= old.cost
         return old
 
-    def note_lease(self, unit: Unit, since: int) -> None:
+    def note_lease(self, unit: Unit, since: int, consumer: Consumer | None) -> None:
         """Enter a unit among those that consumers have, since that time."""
-        if self.leased.get(unit) == since:
-            return  # it is in its place
-        self.leased.pop(unit, None)
-        last = next(reversed(self.leased.values()), since)
-        self.leased[unit] = since
-        if since < last:
-            self.tangled = True
+        lease = (since, consumer)
+        if self.held_since(unit) != since:  # else it is in its place
+            self.leased.pop(unit, None)
+            last, _ = next(reversed(self.leased.values()), lease)
+            if since < last:
+                self.tangled = True
+        self.leased[unit] = lease
 
-    def longest_held(self) -> dict[Unit, int]:
-        """What consumers have from this node, and since when: what was handed out first is first."""
+    def held_since(self, unit: Unit) -> int | None:
+        """Return since when a consumer of this node has a unit; None = none has it."""
+        lease = self.leased.get(unit)
+        return None if lease is None else lease[0]
+
+    def longest_held(self) -> dict[Unit, Lease]:
+        """What consumers have from this node, since when, and who: what was handed out first is first."""
         if self.tangled:
-            self.leased = dict(sorted(self.leased.items(), key=handed_out))
+            self.leased = dict(sorted(self.leased.items(), key=_leased_first))
             self.tangled = False
         return self.leased
 

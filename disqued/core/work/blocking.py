@@ -30,6 +30,7 @@ class Blocking(Machine):
         """Let a consumer wait, for `timeout_ms` at most; 0 = for ever."""
         state = self._state
         state.waiting.blocked[waiter.client] = waiter
+        waiter.since = state.now
         waiter.enter()
         worker = waiter.form.worker
         if worker is not None:

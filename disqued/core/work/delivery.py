@@ -185,16 +185,18 @@ class Delivery:
             assert INTO_ACTIVE[unit.state], forbidden(unit.state, ACTIVE)
             unit.state = ACTIVE
             if job.expires_at <= state.now:
-                state.forget(job, GONE_EXPIRED)
-                if self.has_dropped_enough(queue):
-                    return None
-                if units is queue.grouped and not queue.grouped.pass_over(unit):
-                    return None
-                continue
+                if self._drop_instead(queue, units, job):
+                    continue
+                return None
             retry_ms = unit.options.retry_ms
             unit.flags |= FLAG_DELIVERED | FLAG_LEASED
             if retry_ms:
-                queue.leased[unit] = state.now
+                actor = state.trace.actor
+                try:
+                    consumer = state.custody.consumers[actor]
+                except KeyError:
+                    consumer = state.custody.meet(actor)
+                queue.leased[unit] = (state.now, consumer)
                 requeued_by = unit.requeue_at
                 unit.requeue_at = requeue_at = state.now + retry_ms
                 waited_ms = requeue_at - requeued_by
@@ -221,6 +223,13 @@ class Delivery:
             queue.accessed_at = state.now
             return unit
         return None
+
+    def _drop_instead(self, queue: Queue, units: OrderedUnits, job: Job) -> bool:
+        """Drop a job whose time is over, rather than hand it out; return whether the next one can be looked at."""
+        self._state.forget(job, GONE_EXPIRED)
+        if self.has_dropped_enough(queue):
+            return False
+        return units is not queue.grouped or queue.grouped.pass_over(job)
 
     def _to_give(self, queue: Queue) -> OrderedUnits:
         """Return the units to take from of a queue of which something holds jobs back; empty = it gives none now."""

@@ -42,6 +42,7 @@ from disqued.core.model.messages import DELIVERED, LEASED, WORKING, Held, Messag
 from disqued.core.model.outbox import JOB_ADDED, UNIT_LEASED, Record, name_of
 from disqued.core.model.state import State, tell_slot
 from disqued.core.model.trace import DELIVER, RECOVERED
+from disqued.core.model.waiters import Consumer
 
 
 def lease_record(state: State, job: Job) -> Record | None:
@@ -54,7 +55,8 @@ def lease_record(state: State, job: Job) -> Record | None:
     custody, retry_ms = state.custody, job.options.retry_ms
     worker = custody.bound.get(job) if custody.bound else None
     if worker is not None or retry_ms == RETRY_NEVER_MS:
-        since = state.queues.by_name[job.queue].leased.get(job, state.now)
+        held_since = state.queues.by_name[job.queue].held_since(job)
+        since = state.now if held_since is None else held_since
     elif job in custody.limited:
         since = job.requeue_at - retry_ms if retry_ms else custody.limited[job].since
     else:
@@ -73,13 +75,17 @@ class Leases:
         #: What has lost the node that had it queued is kept as delivered, until somebody asks for it (`rq-orphans`).
         self.keeps_orphans: bool = False
 
-    def begin(self, job: Job, since: int, span_ms: int = 0) -> None:
-        """Note that a consumer of this node has a job since then, until its retry timer or that span ends."""
+    def begin(self, job: Job, since: int, span_ms: int = 0, consumer: Consumer | None = None) -> None:
+        """Note that a consumer of this node has a job since then, until its retry timer or that span ends.
+
+        It is the client on whose behalf this step is, unless another one is named.
+        """
         state = self._state
         if job.flags & FLAG_ELSEWHERE:
             state.end_lease(job)
         job.flags = job.flags & ~FLAG_TAKEN_OUT | FLAG_LEASED
-        state.queue(job.queue).note_lease(job, since)
+        who = consumer or state.custody.consumer_of(state.trace.actor)
+        state.queue(job.queue).note_lease(job, since, who)
         self.announce(job, span_ms)
 
     def announce(self, job: Job, span_ms: int = 0, *, has_slot: bool = False) -> None:
@@ -137,7 +143,8 @@ class Leases:
         """When a job that a consumer has was handed out."""
         queue = self._state.queues.by_name[job.queue]
         if job.flags & FLAG_LEASED:
-            return queue.leased.get(job, self._state.now)
+            since = queue.held_since(job)
+            return self._state.now if since is None else since
         return queue.elsewhere[job][0]
 
     def recover(self, job: Job) -> None:

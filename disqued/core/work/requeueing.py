@@ -49,6 +49,7 @@ from disqued.core.model.terms import backoff_of
 from disqued.core.model.trace import ASKED as ASKED_FOR
 from disqued.core.model.trace import ENQUEUE, NACK, REQUEUE, UNSEEN, WORKING
 from disqued.core.model.unfinished import QuietParts
+from disqued.core.model.waiters import Lease
 from disqued.core.work.acks import Acks
 from disqued.core.work.deadletters import DeadLetters, is_spent
 from disqued.core.work.kinds import StreamMachine
@@ -489,22 +490,26 @@ class Requeueing(Machine):
             elif is_bound:
                 self.queueing.restart(job, requeue_at)
             else:
-                since = state.queue(job.queue).leased.get(job, state.now)
+                since, consumer = self._lease_of(job)
                 self.queueing.put_off(job, requeue_at)
-                self.queueing.leases.begin(job, since, span_ms)
+                self.queueing.leases.begin(job, since, span_ms, consumer)
             self.queueing.reschedule(job)
             if is_bound or options.retry_ms != RETRY_NEVER_MS:
                 self.queueing.leases.tell(job)
 
+    def _lease_of(self, job: Job) -> Lease:
+        """Return since when a consumer of this node has a job, and who; if none has it, since now, and nobody."""
+        return self._state.queue(job.queue).leased.get(job, (self._state.now, None))
+
     def _lengthen_slot(self, job: Job, requeue_at: int, span_ms: int, *, restarts: bool) -> None:
         """Let the lease of a job begin again that has a slot: it keeps that, with a consumer all the time."""
-        state, custody, leases = self._state, self._state.custody, self.queueing.leases
+        custody, leases = self._state.custody, self.queueing.leases
         if restarts:
             self.queueing.restart(job, requeue_at)
             if job not in custody.bound:
                 leases.announce(job)
             return
-        since, slot_since = state.queue(job.queue).leased.get(job, state.now), custody.limited.pop(job)
+        (since, consumer), slot_since = self._lease_of(job), custody.limited.pop(job)
         self.queueing.put_off(job, requeue_at)
-        leases.begin(job, since, span_ms)
+        leases.begin(job, since, span_ms, consumer)
         custody.limited[job] = slot_since

@@ -23,7 +23,7 @@ def server() -> Iterator[Server]:
 
 def leased(server: Server, name: bytes = b"q") -> dict[bytes, int]:
     """Bodies of the jobs that consumers have, and when they got them."""
-    return {unit.body: since for unit, since in server.state.queues.by_name[name].leased.items()}
+    return {unit.body: since for unit, (since, _) in server.state.queues.by_name[name].leased.items()}
 
 
 def queue(server: Server, name: bytes = b"q") -> Queue:
