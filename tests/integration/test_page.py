@@ -123,6 +123,8 @@ def test_a_new_operator_adds_a_job_and_sees_the_queue_grow(page: Browser, daemon
 
 def test_a_job_is_added_with_the_terms_that_an_operator_types(page: Browser, daemon: Daemon) -> None:
     page.open("/queues/terms")
+    page.wait_text("h1", "Not found")
+    page.complaints()  # a page that is not found is noted by the browser itself
     form = "[data-action*='/api/add']"
     typed = {"body": "x", "max_tries": "3", "backoff.first": "2", "backoff.most": "60", "keep_dead": "90",
              "result": "70", "headers": "tenant=7 note=a=b"}  # fmt: skip
@@ -131,7 +133,9 @@ def test_a_job_is_added_with_the_terms_that_an_operator_types(page: Browser, dae
     line = page.run(f'return document.querySelector("{form} [data-line=redis]").textContent')
     assert line.endswith(" MAXTRIES 3 BACKOFF 2 60 KEEPDEAD 90 RESULT 70 HEADER tenant 7 HEADER note a=b")
     page.click("#do-add")
+    page.wait_text("h1", "terms")
     page.wait_text("#told", "Added as DI")
+    assert waiting(page) == "1"
     [[_, job_id, _]] = daemon.call("GETJOB", "FROM", "terms")
     shown = show(str(job_id), daemon)
     assert [shown[name] for name in ("max-tries", "backoff", "keep-dead", "keep-result", "headers")] == [
@@ -343,6 +347,7 @@ def test_a_running_job_is_buried_redriven_and_cancelled(page: Browser, daemon: D
 
 
 def test_the_defaults_of_a_queue_are_set_and_taken_back(page: Browser, daemon: Daemon) -> None:
+    daemon.call("ADDJOB", "ruled", "x", 0)
     page.open("/queues/ruled")
     page.wait_text("#policy", "Nothing is set")
     form = "[data-action*='/api/commands/QPOLICY']"
@@ -380,6 +385,7 @@ def test_the_defaults_of_a_queue_are_set_and_taken_back(page: Browser, daemon: D
 
 
 def test_a_queue_and_a_group_of_it_are_throttled(page: Browser, daemon: Daemon) -> None:
+    daemon.call("ADDJOB", "slow", "x", 0)
     page.open("/queues/slow")
     page.wait_text("#throttles", "Neither the queue nor a group")
     page.type("[data-action*='/api/commands/THROTTLE'] [name=group]", "acme")
@@ -452,6 +458,7 @@ def test_a_page_is_live_in_the_tab_that_is_seen_however_many_are_open(page: Brow
         # A browser has six connections to a host: none of those may be left to tabs that nobody sees.
         for number in range(8):
             page.driver.switch_to.new_window("tab")
+            daemon.call("ADDJOB", f"tab{number}", "first", 0)
             page.open(f"/queues/tab{number}")
             page.wait_text("h1", f"tab{number}")
         daemon.call("ADDJOB", "tab7", "fresh", 0)
@@ -756,6 +763,7 @@ def test_every_line_does_what_it_says(page: Browser, daemon: Daemon) -> None:
 
 
 def test_one_action_with_the_keyboard_alone(page: Browser, daemon: Daemon) -> None:
+    daemon.call("ADDJOB", "typed", "x", 0)
     page.open("/queues/typed")
     page.find("#chart canvas")
 
@@ -779,7 +787,7 @@ def test_one_action_with_the_keyboard_alone(page: Browser, daemon: Daemon) -> No
         if focused() == "do-add":
             break
     press(Keys.ENTER)
-    wait_until(lambda: length(daemon, "typed") == 1, "the job")
+    wait_until(lambda: length(daemon, "typed") == 2, "the job")
     page.wait_text("#told", "Added as")
 
 

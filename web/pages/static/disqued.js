@@ -26,6 +26,10 @@ function tell(text, isBad = false) {
   tell.timer = setTimeout(() => told.classList.remove("shown"), 8000);
 }
 
+const before = sessionStorage.getItem("told"); // told on the page that was here before it was loaded again
+if (before) tell(before);
+sessionStorage.removeItem("told");
+
 // ---- lines to copy, as disqued/web/lines.py writes them
 
 const plain = /^[A-Za-z0-9_@%+=:,./-]+$/;
@@ -271,7 +275,10 @@ async function reread() {
   // What stands in the address is what the table shows: the page itself is asked again, and its table taken.
   const answer = await fetch(location.href.split("#")[0]);
   if (!answer.ok) return;
-  if (one("[data-missing]")) return location.reload();
+  if (one("[data-missing]")) {
+    sessionStorage.setItem("told", told.textContent);
+    return location.reload();
+  }
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
   for (const selector of ["#found tbody", "#looked", "#pauses", "#schedule-now", "#runs", "#coming", "#groups", "#throttles", "#policy tbody", ".timeline", "#why", ".facts", "h1"]) {
     const [old, now] = [one(selector), one(selector, fresh)];
