@@ -26,17 +26,17 @@ async def test_a_log_shows_its_events_and_groups(admin: Admin) -> None:
     client = admin()
     first, second, _ = await add(client, "events", "one", "two", "three")
     html = await page(client, "/queues/events")
-    assert "No group of consumers has asked" in html
+    assert "No consumer groups yet" in html
     assert "two" in part(html, "h-peek")
-    assert "found 3" in words(html)
-    assert "Events kept 3" in words(html)
+    assert "Matches: 3" in words(html)
+    assert "Events 3" in words(html)
     assert f"Oldest event {rendering.NONE}" not in words(html)
-    assert 'data-length="Events kept"' in html
+    assert 'data-length="Events"' in html
     await run(client.running, "QGET", "events", "mailers", "EX", 60)
     await run(client.running, "QGET", "events", "mailers", "EX", 0)
     await run(client.running, "QGET", "events", "<b>", "EX", 60)
     html = await page(client, "/queues/events")
-    assert "With consumers 2" in words(html)
+    assert "In flight 2" in words(html)
     assert "mailers 3 1 0 1 1 0" in part(html, "h-groups")
     assert "<b> 3 1 0 0 2 0" in part(html, "h-groups")
     assert "QGROUP START events" in html
@@ -61,7 +61,7 @@ async def test_an_event_is_given_back_and_a_group_forgotten_by_what_the_page_say
     assert "mailers redo" in part(await page(client, f"/jobs/{event_id}"), "h-groups")
     asked = {"queue": "events", "group": "mailers"}
     assert (await client.post("/api/commands/QGROUP/FORGET", asked)).body == {"reply": 1}
-    assert "No group" in await page(client, "/queues/events")
+    assert "No consumer groups" in await page(client, "/queues/events")
 
 
 @async_test
@@ -81,7 +81,7 @@ async def test_work_has_no_groups(admin: Admin) -> None:
     await run(client.running, "ADDJOB", "mail", "x", 0)
     html = await page(client, "/queues/mail")
     assert "h-groups" not in html
-    assert "jobs Kind" in words(html) or "Kind jobs" in words(html)
+    assert "jobs Type" in words(html) or "Type jobs" in words(html)
 
 
 @async_test

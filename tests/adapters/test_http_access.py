@@ -144,7 +144,7 @@ async def test_the_overview_says_that_the_file_of_tokens_is_not_in_force_as_it_i
     client.site.access._clock = clock
     path.write_text("oops")
     answer = await client.get("/", headers=bearer(ADMIN))
-    assert b"The file of tokens is not in force as it is" in answer.body
+    assert b"The token file is invalid" in answer.body
     write_tokens(tmp_path)
     clock.advance(5)
     answer = await client.get("/", headers=bearer(ADMIN))
@@ -295,7 +295,7 @@ async def test_a_wrong_token_leads_back_to_the_form(guarded: AdminClient) -> Non
     assert (answer.status, answer.headers["location"]) == (303, "/login?failed=token&next=%2Fqueues")
     form = await guarded.get(answer.headers["location"])
     assert form.status == 200
-    assert b"token is not known" in form.body
+    assert b"Invalid token" in form.body
     assert "set-cookie" not in answer.headers
     assert (await guarded.post("/login", {"token": "wrong"})).status == 401
     assert (await guarded.post("/login", {"tokens": "wrong"})).status == 400
@@ -303,7 +303,7 @@ async def test_a_wrong_token_leads_back_to_the_form(guarded: AdminClient) -> Non
     for _ in range(20):
         answer = await guarded.request("POST", "/login", body=b"token=worse&next=/", headers=FORM)
     assert answer.headers["location"] == "/login?failed=wait&next=%2F"
-    assert b"too many wrong tokens" in (await guarded.get(answer.headers["location"])).body
+    assert b"Too many failed attempts" in (await guarded.get(answer.headers["location"])).body
 
 
 @async_test

@@ -74,7 +74,7 @@ async def test_the_overview_shows_this_node(admin: Admin) -> None:
     text = await page(client, "/")
     assert client.site.gateway.view.id.decode()[:8] in text
     assert "this node" in text
-    assert "1 Jobs held" in words(re.sub(r"<dt>(.*?)</dt><dd>(.*?)</dd>", r"\2 \1", text))
+    assert "1 Jobs" in words(re.sub(r"<dt>(.*?)</dt><dd>(.*?)</dd>", r"\2 \1", text))
 
 
 @async_test
@@ -95,7 +95,7 @@ async def test_any_bytes_name_a_queue(admin: Admin) -> None:
         await add(client, queue, "x")
         path = f"/queues/{rendering.segment(queue)}"
         assert f'href="{path}"' in await page(client, "/queues")
-        assert "<dt>Jobs waiting</dt><dd>1</dd>" in await page(client, path)
+        assert "<dt>Ready</dt><dd>1</dd>" in await page(client, path)
 
 
 @async_test
@@ -112,16 +112,16 @@ async def test_a_name_that_browsers_take_out_of_a_path_stands_in_the_query(
         for linking in ("/queues", f"/jobs/{job_id}"):
             assert f'href="{path}"' in await page(client, linking)
         html = await page(client, path + "&text=y")
-        assert "<dt>Jobs waiting</dt><dd>2</dd>" in html
+        assert "<dt>Ready</dt><dd>2</dd>" in html
         assert f'<input type="hidden" name="name" value="{queue}">' in html
-        further = re.search(r'href="(\?[^"]*)#jobs">look further', html)
+        further = re.search(r'href="(\?[^"]*)#jobs">Continue searching', html)
         assert further is not None
-        assert "found 1" in words(await page(client, "/queue" + unescape(further[1])))
+        assert "Matches: 1" in words(await page(client, "/queue" + unescape(further[1])))
         history = re.search(r'data-history="([^"]*)"', html)
         assert history is not None
         assert (await client.get(unescape(history[1]) + "&range=1h")).status == 200
     assert "there is no queue none on this node" in await page(client, "/queue?name=none", status=404)
-    assert "the parameter name is needed" in await page(client, "/queue", status=400)
+    assert "missing parameter name" in await page(client, "/queue", status=400)
 
 
 @async_test
@@ -187,7 +187,7 @@ async def test_a_large_body_is_cut(admin: Admin) -> None:
     client = admin()
     job_id = await add(client, "q", b"x" * (1 << 20))
     html = await page(client, f"/jobs/{job_id}")
-    assert "This is its beginning" in html
+    assert "Truncated: only the beginning" in html
     assert len(html) < 300_000
     assert len(await page(client, "/queues/q")) < 60_000
 
@@ -308,7 +308,7 @@ async def test_a_job_shows_its_failed_tries_and_what_can_be_done_with_it_now(adm
     await run(running, "NACK", job_id, "REASON", "no <i>host</i>")
     html = await page(client, path)
     assert "It failed, and is put off until" in words(html)
-    assert "Tries at most 2 Back-off 30 s, twice as long each time, at most 1 min" in words(html)
+    assert "Max tries 2 Backoff 30 s, doubling each time up to 1 min" in words(html)
     assert ("no <i>host</i>" in words(html), "<i>" in html, "half of it" in html) == (True, False, True)
     assert "trace: <b>" in words(html)
     await run(running, "NACK", job_id, "DEAD", "REASON", "poison")
@@ -318,7 +318,7 @@ async def test_a_job_shows_its_failed_tries_and_what_can_be_done_with_it_now(adm
     assert ways(html) == {"redrive", "ack", "delete", "cancel"}
     assert words(html).index("poison") < words(html).index("no <i>host</i>"), "the newest is first"
     await client.post("/api/commands/REDRIVE", {"queue": "mail", "by_id": True, "ids": [job_id]})
-    assert "Redriven 1 times" in words(await page(client, path))
+    assert "Redriven 1 time" in words(await page(client, path))
 
 
 @async_test
@@ -346,8 +346,8 @@ async def test_a_queue_shows_its_dead_and_failing_jobs_and_its_policy(admin: Adm
     await run(running, "NACK", ids[1], "DELAY", 60)
     await run(running, "QPOLICY", "mail", "SET", "MAXTRIES", 7)
     html = await page(client, "/queues/mail?state=dead")
-    assert "Delayed this node 1 Failing this node 1 Dead this node 1 Done in a minute this node" in words(html)
-    assert "Policy whole cluster" in words(html)
+    assert "Delayed this node 1 Failing this node 1 Dead this node 1 Acknowledged last minute" in words(html)
+    assert "Policy all nodes" in words(html)
     assert "maxtries 7" in words(html)
     assert (ids[0][:18] in html, {"bulk-redrive", "bulk-purge"} <= ways(html)) == (True, True)
     assert {"bulk-requeue", "bulk-delete"} & ways(html) == set()
@@ -406,7 +406,7 @@ async def test_a_queue_shows_its_limits_its_slots_and_why_the_first_jobs_wait(ad
     await run(running, "GETJOB", "FROM", "calls")
     html = await page(client, "/queues/calls")
     said = words(html)
-    assert "Jobs with consumers 1 in use, at most 5 Of each group at most 1 Rate 1000 in 1 s, 1000 at once" in said
+    assert "Jobs in flight 1 in use, max 5 In flight per group max 1 Rate limit 1000 jobs per 1 s, burst 1000" in said
     node_id = (await run(running, "CLUSTER", "MYID")).decode()[:8]
     assert f"During a partition strict Steward node {node_id}" in said
     assert said.count(f"{taken[:18]}… acme mailer-7 {node_id}") == 1
@@ -419,10 +419,10 @@ async def test_a_queue_shows_its_limits_its_slots_and_why_the_first_jobs_wait(ad
     for name in ("calls", "new"):
         await run(running, "QPOLICY", name, "SET", "INFLIGHT", 5)
         said = words(await page(client, f"/queues/{name}"))
-        assert "Handed out nothing: no majority of the nodes can be reached" in said
+        assert "Delivery stopped: no majority of the nodes can be reached" in said
     await run(running, "QADD", "new", 1_000, "event")
     said = words(await page(client, "/queues/new"))
-    assert "they do not count for the events of this log" in said
+    assert "they do not apply to the events of this log" in said
     assert "no majority" not in said
 
 
@@ -430,7 +430,7 @@ async def test_a_queue_shows_its_limits_its_slots_and_why_the_first_jobs_wait(ad
 async def test_a_queue_of_delayed_jobs_alone_says_how_many_they_are(admin: Admin) -> None:
     client = admin()
     await add(client, "later", "x", "DELAY", 60)
-    assert "does not exist on this node; its first job makes it. Delayed: 1." in words(
+    assert "does not exist on this node. The first job added to it creates it. Delayed: 1." in words(
         await page(client, "/queues/later")
     )
 
@@ -440,10 +440,10 @@ async def test_defaults_of_a_queue_are_shown_and_set_by_those_who_may(admin: Adm
     client = with_tokens(admin, tmp_path)
     await add(client, "mail", "x")
     html = await page(client, "/queues/mail", OPERATOR)
-    assert "Nothing is set for this queue." in words(html)
+    assert "No policy set." in words(html)
     assert {"policy-set", "policy-unset"} <= ways(html)
     assert not ways(await page(client, "/queues/mail", VIEWER))
-    assert "Nothing is set for this queue." in words(await page(client, "/queues/mail", VIEWER))
+    assert "No policy set." in words(await page(client, "/queues/mail", VIEWER))
 
 
 @async_test
@@ -454,11 +454,11 @@ async def test_the_policy_form_has_all_limits_and_what_holds_during_a_partition(
     limits = {"in_flight", "group_in_flight", "partition"}
     limits |= {f"{rate}.{part}" for rate in ("rate", "group_rate") for part in ("count", "per", "burst")}
     assert limits | {"fair"} <= set(re.findall(r'name="([^"]+)"', form))
-    assert re.findall(r"<option[^>]*>([^<]*)", form) == ["as it is", "strict", "available"]
+    assert re.findall(r"<option[^>]*>([^<]*)", form) == ["unchanged", "strict", "available"]
     body = {"queue": "calls", "sets": True, "group_rate": {"count": 2, "per": 1, "burst": 5}, "partition": "available"}
     assert (await client.post("/api/commands/QPOLICY", body)).status == 200
     html = words(await page(client, "/queues/calls"))
-    assert "Rate of each group 2 in 1 s, 5 at once During a partition available" in html
+    assert "Rate limit per group 2 jobs per 1 s, burst 5 During a partition available" in html
 
 
 def inputs_of(command: str, without: tuple[str, ...]) -> set[str]:
@@ -515,7 +515,7 @@ async def test_a_throttle_is_set_on_the_page_which_says_until_when_it_lasts(admi
     act = {"Authorization": f"Bearer {OPERATOR}"}
     await add(client, "mail", "x")
     html = await page(client, "/queues/mail", OPERATOR)
-    assert "Neither the queue nor a group of it is throttled." in words(html)
+    assert "Not throttled." in words(html)
     form = html.partition('id="do-throttle"')[0].rpartition("<form")[2]
     assert re.findall(r'name="([^"]+)"', form) == ["seconds", "group"]
     assert html.count("redis-cli -p")
@@ -527,7 +527,7 @@ async def test_a_throttle_is_set_on_the_page_which_says_until_when_it_lasts(admi
         assert found.body == {"reply": answer}
     html = (await page(client, "/queues/mail", OPERATOR)).partition('id="throttles"')[2].partition("</tbody>")[0]
     ends = re.findall(r'scope="row">([^<]*)</th><td>([^<]*)</td><td class="num">([^<]*)', html)
-    assert [unescape(what) for what, _, _ in ends] == ["the queue", "group acme <b>"]
+    assert [unescape(what) for what, _, _ in ends] == ["whole queue", "group acme <b>"]
     for (_, until, left), seconds in zip(ends, (3_600, 60), strict=True):
         assert rendering.moment(before + seconds * 1_000)[:13] <= until <= rendering.moment(before + seconds * 1_100)
         assert left != "0 ms"
@@ -624,13 +624,13 @@ async def test_jobs_are_found_by_state_text_and_age(admin: Admin) -> None:
     await add(client, "q", "apple")
     pear = await add(client, "q", "pear", "DELAY", 100)
     await add(client, "other", "pear")
-    assert "found 1" in words(await page(client, "/queues/q?text=app"))
-    assert "found 0" in words(await page(client, "/queues/q?text=pear"))
+    assert "Matches: 1" in words(await page(client, "/queues/q?text=app"))
+    assert "Matches: 0" in words(await page(client, "/queues/q?text=pear"))
     html = await page(client, "/queues/q?text=pear&state=active")
-    assert "found 1" in words(html)
+    assert "Matches: 1" in words(html)
     assert f"/jobs/{pear}" in html
-    assert "found 2" in words(await page(client, "/queues/q?state=any"))
-    assert "found 0" in words(await page(client, "/queues/q?state=any&older=1000"))
+    assert "Matches: 2" in words(await page(client, "/queues/q?state=any"))
+    assert "Matches: 0" in words(await page(client, "/queues/q?state=any&older=1000"))
     assert "older=x" in await page(client, "/queues/q?older=x", status=400)
 
 
@@ -642,10 +642,10 @@ async def test_a_search_ends_and_says_where_to_go_on(admin: Admin, monkeypatch: 
     for number in range(25):
         await add(client, "q", f"job {number:02}")
     html, seen = await page(client, "/queues/q?text=job+24"), 0
-    while (further := re.search(r'href="(\?[^"]*)#jobs">look further', html)) is not None:
-        assert "Looked at 10 jobs, found 0" in words(html)
+    while (further := re.search(r'href="(\?[^"]*)#jobs">Continue searching', html)) is not None:
+        assert "Searched 10 jobs. Matches: 0" in words(html)
         html, seen = await page(client, "/queues/q" + unescape(further[1])), seen + 1
-    assert (seen, "found 1" in words(html)) == (2, True)
+    assert (seen, "Matches: 1" in words(html)) == (2, True)
 
 
 # Who sees what.
@@ -668,11 +668,11 @@ async def test_a_viewer_sees_no_buttons_and_no_bodies(admin: Admin, tmp_path: Pa
         html = await page(client, path, VIEWER)
         assert "data-action" not in html, path
         assert "the-secret-body" not in html, path
-        assert ">Actions<" not in html
+        assert ">Audit log<" not in html
     assert "data-action" not in await page(client, "/settings", VIEWER)
     assert "data-action" in await page(client, "/settings", ADMIN)
-    assert "withheld" in await page(client, f"/jobs/{job_id}", VIEWER)
-    assert "may not see the bodies" in await page(client, "/queues/q?text=the", VIEWER, status=403)
+    assert "Withheld" in await page(client, f"/jobs/{job_id}", VIEWER)
+    assert "has no permission to see job bodies" in await page(client, "/queues/q?text=the", VIEWER, status=403)
     assert "the-secret-body" in await page(client, f"/jobs/{job_id}", OPERATOR)
     assert "data-action" in await page(client, f"/jobs/{job_id}", OPERATOR)
 
@@ -811,7 +811,7 @@ async def test_a_page_says_where_redis_cli_takes_the_password_from(admin: Admin)
         await run(client.running, "CONFIG", "SET", "requirepass", password)
         for path in ("/", "/queues", "/queues/q", f"/jobs/{job_id}", "/settings"):
             html = await page(client, path, password)
-            beside = "; it reads the password from the environment variable <code>REDISCLI_AUTH</code></dt><dd><code"
+            beside = " (reads the password from the environment variable <code>REDISCLI_AUTH</code>)</dt><dd><code"
             assert html.count(beside) == (html.count('data-line="redis"') if password else 0), path
 
 
@@ -866,7 +866,7 @@ async def test_the_overview_says_that_commands_are_put_off(admin: Admin) -> None
     client = admin()
     assert b"CLIENT PAUSE" not in (await client.get("/", headers={"Accept": "text/html"})).body
     client.running.daemon.clients.pause(60_000)
-    assert b"Commands are put off: CLIENT PAUSE" in (await client.get("/", headers={"Accept": "text/html"})).body
+    assert b"Commands are suspended by CLIENT PAUSE" in (await client.get("/", headers={"Accept": "text/html"})).body
 
 
 @async_test
@@ -878,7 +878,7 @@ async def test_a_queue_whose_name_no_request_could_hold_is_shown_without_a_link(
     html = await page(client, "/queues")
     assert len(html) < 20_000
     assert html.count("/queues/xxx") == 0
-    assert html.count("too long for a request") == 1
+    assert html.count("too long for a link") == 1
     assert "/queues/xxx" not in await page(client, f"/jobs/{job_id}")
     _, _, metrics = await client.get("/metrics/per-queue")
     assert b"xxx" not in metrics
@@ -889,5 +889,5 @@ async def test_a_queue_whose_name_no_request_could_hold_is_shown_without_a_link(
 async def test_actions_that_are_missing_in_the_file_are_told(admin: Admin) -> None:
     client = admin()
     client.site.audit.failures = 3
-    assert "could not be written to the log of actions: 3." in await page(client, "/")
-    assert "3 of all actions could not be written" in await page(client, "/actions")
+    assert "Audit log entries that could not be written: 3." in await page(client, "/")
+    assert "3 entries could not be written" in await page(client, "/actions")

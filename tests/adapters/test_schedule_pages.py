@@ -50,7 +50,7 @@ async def fired(client: AdminClient) -> bytes:
 @async_test
 async def test_schedules_are_in_a_table_with_when_they_come(admin: Admin) -> None:
     client = admin()
-    assert "There are no schedules" in await page(client, "/schedules")
+    assert "No schedules yet" in await page(client, "/schedules")
     await scheduled(client)
     await scheduled(client, "weekly", "EVERY", 604_800)
     await run(client.running, "SCHEDULE", "PAUSE", "weekly")
@@ -62,7 +62,7 @@ async def test_schedules_are_in_a_table_with_when_they_come(admin: Admin) -> Non
     assert re.search(r"weekly EVERY 604800 \S reports paused \S \S \S", text)
     assert "weekly" not in (found := words(await page(client, "/schedules?q=NIGHT")))
     assert "nightly" in found
-    assert "No schedule has this" in await page(client, "/schedules?q=nobody")
+    assert "No schedules match" in await page(client, "/schedules?q=nobody")
 
 
 @async_test
@@ -71,7 +71,7 @@ async def test_a_schedule_has_its_page(admin: Admin) -> None:
     await scheduled(client)
     html = await page(client, "/schedules/nightly")
     assert html.count("<li><time>") == schedule_views.COMING_SHOWN
-    assert "No instant is over" in html
+    assert "No runs since" in html
     text = words(html)
     assert "Time zone Europe/Berlin Queue reports Body the sales" in text
     for verb in ("PAUSE", "FIRE", "DEL"):
@@ -88,7 +88,7 @@ async def test_a_schedule_whose_jobs_are_refused_says_why(admin: Admin) -> None:
     assert "refused" not in words(await page(client, "/schedules/beat"))
     await wait_until(lambda: schedules.refusal_of(b"beat") is not None)
     text = words(await page(client, "/schedules/beat"))
-    assert re.search(r"refused The job of \S+ \S+, by node \w{8} : PAUSED Queue paused in input, try later", text)
+    assert re.search(r"refused The run of \S+ \S+, by node \w{8} : PAUSED Queue paused in input, try later", text)
     assert "active refused PAUSED Queue paused" in words(await page(client, "/schedules"))
 
 
@@ -112,12 +112,12 @@ async def test_a_schedule_is_paused_resumed_fired_and_deleted(admin: Admin) -> N
     html = await page(client, "/schedules/nightly")
     assert "SCHEDULE RESUME nightly" in html
     assert "SCHEDULE PAUSE" not in html
-    assert "none: it is paused, or done" in html
+    assert "None: the schedule is paused or done" in html
     assert (await client.post("/api/commands/SCHEDULE/RESUME", {"name": "nightly"})).body == {"reply": "OK"}
     assert "SCHEDULE PAUSE nightly" in await page(client, "/schedules/nightly")
     assert (await client.post("/api/commands/SCHEDULE/FIRE", {"name": "nightly"})).body["reply"].startswith("DI")
     assert (await client.post("/api/commands/SCHEDULE/DEL", {"name": "nightly"})).body == {"reply": 1}
-    assert "this node knows no schedule nightly" in await page(client, "/schedules/nightly", status=404)
+    assert "no schedule nightly known to this node" in await page(client, "/schedules/nightly", status=404)
 
 
 @async_test
@@ -283,12 +283,12 @@ async def test_what_no_field_can_hold_is_kept_and_said(admin: Admin) -> None:
     more = ("GROUP", b"\xff", "HEADER", "two words", "x y")
     await run(client.running, "SCHEDULE", "SET", "raw", "EVERY", 9, "QUEUE", "q", "BODY", b"\xff", *more)
     html = await page(client, "/schedules/raw")
-    assert "Kept as it is, since no field can hold it: body, headers, group." in html
+    assert "stay as they are: body, headers, group." in html
     names = set(re.findall(r'name="([^"]+)"', form_of(html, "schedule-change")))
     assert {"line", "every", "queue"} <= names
     assert not {"body", "headers", "group"} & names
     await scheduled(client)
-    assert "Kept as it is" not in await page(client, "/schedules/nightly")
+    assert "stay as they are" not in await page(client, "/schedules/nightly")
 
 
 @async_test
@@ -300,12 +300,12 @@ async def test_those_who_see_no_bodies_change_no_schedule_as_that_would_take_its
     client = admin(f"http-token-file {tmp_path / 'tokens'}")
     await scheduled(client)
     assert "schedule-change" not in (html := await page(client, "/schedules/nightly", OPERATOR))
-    assert "takes the right to see bodies" in html
+    assert "needs the permission to see bodies" in html
     assert "do-schedule-set" in await page(client, "/schedules", OPERATOR)
     for path in ("/schedules", "/schedules/nightly"):
         html = await page(client, path, VIEWER)
         assert "SCHEDULE SET" not in html
-        assert "takes the right" not in html
+        assert "needs the permission" not in html
     body = {"name": "nightly", "every": 1, "queue": "q", "body": "x"}
     refused = await client.post(SET, body, headers={"Authorization": f"Bearer {VIEWER}"})
     assert refused.status == 403

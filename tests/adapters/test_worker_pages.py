@@ -36,7 +36,7 @@ async def at_work(client: AdminClient, worker: bytes = b"press-1", *more: str) -
 @async_test
 async def test_workers_are_in_a_table_with_what_they_have(admin: Admin) -> None:
     client = admin()
-    assert "No worker is alive" in await page(client, "/workers")
+    assert "No live workers" in await page(client, "/workers")
     await at_work(client, b"press-1", "NAME", "the old press", "BIND")
     client.site.gateway.node.homes.known[b"far"] = RemoteWorker(b"far", 1, OTHER, 3_000)
     text = words(await page(client, "/workers"))
@@ -44,11 +44,11 @@ async def test_workers_are_in_a_table_with_what_they_have(admin: Admin) -> None:
     assert "press-1 the old press" in text
     assert "1 min" in text
     assert "bound mail 1" in text
-    assert f"far {OTHER[:8].decode()} 3 s known to its node" in text
+    assert f"far {OTHER[:8].decode()} 3 s details on its node" in text
     assert "press-1" not in (found := words(await page(client, "/workers?q=FA")))
     assert "far" in found
     assert "press-1" in words(await page(client, "/workers?q=OLD"))
-    assert "No worker has this" in await page(client, "/workers?q=nobody")
+    assert "No workers match" in await page(client, "/workers?q=nobody")
 
 
 @async_test
@@ -106,10 +106,10 @@ async def test_a_queue_and_a_job_say_who_has_it(admin: Admin) -> None:
     await run(client.running, "GETJOB", "COUNT", 2, "FROM", "mail")
     text = words((await page(client, "/queues/mail")).partition('id="h-held"')[2].partition("</section>")[0])
     assert f"{job_id[:18]}… press-1" in text
-    assert text.count("a consumer") == 2
+    assert text.count("… consumer ") == 2
     text = words(await page(client, f"/jobs/{job_id}"))
     assert "worker press-1 has it, and keeps it as long as it lives" in text
-    assert "Kind work: gone once it is acknowledged" in text
+    assert "Type job, removed once acknowledged" in text
     assert "Name (unique task)" in text
     assert "Worker press-1" in text
 
@@ -190,16 +190,16 @@ async def test_what_consumers_of_other_nodes_have_of_a_list_stands_beside_what_t
         client.running.daemon.turn.finish_step(None)
     html = (await page(client, "/queues/letters")).partition('id="held"')[2].partition("</tbody>")[0]
     assert re.findall(r'data-key="([^"]*)"', html) == [job.id.decode() for job in (far, away, here)]
-    other = f"a consumer of node {OTHER[:8].decode()}"
-    assert re.search(rf"{other} 1 h 2 .* {other} 1 min( \d+ s)? 2 .* a consumer \d+ m?s 1", words(html))
+    other = f"consumer on node {OTHER[:8].decode()}"
+    assert re.search(rf"{other} 1 h 2 .* {other} 1 min( \d+ s)? 2 .* consumer \d+ m?s 1", words(html))
     figures = words(_figures(await page(client, "/queues/letters")))
-    assert "1 With consumers and 2 with those of other nodes" in figures
+    assert "1 In flight and 2 on other nodes" in figures
     said = words(await page(client, f"/jobs/{far.id.decode()}"))
-    assert f"a consumer of node {OTHER[:8].decode()} has had it for 1 h" in said
+    assert f"consumer of node {OTHER[:8].decode()} has had it for 1 h" in said
     assert f"Delivered to a consumer by node {OTHER[:8].decode()}" in said
     said = words(await page(client, f"/jobs/{here.id.decode()}"))
     assert "Now: It is in flight: a consumer has it. Should that not be done with it, RQ.RECOVER hands it" in said
-    assert "Retry none: handed out again when somebody asks for it" in said
+    assert "Retry none: redelivered on request only" in said
 
 
 @async_test

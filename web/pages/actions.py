@@ -12,34 +12,37 @@ from disqued.web.views.job_views import JobSearch
 
 #: Without a token: the page asks with a dry run first, and who pastes a line has seen the table.
 _ACT: Final[dict[str, Any]] = {"dry_run": False, "token": None}
-_DEFAULT: Final = "as the node sees fit"
+_DEFAULT: Final = "default"
+_DONE: Final = "Acknowledged jobs count as done and are never delivered again."
+_DROPPED: Final = "This node drops its copies, whatever the state of the jobs. Other nodes keep theirs."
 #: Fields of QPOLICY: name, label, and the word before the value; the second part of a back-off has none.
 _POLICY: Final = (
-    ("ttl", "Time to live, s", "TTL"), ("retry", "Retry, s", "RETRY"), ("replicate", "Copies", "REPLICATE"),
-    ("maxlen", "Jobs at most", "MAXLEN"), ("max_tries", "Tries at most", "MAXTRIES"),
-    ("backoff.first", "Back-off, s", "BACKOFF"), ("backoff.most", "Back-off at most, s", ""),
-    ("keep_dead", "Dead jobs stay, s", "KEEPDEAD"), ("result", "Results stay, s", "RESULT"),
-    ("in_flight", "With consumers at most", "INFLIGHT"), ("group_in_flight", "Of each group", "GROUPINFLIGHT"),
-    ("rate.count", "Rate: jobs", "RATE"), ("rate.per", "in seconds", "PER"), ("rate.burst", "at once", "BURST"),
-    ("group_rate.count", "Rate of each group: jobs", "GROUPRATE"), ("group_rate.per", "in seconds, each group", "PER"),
-    ("group_rate.burst", "at once, each group", "BURST"),
+    ("ttl", "Time to live (s)", "TTL"), ("retry", "Retry (s)", "RETRY"), ("replicate", "Replicas", "REPLICATE"),
+    ("maxlen", "Max queue length", "MAXLEN"), ("max_tries", "Max tries", "MAXTRIES"),
+    ("backoff.first", "Backoff (s)", "BACKOFF"), ("backoff.most", "Max backoff (s)", ""),
+    ("keep_dead", "Dead-letter retention (s)", "KEEPDEAD"), ("result", "Result retention (s)", "RESULT"),
+    ("in_flight", "Max in flight", "INFLIGHT"), ("group_in_flight", "Max in flight per group", "GROUPINFLIGHT"),
+    ("rate.count", "Rate limit: jobs", "RATE"), ("rate.per", "Rate limit: per (s)", "PER"),
+    ("rate.burst", "Rate limit: burst", "BURST"),
+    ("group_rate.count", "Group rate limit: jobs", "GROUPRATE"), ("group_rate.per", "Group rate limit: per (s)", "PER"),
+    ("group_rate.burst", "Group rate limit: burst", "BURST"),
 )  # fmt: skip
 _PARTITION: Final = ("strict", "available")
 #: Options of ADDJOB, and of SCHEDULE SET for each job.
 JOB_OPTIONS: Final = (
-    Input("delay", "Delay, s", "number", hint="none", word="DELAY"),
-    Input("retry", "Retry, s", "number", hint=_DEFAULT, word="RETRY"),
-    Input("ttl", "Time to live, s", "number", hint="a day", word="TTL"),
-    Input("replicate", "Copies", "number", hint=_DEFAULT, word="REPLICATE"),
-    Input("maxlen", "Jobs at most in the queue", "number", hint="no limit", word="MAXLEN"),
-    Input("max_tries", "Tries at most", "number", hint="no limit", word="MAXTRIES"),
-    Input("backoff.first", "Back-off, s", "number", hint="none", word="BACKOFF"),
-    Input("backoff.most", "Back-off at most, s", "number", hint="an hour"),
-    Input("keep_dead", "Stays when dead, s", "number", hint=_DEFAULT, word="KEEPDEAD"),
-    Input("result", "Result stays, s", "number", hint="not kept", word="RESULT"),
-    Input("headers", "Headers", "pairs", hint="such as tenant=7 source=web", word="HEADER"),
+    Input("delay", "Delay (s)", "number", hint="none", word="DELAY"),
+    Input("retry", "Retry (s)", "number", hint=_DEFAULT, word="RETRY"),
+    Input("ttl", "Time to live (s)", "number", hint="1 day", word="TTL"),
+    Input("replicate", "Replicas", "number", hint=_DEFAULT, word="REPLICATE"),
+    Input("maxlen", "Max queue length", "number", hint="no limit", word="MAXLEN"),
+    Input("max_tries", "Max tries", "number", hint="no limit", word="MAXTRIES"),
+    Input("backoff.first", "Backoff (s)", "number", hint="none", word="BACKOFF"),
+    Input("backoff.most", "Max backoff (s)", "number", hint="1 hour"),
+    Input("keep_dead", "Dead-letter retention (s)", "number", hint=_DEFAULT, word="KEEPDEAD"),
+    Input("result", "Result retention (s)", "number", hint="not kept", word="RESULT"),
+    Input("headers", "Headers", "pairs", hint="tenant=7 source=web", word="HEADER"),
     Input("group", "Group", hint="none", word="GROUP"),
-    Input("asynchronous", "Do not wait for copies", "flag", word="ASYNC"),
+    Input("asynchronous", "Replicate asynchronously", "flag", word="ASYNC"),
 )  # fmt: skip
 _ENDED: Final = ("wait-repl", "active", "queued", "dead")
 _ANY_STATE: Final = (*_ENDED, "acked")
@@ -49,10 +52,10 @@ def add_job(queue: bytes | None) -> Action:
     """Add a job: to a queue, or to one that is asked for."""
     to: bytes | Input = Input("queue", "Queue") if queue is None else queue
     return Action(
-        "add", "Add the job", "/api/add",
+        "add", "Add job", "/api/add",
         (
             b"ADDJOB", to, Input("body", "Body", "area"),
-            Input("timeout", "Wait for copies, ms", "number", "1000"),
+            Input("timeout", "Replication timeout (ms)", "number", "1000"),
             *JOB_OPTIONS,
         ),
         {} if queue is None else {"queue": queue}, "Added as {result}.",
@@ -63,14 +66,14 @@ def pause(queue: bytes, now: str, reason: str = "") -> list[Action]:
     """Pause and resume a queue in the whole cluster; its pause is `now`: in, out, all or none."""
     is_in, is_out = now in ("in", "all"), now in ("out", "all")
     ways = [
-        ("pause-in", "Resume adding" if is_in else "Pause adding", _pause_words(not is_in, is_out)),
-        ("pause-out", "Resume handing out" if is_out else "Pause handing out", _pause_words(is_in, not is_out)),
+        ("pause-in", "Resume adds" if is_in else "Pause adds", _pause_words(not is_in, is_out)),
+        ("pause-out", "Resume delivery" if is_out else "Pause delivery", _pause_words(is_in, not is_out)),
     ]
     asked = Input("reason", "Reason", value=reason, hint="none", word="REASON")
     return [
         Action(
             key, label, "/api/pause", (b"PAUSE", queue, word, *(() if word == b"none" else (asked,))),
-            {"queue": queue, "words": [word]}, "Pause in the whole cluster: {result}.",
+            {"queue": queue, "words": [word]}, "Pause on all nodes: {result}.",
         )
         for key, label, word in ways
     ]  # fmt: skip
@@ -78,30 +81,30 @@ def pause(queue: bytes, now: str, reason: str = "") -> list[Action]:
 
 def policy(queue: bytes) -> list[Action]:
     """Set defaults of ADDJOB, limits and FAIR for a queue in the whole cluster, and take them back."""
-    inputs = [Input(name, label, "number", hint="as it is", word=word) for name, label, word in _POLICY]
-    fair = Input("fair", "Groups in turn", "flag", word="FAIR")
-    sides = Input("partition", "During a partition", "choice", hint="as it is", word="PARTITION", choices=_PARTITION)
-    unset = Input("unset", "Fields", "list", hint="such as maxtries fair", needed=True)
+    inputs = [Input(name, label, "number", hint="unchanged", word=word) for name, label, word in _POLICY]
+    fair = Input("fair", "Fair delivery across groups", "flag", word="FAIR")
+    sides = Input("partition", "During a partition", "choice", hint="unchanged", word="PARTITION", choices=_PARTITION)
+    unset = Input("unset", "Fields", "list", hint="maxtries fair", needed=True)
     return [
         Action(
-            "policy-set", "Set the policy", "/api/commands/QPOLICY", (b"QPOLICY", queue, b"SET", fair, *inputs, sides),
-            {"queue": queue, "sets": True}, "Set in the whole cluster.",
+            "policy-set", "Set policy", "/api/commands/QPOLICY", (b"QPOLICY", queue, b"SET", fair, *inputs, sides),
+            {"queue": queue, "sets": True}, "Policy set on all nodes.",
         ),
         Action(
-            "policy-unset", "Take fields back", "/api/commands/QPOLICY", (b"QPOLICY", queue, b"UNSET", unset),
-            {"queue": queue}, "Taken back in the whole cluster.",
+            "policy-unset", "Unset fields", "/api/commands/QPOLICY", (b"QPOLICY", queue, b"UNSET", unset),
+            {"queue": queue}, "Fields unset on all nodes.",
         ),
     ]  # fmt: skip
 
 
 def throttle(queue: bytes) -> list[Action]:
     """Let a queue, or a group of it, hand nothing out for a while in the whole cluster."""
-    seconds = Input("seconds", "Seconds", "number", "30", needed=True)
-    group = Input("group", "Group", hint="the whole queue", word="GROUP")
+    seconds = Input("seconds", "Duration (s)", "number", "30", needed=True)
+    group = Input("group", "Group", hint="whole queue", word="GROUP")
     return [
         Action(
             "throttle", "Throttle", "/api/commands/THROTTLE", (b"THROTTLE", queue, seconds, group), {"queue": queue},
-            "Throttled for {result} s in the whole cluster.",
+            "Throttled on all nodes for {result} s.",
         )
     ]  # fmt: skip
 
@@ -123,7 +126,7 @@ def on_job(job: Job) -> list[Action]:
 def _redrive(job: Job) -> Action:
     return Action(
         "redrive", "Redrive", "/api/commands/REDRIVE", (b"REDRIVE", job.queue, b"ID", job.id),
-        {"queue": job.queue, "by_id": True, "ids": [job.id]}, "Queued again: {result}.",
+        {"queue": job.queue, "by_id": True, "ids": [job.id]}, "Jobs redriven: {result}.",
     )  # fmt: skip
 
 
@@ -140,16 +143,16 @@ def _fated(job: Job) -> list[Action]:
         found.append(
             Action(
                 "bury", "Bury", "/api/commands/NACK", (b"NACK", job.id, b"DEAD", reason),
-                {"ids": [job.id], "dead": True}, "Dead now: {result}.",
-                "It is delivered no more until somebody redrives it.",
+                {"ids": [job.id], "dead": True}, "Jobs buried: {result}.",
+                "The job becomes a dead letter: it is not delivered until it is redriven.",
             )
         )  # fmt: skip
     if not fate.is_cancelled:
         found.append(
             Action(
                 "cancel", "Cancel", "/api/commands/CANCEL", (b"CANCEL", job.id), {"ids": [job.id]},
-                "Cancelled: {result}.",
-                "It ends on every node; one that a consumer has ends when that gives up or is over its time.",
+                "Jobs cancelled: {result}.",
+                "The job ends on all nodes; one in flight ends once its consumer returns it or runs out of time.",
                 ends=True,
             )
         )  # fmt: skip
@@ -158,11 +161,11 @@ def _fated(job: Job) -> list[Action]:
 
 def _plain(job_id: bytes, wanted: tuple[str, ...]) -> list[Action]:
     ways = (
-        ("enqueue", "Queue now", b"ENQUEUE", "Queued: {result}.", ""),
-        ("dequeue", "Take out of the queue", b"DEQUEUE", "Taken out of the queue: {result}.", ""),
-        ("nack", "Give back (NACK)", b"NACK", "Given back: {result}.", ""),
-        ("ack", "Acknowledge", b"ACKJOB", "Acknowledged: {result}.", "It is done then, and never delivered again."),
-        ("delete", "Delete here", b"DELJOB", "Deleted: {result}.", "It is dropped from this node, whatever its state."),
+        ("enqueue", "Queue now", b"ENQUEUE", "Jobs queued: {result}.", ""),
+        ("dequeue", "Remove from queue", b"DEQUEUE", "Jobs removed from the queue: {result}.", ""),
+        ("nack", "Return to queue (NACK)", b"NACK", "Jobs returned to the queue: {result}.", ""),
+        ("ack", "Acknowledge", b"ACKJOB", "Jobs acknowledged: {result}.", _DONE),
+        ("delete", "Delete (this node)", b"DELJOB", "Jobs deleted: {result}.", _DROPPED),
     )
     return [
         Action(key, label, f"/api/{key}", (word, job_id), {"ids": [job_id]}, done, confirm, ends=bool(confirm))
@@ -173,10 +176,10 @@ def _plain(job_id: bytes, wanted: tuple[str, ...]) -> list[Action]:
 
 def on_worker(worker_id: bytes) -> list[Action]:
     """What can be done with a worker."""
-    back = "What it has goes to the front of its queues, for others to take."
+    back = "The tasks of this worker return to the front of their queues."
     ways = (
-        ("fail", "Declare it dead", b"FAIL", "Dead. Tasks queued again: {result}."),
-        ("stop", "Stop it in order", b"STOP", "Stopped. Tasks queued again: {result}."),
+        ("fail", "Mark as dead", b"FAIL", "Marked as dead. Tasks requeued: {result}."),
+        ("stop", "Stop", b"STOP", "Stopped. Tasks requeued: {result}."),
     )
     return [
         Action(key, label, f"/api/commands/WORKER/{word.decode()}", (b"WORKER", word, worker_id), {"id": worker_id},
@@ -187,17 +190,18 @@ def on_worker(worker_id: bytes) -> list[Action]:
 
 def on_groups(queue: bytes) -> list[Action]:
     """What can be done with the groups of consumers of a log."""
-    group, at = Input("group", "Group", needed=True), Input("at", "Begins at", value="NOW", hint="FIRST, NOW or an id")
+    group = Input("group", "Group", needed=True)
+    at = Input("at", "Start at", value="NOW", hint="FIRST, NOW or an event id")
     return [
         Action(
-            "group-start", "Let a group begin anew", "/api/commands/QGROUP/START",
-            (b"QGROUP", b"START", queue, group, at), {"queue": queue}, "The group begins there: {result}.",
-            "What its consumers have, and what it is done with, is forgotten.",
+            "group-start", "Restart group", "/api/commands/QGROUP/START",
+            (b"QGROUP", b"START", queue, group, at), {"queue": queue}, "Group restarted: {result}.",
+            "The group loses its position and its events in flight.",
         ),
         Action(
-            "group-forget", "Forget a group", "/api/commands/QGROUP/FORGET",
-            (b"QGROUP", b"FORGET", queue, group), {"queue": queue}, "Groups forgotten: {result}.",
-            "Should it come again it is a new group, and begins at the oldest event.",
+            "group-forget", "Delete group", "/api/commands/QGROUP/FORGET",
+            (b"QGROUP", b"FORGET", queue, group), {"queue": queue}, "Groups deleted: {result}.",
+            "The group loses its position. If its consumers return, it starts at the oldest event.",
         ),
     ]  # fmt: skip
 
@@ -206,9 +210,9 @@ def on_log(queue: bytes) -> list[Action]:
     """What can be done with a log as a whole."""
     return [
         Action(
-            "flush", "Empty the log (QFLUSH)", "/api/commands/QFLUSH", (b"QFLUSH", queue), {"queue": queue},
-            "The log is empty.",
-            "All events of the log go, on the other nodes, too, whoever has them, with all that groups made of them.",
+            "flush", "Delete all events (all nodes)", "/api/commands/QFLUSH", (b"QFLUSH", queue), {"queue": queue},
+            "All events deleted.",
+            "This deletes every event on all nodes, with the positions of all consumer groups.",
             counted=rendering.qstat_path(queue),
         ),
     ]  # fmt: skip
@@ -219,9 +223,9 @@ def on_event(queue: bytes, event_id: bytes) -> list[Action]:
     group = Input("group", "Group", needed=True)
     return [
         Action(
-            "group-return", "Give it back for a group", "/api/commands/QGROUP/RETURN",
+            "group-return", "Return to group", "/api/commands/QGROUP/RETURN",
             (b"QGROUP", b"RETURN", queue, group, event_id), {"queue": queue, "ids": [event_id]},
-            "Given back: {result}.",
+            "Events returned: {result}.",
         ),
     ]  # fmt: skip
 
@@ -229,9 +233,9 @@ def on_event(queue: bytes, event_id: bytes) -> list[Action]:
 def selected() -> list[Action]:
     """What can be done with the jobs that are selected in a table."""
     ways = (
-        ("enqueue", "Queue them now", b"ENQUEUE", "Jobs queued: {result}.", ""),
-        ("ack", "Acknowledge them", b"ACKJOB", "Jobs acknowledged: {result}.", "The selected jobs are done then."),
-        ("delete", "Delete them here", b"DELJOB", "Jobs deleted: {result}.", "They are dropped from this node."),
+        ("enqueue", "Queue selected now", b"ENQUEUE", "Jobs queued: {result}.", ""),
+        ("ack", "Acknowledge selected", b"ACKJOB", "Jobs acknowledged: {result}.", _DONE),
+        ("delete", "Delete selected (this node)", b"DELJOB", "Jobs deleted: {result}.", _DROPPED),
     )
     found = [
         Action(f"selected-{key}", label, f"/api/{key}", (word, PICKED), {}, done, confirm)
@@ -239,7 +243,7 @@ def selected() -> list[Action]:
     ]
     # In whichever state they are: those that cannot be moved are told of, not passed over.
     meant = {"ids": [PICKED.value], "state": list(_ANY_STATE)}
-    return [*found, _move("selected-move", "Move them", meant)]
+    return [*found, _move("selected-move", "Move selected", meant)]
 
 
 def bulk(wanted: JobSearch, port: int) -> list[Action]:
@@ -247,7 +251,7 @@ def bulk(wanted: JobSearch, port: int) -> list[Action]:
     ways = (
         *([] if wanted.state == "dead" else [("requeue", "Queue all now", b"ENQUEUE", "Jobs queued: {result}.")]),
         ("ack", "Acknowledge all", b"ACKJOB", "Jobs acknowledged: {result}."),
-        *([] if _is_purge(wanted) else [("delete", "Delete all here", b"DELJOB", "Jobs deleted: {result}.")]),
+        *([] if _is_purge(wanted) else [("delete", "Delete all (this node)", b"DELJOB", "Jobs deleted: {result}.")]),
     )
     body: dict[str, Any] = {"filter": _filter(wanted), **_ACT}
     found = [
@@ -258,7 +262,7 @@ def bulk(wanted: JobSearch, port: int) -> list[Action]:
         is_plain = not (wanted.text or wanted.older_ms)
         redrive = Action(
             "bulk-redrive", "Redrive all", "/api/bulk/redrive", (b"REDRIVE", wanted.queue) if is_plain else (), body,
-            "Jobs queued again: {result}.", redis=None if is_plain else "",
+            "Jobs redriven: {result}.", redis=None if is_plain else "",
         )  # fmt: skip
         return [redrive, *found, *_purge(wanted)]
     return [*found, *_purge(wanted), _move("bulk-move", "Move all", body["filter"])]
@@ -278,8 +282,8 @@ def _purge(wanted: JobSearch) -> list[Action]:
     meant = {"queue": wanted.queue, "state": list(states)}
     return [
         Action(
-            "bulk-purge", "Delete all in the cluster", "/api/bulk/purge", (b"QPURGE", wanted.queue, *words),
-            {"filter": meant, **_ACT}, "Jobs deleted: {result}.",
+            "bulk-purge", "Purge (all nodes)", "/api/bulk/purge", (b"QPURGE", wanted.queue, *words),
+            {"filter": meant, **_ACT}, "Jobs purged: {result}.",
         )
     ]  # fmt: skip
 
@@ -287,7 +291,7 @@ def _purge(wanted: JobSearch) -> list[Action]:
 def _move(key: str, label: str, meant: Mapping[str, Any]) -> Action:
     """Move the jobs that a filter means to a queue that is asked for."""
     body = {"filter": meant, **_ACT}
-    to = Input("to", "To queue", needed=True)
+    to = Input("to", "Destination queue", needed=True)
     return Action(key, label, "/api/bulk/move", (to,), body, "Jobs moved: {result}.", redis="")
 
 

@@ -11,7 +11,7 @@ from disqued.web.pages import actions
 from disqued.web.pages.render import Values, page
 from disqued.web.site import Site
 
-_FLAGS: Final = ((PFAIL, "not answering"), (FAIL, "failing"), (LEAVING, "leaving"), (FULL, "full"))
+_FLAGS: Final = ((PFAIL, "not responding"), (FAIL, "failed"), (LEAVING, "leaving"), (FULL, "memory full"))
 
 
 def overview_values(site: Site) -> Values:
@@ -56,8 +56,8 @@ def _rates_now(node: NodeView, known: KnownNode, told: LastVitals) -> tuple[floa
 def _node_row(node: NodeView, known: KnownNode) -> Values:
     flags = [text for bit, text in _FLAGS if known.flags & bit]
     if not known.met:
-        flags.append("being called")
-    host = known.host or ("this machine" if known.myself else "?")
+        flags.append("connecting")
+    host = known.host or ("this host" if known.myself else "?")
     told = known.account
     said = {} if told is None else _vital_values(told.vitals, *_rates_now(node, known, told))
     return said | {"id": known.id.decode("ascii", "replace"), "address": f"{host}:{known.port}", "flags": flags,
@@ -69,19 +69,19 @@ def _trouble(site: Site) -> list[str]:
     """What an operator should know at once."""
     gateway, found = site.gateway, []
     if site.access.complaint:
-        found.append("The file of tokens is not in force as it is; those of before are. The log says why.")
+        found.append("The token file is invalid, so the previous tokens stay in effect. The log says why.")
     if site.audit.failures:
-        found.append(f"Actions that could not be written to the log of actions: {site.audit.failures}.")
+        found.append(f"Audit log entries that could not be written: {site.audit.failures}.")
     if gateway.loading:
-        found.append("The node is loading its store; commands hear LOADING.")
+        found.append("The node is loading its data and answers commands with LOADING.")
     if gateway.paused:
-        found.append("Commands are put off: CLIENT PAUSE, or the node stops.")
+        found.append("Commands are suspended by CLIENT PAUSE, or because the node is stopping.")
     if gateway.store_failure:
-        found.append(f"Nothing can be added: {gateway.store_failure}")
+        found.append(f"No jobs can be added: {gateway.store_failure}")
     if gateway.view.memory.level >= 2:
-        found.append("Memory is nearly full; what may be dropped is dropped.")
+        found.append("Memory is nearly full. The node evicts what it may drop.")
     if gateway.view.is_leaving:
-        found.append("The node is leaving the cluster: it drains, and takes no new jobs.")
+        found.append("The node is leaving the cluster: it drains its jobs and accepts no new ones.")
     return found
 
 

@@ -133,19 +133,19 @@ def limits_of(node: NodeView, name: bytes) -> list[tuple[str, str]]:
     if limits == NO_LIMITS:
         return []
     if queue is not None and queue.kind == KIND_LOG:
-        return [("Set for jobs", "they do not count for the events of this log")]
+        return [("Limits", "set for jobs; they do not apply to the events of this log")]
     used = f"{len(node.limits.slots_of(name))} in use"
-    found = [("Jobs with consumers", f"{used}, at most {limits.in_flight}" if limits.in_flight else used)]
+    found = [("Jobs in flight", f"{used}, max {limits.in_flight}" if limits.in_flight else used)]
     if limits.group_in_flight:
-        found.append(("Of each group", f"at most {limits.group_in_flight}"))
-    for label, rate in (("Rate", limits.rate), ("Rate of each group", limits.group_rate)):
+        found.append(("In flight per group", f"max {limits.group_in_flight}"))
+    for label, rate in (("Rate limit", limits.rate), ("Rate limit per group", limits.group_rate)):
         if rate is not None:
-            found.append((label, f"{rate.tokens} in {rate.per_ms // 1_000} s, {rate.burst} at once"))
+            found.append((label, f"{rate.tokens} jobs per {rate.per_ms // 1_000} s, burst {rate.burst}"))
     found.append(("During a partition", partition_text(limits).decode()))
     found.append(("Steward", f"node {_text(node.limits.steward_of(name))[:8]}"))
     standstill = node.limits.standstill(name)
     if standstill:
-        found.append(("Handed out", f"nothing: {_shown(standstill)}"))
+        found.append(("Delivery", f"stopped: {_shown(standstill)}"))
     return found
 
 
@@ -202,10 +202,10 @@ async def queue(site: Site, asked: Request) -> tuple[str, Values]:
     query, visitor = asked.query, asked.visitor
     name: bytes | None = asked.path.get("queue", query.get("name"))
     if name is None:
-        raise Problem(400, "the parameter name is needed: the name of a queue")
+        raise Problem(400, "missing parameter name: the name of a queue")
     text: bytes = query.get("text", b"")
     if text and not visitor.sees_bodies:
-        raise Problem(403, f"{visitor.name} may not see the bodies of jobs, nor look for text in them")
+        raise Problem(403, f"{visitor.name} has no permission to see job bodies, nor to search them")
     wanted = job_views.JobSearch(
         name, query.get("state", "queued"), text, _seconds(query.get("older", "")) * 1_000, query.get("cursor", 0)
     )
@@ -242,5 +242,5 @@ def _seconds(text: str) -> int:
     if not text:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise Problem(400, f"older={text[:100]}: allowed are whole numbers of seconds, below 1000000000")
+        raise Problem(400, f"older={text[:100]}: expected a whole number of seconds below 1000000000")
     return int(text)

@@ -16,27 +16,27 @@ from disqued.web.pages.lines import Action, Input
 Kept = dict[str, tuple[list[bytes], Any]]
 
 _FIELDS: Final[tuple[bytes | Input, ...]] = (
-    Input("line", "Cron line", hint="such as 0 2 * * mon-fri", spare=True),
-    Input("every", "Or every, s", "number", word="EVERY"),
-    Input("at", "Or once, unix seconds", "number", word="AT"),
+    Input("line", "Cron expression", hint="0 2 * * mon-fri", spare=True),
+    Input("every", "or interval (s)", "number", word="EVERY"),
+    Input("at", "or once at (Unix time, s)", "number", word="AT"),
     b"QUEUE", Input("queue", "Queue", needed=True),
     b"BODY", Input("body", "Body", "area"),
-    Input("zone", "Time zone of the cron line", hint="UTC", word="TZ"),
-    Input("overlap", "While the last job is not over", "choice", hint="allow", word="OVERLAP", choices=("skip",)),
-    Input("catch_up", "Missed instants that count", "number", hint=str(CATCH_UP), word="CATCHUP"),
-    Input("jitter", "Jitter, s", "number", hint="none", word="JITTER"),
+    Input("zone", "Time zone", hint="UTC", word="TZ"),
+    Input("overlap", "While the previous job is unfinished", "choice", hint="allow", word="OVERLAP", choices=("skip",)),
+    Input("catch_up", "Max missed runs to catch up", "number", hint=str(CATCH_UP), word="CATCHUP"),
+    Input("jitter", "Jitter (s)", "number", hint="none", word="JITTER"),
     *JOB_OPTIONS,
 )  # fmt: skip
 
 
 def set_new() -> Action:
     """Set a schedule whose name is asked for."""
-    return _set("schedule-set", "Set the schedule", Input("name", "Name", needed=True), {}, {})
+    return _set("schedule-set", "Save schedule", Input("name", "Name", needed=True), {}, {})
 
 
 def change(name: bytes, setting: ScheduleSetting) -> Action:
     """Set a schedule again, which says `setting` now."""
-    return _set("schedule-change", "Change the schedule", name, _values(setting), kept_of(setting.job))
+    return _set("schedule-change", "Save changes", name, _values(setting), kept_of(setting.job))
 
 
 def _set(key: str, label: str, name: bytes | Input, values: dict[str, str], kept: Kept) -> Action:
@@ -52,7 +52,7 @@ def _set(key: str, label: str, name: bytes | Input, values: dict[str, str], kept
     if isinstance(name, bytes):
         fixed["name"] = name
     return Action(
-        key, label, "/api/commands/SCHEDULE/SET", words, fixed, "Set in the whole cluster: {result}.", previews=True
+        key, label, "/api/commands/SCHEDULE/SET", words, fixed, "Saved on all nodes: {result}.", previews=True
     )
 
 
@@ -126,7 +126,7 @@ def pause(name: bytes, *, is_paused: bool) -> list[Action]:
     return [
         Action(
             "schedule-pause", label, f"/api/commands/SCHEDULE/{verb}", (b"SCHEDULE", verb.encode(), name),
-            {"name": name}, f"{done} in the whole cluster: {{result}}.",
+            {"name": name}, f"{done} on all nodes: {{result}}.",
         )
     ]  # fmt: skip
 
@@ -135,11 +135,11 @@ def on_schedule(name: bytes) -> list[Action]:
     """What else can be done with a schedule."""
     return [
         Action(
-            "fire", "Add one job now", "/api/commands/SCHEDULE/FIRE", (b"SCHEDULE", b"FIRE", name), {"name": name},
+            "fire", "Run now", "/api/commands/SCHEDULE/FIRE", (b"SCHEDULE", b"FIRE", name), {"name": name},
             "Added as {result}.",
         ),
         Action(
-            "delete", "Delete", "/api/commands/SCHEDULE/DEL", (b"SCHEDULE", b"DEL", name), {"name": name},
-            "Schedules deleted: {result}.", "It fires no more, on no node. Jobs that it has added stay.", ends=True,
+            "delete", "Delete schedule", "/api/commands/SCHEDULE/DEL", (b"SCHEDULE", b"DEL", name), {"name": name},
+            "Schedules deleted: {result}.", "The schedule stops running on all nodes. Its jobs remain.", ends=True,
         ),
     ]  # fmt: skip

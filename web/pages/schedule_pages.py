@@ -59,10 +59,10 @@ async def schedule(site: Site, asked: Request) -> tuple[str, Values]:
     """A schedule, its next instants and its last ones."""
     name: bytes | None = asked.path.get("schedule", asked.query.get("name"))
     if name is None:
-        raise Problem(400, "the parameter name is needed: the name of a schedule")
+        raise Problem(400, "missing parameter name: the name of a schedule")
     values = schedule_values(site, name, asked.visitor)
     if values["one"] is None:
-        raise Problem(404, f"this node knows no schedule {rendering.name(name, 60)}")
+        raise Problem(404, f"no schedule {rendering.name(name, 60)} known to this node")
     setting = values["one"].setting
     # The form holds body and headers.
     change = schedule_actions.change(name, setting) if asked.visitor.sees_bodies else None

@@ -55,10 +55,10 @@ async def worker(site: Site, asked: Request) -> tuple[str, Values]:
     """A worker, and what it has."""
     worker_id: bytes | None = asked.path.get("worker", asked.query.get("id"))
     if worker_id is None:
-        raise Problem(400, "the parameter id is needed: the id of a worker")
+        raise Problem(400, "missing parameter id: the id of a worker")
     values = worker_values(site, worker_id, asked.visitor)
     if values["row"] is None:
         known = rendering.name(worker_id, 60)
-        raise Problem(404, f"no worker {known} is known to this node: it has ended, or lives where no news come from")
+        raise Problem(404, f"no worker {known} known to this node: it has ended, or its node is unreachable")
     ways = actions.on_worker(worker_id) if values["row"].is_here else []
     return "worker.html", {**values, "ways": ways}

@@ -152,7 +152,7 @@ async function post(path, value) {
     body: JSON.stringify(value),
   });
   const found = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(found.detail ?? `the answer is ${answer.status}`);
+  if (!answer.ok) throw new Error(found.detail ?? `the server answered ${answer.status}`);
   return found;
 }
 
@@ -166,10 +166,11 @@ function confirmed(form, question) {
   text.textContent = question;
   text.id = `sure-${Math.random().toString(36).slice(2)}`;
   box.setAttribute("aria-labelledby", text.id);
+  const label = one(".does button", form).textContent;
   const yes = document.createElement("button");
   yes.type = "button";
   yes.className = "danger yes";
-  yes.textContent = "Yes, do it";
+  yes.textContent = `Yes, ${label.charAt(0).toLowerCase()}${label.slice(1)}`;
   const no = document.createElement("button");
   no.type = "button";
   no.textContent = "No";
@@ -204,7 +205,7 @@ function described(filter) {
   const text = filter.body_contains;
   return [
     `state ${filter.state.length > 2 ? "any" : filter.state.join(" or ")}`,
-    text === undefined ? "any body" : `body has ${typeof text === "string" ? `“${text}”` : "bytes that are no text"}`,
+    text === undefined ? "any body" : `body contains ${typeof text === "string" ? `“${text}”` : "binary data"}`,
     ...(filter.older_than_s ? [`older than ${filter.older_than_s} s`] : []),
   ].join(", ");
 }
@@ -213,7 +214,7 @@ function described(filter) {
 async function counted(path) {
   const answer = await fetch(path);
   const found = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(found.detail ?? `the answer is ${answer.status}`);
+  if (!answer.ok) throw new Error(found.detail ?? `the server answered ${answer.status}`);
   return found.len;
 }
 
@@ -221,25 +222,25 @@ async function counted(path) {
 async function done(form) {
   const { path, value } = asked(form);
   const ids = form.closest("#selected") && (value.ids ?? value.filter.ids);
-  if (ids && !ids.length) throw new Error("no job is selected");
+  if (ids && !ids.length) throw new Error("no jobs selected");
   const count = ids ? `Selected: ${ids.length}. ` : "";
   if ("filter" in value) {
-    if (!ids && isUnsearched()) throw new Error("the search above was changed; press Find first, to see which jobs are meant");
+    if (!ids && isUnsearched()) throw new Error("the search form has changed: press Search first to see which jobs match");
     const dry = await post(path, { ...value, dry_run: true });
-    if (!dry.matched) throw new Error(ids ? "none of them is left to be moved there" : "no job fits the filter");
-    const fits = `${dry.matched} ${dry.matched === 1 ? "job fits" : "jobs fit"}`;
+    if (!dry.matched) throw new Error(ids ? "no selected job can be moved there" : "no jobs match");
+    const matches = `${dry.matched} ${dry.matched === 1 ? "job matches" : "jobs match"}`;
     const to = value.to === undefined ? "" : ` to ${value.to}`;
     const meant = ids ? "" : ` (${described(value.filter)})`;
-    const question = `${count}${fits}${meant}. ${one(".does button", form).textContent}${to}?`;
+    const question = `${count}${matches}${meant}. ${one(".does button", form).textContent}${to}?`;
     return (await confirmed(form, question)) ? post(path, { ...value, token: dry.token }) : null;
   }
   if ("previews" in form.dataset) {
     const { reply } = await post(path, { ...value, dry_run: true });
     const times = reply.map((at) => new Date(at * 1000).toISOString().replace("T", " ").slice(0, 19));
-    const question = times.length ? `It comes at ${times.join(", ")} UTC.` : "It never comes.";
+    const question = times.length ? `Next runs: ${times.join(", ")} UTC.` : "It would never run.";
     return (await confirmed(form, `${question} ${one(".does button", form).textContent}?`)) ? post(path, value) : null;
   }
-  const here = form.dataset.counted ? `Here now: ${await counted(form.dataset.counted)}. ` : count;
+  const here = form.dataset.counted ? `Events on this node: ${await counted(form.dataset.counted)}. ` : count;
   if (form.dataset.confirm && !(await confirmed(form, here + form.dataset.confirm))) return null;
   return post(path, value);
 }
@@ -255,11 +256,11 @@ async function act(form) {
     if (found === null) return;
     all(".result").forEach((each) => (each.textContent = ""));
     tell(form.dataset.done.replace("{result}", outcome(found)));
-    if (found.failed?.length) result.textContent = `${found.failed.length} failed; the first: ${found.failed[0].detail}`;
+    if (found.failed?.length) result.textContent = `${found.failed.length} failed. First error: ${found.failed[0].detail}`;
     if ("ends" in form.dataset) ended(one("#told").textContent);
-    else await reread().catch((error) => (result.textContent = `Done, but this page is as it was before: ${error.message}.`));
+    else await reread().catch((error) => (result.textContent = `Done, but the page could not be refreshed: ${error.message}.`));
   } catch (error) {
-    result.textContent = `Not done: ${error.message}.`;
+    result.textContent = `Failed: ${error.message}.`;
   } finally {
     button.removeAttribute("aria-busy");
   }
@@ -267,7 +268,7 @@ async function act(form) {
 
 /** The job of this page is done or gone: there is nothing more to do with it. */
 function ended(text) {
-  one("#why").textContent = `${text} Reload the page to see what is left of it on this node.`;
+  one("#why").textContent = `${text} Reload the page to see its current state.`;
   all("form.action button").forEach((button) => (button.disabled = true));
 }
 
@@ -370,10 +371,10 @@ function listen(terms) {
     if (document.hidden) return;
     const mine = new EventSource(path);
     source = mine;
-    mine.addEventListener("open", () => say("live", "Live: what changes is shown at once"));
+    mine.addEventListener("open", () => say("live", "Live: the page updates by itself"));
     mine.addEventListener("message", show);
     mine.addEventListener("error", () => {
-      say("lost", "Not live: the connection is lost; trying again");
+      say("lost", "Not live: connection lost, reconnecting");
       // It tries again by itself, unless it was refused.
       if (mine === source && mine.readyState === EventSource.CLOSED) refused();
     });
@@ -387,8 +388,8 @@ function listen(terms) {
     const wait = Number(answer?.headers.get("Retry-After")) || 5;
     asking.abort();
     if (status === 401 || status === 403) {
-      say("lost", "Not live: your session has ended");
-      tell("Your session has ended, and what is shown here is not new any more: log in again.", true);
+      say("lost", "Not live: session expired");
+      tell("Your session has expired and this page no longer updates. Log in again.", true);
     } else if (!source && !document.hidden) {
       again = setTimeout(open, status === 200 ? 0 : wait * 1000);
     }
@@ -470,7 +471,7 @@ class Chart {
         scales: { x: { range: (_, low, high) => [Math.min(low ?? 0, (high ?? 0) - LEAST), high ?? 1] }, y: { range: (_, low, high) => [0, Math.max(5, high ?? 0) * 1.1] }, rate: { range: (_, low, high) => [0, Math.max(1, high ?? 0) * 1.1] } },
         axes: [{ ...axis, values: clockTimes, space: 80 }, { ...axis, scale: "y", values: whole, size: 52 }, ...(this.columns.some(([, scale]) => scale === "rate") ? [{ ...axis, scale: "rate", side: 1, grid: { show: false }, values: whole, size: 52 }] : [])],
         series: [
-          { label: "At", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
+          { label: "Time", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
           ...this.columns.map(([label, scale], index) => ({
             label, scale, stroke: color(colors[index]), width: scale === "y" ? 2 : 1.5,
             fill: index ? undefined : color("--one-wash"), points: { show: false },
@@ -513,7 +514,7 @@ document.addEventListener("click", async (event) => {
       tell("Copied.");
     } catch {
       getSelection().selectAllChildren(from);
-      tell("Selected: copy it with the keyboard.");
+      tell("Selected. Copy it with the keyboard.");
     }
   }
   const span = event.target.closest("[data-span]");
