@@ -464,6 +464,8 @@ class Stewards(Machine):
         witness.remember(latest.slots, state.now)
         for _, running in this.answers.values():
             for span in running:
+                # It is there, whether it has said anything of its own accord yet or not.
+                this.reporters.setdefault(span.node_id, (span.boot, 0))
                 known = witness.table.by_id.get(span.job_id)
                 if known is None or known.node_id == span.node_id:
                     witness.remember((span,), state.now)

@@ -568,6 +568,32 @@ def test_a_new_steward_does_not_believe_who_stood_still_that_its_lease_goes_on()
     assert this.table.by_id[job_id].node_id == holder.id
 
 
+def test_a_job_that_two_nodes_have_keeps_its_slot_when_one_of_them_ends_it() -> None:
+    """Both began anew with the lease of a worker that moves; one has said so only when the steward asked."""
+    cluster = cluster_with({INFLIGHT_FIELD: (1,)})
+    s = steward(cluster)
+    heir, holder = [member for member in cluster if member is not s]
+    holder("ADDJOB", "q", "0", 0)
+    holder.wait("has it")
+    cluster.advance(500)
+    ((((_, job_id, _),),),) = [holder.answers["has it"]]
+    boot = heir.node.witnesses.boot
+    for other in (heir, holder):
+        cluster.hold(s, other)
+    heir.say(s, (SLOTS_CLAIM, b"q", s.state.wall + 60_000))
+    cluster.advance(3_000)
+    this = s.node.stewards.of(b"q")
+    assert this is not None
+    span = (SlotSpan(job_id, b"", heir.id, boot, 60_000, b"worker"),)
+    heir.say(s, (SLOTS_CLAIMED, b"q", this.counter, s.id, SlotsKnown(True, 0, b"", 0, ()), span))
+    cluster.advance(50)
+    assert this.is_active
+    assert this.table.by_id[job_id].node_id == holder.id
+    ended = (SLOTS_WANTED, b"q", this.counter, holder.node.witnesses.boot, 1 << 20, False, (), (), (job_id,), ())
+    holder.say(s, ended)
+    assert this.table.by_id[job_id].node_id == heir.id
+
+
 # Jobs of other nodes.
 
 
