@@ -110,6 +110,7 @@ class Session:
 
     def __init__(self, client: Client, *, limited: bool) -> None:
         self.client = client
+        self.id: int = getattr(client, "id", 0)
         self.name: bytes = getattr(client, "name", b"")
         self.limited = limited
         self.user = getattr(client, "user", None)  #: None = it may do everything
@@ -335,7 +336,7 @@ def check(server: Server) -> None:
         BOUND_COST * len(state.custody.bound),
         PENDING_COST * len(server.node.replication.pending),
         *(QUEUE_COST + len(name) for name in queues),
-        *(COUNTS_COST + len(name) for name in state.queues.counts),
+        COUNTS_COST * len(state.queues.counts),
         *(queue.grouped.cost for queue in queues.values() if queue.grouped is not None),
         *(queue.stream.cost for queue in queues.values() if queue.stream is not None),
         *(worker.cost for worker in server.node.workers.by_id.values()),

@@ -11,6 +11,7 @@ from disqued.commands import (
     limits,
     lists,
     okq,
+    queue_consumers,
     queues,
     schedules,
     server,
@@ -22,6 +23,6 @@ from disqued.commands import (
 )
 
 MODULES = (
-    jobs, queues, limits, slots, schedules, lists, okq, streams, groups, workers, tasks, subscriptions, connection,
-    clients, server, acl, cluster, introspection,
+    jobs, queues, queue_consumers, limits, slots, schedules, lists, okq, streams, groups, workers, tasks,
+    subscriptions, connection, clients, server, acl, cluster, introspection,
 )  # fmt: skip

@@ -49,8 +49,9 @@ from disqued.core.model.fate import FAILURE_REASON_MAX, NO_FATE, PROGRESS_MAX, F
 from disqued.core.model.groups import Entry, Group, units_of
 from disqued.core.model.job import ACKED, ACTIVE, KEYED, QUEUED, RETRY_NEVER_MS, STATE_NAMES, Job, NamedJob, attempt_of
 from disqued.core.model.outbox import Client, name_of
-from disqued.core.model.phases import PHASE_NAMES, phase_of
+from disqued.core.model.phases import IN_FLIGHT, PHASE_NAMES, phase_of
 from disqued.core.model.queues import HOLDS
+from disqued.core.model.state import State
 from disqued.core.model.terms import (
     GROUP_MAX,
     HEADER_NAME_MAX,
@@ -738,6 +739,7 @@ _UNIT = tuple_of(
 SHOWN_TOO = (
     "groups", "key", "max-tries", "backoff", "keep-dead", "keep-result", "headers", "group", "generation",
     "attempt", "failures", "cancelled", "progress", "result", "rival-results", "blocked", "phase",
+    "consumer", "in-flight-for",
 )  # fmt: skip
 DESCRIPTION = pairs("what is known of the job", *SHOWN, optional=SHOWN_TOO)
 
@@ -760,8 +762,30 @@ def describe(node: Node, job: Job) -> list[Any]:
 
 
 def _phase(node: Node, job: Job) -> list[Any]:
-    """Where a job is, as far as this node knows."""
-    return [b"phase", PHASE_NAMES[phase_of(node.state.queues, job)]]
+    """Where a job is, as far as this node knows; and of one that a consumer has who that is, and for how long."""
+    state = node.state
+    phase = phase_of(state.queues, job)
+    shown: list[Any] = [b"phase", PHASE_NAMES[phase]]
+    if phase == IN_FLIGHT:
+        since, who = held_by(state, job)
+        shown += [b"consumer", who or None, b"in-flight-for", None if since is None else max(0, state.now - since)]
+    return shown
+
+
+def held_by(state: State, job: Job) -> tuple[int | None, bytes]:
+    """Return since when a consumer of this node has a job, and its worker's id, name or address.
+
+    None and empty, where that is not known.
+    """
+    queue, worker = state.queues.by_name.get(job.queue), state.custody.bound.get(job)
+    lease = None if queue is None else queue.leased.get(job)
+    if lease is None:
+        holder = state.custody.limited.get(job)
+        return (None, b"") if holder is None else (holder.since, holder.client)
+    since, consumer = lease
+    if worker is not None:
+        return since, worker.id
+    return since, b"" if consumer is None else consumer.word
 
 
 def _said(fate: Fate) -> list[Any]:
@@ -866,11 +890,15 @@ class Show:
     ttl is how many seconds the job stays here from now on: to the end of its TTL, of a dead one to that of KEEPDEAD,
     also after REDRIVE, and of one that is done to the end of the time for which its result is kept.
 
-    The last is phase, which says where the job is: it waits for its copies (wait-repl), is in the queue of this node
-    (ready), with a consumer of this node (in-flight), waits for the end of its delay (delayed), is done (acknowledged,
-    and kept) or dead.  elsewhere is a job that is neither in the queue of this node nor with a consumer of it: as a
-    rule this node has a copy, and another one the job; it may also be out of its queue since a DEQUEUE, or since a
-    crash of this node, with a consumer that had it before.  A job is elsewhere on a node and ready on another one.
+    Behind all that follows comes phase, which says where the job is: it waits for its copies (wait-repl), is in the
+    queue of this node (ready), with a consumer of this node (in-flight), waits for the end of its delay (delayed), is
+    done (acknowledged, and kept) or dead.  elsewhere is a job that is neither in the queue of this node nor with a
+    consumer of it: as a rule this node has a copy, and another one the job; it may also be out of its queue since a
+    DEQUEUE, or since a restart of this node, with a consumer that had it before.
+
+    Behind it, of a job in flight: consumer, which is the id of the live worker that has the job, or else the name
+    (CLIENT SETNAME) or the address of the client, and in-flight-for, the milliseconds since it was handed out.  Either
+    is null where this node does not know it: after a restart, and of a job that is delivered once (RETRY 0).
 
     Of an event groups come behind the first 15: of each group that touched it [group, state, deliveries, milliseconds
     until its deadline], where the state is in progress, redo or done.  Of a job that was added with a KEY, and is not

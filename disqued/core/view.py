@@ -23,6 +23,7 @@ from disqued.core.model.policies import QUEUE_FIELD_NAMES, PauseSetting, PolicyT
 from disqued.core.model.queues import HOLDS, Queue
 from disqued.core.model.slots import Slot
 from disqued.core.model.vitals import own_vitals
+from disqued.core.model.waiters import Lease
 from disqued.core.model.worker import RemoteWorker, Worker
 from disqued.core.node import Node
 from disqued.core.work.background import Background
@@ -82,16 +83,39 @@ class LimitsView:
         return self._node.hindrances.of_slots(name)
 
 
+class PhasesView:
+    """Where jobs are, as a node knows it (`model.phases`)."""
+
+    __slots__ = ("_node",)
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def of(self, job: Job) -> int:
+        """Return the phase of a job."""
+        return phase_of(self._node.state.queues, job)
+
+    def count(self, name: bytes) -> PhaseCounts:
+        """Count the jobs of a queue by phase, whether the queue is there or not: O(1)."""
+        return count_phases(self._node.state.queues, name)
+
+    def lease_of(self, job: Job) -> Lease | None:
+        """Return since when a consumer of this node has a job, and which; None where that is not known."""
+        queue = self._node.state.queues.by_name.get(job.queue)
+        return None if queue is None else queue.leased.get(job)
+
+
 class NodeView:
     """The readable part of one node."""
 
-    __slots__ = ("_node", "_state", "limits", "policies", "schedules")
+    __slots__ = ("_node", "_state", "limits", "phases", "policies", "schedules")
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._state = node.state
         self.policies: PolicyTable = node.state.queues.policies  #: what the cluster says of queues, and schedules
         self.limits: LimitsView = LimitsView(node)
+        self.phases: PhasesView = PhasesView(node)
         self.schedules: Schedules = node.schedules  #: call only what asks and changes nothing
 
     # The node.
@@ -164,14 +188,6 @@ class NodeView:
         queue = queues.by_name.get(name)
         dead, failing = (0, 0) if queue is None else (len(queue.dead), len(queue.failing))
         return dead, failing, queues.delayed_in(name)
-
-    def phase_of(self, job: Job) -> int:
-        """Return where a job is, as this node knows it (`model.phases`)."""
-        return phase_of(self._state.queues, job)
-
-    def phases_in(self, name: bytes) -> PhaseCounts:
-        """Count the jobs of a queue by where they are."""
-        return count_phases(self._state.queues, name)
 
     @property
     def acked_count(self) -> int:

@@ -291,6 +291,7 @@ ROWS |= {
     "QGROUP RETURN": said("QGROUP", "RETURN", "log", "group", HELD_EVENT, kept=USED),
     "QGROUP START": said("QGROUP", "START", "log", N, "FIRST", once=with_log, kept=USED),
     "QINFO": said("QINFO", N),
+    "QCONSUMERS": said("QCONSUMERS", N),
     "QLEN": said("QLEN", N),
     "QLPEEK": said("QLPEEK", N),
     "QLPUSH": said("QLPUSH", N, N, N, kept=USED),

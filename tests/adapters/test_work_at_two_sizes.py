@@ -408,6 +408,7 @@ CASES: dict[str, Case] = {
     "QGROUP RETURN": Case(lambda crowd: ("QGROUP", "RETURN", "wide", "group 4", crowd.ids["wide"][0])),
     "QGROUP START": said("QGROUP", "START", "long", "two", "NOW"),
     "QINFO": said("QINFO", "wide", grows="groups"),
+    "QCONSUMERS": said("QCONSUMERS", "held", grows="what consumers have"),
     "QLEN": said("QLEN", "waits"),
     "QLPEEK": said("QLPEEK", "waits"),
     "QLPUSH": said("QLPUSH", "waits", "an id", "body"),

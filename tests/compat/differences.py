@@ -272,10 +272,11 @@ DIFFERENCES = (
     ),
     Difference(
         "outcome-commands",
-        "What becomes of a job: policies of queues, throttles, dead letters, results, cancel.",
+        "What becomes of a job: consumers and policies of queues, throttles, dead letters, results, cancel.",
         _COMMANDS,
         _with_rows(
             (b"cancel", -2, b"write fast"),
+            (b"qconsumers", -2, b"readonly"),
             (b"qpolicy", -2, b"write fast"),
             (b"qpurge", -2, b"write"),
             (b"redrive", -2, b"write denyoom"),

@@ -187,13 +187,11 @@ OUT_OF_QUEUE = b"in-flight or elsewhere"
 
 
 def _out_of_queue(part: Reply) -> Reply:
-    """Say of a job that is out of its queue no more than that."""
-    if (
-        part.kind != "*"
-        or b"phase" not in fields(part)
-        or fields(part)[b"phase"].text not in (b"in-flight", b"elsewhere")
-    ):
+    """Say of a job that is out of its queue no more than that, and nothing of who has it."""
+    known = fields(part) if part.kind == "*" else {}
+    if b"phase" not in known or known[b"phase"].text not in (b"in-flight", b"elsewhere"):
         return part
+    part = attrs.evolve(part, items=part.items[: part.items.index(bulk(b"phase")) + 2])
     return change_fields(part, {b"phase": lambda _: bulk(OUT_OF_QUEUE)})
 
 

@@ -59,6 +59,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "PING": {"message": "hello"},
     "QADD": {"queue": "events", "expire_seconds": "60", "contents": "something happened"},
     "QGET": {"queue": "events", "group": "mailers"},
+    "QCONSUMERS": {"queue": "mail", "count": 10},
     "QLEN": {"queue": "mail"},
     "QACK": {"queue": "events", "words": ["mailers", ID]},
     "QFLUSH": {"queue": "tickets"},

@@ -70,10 +70,18 @@ _FATED: Final[dict[str, Schema]] = {
     "blocked": {**BYTES, "description": "Why it may not be handed out now, as far as is known here; empty if it may."},
 }  # fmt: skip
 _PHASE: Final[Schema] = {"enum": [name.decode() for name in PHASE_NAMES], "description": "Where it is, for this node."}
+#: Of a job in flight alone.
+_HELD: Final[dict[str, Schema]] = {
+    "consumer": {
+        "anyOf": [BYTES, {"type": "null"}],
+        "description": "Who has it: id of a worker, or name or address of a client; null = not known here.",
+    },
+    "in-flight-for": {**_MAYBE, "description": "Milliseconds since it was handed out; null = not known here."},
+}
 JOB: Final[Schema] = object_of(
     "A job as SHOW describes it.", **_JOB, body={"anyOf": [BYTES, {"type": "null"}]}, body_withheld=_WITHHELD,
     groups=_GROUPS, key={**BYTES, "description": "Of a job that was added with a KEY alone, and is not done."},
-    **_FATED, phase=_PHASE, optional=("body", "body_withheld", "groups", "key", *_FATED))  # fmt: skip
+    **_FATED, phase=_PHASE, **_HELD, optional=("body", "body_withheld", "groups", "key", *_FATED, *_HELD))  # fmt: skip
 PEEKED: Final[Schema] = object_of(
     queue=BYTES, id=_ID, body=BYTES, body_withheld=_WITHHELD, optional=("body", "body_withheld")
 )

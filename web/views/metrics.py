@@ -149,7 +149,7 @@ class Metrics:
                     rows[label] = (
                         *_row(queue, label, now, wall),
                         *node.dead_failing_delayed(queue.name),
-                        *_phases(node.phases_in(queue.name)),
+                        *_phases(node.phases.count(queue.name)),
                         len(node.limits.slots_of(queue.name)),
                         node.limits.of(queue.name).in_flight,
                         *node.limits.awaited(queue),

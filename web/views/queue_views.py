@@ -114,7 +114,7 @@ def row_of(node: NodeView, queue: Queue, rates: Rates) -> QueueRow:
     ctime = queue.oldest
     oldest = None if ctime is None else max(0, wall - ctime // 1_000_000)
     sources = tuple(queue.recent_sources(now))
-    counts = node.phases_in(queue.name)
+    counts = node.phases.count(queue.name)
     return QueueRow(
         queue.name, queue.length, rate_in, rate_out, oldest, len(queue.waiters), sources,
         queue.import_rate.per_second(now) if sources else 0, PAUSE_NAMES[queue.pause].decode(),

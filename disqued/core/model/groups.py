@@ -63,7 +63,7 @@ from disqued.core.model.job import (
 from disqued.core.model.memory import Memory
 from disqued.core.model.ordered import OrderedUnits
 from disqued.core.model.outbox import Client
-from disqued.core.model.waiters import Awaited, Form, Waiter
+from disqued.core.model.waiters import Awaited, Consumer, Form, Waiter
 from disqued.core.model.worker import Worker
 
 START: Final = (-(1 << 64), b"")  #: a place in front of every other
@@ -190,7 +190,7 @@ class EntryUnit(Unit):
 class PendingEntry(EntryUnit):
     """An entry as one group has it: ACTIVE with a consumer, until `requeue_at`, or QUEUED, waiting again."""
 
-    __slots__ = ("deliveries", "entry", "following", "group", "lease_ms", "previous")
+    __slots__ = ("consumer", "deliveries", "entry", "following", "group", "lease_ms", "previous")
 
     def __init__(self, entry: Entry, group: "Group") -> None:
         super().__init__(b"")
@@ -208,6 +208,7 @@ class PendingEntry(EntryUnit):
         self.additional_deliveries = 0
         self.deliveries: int = 0  #: times that a consumer got it, as far as this node knows
         self.lease_ms: int = 0  #: how long the consumer has it
+        self.consumer: Consumer | None = None  #: who has it, or had it last, from this node; None = that is not known
         #: Its neighbors among the units of its entry; see `Entry.touched`.
         self.previous: PendingEntry | None = None
         self.following: PendingEntry | None = None
@@ -579,6 +580,7 @@ class Group:
         assert INTO_ACTIVE[unit.state], forbidden(unit.state, ACTIVE)
         unit.state = ACTIVE
         unit.order_key = entry.order_key
+        unit.consumer = None
         self.leased += 1
         self._pass(entry)
         return unit

@@ -286,14 +286,14 @@ class Queues:
     def count(self, name: bytes) -> JobCounts:
         """Begin to count the jobs of a queue that are known."""
         counts = self.counts[name] = JobCounts()
-        self._memory.used += COUNTS_COST + len(name)
+        self._memory.used += COUNTS_COST
         return counts
 
     def stop_counting(self, name: bytes) -> None:
         """Forget the counts of a queue of which no job is known, unless it is there."""
         if name not in self.by_name:
             del self.counts[name]
-            self._memory.used -= COUNTS_COST + len(name)
+            self._memory.used -= COUNTS_COST
 
     def note_delay(self, unit: Unit) -> None:
         """Enter a job among those that wait for the end of a delay."""

@@ -91,6 +91,7 @@ class EntryDelivery:
         if unit.deliveries:
             state.counters.redelivered += 1
         unit.deliveries += 1
+        unit.consumer = state.custody.consumer_of(state.trace.actor)
         state.note(DELIVER, unit, span_ms=waited_ms, who=state.trace.actor, word=b"" if lease_ms else ONCE)
         if worker is not None:
             worker.started += 1

@@ -266,7 +266,7 @@ def test_a_flush_leaves_policies_and_goes_on_telling(cluster: Cluster) -> None:
     assert a.journal[-1] == (FLUSHED,)
     assert a.refusal("ADDJOB", "q", "body", 0) == REFUSAL
     register = a.state.queues.policies.registers[b"q", PAUSE_FIELD]
-    assert a.state.memory.used == cost_of_register(b"q", register.value) + QUEUE_COST + COUNTS_COST + 2
+    assert a.state.memory.used == cost_of_register(b"q", register.value) + QUEUE_COST + COUNTS_COST + 1
     cluster.lose = lambda flight: False
     cluster.advance(10_000)
     assert b("PAUSE", "q", "state") == b"in"

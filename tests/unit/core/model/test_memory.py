@@ -9,7 +9,7 @@ from disqued.core.node import EVICTED_PER_CYCLE
 from tests.core_fixtures import Server, check
 
 BODY = b"x" * 100
-LIMIT = 1_000 * (JOB_COST + len(BODY)) + QUEUE_COST + COUNTS_COST + 2  #: a thousand jobs in one queue
+LIMIT = 1_000 * (JOB_COST + len(BODY)) + QUEUE_COST + COUNTS_COST + 1  #: a thousand jobs in one queue
 
 
 def filled(jobs: int, *options: str | int, limit: int = LIMIT, evicts: bool = True) -> Server:
@@ -60,10 +60,10 @@ def test_jobs_and_queues_are_counted_as_they_come_and_go() -> None:
     server = Server()
     used = server.state.memory
     job_id = server.add("queue", b"x" * 1_000)
-    assert used.used == JOB_COST + 1_000 + QUEUE_COST + COUNTS_COST + 10
+    assert used.used == JOB_COST + 1_000 + QUEUE_COST + COUNTS_COST + 5
     server.get("queue")
     server("ACKJOB", job_id)
-    assert used.used == QUEUE_COST + COUNTS_COST + 10
+    assert used.used == QUEUE_COST + COUNTS_COST + 5
     server.advance(600_000)
     assert used.used == 0
 

@@ -59,7 +59,7 @@ def test_an_ack_on_any_holder_is_collected_everywhere(place: int) -> None:
     assert [len(cluster.sent(kind)) for kind in (SETACK, GOTACK, DELJOB)] == [2, 2, 2]
     for member in cluster:
         assert member.journal[-1] == (UNIT_DONE, job_id, b"")
-        assert member.state.memory.used == sum(1_080 + 2 * len(name) for name in member.state.queues.by_name)
+        assert member.state.memory.used == sum(1_080 + len(name) for name in member.state.queues.by_name)
 
 
 def test_an_ack_is_kept_until_the_last_holder_knows() -> None:

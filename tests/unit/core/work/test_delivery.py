@@ -207,7 +207,7 @@ def test_a_delivered_job_ends_with_its_ttl(server: Server, retry: int) -> None:
     assert server.show(job_id) is not None
     server.advance(1)
     assert server.show(job_id) is None
-    assert server.state.memory.used == QUEUE_COST + COUNTS_COST + 2 * len(b"q")
+    assert server.state.memory.used == QUEUE_COST + COUNTS_COST + len(b"q")
     check(server)
 
 
