@@ -64,7 +64,7 @@ def jobs_of(client: AdminClient, queue: bytes) -> list[Any]:
 async def test_unless_told_otherwise_nothing_is_changed(admin: Admin) -> None:
     client = admin()
     await fill(client)
-    for action, more in [("requeue", {}), ("delete", {}), ("ack", {}), ("move", {"to": "post"})]:
+    for action, more in [("delete", {}), ("ack", {}), ("move", {"to": "post"})]:
         answer = await run(client, action, {"queue": "mail"}, **more)
         assert (answer["dry_run"], answer["matched"], len(answer["sample"])) == (True, 16, 16)
     assert await lengths(client) == {"mail": 10, "other": 1}
@@ -74,6 +74,7 @@ async def test_unless_told_otherwise_nothing_is_changed(admin: Admin) -> None:
     ("wanted", "matched"),
     [
         ({"queue": "mail"}, 16), ({"state": ["active"]}, 6), ({"state": ["queued"]}, 11), ({"state": ["acked"]}, 0),
+        ({"state": ["ready"]}, 11), ({"state": ["delayed"]}, 6), ({"state": ["in-flight", "elsewhere", "done"]}, 0),
         ({"state": ["active", "queued"], "queue": "other"}, 1), ({"older_than_s": 100}, 0), ({"newer_than_s": 100}, 17),
         ({"body_contains": "3"}, 3), ({"body_contains": "3", "queue": "mail"}, 2), ({"body_contains": ""}, 17),
         ({"queue": "mail", "limit": 5}, 5), ({"queue": "none"}, 0),
@@ -126,7 +127,7 @@ async def test_who_may_not_see_bodies_may_not_search_them(admin: Admin) -> None:
 async def test_requeue_delete_and_ack_act_on_what_fits_alone(admin: Admin) -> None:
     client = admin()
     ids = await fill(client)
-    requeued = await run(client, "requeue", {"queue": "mail", "state": ["active"], "limit": 4}, dry_run=False)
+    requeued = await run(client, "requeue", {"queue": "mail", "state": ["delayed"], "limit": 4}, dry_run=False)
     assert requeued == {"dry_run": False, "matched": 4, "done": 4, "failed": []}
     assert await lengths(client) == {"mail": 14, "other": 1}
     deleted = await run(client, "delete", {"queue": "mail", "state": ["active"]}, dry_run=False)
@@ -134,6 +135,48 @@ async def test_requeue_delete_and_ack_act_on_what_fits_alone(admin: Admin) -> No
     acked = await run(client, "ack", {"queue": "mail"}, dry_run=False)
     assert acked["done"] == 14
     assert {job.id.decode() for job in client.running.daemon.node.state.jobs} == set(ids["other"])
+
+
+async def commanded(client: AdminClient, *words: str) -> Any:
+    """What a command is answered."""
+    return await client.running.daemon.clients.call([word.encode() for word in words], address="test")
+
+
+@pytest.mark.parametrize("state", [{}, {"state": ["active"]}, {"state": ["active", "queued"]}])
+@ensureDeferred
+async def test_a_requeue_leaves_alone_delays_that_nobody_named(admin: Admin, state: dict[str, Any]) -> None:
+    client = admin()
+    ids = await fill(client)
+    await commanded(client, "GETJOB", "COUNT", "3", "FROM", "mail")
+    await commanded(client, "DEQUEUE", ids["waiting"][9])
+    waiting = 0 if state == {"state": ["active"]} else 6
+    wanted = {"queue": "mail", **state}
+    assert (await run(client, "requeue", wanted))["matched"] == waiting + 4
+    assert (await run(client, "requeue", wanted, dry_run=False))["done"] == 4
+    assert await lengths(client) == {"mail": 10, "other": 1}
+    assert (await run(client, "ack", {"queue": "mail", "state": ["delayed"]}))["matched"] == 6
+
+
+@ensureDeferred
+async def test_a_requeue_leaves_alone_what_another_node_holds_too(admin: Admin) -> None:
+    client = admin()
+    ids = await fill(client)
+    state = client.running.daemon.node.state
+    mine, copy, had = (state.jobs.get(job_id.encode()) for job_id in ids["waiting"][7:])
+    assert mine is not None
+    assert copy is not None
+    assert had is not None
+    for job in (mine, copy, had):
+        await commanded(client, "DEQUEUE", job.id.decode())
+    await commanded(client, "WORKING", had.id.decode())
+    copy.holders = had.holders = frozenset((state.node_id, b"f" * 40))
+    assert (await run(client, "requeue", {"queue": "mail", "state": ["active"]}, dry_run=False))["done"] == 2
+    # With a consumer of this node, and in nobody's hands, are both queued; the third one another node may have.
+    assert [job.id.decode() for job in jobs_of(client, b"mail") if job is copy] == [ids["waiting"][8]]
+    assert await lengths(client) == {"mail": 9, "other": 1}
+    status, _, problem = await client.post("/api/bulk/requeue", {"filter": {"state": ["delayed", "elsewhere"]}})
+    assert status == 400
+    assert "requeue does not take elsewhere: another node may have such a job" in problem["detail"]
 
 
 @ensureDeferred

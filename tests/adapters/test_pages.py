@@ -354,6 +354,19 @@ async def test_a_queue_shows_its_dead_and_failing_jobs_and_its_policy(admin: Adm
 
 
 @async_test
+async def test_all_jobs_of_a_search_are_queued_only_where_it_is_said_what_that_does(admin: Admin) -> None:
+    client = admin()
+    for state in ("in-flight", "delayed"):
+        assert "bulk-requeue" in ways(await page(client, f"/queues/q?state={state}"))
+    assert "Queue all now: their delays end" in words(await page(client, "/queues/q?state=delayed"))
+    for state in ("ready", "elsewhere", "done", "dead", "wait-repl", "any", "active"):
+        assert "bulk-requeue" not in ways(await page(client, f"/queues/q?state={state}"))
+    for state, is_purged in (("ready", True), ("dead", True), ("any", True), ("delayed", False), ("done", False)):
+        found = ways(await page(client, f"/queues/q?state={state}"))
+        assert ("bulk-purge" in found, "bulk-delete" in found) == (is_purged, not is_purged)
+
+
+@async_test
 async def test_the_table_of_queues_has_dead_and_failing_jobs_and_is_sorted_by_them(admin: Admin) -> None:
     client = admin()
     running = client.running
@@ -626,9 +639,12 @@ async def test_jobs_are_found_by_state_text_and_age(admin: Admin) -> None:
     await add(client, "other", "pear")
     assert "Matches: 1" in words(await page(client, "/queues/q?text=app"))
     assert "Matches: 0" in words(await page(client, "/queues/q?text=pear"))
-    html = await page(client, "/queues/q?text=pear&state=active")
-    assert "Matches: 1" in words(html)
-    assert f"/jobs/{pear}" in html
+    for state in ("delayed", "active"):
+        html = await page(client, f"/queues/q?text=pear&state={state}")
+        assert "Matches: 1" in words(html)
+        assert f"/jobs/{pear}" in html
+    assert ("<option>queued" in html, "<option selected>active" in html) == (False, True)
+    assert "Matches: 0" in words(await page(client, "/queues/q?text=pear&state=elsewhere"))
     assert "Matches: 2" in words(await page(client, "/queues/q?state=any"))
     assert "Matches: 0" in words(await page(client, "/queues/q?state=any&older=1000"))
     assert "older=x" in await page(client, "/queues/q?older=x", status=400)
@@ -823,11 +839,13 @@ def test_the_loop_of_redis_cli_ends_on_what_is_no_cursor(tmp_path: Path, answer:
     fake.write_text(f'#!/bin/sh\necho "$@" >> {calls}\necho "{answer}"\n')
     fake.chmod(0o700)
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    for action in actions.bulk(JobSearch(b"q"), 7711)[:2]:
+    for action in actions.bulk(JobSearch(b"q", "in-flight"), 7711)[:2]:
         calls.unlink(missing_ok=True)
         program = ["sh", "-uc", str(action.redis)]
         done = subprocess.run(program, env=path, capture_output=True, timeout=LIMIT, check=False)
-        assert calls.read_text() == "--raw -p 7711 JSCAN 0 QUEUE q STATE queued\n", "nothing is done, and nothing again"
+        assert calls.read_text() == "--raw -p 7711 JSCAN 0 QUEUE q STATE in-flight\n", (
+            "nothing is done, and nothing again"
+        )
         assert done.stderr == f"ended: {answer}\n".encode()
 
 

@@ -669,7 +669,8 @@ def test_every_line_of_redis_cli_works_where_a_password_is_set(tmp_path: Path) -
             for number in range(150):
                 client.execute_command("ADDJOB", "kept", number, 0)
             for key in ("requeue", "purge"):
-                (action,) = [one for one in bulk(JobSearch(b"kept"), guarded.port) if one.key == f"bulk-{key}"]
+                search = JobSearch(b"kept", "in-flight" if key == "requeue" else "ready")
+                (action,) = [one for one in bulk(search, guarded.port) if one.key == f"bulk-{key}"]
                 line = action.redis if key == "requeue" else redis_line(list(action.words), guarded.port)
                 assert b"NOAUTH" in run(str(line)).stdout + run(str(line)).stderr
                 assert client.execute_command("QLEN", "kept") == 150

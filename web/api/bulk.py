@@ -1,6 +1,6 @@
 """Actions on every job that fits a filter: first a dry run that counts, then the act.
 
-    {"filter": {"queue": "mail", "state": ["active"], "older_than_s": 600}}                     -> {"matched": 42, ...}
+    {"filter": {"queue": "mail", "state": ["in-flight"], "older_than_s": 600}}                  -> {"matched": 42, ...}
     {"filter": {...}, "dry_run": false, "token": "<of the dry run>"}                            -> {"done": 42, ...}
 
 The registry is walked table by table.  In one turn of the loop at most `SLICE_ROWS` jobs are looked at and
@@ -13,6 +13,9 @@ its queue first; when its copy is refused it goes back, and no try is counted.  
 twice.  A job with RETRY 0 is refused, because it was not delivered to the mover, and so is one that ADDJOB cannot
 describe: a job with a name in its queue other than a key, and one that no timer queues again.
 
+A state is a word that STATE of JSCAN takes.  Requeue cuts no delay short that nobody named, and takes no job that
+another node holds, too: that one may have it in its queue or with a consumer, and it would be delivered twice.
+
 An event of a log is nobody's to be done with: each group of consumers goes its own way with it.  It is left alone, and
 the answer says why.
 
@@ -21,7 +24,9 @@ Ages are seconds since the job was created, on the wall clock.
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -32,7 +37,6 @@ from disqued.core.model.ids import is_job_id
 from disqued.core.model.job import (
     ACTIVE,
     ALL_STATES,
-    DEAD,
     FLAG_QUEUED_BEFORE,
     KEYED,
     KIND_LOG,
@@ -42,6 +46,7 @@ from disqued.core.model.job import (
     Job,
     NamedJob,
 )
+from disqued.core.model.phases import ELSEWHERE, PHASES_OF_WORD, STATE_WORDS
 from disqued.core.model.registry import TABLES
 from disqued.core.model.terms import Terms as JobTerms
 from disqued.errors import CommandError
@@ -60,9 +65,10 @@ SAMPLE: Final = 20  #: ids that a dry run shows
 FAILED_MAX: Final = 1_000  #: jobs that fail before the rest is left alone
 LIMIT_MAX: Final = 100_000_000
 
-_STATES: Final = {name.decode(): int(state) for state, name in STATE_NAMES.items()}
+_STATES: Final = {word.decode(): PHASES_OF_WORD[word] for word in STATE_WORDS}
 #: What is looked at unless states are named: a job that is done, or not there yet, is left alone.
-_USUAL: Final = frozenset({ACTIVE, QUEUED})
+_USUAL: Final = _STATES["active"] | _STATES["queued"]
+_MOVABLE: Final = frozenset({ACTIVE, QUEUED})
 _FIELDS: Final = ("ids", "queue", "state", "older_than_s", "newer_than_s", "body_contains", "limit")
 IDS_MAX: Final = 10_000  #: jobs that one filter names
 
@@ -73,25 +79,27 @@ class JobFilter:
 
     ids: tuple[bytes, ...] | None  #: these alone, each once
     queue: bytes | None
-    states: frozenset[int] | None
+    phases: int | None  #: bits of phases
     older_than_ms: int | None
     newer_than_ms: int | None
     body_contains: bytes | None
     limit: int  #: jobs at most
+    spares_copies: bool = False  #: jobs that are elsewhere are not meant, if another node holds them, too
 
     @property
     def is_open(self) -> bool:
         """True when every job is meant."""
-        conditions = (self.ids, self.queue, self.states, self.older_than_ms, self.newer_than_ms, self.body_contains)
+        conditions = (self.ids, self.queue, self.phases, self.older_than_ms, self.newer_than_ms, self.body_contains)
         return all(condition is None for condition in conditions)
 
-    def fits(self, job: Job, wall: int) -> bool:
-        """Tell whether a job is meant, its body aside; `wall` is unix milliseconds."""
+    def fits(self, job: Job, phase: int, wall: int) -> bool:
+        """Tell whether a job in a phase is meant, its body aside; `wall` is unix milliseconds."""
         age = wall - job.ctime // 1_000_000
         return (
             # Of a dummy ack there is nothing to act on.
             not job.is_dummy
-            and job.state in (self.states or _USUAL)
+            and (_USUAL if self.phases is None else self.phases) >> phase & 1 != 0
+            and not (self.spares_copies and phase == ELSEWHERE and len(job.holders or ()) > 1)
             and (self.queue is None or job.queue == self.queue)
             and (self.older_than_ms is None or age >= self.older_than_ms)
             and (self.newer_than_ms is None or age < self.newer_than_ms)
@@ -121,11 +129,11 @@ def _read_ids(given: Any) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(ids))
 
 
-def _read_states(given: Any) -> frozenset[int]:
+def _read_states(given: Any) -> int:
     known = isinstance(given, list) and all(isinstance(name, str) and name in _STATES for name in given)
     if not known or not given:
         raise Problem(400, f"state: allowed are lists of {', '.join(_STATES)}")
-    return frozenset(_STATES[name] for name in given)
+    return reduce(or_, (_STATES[name] for name in given))
 
 
 def _read_age(name: str, values: Any) -> int | None:
@@ -204,7 +212,7 @@ class BulkRun:
         return (
             (self.until is None or job.ctime <= self.until)
             and job.queue != self.leaves_out
-            and self.wanted.fits(job, wall)
+            and self.wanted.fits(job, self.site.gateway.view.phases.of(job), wall)
         )
 
     def fail(self, ids: Iterable[bytes], error: CommandError | Refusal, detail: str = "") -> None:
@@ -328,7 +336,7 @@ def _unmovable(job: Job) -> str:
         return "no timer queues it again, which ADDJOB has no word for; RQ.PUSHX adds such a job"
     if job.options.fate.is_cancelled:
         return "it is cancelled, and ends when its consumer is done with it"
-    return "" if job.state in _USUAL else "only active and queued jobs can be moved"
+    return "" if job.state in _MOVABLE else "only active and queued jobs can be moved"
 
 
 # The routes.
@@ -379,6 +387,32 @@ def _is_dry(body: Any) -> bool:
     return dry
 
 
+#: Narrows a filter that was read to what an action may touch, by the words that it has for states.
+Narrow = Callable[[JobFilter, Sequence[str]], JobFilter]
+
+_NOT_ELSEWHERE: Final = (
+    "state: requeue does not take elsewhere: another node may have such a job in its queue, or with a consumer; allowed"
+    f" are the others of {', '.join(_STATES)}, and ENQUEUE with the id of a job"
+)
+
+
+def _queued_unharmed(wanted: JobFilter, states: Sequence[str]) -> JobFilter:
+    """Leave out delays that were not named, and jobs that other nodes hold, too.  Raises Problem 400."""
+    if "elsewhere" in states:
+        raise Problem(400, _NOT_ELSEWHERE)
+    phases = _USUAL if wanted.phases is None else wanted.phases
+    if "delayed" not in states:
+        phases &= ~_STATES["delayed"]
+    return attrs.evolve(wanted, phases=phases, spares_copies=True)
+
+
+def _dead_alone(wanted: JobFilter, states: Sequence[str]) -> JobFilter:
+    """Mean dead jobs alone.  Raises Problem 400 for other states."""
+    if wanted.phases not in (None, _STATES["dead"]):
+        raise Problem(400, "state: allowed for redrive is dead")
+    return attrs.evolve(wanted, phases=_STATES["dead"])
+
+
 async def _run(
     site: Site,
     asked: Request,
@@ -387,16 +421,16 @@ async def _run(
     *,
     most: int,
     leaves_out: bytes | None = None,
-    only: frozenset[int] | None = None,
+    narrowed: Narrow | None = None,
 ) -> dict[str, Any]:
-    """Do what a request for an action asks for: the dry run, or the act; `only` jobs in these states are meant."""
+    """Do what a request for an action asks for: the dry run, or the act; `narrowed` is the filter, as the act has it.
+
+    `narrowed` is given the words for states.
+    """
     body = asked.body
     wanted = read_filter(body.get("filter", {}), asked.visitor)
-    if only is not None:
-        if wanted.states not in (None, only):
-            names = ", ".join(name for name, state in _STATES.items() if state in only)
-            raise Problem(400, f"state: allowed for {action} is {names}")
-        wanted = attrs.evolve(wanted, states=only)
+    if narrowed is not None:
+        wanted = narrowed(wanted, body.get("filter", {}).get("state", ()))
     dry = _is_dry(body)
     means_all = _flag(body, "all", default=False)
     if wanted.is_open and not means_all:
@@ -429,7 +463,8 @@ _FILTER: Final[Schema] = object_of(
     queue={**VALUE, "description": "Jobs of this queue."},
     state={
         "type": "array", "items": {"enum": list(_STATES)}, "minItems": 1,
-        "description": "Jobs in one of these states; active and queued unless given.",
+        "description": "Jobs in one of these states; active (in-flight, delayed and elsewhere) and queued (ready)"
+        " unless given.",
     },
     older_than_s={**_AGE, "description": "Jobs created this many seconds ago, or more."},
     newer_than_s={**_AGE, "description": "Jobs created less than this many seconds ago."},
@@ -463,18 +498,20 @@ _REPLY: Final[Schema] = {
 }
 
 
-def _declare(action: str, command: str, summary: str, doc: str, *, takes_events: bool = False) -> None:
+def _declare(
+    action: str, command: str, summary: str, doc: str, *, takes_events: bool = False, narrowed: Narrow | None = None
+) -> None:
     """Declare the route of an action that a command with ids does."""
     act = _with_ids(command, takes_events=takes_events)
 
     async def bulk(site: Site, asked: Request) -> dict[str, Any]:
         read_object(asked.body, _BODY)
-        return await _run(site, asked, action, act, most=IDS_AT_ONCE)
+        return await _run(site, asked, action, act, most=IDS_AT_ONCE, narrowed=narrowed)
 
     route("POST", f"/api/bulk/{action}", role=Role.OPERATOR, summary=summary, doc=f"{doc}  {_HOW}",
           body=object_of(optional=_BODY, **_BODY), reply=_REPLY, tag="bulk", writes=True, errors=_ERRORS,
           commands=(command,),
-          example={"filter": {"queue": "mail", "state": ["active"], "older_than_s": 600}})(bulk)  # fmt: skip
+          example={"filter": {"queue": "mail", "state": ["in-flight"], "older_than_s": 600}})(bulk)  # fmt: skip
 
 
 _ERRORS: Final = ("ERR", "TRYAGAIN", "LOADING")
@@ -484,7 +521,11 @@ _HOW: Final = (
     f"after {FAILED_MAX} failures the rest is left alone.  Hanging up ends it where it is."
 )
 _declare("requeue", "ENQUEUE", "Queue every job that fits",
-         "ENQUEUE: jobs that are active are queued now; those that wait stay.")  # fmt: skip
+         "ENQUEUE: jobs that consumers of this node have, or that were taken out of its queue, are queued now; those"
+         " that wait stay.  Delays end if the filter names the state delayed, and not with active or without a state."
+         "  Jobs that another node holds, too, and that no consumer of this one has are left alone: they may be in its"
+         " queue or with a consumer of it.  So the state elsewhere is refused.",
+         narrowed=_queued_unharmed)  # fmt: skip
 _declare("delete", "DELJOB", "Drop every job that fits from this node", "DELJOB: other nodes that hold a job keep it.",
          takes_events=True)  # fmt: skip
 _declare("ack", "ACKJOB", "Acknowledge every job that fits",
@@ -501,7 +542,7 @@ async def redrive(site: Site, asked: Request) -> dict[str, Any]:
     answer counts the jobs.
     """
     read_object(asked.body, _BODY)
-    return await _run(site, asked, "redrive", _redrive, most=IDS_AT_ONCE, only=frozenset({DEAD}))
+    return await _run(site, asked, "redrive", _redrive, most=IDS_AT_ONCE, narrowed=_dead_alone)
 
 
 @route("POST", "/api/bulk/move", role=Role.OPERATOR, summary="Move every job that fits to another queue",
@@ -528,7 +569,7 @@ async def move(site: Site, asked: Request) -> dict[str, Any]:
 
 
 _PURGED: Final = ("queue", "state")
-_ENDED: Final = tuple(name for name, state in _STATES.items() if ALL_STATES >> state & 1)
+_ENDED: Final = tuple(name.decode() for state, name in STATE_NAMES.items() if ALL_STATES >> state & 1)
 _PURGE_BODY: Final[dict[str, Any]] = {
     "filter": object_of(
         "Which jobs are meant.",

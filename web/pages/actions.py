@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from disqued.config import Setting
 from disqued.core.model.job import ACKED, ACTIVE, DEAD, FLAG_PUT_OFF, FLAG_QUEUED_BEFORE, QUEUED, Job
+from disqued.core.model.phases import PHASE_NAMES
 from disqued.web.http.exchange import Role
 from disqued.web.pages.lines import PICKED, Action, Input, quoted
 from disqued.web.views import rendering
@@ -44,8 +45,14 @@ JOB_OPTIONS: Final = (
     Input("group", "Group", hint="none", word="GROUP"),
     Input("asynchronous", "Replicate asynchronously", "flag", word="ASYNC"),
 )  # fmt: skip
-_ENDED: Final = ("wait-repl", "active", "queued", "dead")
-_ANY_STATE: Final = (*_ENDED, "acked")
+#: Words that QPURGE takes, by those of a search.
+_ENDED: Final = {"wait-repl": "wait-repl", "ready": "queued", "active": "active", "queued": "queued", "dead": "dead"}
+_ANY_STATE: Final = tuple(name.decode() for name in PHASE_NAMES)
+#: What requeueing all jobs of a search does, where it is offered.
+_REQUEUE: Final = {
+    "in-flight": "Queue all now, though consumers have them",
+    "delayed": "Queue all now: their delays end",
+}
 
 
 def add_job(queue: bytes | None) -> Action:
@@ -249,7 +256,11 @@ def selected() -> list[Action]:
 def bulk(wanted: JobSearch, port: int) -> list[Action]:
     """What can be done with every job of a queue that a search would find."""
     ways = (
-        *([] if wanted.state == "dead" else [("requeue", "Queue all now", b"ENQUEUE", "Jobs queued: {result}.")]),
+        *(
+            [("requeue", _REQUEUE[wanted.state], b"ENQUEUE", "Jobs queued: {result}.")]
+            if wanted.state in _REQUEUE
+            else []
+        ),
         ("ack", "Acknowledge all", b"ACKJOB", "Jobs acknowledged: {result}."),
         *([] if _is_purge(wanted) else [("delete", "Delete all (this node)", b"DELJOB", "Jobs deleted: {result}.")]),
     )
@@ -270,15 +281,15 @@ def bulk(wanted: JobSearch, port: int) -> list[Action]:
 
 def _is_purge(wanted: JobSearch) -> bool:
     """Return whether QPURGE can mean the jobs of a search."""
-    return not (wanted.text or wanted.older_ms or wanted.state == "acked")
+    return not (wanted.text or wanted.older_ms) and (wanted.state == "any" or wanted.state in _ENDED)
 
 
 def _purge(wanted: JobSearch) -> list[Action]:
     """End the jobs of a queue, or those in one state, in the whole cluster."""
     if not _is_purge(wanted):
         return []
-    states = _ENDED if wanted.state == "any" else (wanted.state,)
-    words = () if wanted.state == "any" else (b"STATE", wanted.state.encode())
+    states = dict.fromkeys(_ENDED.values()) if wanted.state == "any" else (_ENDED[wanted.state],)
+    words = () if wanted.state == "any" else (b"STATE", _ENDED[wanted.state].encode())
     meant = {"queue": wanted.queue, "state": list(states)}
     return [
         Action(

@@ -10,6 +10,7 @@ from disqued.commands.queues import policy_value
 from disqued.commands.slots import left_ms, partition_text
 from disqued.core.model.gates import NO_LIMITS, Gate
 from disqued.core.model.job import KIND_LOG, KIND_NAMES, KIND_WORK, STATE_NAMES, Job
+from disqued.core.model.phases import PHASE_NAMES
 from disqued.core.model.queues import Queue
 from disqued.core.view import NodeView
 from disqued.web.http.exchange import QueryParameter, Request, Visitor
@@ -178,14 +179,17 @@ def _kind_of(queue: Queue) -> str | None:
 def job_row(node: NodeView, job: Job, visitor: Visitor) -> Values:
     """A job in a table."""
     seen = visitor.sees_bodies
-    return {"id": job.id.decode("ascii", "replace"), "state": STATE_NAMES[job.state].decode(), "size": len(job.body),
+    return {"id": job.id.decode("ascii", "replace"), "state": STATE_NAMES[job.state].decode(),
+            "phase": PHASE_NAMES[node.phases.of(job)].decode(), "size": len(job.body),
             "age_ms": max(0, node.wall() - job.ctime // 1_000_000), "nacks": job.nacks, "again": job.redeliveries,
             "body": rendering.body(job.body, PEEKED_BYTES) if seen else None}  # fmt: skip
 
 
-_STATES: Final = ("queued", "active", "dead", "wait-repl", "acked", "any")
+_STATES: Final = ("ready", "in-flight", "delayed", "elsewhere", "done", "dead", "wait-repl", "any")
+#: Words of links that were made before these.
+_OLD_STATES: Final = ("queued", "active", "acked")
 _SEARCH: Final = (
-    QueryParameter("state", "State of the jobs", {"type": "string", "enum": list(_STATES)}),
+    QueryParameter("state", "State of the jobs", {"type": "string", "enum": [*_STATES, *_OLD_STATES]}),
     QueryParameter("text", "Part of the body", {"type": "string", "format": "bytes"}),
     QueryParameter("older", "Seconds since they were added, at least", {"type": "string"}),
     QueryParameter("cursor", "Where to go on", {"type": "integer", "minimum": 0, "maximum": 2**48}),
@@ -207,7 +211,7 @@ async def queue(site: Site, asked: Request) -> tuple[str, Values]:
     if text and not visitor.sees_bodies:
         raise Problem(403, f"{visitor.name} has no permission to see job bodies, nor to search them")
     wanted = job_views.JobSearch(
-        name, query.get("state", "queued"), text, _seconds(query.get("older", "")) * 1_000, query.get("cursor", 0)
+        name, query.get("state", "ready"), text, _seconds(query.get("older", "")) * 1_000, query.get("cursor", 0)
     )
     found = await job_views.search(site.gateway, wanted)
     values = queue_values(site, name, visitor)
@@ -220,7 +224,8 @@ async def queue(site: Site, asked: Request) -> tuple[str, Values]:
     if found.cursor:
         terms = {"state": wanted.state, "text": text, "older": wanted.older_ms // 1_000, "cursor": found.cursor}
         further = "?" + urlencode({"name": name, **terms} if "name" in query else terms)
-    return "queue.html", {**values, "wanted": wanted, "states": _STATES, "further": further,
+    return "queue.html", {**values, "wanted": wanted, "further": further,
+                          "states": _STATES if wanted.state in _STATES else (*_STATES, wanted.state),
                           "is_named": name in rendering.NO_SEGMENTS, "found": found,
                           "jobs": [job_row(node, job, visitor) for job in found.jobs], "known": node.job_count,
                           "add": actions.add_job(name), "ways_with_groups": actions.on_groups(name),

@@ -25,12 +25,12 @@ from disqued.core.model.job import (
     KIND_LOG,
     QUEUED,
     RETRY_NEVER_MS,
-    STATE_NAMES,
     UNIQUE,
     WAIT_REPL,
     Job,
     NamedJob,
 )
+from disqued.core.model.phases import PHASES_OF_WORD, READY
 from disqued.core.model.queues import PAUSE_OUT, Queue
 from disqued.core.model.registry import TABLES
 from disqued.core.view import NodeView
@@ -266,19 +266,24 @@ class JobSearch:
     """Which jobs of a queue somebody looks for."""
 
     queue: bytes
-    state: str = "queued"  #: queued, active, wait-repl, acked, dead or any
+    state: str = "ready"  #: a word that STATE of JSCAN takes, or any
     text: bytes = b""  #: part of the body
     older_ms: int = 0  #: added at least so long ago
     #: Where to go on: a place in the queue, or a table of jobs and, times TABLES, a place in it.
     cursor: int = 0
 
-    def lets_through(self, job: Job, wall: int) -> bool:
+    @property
+    def is_in_queue(self) -> bool:
+        """True when jobs are meant that wait in the queue alone."""
+        return self.state != "any" and PHASES_OF_WORD[self.state.encode()] == 1 << READY
+
+    def lets_through(self, job: Job, node: NodeView) -> bool:
         """Tell whether a job is one of those, its body aside."""
         return (
             job.queue == self.queue
             and not job.is_dummy
-            and (self.state == "any" or STATE_NAMES[job.state].decode() == self.state)
-            and wall - job.ctime // 1_000_000 >= self.older_ms
+            and (self.state == "any" or PHASES_OF_WORD[self.state.encode()] >> node.phases.of(job) & 1 != 0)
+            and node.wall() - job.ctime // 1_000_000 >= self.older_ms
             and not (self.text and job.state == ACKED)
         )
 
@@ -297,7 +302,7 @@ class SearchResult:
 
 async def search(gateway: Gateway, wanted: JobSearch) -> SearchResult:
     """Look for jobs, SLICE_ROWS in a turn of the loop, and at LOOKED_AT_MAX altogether."""
-    return await (_in_queue if wanted.state == "queued" else _in_registry)(gateway, wanted)
+    return await (_in_queue if wanted.is_in_queue else _in_registry)(gateway, wanted)
 
 
 async def _in_queue(gateway: Gateway, wanted: JobSearch) -> SearchResult:
@@ -307,7 +312,7 @@ async def _in_queue(gateway: Gateway, wanted: JobSearch) -> SearchResult:
     while at - wanted.cursor < LOOKED_AT_MAX and len(found) < ROWS_MAX:
         queue = gateway.view.queue(wanted.queue)
         units = [] if queue is None else list(islice(chain(queue.units, queue.stream or ()), at, at + SLICE_ROWS))
-        passed = _pick([unit.job for unit in units], wanted, gateway.view.wall(), found)
+        passed = _pick([unit.job for unit in units], wanted, gateway.view, found)
         at += passed
         if passed == len(units) < SLICE_ROWS:
             return SearchResult(list(found.values()), at - wanted.cursor, 0)
@@ -322,7 +327,7 @@ async def _in_registry(gateway: Gateway, wanted: JobSearch) -> SearchResult:
     place, number = divmod(wanted.cursor, TABLES)
     while number < TABLES and looked_at < LOOKED_AT_MAX and len(found) < ROWS_MAX:
         jobs = gateway.view.jobs_of_table(number, place, SLICE_ROWS)
-        passed = _pick(jobs, wanted, gateway.view.wall(), found)
+        passed = _pick(jobs, wanted, gateway.view, found)
         looked_at += passed
         since += passed + 1
         place += passed
@@ -335,11 +340,11 @@ async def _in_registry(gateway: Gateway, wanted: JobSearch) -> SearchResult:
     return SearchResult(list(found.values()), looked_at, place * TABLES + number if number < TABLES else 0)
 
 
-def _pick(jobs: list[Job], wanted: JobSearch, wall: int, found: dict[bytes, Job]) -> int:
+def _pick(jobs: list[Job], wanted: JobSearch, node: NodeView, found: dict[bytes, Job]) -> int:
     """Add the jobs that are looked for to those found, as far as one turn may look; returns how many were looked at."""
     searched = 0
     for passed, job in enumerate(jobs, 1):
-        if wanted.lets_through(job, wall):
+        if wanted.lets_through(job, node):
             searched += min(len(job.body), BODY_SEARCHED) if wanted.text else 0
             if wanted.is_in(job.body):
                 found[job.id] = job
