@@ -322,6 +322,50 @@ async def test_a_job_shows_its_failed_tries_and_what_can_be_done_with_it_now(adm
 
 
 @async_test
+async def test_only_what_applies_to_a_job_as_it_is_now_is_offered(admin: Admin) -> None:
+    client = admin()
+    running = client.running
+    delayed = await add(client, "mail", "x", "RETRY", 60, "DELAY", 600)
+    assert ways(await page(client, f"/jobs/{delayed}")) == {"enqueue", "ack", "delete", "bury", "cancel"}
+    once = await add(client, "once", "x", "RETRY", 0, "REPLICATE", 1)
+    await run(running, "GETJOB", "FROM", "once")
+    assert ways(await page(client, f"/jobs/{once}")) == {"ack", "delete", "cancel"}
+    taken = await add(client, "mail", "x", "RETRY", 60, "RESULT", 60)
+    await run(running, "GETJOB", "FROM", "mail")
+    assert ways(await page(client, f"/jobs/{taken}")) == {"enqueue", "nack", "ack", "delete", "bury", "cancel"}
+    await run(running, "ACKJOB", taken, "RESULT", "sent")
+    assert ways(await page(client, f"/jobs/{taken}")) == {"delete"}
+
+
+@async_test
+async def test_only_what_applies_to_the_jobs_that_match_is_offered(admin: Admin) -> None:
+    client = admin()
+    running = client.running
+    job_id = await add(client, "mail", "x", "RETRY", 60)
+    every = {f"bulk-{key}" for key in ("requeue", "ack", "purge", "move")}
+    assert every <= ways(await page(client, "/queues/mail"))
+    offered = ways(await page(client, "/queues/mail?state=dead"))
+    assert {one for one in offered if one.startswith(("bulk", "selected"))} == {"bulk-purge"}, (
+        "other nodes may have some"
+    )
+    await run(running, "NACK", job_id, "DEAD")
+    assert "bulk-redrive" in ways(await page(client, "/queues/mail?state=dead"))
+    await run(running, "QADD", "events", 600, "x")
+    offered = ways(await page(client, "/queues/events"))
+    assert not {one for one in offered if one.startswith(("bulk", "selected", "add", "group"))}
+    assert "flush" in offered
+    await run(running, "QGET", "events", "mailers")
+    assert {"group-start", "group-forget"} <= ways(await page(client, "/queues/events"))
+
+
+@pytest.mark.parametrize("state", ["queued", "dead", "any", "acked"])
+def test_what_ends_jobs_has_the_danger_color(state: str) -> None:
+    ends = ("ack", "delete", "purge")
+    for action in (*actions.bulk(JobSearch(b"q", state), 7711), *actions.selected()):
+        assert action.danger is action.key.endswith(ends), action.key
+
+
+@async_test
 async def test_a_job_that_is_cancelled_or_has_a_result_says_so(admin: Admin) -> None:
     client = admin()
     job_id = await add(client, "mail", "x", "RETRY", 60, "RESULT", 60)
@@ -454,9 +498,11 @@ async def test_defaults_of_a_queue_are_shown_and_set_by_those_who_may(admin: Adm
     await add(client, "mail", "x")
     html = await page(client, "/queues/mail", OPERATOR)
     assert "No policy set." in words(html)
-    assert {"policy-set", "policy-unset"} <= ways(html)
+    assert ("policy-set" in ways(html), "policy-unset" in ways(html)) == (True, False)
+    await run(client.running, "QPOLICY", "mail", "SET", "TTL", 60)
+    assert {"policy-set", "policy-unset"} <= ways(await page(client, "/queues/mail", OPERATOR))
     assert not ways(await page(client, "/queues/mail", VIEWER))
-    assert "No policy set." in words(await page(client, "/queues/mail", VIEWER))
+    assert "ttl 60" in words(await page(client, "/queues/mail", VIEWER))
 
 
 @async_test

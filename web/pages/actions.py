@@ -86,13 +86,13 @@ def pause(queue: bytes, now: str, reason: str = "") -> list[Action]:
     ]  # fmt: skip
 
 
-def policy(queue: bytes) -> list[Action]:
-    """Set defaults of ADDJOB, limits and FAIR for a queue in the whole cluster, and take them back."""
+def policy(queue: bytes, *, is_set: bool = True) -> list[Action]:
+    """Set defaults of ADDJOB, limits and FAIR for a queue on all nodes, and unset them where some are set."""
     inputs = [Input(name, label, "number", hint="unchanged", word=word) for name, label, word in _POLICY]
     fair = Input("fair", "Fair delivery across groups", "flag", word="FAIR")
     sides = Input("partition", "During a partition", "choice", hint="unchanged", word="PARTITION", choices=_PARTITION)
     unset = Input("unset", "Fields", "list", hint="maxtries fair", needed=True)
-    return [
+    ways = [
         Action(
             "policy-set", "Set policy", "/api/commands/QPOLICY", (b"QPOLICY", queue, b"SET", fair, *inputs, sides),
             {"queue": queue, "sets": True}, "Policy set on all nodes.",
@@ -102,6 +102,7 @@ def policy(queue: bytes) -> list[Action]:
             {"queue": queue}, "Fields unset on all nodes.",
         ),
     ]  # fmt: skip
+    return ways if is_set else ways[:1]
 
 
 def throttle(queue: bytes) -> list[Action]:
@@ -127,7 +128,13 @@ def on_job(job: Job) -> list[Action]:
         return [_redrive(job), *_plain(job_id, ("ack", "delete")), *_fated(job)]
     if job.state == QUEUED:
         return [*_plain(job_id, ("dequeue", "ack", "delete")), *_fated(job)]
-    return [*_plain(job_id, ("enqueue", "dequeue", "nack", "ack", "delete")), *_fated(job)]
+    if job.state == ACKED:
+        return _plain(job_id, ("delete",))
+    was_queued = job.flags & FLAG_QUEUED_BEFORE
+    can_wait = job.state == ACTIVE and (job.options.retry_ms or not was_queued)
+    is_out = can_wait and was_queued and not job.flags & FLAG_PUT_OFF
+    ways = (*(["enqueue"] if can_wait else []), *(["nack"] if is_out else []), "ack", "delete")
+    return [*_plain(job_id, ways), *_fated(job)]
 
 
 def _redrive(job: Job) -> Action:
@@ -160,7 +167,7 @@ def _fated(job: Job) -> list[Action]:
                 "cancel", "Cancel", "/api/commands/CANCEL", (b"CANCEL", job.id), {"ids": [job.id]},
                 "Jobs cancelled: {result}.",
                 "The job ends on all nodes; one in flight ends once its consumer returns it or runs out of time.",
-                ends=True,
+                ends=True, danger=True,
             )
         )  # fmt: skip
     return found
@@ -175,7 +182,17 @@ def _plain(job_id: bytes, wanted: tuple[str, ...]) -> list[Action]:
         ("delete", "Delete (this node)", b"DELJOB", "Jobs deleted: {result}.", _DROPPED),
     )
     return [
-        Action(key, label, f"/api/{key}", (word, job_id), {"ids": [job_id]}, done, confirm, ends=bool(confirm))
+        Action(
+            key,
+            label,
+            f"/api/{key}",
+            (word, job_id),
+            {"ids": [job_id]},
+            done,
+            confirm,
+            ends=bool(confirm),
+            danger=bool(confirm),
+        )
         for key, label, word, done, confirm in ways
         if key in wanted
     ]
@@ -190,7 +207,7 @@ def on_worker(worker_id: bytes) -> list[Action]:
     )
     return [
         Action(key, label, f"/api/commands/WORKER/{word.decode()}", (b"WORKER", word, worker_id), {"id": worker_id},
-               done, back, ends=True)
+               done, back, ends=True, danger=key == "fail")
         for key, label, word, done in ways
     ]  # fmt: skip
 
@@ -203,12 +220,13 @@ def on_groups(queue: bytes) -> list[Action]:
         Action(
             "group-start", "Restart group", "/api/commands/QGROUP/START",
             (b"QGROUP", b"START", queue, group, at), {"queue": queue}, "Group restarted: {result}.",
-            "The group loses its position and its events in flight.",
+            "The group loses its position and its events in flight.", danger=True,
         ),
         Action(
             "group-forget", "Delete group", "/api/commands/QGROUP/FORGET",
             (b"QGROUP", b"FORGET", queue, group), {"queue": queue}, "Groups deleted: {result}.",
             "The group loses its position. If its consumers return, it starts at the oldest event.",
+            danger=True,
         ),
     ]  # fmt: skip
 
@@ -220,7 +238,7 @@ def on_log(queue: bytes) -> list[Action]:
             "flush", "Delete all events (all nodes)", "/api/commands/QFLUSH", (b"QFLUSH", queue), {"queue": queue},
             "All events deleted.",
             "This deletes every event on all nodes, with the positions of all consumer groups.",
-            counted=rendering.qstat_path(queue),
+            counted=rendering.qstat_path(queue), danger=True,
         ),
     ]  # fmt: skip
 
@@ -245,7 +263,7 @@ def selected() -> list[Action]:
         ("delete", "Delete selected (this node)", b"DELJOB", "Jobs deleted: {result}.", _DROPPED),
     )
     found = [
-        Action(f"selected-{key}", label, f"/api/{key}", (word, PICKED), {}, done, confirm)
+        Action(f"selected-{key}", label, f"/api/{key}", (word, PICKED), {}, done, confirm, danger=bool(confirm))
         for key, label, word, done, confirm in ways
     ]
     # In whichever state they are: those that cannot be moved are told of, not passed over.
@@ -266,9 +284,10 @@ def bulk(wanted: JobSearch, port: int) -> list[Action]:
     )
     body: dict[str, Any] = {"filter": _filter(wanted), **_ACT}
     found = [
-        Action(f"bulk-{key}", label, f"/api/bulk/{key}", (), body, done, redis=_loop(wanted, word, port))
+        Action(f"bulk-{key}", label, f"/api/bulk/{key}", (), body, done, danger=key != "requeue",
+               redis=_loop(wanted, word, port))
         for key, label, word, done in ways
-    ]
+    ]  # fmt: skip
     if wanted.state == "dead":
         is_plain = not (wanted.text or wanted.older_ms)
         redrive = Action(
@@ -294,7 +313,7 @@ def _purge(wanted: JobSearch) -> list[Action]:
     return [
         Action(
             "bulk-purge", "Purge (all nodes)", "/api/bulk/purge", (b"QPURGE", wanted.queue, *words),
-            {"filter": meant, **_ACT}, "Jobs purged: {result}.",
+            {"filter": meant, **_ACT}, "Jobs purged: {result}.", danger=True,
         )
     ]  # fmt: skip
 

@@ -100,6 +100,7 @@ class Action:
     counted: str = ""  #: where the API tells, as `len`, how many it is about; they are counted before the question
     role: Role = Role.OPERATOR
     ends: bool = False  #: the job may be gone afterwards
+    danger: bool = False  #: it ends or drops something: the button has the danger color
     redis: str | None = None  #: the line of redis-cli, where it is no single command; empty = there is none
 
     @property

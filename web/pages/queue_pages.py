@@ -219,7 +219,7 @@ async def queue(site: Site, asked: Request) -> tuple[str, Values]:
     if not (values["row"] or found.jobs or await _is_known(site, name, values)):
         shown = f"there is no queue {rendering.name(name, 60)} on this node"
         hints = [("Other nodes may have it. Adding a job creates it, and so does a policy.", "")]
-        raise MissingProblem(shown, "NOQUEUE", hints=hints, ways=[actions.add_job(name), *actions.policy(name)[:1]])
+        raise MissingProblem(shown, "NOQUEUE", hints=hints, ways=[actions.add_job(name), *actions.policy(name, is_set=False)[:1]])
     further = ""
     if found.cursor:
         terms = {"state": wanted.state, "text": text, "older": wanted.older_ms // 1_000, "cursor": found.cursor}
@@ -228,10 +228,25 @@ async def queue(site: Site, asked: Request) -> tuple[str, Values]:
                           "states": _STATES if wanted.state in _STATES else (*_STATES, wanted.state),
                           "is_named": name in rendering.NO_SEGMENTS, "found": found,
                           "jobs": [job_row(node, job, visitor) for job in found.jobs], "known": node.job_count,
-                          "add": actions.add_job(name), "ways_with_groups": actions.on_groups(name),
-                          "ways_with_policy": actions.policy(name), "ways_with_throttle": actions.throttle(name),
-                          "ways_with_log": actions.on_log(name), "bulk": actions.bulk(wanted, site.gateway.config.port),
-                          "selected": actions.selected()}  # fmt: skip
+                          **_actions(values, wanted, found, site.gateway.config.port)}  # fmt: skip
+
+
+def _actions(values: Values, wanted: job_views.JobSearch, found: job_views.SearchResult, port: int) -> Values:
+    """Return the actions that can apply to a queue as it is now."""
+    name, is_log = wanted.queue, values["kind"] == KIND_NAMES[KIND_LOG].decode()
+    # Events are not jobs: no command of jobs applies to them.
+    bulk = [] if is_log else actions.bulk(wanted, port)
+    if not (found.jobs or found.cursor):
+        bulk = [one for one in bulk if one.key == "bulk-purge"]  # other nodes may have some
+    return {
+        "add": None if is_log else actions.add_job(name),
+        "ways_with_groups": actions.on_groups(name) if values["groups"] else [],
+        "ways_with_log": actions.on_log(name) if is_log and values["row"].length else [],
+        "ways_with_policy": actions.policy(name, is_set=bool(values["policy"])),
+        "ways_with_throttle": actions.throttle(name),
+        "bulk": bulk,
+        "selected": actions.selected() if found.jobs and not is_log else [],
+    }
 
 
 async def _is_known(site: Site, name: bytes, values: Values) -> bool:

@@ -141,5 +141,6 @@ def on_schedule(name: bytes) -> list[Action]:
         Action(
             "delete", "Delete schedule", "/api/commands/SCHEDULE/DEL", (b"SCHEDULE", b"DEL", name), {"name": name},
             "Schedules deleted: {result}.", "The schedule stops running on all nodes. Its jobs remain.", ends=True,
+            danger=True,
         ),
     ]  # fmt: skip

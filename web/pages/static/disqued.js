@@ -169,14 +169,17 @@ function confirmed(form, question) {
   const label = one(".does button", form).textContent;
   const yes = document.createElement("button");
   yes.type = "button";
-  yes.className = "danger yes";
+  yes.className = "yes";
   yes.textContent = `Yes, ${label.charAt(0).toLowerCase()}${label.slice(1)}`;
   const no = document.createElement("button");
   no.type = "button";
   no.textContent = "No";
   box.append(text, yes, no);
   one(".does", form).after(box);
-  yes.focus();
+  const isDanger = one(".does button", form).classList.contains("danger");
+  yes.classList.toggle("danger", isDanger);
+  // A second press of Enter must not end what nobody has read about yet.
+  (isDanger ? no : yes).focus();
   return new Promise((resolve) => {
     const end = (answer) => {
       box.remove();
@@ -289,8 +292,20 @@ async function reread() {
     const value = one(`#${CSS.escape(setting.id)} .value`, fresh);
     if (value) one(".value", setting).textContent = value.textContent;
   }
+  all(".acts[id]").forEach((acts) => offer(acts, one(`#${acts.id}`, fresh)));
   sumUp();
   all("form.action").forEach(writeLines);
+}
+
+/** Add the forms that apply now and remove those that no longer do; what is typed into the others stays. */
+function offer(acts, fresh) {
+  const button = (form) => one(".does button", form);
+  const forms = fresh ? all("form.action", fresh) : [];
+  const ids = new Set(forms.map((form) => button(form).id));
+  const had = acts.contains(document.activeElement);
+  all("form.action", acts).forEach((form) => ids.has(button(form).id) || form.remove());
+  forms.forEach((form) => document.getElementById(button(form).id) ?? acts.append(form));
+  if (had && !acts.contains(document.activeElement)) one("#main").focus();
 }
 
 // ---- parts that are sent again
@@ -302,7 +317,7 @@ function swap(element, html) {
   const { scrollTop, scrollLeft } = element;
   element.innerHTML = html;
   Object.assign(element, { scrollTop, scrollLeft });
-  if (key) one(key, element)?.focus();
+  if (active) ((key && one(key, element)) || one("#main")).focus();
 }
 
 /** Bring the content of an element up to date and keep what is the same: focus, selection and clicks live on. */
