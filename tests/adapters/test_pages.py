@@ -605,8 +605,13 @@ async def test_a_pause_says_where_it_holds_who_said_so_and_why(admin: Admin, tmp
     act = {"Authorization": f"Bearer {OPERATOR}"}
     body = {"queue": "q", "words": ["in"], "reason": "deploy <b>of</b> billing"}
     assert (await client.post("/api/pause", body, headers=act)).body == {"pause": "in"}
+    job_id = await add(client, "other", "x")
+    for path in ("/queues/other", f"/jobs/{job_id}"):
+        assert "paused on" not in words(await page(client, path, OPERATOR))
+    banner = "Adds are paused on all nodes by olga : deploy <b>of</b> billing"
     html = await page(client, "/queues/q", OPERATOR)
-    assert "whole cluster, by olga: deploy &lt;b&gt;of&lt;/b&gt; billing" in html
+    assert (banner in words(html), "<b>of" in html) == (True, False)
+    assert "all nodes, by olga: deploy <b>of</b> billing" in words(await page(client, "/queues", OPERATOR))
     stat = (await client.get("/api/qstat/q", headers=act)).body
     facts = {name: stat[name] for name in ("pause", "pause-reason", "pause-by", "pause-node")}
     assert facts == {"pause": "in", "pause-reason": body["reason"], "pause-by": "olga", "pause-node": "none"}
@@ -614,10 +619,38 @@ async def test_a_pause_says_where_it_holds_who_said_so_and_why(admin: Admin, tmp
     assert (refused.status, refused.body["code"]) == (409, "PAUSED")
     assert refused.body["detail"].endswith("(deploy <b>of</b> billing; by olga)")
     await client.post("/api/pause", {"queue": "q", "words": ["out", "node"]}, headers=act)
-    assert "whole cluster, and out on this node, by olga" in await page(client, "/queues/q", OPERATOR)
+    assert f"{banner} Delivery is paused on this node" in words(await page(client, "/queues/q", OPERATOR))
+    assert "all nodes, and out on this node, by olga" in words(await page(client, "/queues", OPERATOR))
     await client.post("/api/pause", {"queue": "q", "words": ["none"]}, headers=act)
     await client.post("/api/pause", {"queue": "q", "words": ["out", "node"]}, headers=act)
-    assert "<small>this node</small>" in await page(client, "/queues/q", OPERATOR)
+    html = await page(client, "/queues/q", OPERATOR)
+    assert ("Delivery is paused on this node" in words(html), "on all nodes" in words(html)) == (True, False)
+
+
+@async_test
+async def test_the_pages_of_a_job_and_a_schedule_say_that_their_queue_is_paused(admin: Admin) -> None:
+    client = admin()
+    job_id = await add(client, "mail", "x")
+    await run(client.running, "SCHEDULE", "SET", "nightly", "0 2 * * *", "QUEUE", "mail", "BODY", "x")
+    paths = (f"/jobs/{job_id}", "/schedules/nightly")
+    for path in paths:
+        assert "are paused" not in await page(client, path)
+    await run(client.running, "PAUSE", "mail", "all", "REASON", "deploy")
+    for path in paths:
+        assert re.search(r"Adds and delivery are paused on all nodes by .* : deploy", words(await page(client, path)))
+
+
+@async_test
+async def test_a_queue_is_paused_on_all_nodes_or_on_this_one(admin: Admin) -> None:
+    client = admin()
+    for way in actions.pause(b"q", "none"):
+        scope, _ = way.inputs
+        assert list(scope.labels.values()) == ["all nodes", "this node"]
+        for choice in scope.choices:
+            assert (await client.post(way.path, {**way.body, scope.name: scope.of(choice)})).status == 200
+            stat = (await client.get("/api/qstat/q")).body
+            assert (stat["pause-node"] != "none") == choice.endswith(" node")
+            await client.post("/api/pause", {"queue": "q", "words": ["none"]})
 
 
 @async_test

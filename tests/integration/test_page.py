@@ -192,7 +192,7 @@ def test_pausing_and_resuming(page: Browser, daemon: Daemon) -> None:
     page.open("/queues/halted")
     page.click("#do-pause-in")
     wait_until(lambda: daemon.call("PAUSE", "halted", "state") == "in", "the pause")
-    page.wait_text("#queue-facts", "adds paused")
+    page.wait_text("#paused", "Adds are paused on all nodes")
     page.wait_text("#do-pause-in", "Resume adds")
     page.click("#do-pause-out")
     wait_until(lambda: daemon.call("PAUSE", "halted", "state") == "all", "the other pause")
@@ -202,6 +202,13 @@ def test_pausing_and_resuming(page: Browser, daemon: Daemon) -> None:
     page.wait_text("#do-pause-in", "Pause adds")
     page.click("#do-pause-out")
     wait_until(lambda: daemon.call("PAUSE", "halted", "state") == "none", "both to end")
+    page.wait_text("#do-pause-out", "Pause delivery")
+    page.run(
+        "const one = document.querySelector('#do-pause-out').form.elements.words; one.value = 'out node';"
+        "one.dispatchEvent(new Event('input', {bubbles: true}))"
+    )
+    page.click("#do-pause-out")
+    page.wait_text("#paused", "Delivery is paused on this node")
 
 
 def test_a_job_tells_why_it_is_not_running_and_is_requeued_and_deleted(page: Browser, daemon: Daemon) -> None:

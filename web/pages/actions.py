@@ -70,20 +70,26 @@ def add_job(queue: bytes | None) -> Action:
 
 
 def pause(queue: bytes, now: str, reason: str = "") -> list[Action]:
-    """Pause and resume a queue in the whole cluster; its pause is `now`: in, out, all or none."""
+    """Pause a queue on all nodes or on this one, and resume it; its pause is `now`: in, out, all or none."""
     is_in, is_out = now in ("in", "all"), now in ("out", "all")
     ways = [
-        ("pause-in", "Resume adds" if is_in else "Pause adds", _pause_words(not is_in, is_out)),
-        ("pause-out", "Resume delivery" if is_out else "Pause delivery", _pause_words(is_in, not is_out)),
+        ("pause-in", "Resume adds" if is_in else "Pause adds", is_in, _pause_words(not is_in, is_out)),
+        ("pause-out", "Resume delivery" if is_out else "Pause delivery", is_out, _pause_words(is_in, not is_out)),
     ]
-    asked = Input("reason", "Reason", value=reason, hint="none", word="REASON")
-    return [
-        Action(
-            key, label, "/api/pause", (b"PAUSE", queue, word, *(() if word == b"none" else (asked,))),
-            {"queue": queue, "words": [word]}, "Pause on all nodes: {result}.",
+    why = Input("reason", "Reason (all nodes only)", value=reason, hint="none", word="REASON")
+    found = []
+    for key, label, is_resume, word in ways:
+        here = f"{word} node"
+        scopes = {word: "all nodes", here: "this node"}
+        scope = Input("words", "Scope", "list", word, choices=tuple(scopes), labels=scopes)
+        # A word for all nodes ends the pauses of single nodes, too.
+        words = (word.encode(),) if is_resume else (scope,)
+        asked = () if word == "none" else (why,)
+        fixed: dict[str, Any] = {"queue": queue, "words": [word]} if is_resume else {"queue": queue}
+        found.append(
+            Action(key, label, "/api/pause", (b"PAUSE", queue, *words, *asked), fixed, "Pause of the queue: {result}.")
         )
-        for key, label, word in ways
-    ]  # fmt: skip
+    return found
 
 
 def policy(queue: bytes, *, is_set: bool = True) -> list[Action]:
@@ -117,8 +123,8 @@ def throttle(queue: bytes) -> list[Action]:
     ]  # fmt: skip
 
 
-def _pause_words(stops_in: bool, stops_out: bool) -> bytes:
-    return {(True, True): b"all", (True, False): b"in", (False, True): b"out"}.get((stops_in, stops_out), b"none")
+def _pause_words(stops_in: bool, stops_out: bool) -> str:
+    return {(True, True): "all", (True, False): "in", (False, True): "out"}.get((stops_in, stops_out), "none")
 
 
 def on_job(job: Job) -> list[Action]:

@@ -11,7 +11,7 @@ from disqued.web.pages import actions
 from disqued.web.pages.lines import redis_line
 from disqued.web.pages.render import MissingProblem, Values, page
 from disqued.web.site import Site
-from disqued.web.views import group_views, job_views, rendering
+from disqued.web.views import group_views, job_views, queue_views, rendering
 
 BODY_BYTES: Final = 65_536  #: of the body
 SAID_BYTES: Final = 4_096  #: of a progress, a result or a header
@@ -36,6 +36,7 @@ async def job(site: Site, asked: Request) -> tuple[str, Values]:
         "why": job_views.why_not_running(node, found), "timeline": job_views.timeline(node, found),
         "ways": actions.on_job(found) if found.options.kind == KIND_WORK else actions.on_event(found.queue, job_id),
         **_fate_of(found),
+        "paused": queue_views.pauses_of(node, found.queue) if is_known else [],
         "now": node.wall(), "is_manual": found.options.retry_ms >= RETRY_NEVER_MS}  # fmt: skip
 
 

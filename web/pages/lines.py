@@ -30,7 +30,7 @@ class Input:
 
     name: str  #: of the JSON body; `backoff.first` is a part of a field
     label: str
-    #: text, area or number; choice: one of `choices`, or nothing; flag: a box, which stands for true; list: words with
+    #: text, area or number; choice: one of `choices`; flag: a box, which stands for true; list: words with
     #: spaces between; pairs: the same, such as name=value; picked: the jobs selected in a table
     kind: str = "text"
     value: str = ""  #: what stands in it first
@@ -38,7 +38,8 @@ class Input:
     word: str = ""  #: redis-cli's word before the value, or that of a flag; with one, an empty field is left out
     spare: bool = False  #: an empty field is left out without a word, too
     needed: bool = False  #: the browser does not send the form while it is empty
-    choices: Sequence[str] = ()
+    choices: Sequence[str] = ()  #: the values of a select box; with a hint, an empty field is one, too
+    labels: Mapping[str, str] = attrs.field(factory=dict)  #: of choices that do not speak for themselves
 
     @property
     def is_optional(self) -> bool:

@@ -19,7 +19,7 @@ from disqued.web.pages import actions
 from disqued.web.pages.render import MissingProblem, Values, page
 from disqued.web.site import Site
 from disqued.web.views import group_views, job_views, rendering, worker_views
-from disqued.web.views.queue_views import SORTS, QueuePage, QueueQuery, first_of, row_of, walk
+from disqued.web.views.queue_views import SORTS, QueuePage, QueueQuery, first_of, pauses_of, row_of, walk
 
 SLOTS_SHOWN: Final = 20
 PEEKED: Final = 10  #: jobs of a queue that are shown without being asked for
@@ -91,6 +91,7 @@ def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
         "peeked": peeked,
         "visitor": visitor,
         "pauses": pauses,
+        "paused": pauses_of(node, name),
         "throttled": None if queue is None or queue.gate is None else _throttled(queue.gate, node.wall()),
         "throttles": _throttles(node.policies.gates.get(name), node.wall()),
         "held": [] if queue is None else worker_views.held_of(node, queue, visitor),

@@ -11,7 +11,7 @@ from disqued.web.http.problems import Problem
 from disqued.web.pages import schedule_actions
 from disqued.web.pages.render import Values, page
 from disqued.web.site import Site
-from disqued.web.views import rendering, schedule_views
+from disqued.web.views import queue_views, rendering, schedule_views
 from disqued.web.views.schedule_views import SchedulePage, ScheduleQuery
 
 BODY_BYTES: Final = 2_000  #: of the body that are shown
@@ -50,7 +50,9 @@ def schedule_values(site: Site, name: bytes, visitor: Visitor) -> Values:
     if one is not None and visitor.sees_bodies:
         body = rendering.body(one.setting.job.body, BODY_BYTES)
     pauses = [] if one is None else schedule_actions.pause(name, is_paused=one.row.state == "paused")
-    return {"schedule": name, "one": one, "body": body, "visitor": visitor, "now": node.wall(), "pauses": pauses}
+    paused = [] if one is None else queue_views.pauses_of(node, one.row.queue)
+    return {"schedule": name, "one": one, "body": body, "visitor": visitor, "now": node.wall(), "pauses": pauses,
+            "paused": paused}  # fmt: skip
 
 
 @page("/schedules/<schedule>", "schedules", "Page: a schedule")

@@ -60,6 +60,7 @@ async def draw(site: Site, watched: Subscription, rows: list[QueueRow]) -> dict[
         row = values["row"]
         point = [at, 0, 0, 0] if row is None else [at, row.length, row.in_rate, row.out_rate]
         parts = {
+            "paused": "_pauses.html",
             "queue-facts": "_queue_facts.html",
             "peeked": "_peeked.html",
             "held": "_held.html",

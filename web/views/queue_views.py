@@ -123,14 +123,42 @@ def row_of(node: NodeView, queue: Queue, rates: Rates) -> QueueRow:
     )  # fmt: skip
 
 
+@attrs.frozen
+class PauseInEffect:
+    """A pause of a queue: of all nodes, or of this one."""
+
+    what: str  #: what is stopped, as the subject of a sentence
+    scope: str
+    owner: str = ""  #: empty when not known
+    reason: str = ""
+
+
+_PAUSED: Final = {
+    b"in": "Adds are paused", b"out": "Delivery is paused", b"all": "Adds and delivery are paused",
+}  # fmt: skip
+
+
+def pauses_of(node: NodeView, name: bytes) -> list[PauseInEffect]:
+    """Return the pauses of a queue that are in effect on this node; the queue need not exist."""
+    setting, queue = node.pause_of(name), node.queue(name)
+    here = 0 if queue is None else queue.pause_here
+    found = []
+    if setting.bits:
+        what = _PAUSED[PAUSE_NAMES[setting.bits]]
+        found.append(PauseInEffect(what, "on all nodes", setting.owner.decode(), setting.reason.decode()))
+    if here:
+        found.append(PauseInEffect(_PAUSED[PAUSE_NAMES[here]], "on this node"))
+    return found
+
+
 def _pause_facts(node: NodeView, queue: Queue) -> tuple[str, str]:
     """Where a pause holds, who said so and why; and the reason alone."""
     setting = node.pause_of(queue.name)
     if not queue.pause:
         return "", ""
-    where = "whole cluster" if setting.bits else "this node"
+    where = "all nodes" if setting.bits else "this node"
     if setting.bits and queue.pause_here:
-        where = f"whole cluster, and {PAUSE_NAMES[queue.pause_here].decode()} on this node"
+        where = f"all nodes, and {PAUSE_NAMES[queue.pause_here].decode()} on this node"
     if not setting.bits:
         return where, ""
     reason, owner = setting.reason.decode(), setting.owner.decode()

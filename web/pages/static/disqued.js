@@ -284,7 +284,7 @@ async function reread() {
     return location.reload();
   }
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-  for (const selector of ["#found tbody", "#looked", "#pauses", "#schedule-now", "#runs", "#coming", "#groups", "#throttles", "#policy tbody", ".timeline", "#why", ".facts", "h1"]) {
+  for (const selector of ["#found tbody", "#looked", "#pauses", "#paused", "#schedule-now", "#runs", "#coming", "#groups", "#throttles", "#policy tbody", ".timeline", "#why", ".facts", "h1"]) {
     const [old, now] = [one(selector), one(selector, fresh)];
     if (old && now) swap(old, now.innerHTML);
   }
