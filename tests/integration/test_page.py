@@ -147,9 +147,38 @@ def test_the_chart_is_drawn_and_moves(page: Browser, daemon: Daemon) -> None:
     daemon.call("ADDJOB", "drawn", "x", 0)
     page.open("/queues/drawn")
     page.find("#chart canvas")
-    page.click("[data-span=week]")
-    assert page.find("[data-span=week]").get_attribute("aria-pressed") == "true"
-    page.find("#chart canvas")
+    # Nobody hovers: the legend has the newest values.
+    length = "#chart .u-series:nth-child(2) .u-value"
+    page.wait_text(length, "1")
+    daemon.call("ADDJOB", "drawn", "y", 0)
+    page.wait_text(length, "2")
+    page.click("[data-range='7d']")
+    pressed = "return [...document.querySelectorAll('[data-range][aria-pressed=true]')].map(one => one.dataset.range)"
+    assert page.run(pressed) == ["7d"]
+    assert page.find("#chart-data").get_attribute("href").endswith("/api/history?queue=drawn&range=7d")
+    page.open("/")
+    page.wait_text("#chart .u-legend", "Backlog")
+    assert page.run(pressed) == ["7d"], "the range is kept"
+    page.click("[data-range='1h']")
+
+
+#: Script: let the history of every chart be a minute with a single spike.
+SPIKE = """
+const real = window.fetch, time = [...Array(60).keys()].map((at) => 1_795_000_000 + at);
+const flat = time.map(() => 10), found = { time, backlog: flat, in: flat.with(30, 5_000), out: flat, acked: flat };
+const answer = () => Promise.resolve(new Response(JSON.stringify(found)));
+window.fetch = (path, ...rest) => (String(path).startsWith("/api/history") ? answer() : real(path, ...rest));
+"""
+
+
+def test_a_spike_is_clipped_and_its_figure_told(page: Browser, daemon: Daemon) -> None:
+    page.open("/")
+    page.wait_text("#chart .u-legend", "Backlog")
+    assert page.text("#chart-note") == ""
+    page.run(SPIKE)
+    page.click("[data-range='6h']")
+    page.wait_text("#chart-note", "Clipped: In/s 5\u202f000 at 2026-11-18 ")
+    page.click("[data-range='1h']")
 
 
 @pytest.mark.parametrize("queue", [".", "..", ""])

@@ -58,7 +58,8 @@ async def draw(site: Site, watched: Subscription, rows: list[QueueRow]) -> dict[
     elif watched.page == "queue":
         values = queue_pages.queue_values(site, watched.queue, reader)
         row = values["row"]
-        point = [at, 0, 0, 0] if row is None else [at, row.length, row.in_rate, row.out_rate]
+        acked = site.history.acked_rate(watched.queue)
+        point = [at, 0, 0, 0, 0] if row is None else [at, row.length, row.in_rate, row.out_rate, acked]
         parts = {
             "paused": "_pauses.html",
             "queue-facts": "_queue_facts.html",
@@ -85,7 +86,7 @@ async def draw(site: Site, watched: Subscription, rows: list[QueueRow]) -> dict[
     else:
         values = overview.overview_values(site)
         rates = values["rates"]
-        point = [at, None, rates["in"], rates["out"], rates["acked"]]
+        point = [at, site.history.backlog, rates["in"], rates["out"], rates["acked"]]
         parts = {"facts": "_facts.html", "nodes": "_nodes.html"}
     html = {key: render.fragment(name, {**values, **shared}) for key, name in parts.items()}
     return {"html": html, "point": point}

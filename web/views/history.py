@@ -244,6 +244,19 @@ class History:
         self._node.rest(self._walked)
         return self._node.last.in_rate, self._node.last.out_rate, self._node.last.acked_rate
 
+    @property
+    def backlog(self) -> int:
+        """Jobs that wait in the queues of the node, as the last sample has it."""
+        return self._node.last.length
+
+    def acked_rate(self, name: bytes) -> float | None:
+        """Jobs of a queue acknowledged a second, as the last sample has it; None when nothing is remembered of it."""
+        track = self._tracks.get(name)
+        if track is None:
+            return None
+        track.rest(self._walked)
+        return track.last.acked_rate
+
     def _series(self, track: Track, span: Span) -> Series:
         track.rest(self._walked)
         ring, step_s = (track.hour, 1) if span == "hour" else (track.week, 60)

@@ -417,80 +417,155 @@ function listen(terms) {
 
 // ---- charts
 
-const KINDS = {
-  node: [["In/s", "y", 2], ["Out/s", "y", 3], ["Acknowledged/s", "y", 4]],
-  queue: [[null, "y", 1], ["In/s", "rate", 2], ["Out/s", "rate", 3]],
-};
-const HOUR = 3600;
-const SPANS = { hour: "range=1h&step=1s", week: "range=7d&step=1m" };
-const COLUMNS = ["time", "backlog", "in", "out", "acked", "oldest"];
-const LEAST = 300; // seconds that a chart shows at least
+const RATES = [["In/s", "rate", "in"], ["Out/s", "rate", "out"], ["Acknowledged/s", "rate", "acked"]];
+const POINT = ["time", "backlog", "in", "out", "acked"]; // as an event has them
+const COLORS = ["--one", "--two", "--three", "--four"];
+const LEAST = { y: 5, rate: 1 }; // that an axis reaches at least
+const LEAST_S = 300; // seconds that a chart shows at least
+const MARKS = 4; // spikes that are marked
+const UNITS_S = { m: 60, h: 3600, d: 86400 };
+
+const seconds = (range) => parseInt(range, 10) * UNITS_S[range.at(-1)];
+const figure = (value) => (value == null ? "–" : Number(value.toFixed(1)).toLocaleString("en").replaceAll(",", "\u202f"));
+const short = (value) => Intl.NumberFormat("en", { notation: "compact" }).format(value);
+const clock = (at, from = 11, to = 19) => new Date(at * 1000).toISOString().slice(from, to);
 
 /** Times below a chart, in UTC, as fine as its grid. */
 function clockTimes(_, splits, __, ___, step) {
   const [from, to] = step >= 86400 ? [5, 10] : step >= 60 ? [11, 16] : [11, 19];
-  return splits.map((at) => new Date(at * 1000).toISOString().slice(from, to));
+  return splits.map((at) => clock(at, from, to));
 }
+
+/** Where an axis ends so that a few spikes do not flatten all the rest; Infinity where nothing is cut off. */
+function capOf(columns) {
+  const values = columns.flat().filter((value) => value > 0).sort((one, other) => one - other);
+  const usual = values[Math.floor(values.length * 0.98)];
+  return values.length >= 50 && values.at(-1) > 3 * usual ? 1.5 * usual : Infinity;
+}
+
 let chart = null;
 
 class Chart {
   constructor(element) {
     this.element = element;
-    this.columns = KINDS[element.dataset.chart].map(([label, ...how]) => [label ?? element.dataset.length, ...how]);
-    this.span = "hour";
+    this.columns = [[element.dataset.backlog, "y", "backlog"], ...RATES];
+    this.range = sessionStorage.getItem("range") ?? "1h";
     this.data = [[], ...this.columns.map(() => [])];
-    this.dark = matchMedia("(prefers-color-scheme: dark)");
-    this.dark.addEventListener("change", () => this.draw());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
     new ResizeObserver(() => this.plot?.setSize(this.size())).observe(element);
     this.load();
   }
 
   size() {
-    return { width: Math.max(200, this.element.clientWidth), height: 220 };
+    return { width: Math.max(200, this.element.clientWidth), height: 240 };
   }
 
-  async load(span = this.span) {
-    this.span = span;
+  async load(range = this.range) {
+    this.range = range;
+    this.loadedAt = Date.now();
+    sessionStorage.setItem("range", range);
+    all("[data-range]").forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.range === range)));
     const { history } = this.element.dataset;
-    const answer = history ? await fetch(`${history}${history.includes("?") ? "&" : "?"}${SPANS[span]}`) : null;
-    const found = answer?.ok ? await answer.json() : {};
-    const columns = COLUMNS.map((name) => found[name]);
-    if (span !== this.span) return;
-    this.data = [columns[0] ?? [], ...this.columns.map(([, , at]) => columns[at] ?? (columns[0] ?? []).map(() => null))];
+    const path = `${history}${history?.includes("?") ? "&" : "?"}range=${range}${this.isFine() ? "&step=1s" : ""}`;
+    if (history) one("#chart-data").href = path;
+    const answer = history ? await fetch(path) : null;
+    const found = answer?.ok ? await answer.json() : { time: [] };
+    if (range !== this.range) return;
+    this.data = [found.time, ...this.columns.map(([, , name]) => found[name] ?? [])];
+    this.measure();
     this.draw();
   }
 
+  /** Whether a point stands for each second. */
+  isFine() {
+    return seconds(this.range) <= 3600;
+  }
+
   add(point) {
-    if (this.span !== "hour" || !this.plot) return;
+    if (!this.plot) return;
+    if (!this.isFine()) {
+      if (Date.now() - this.loadedAt > 60_000) this.load();
+      return;
+    }
     const times = this.data[0];
     if (times.length && point[0] <= times.at(-1)) return;
-    this.data[0].push(point[0]);
-    this.columns.forEach(([, , at], index) => this.data[index + 1].push(point[at] ?? null));
-    while (times.length && times[0] < point[0] - HOUR) this.data.forEach((column) => column.shift());
+    ["time", ...this.columns.map(([, , name]) => name)].forEach((name, at) => this.data[at].push(point[POINT.indexOf(name)] ?? null));
+    while (times.length && times[0] < point[0] - seconds(this.range)) this.data.forEach((column) => column.shift());
+    this.measure();
     this.plot.setData(this.data);
+    if (this.plot.cursor.idx == null) this.plot.setLegend({ idx: null });
+  }
+
+  /** Find out where the axes end, and which spikes reach beyond: the highest point of each, highest first. */
+  measure() {
+    const [times, ...values] = this.data;
+    const on = (scale) => values.filter((_, at) => this.columns[at][1] === scale);
+    this.caps = { y: capOf(on("y")), rate: capOf(on("rate")) };
+    this.spikes = [];
+    this.columns.forEach(([label, scale], series) => {
+      let top = null;
+      values[series].forEach((value, at) => {
+        if (!(value > this.caps[scale])) top = null;
+        else if (!top) this.spikes.push((top = { label, series, value, at: times[at] }));
+        else if (value > top.value) Object.assign(top, { value, at: times[at] });
+      });
+    });
+    this.spikes.sort((one, other) => other.value - one.value);
+    const said = this.spikes.slice(0, MARKS).map(({ label, value, at }) => `${label} ${figure(value)} at ${clock(at, 0, 19).replace("T", " ")}`);
+    one("#chart-note").textContent = said.length ? `Clipped: ${said.join("; ")}${this.spikes.length > said.length ? "; and more" : ""}.` : "";
+  }
+
+  /** Write the figures of the highest spikes where the axes cut them off. */
+  mark({ ctx, bbox, valToPos }, color) {
+    const ratio = devicePixelRatio;
+    const taken = [];
+    ctx.save();
+    ctx.font = `600 ${11 * ratio}px system-ui`;
+    ctx.textAlign = "center";
+    ctx.textBaseline = "top";
+    for (const { series, value, at } of this.spikes) {
+      const x = valToPos(at, "x", true);
+      if (taken.length === MARKS || x < bbox.left || taken.some((other) => Math.abs(other - x) < 60 * ratio)) continue;
+      taken.push(x);
+      const half = 30 * ratio;
+      const place = [`▲ ${short(value)}`, Math.min(Math.max(x, bbox.left + half), bbox.left + bbox.width - half), bbox.top + 2 * ratio];
+      ctx.strokeStyle = color("--card");
+      ctx.lineWidth = 5 * ratio;
+      ctx.strokeText(...place);
+      ctx.fillStyle = color(COLORS[series]);
+      ctx.fillText(...place);
+    }
+    ctx.restore();
   }
 
   draw() {
     const style = getComputedStyle(document.documentElement);
     const color = (name) => style.getPropertyValue(name).trim();
     const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, font: "12px system-ui" };
-    const whole = (_, values) => values.map((value) => Intl.NumberFormat("en", { notation: "compact" }).format(value));
-    const colors = ["--one", "--two", "--three"];
+    const values = (_, splits) => splits.map(short);
+    const upright = { labelFont: "12px system-ui", labelSize: 18, size: 46, values };
+    const to = (scale) => ({ range: (_, __, high) => [0, Math.max(LEAST[scale], Math.min(high ?? 0, this.caps[scale])) * 1.1] });
+    // While no point has the cursor the legend shows the newest.
+    const newest = (plot, at, series) => (at == null ? plot.data[series].at(-1) : plot.data[series][at]);
     this.plot?.destroy();
     this.plot = new uPlot(
       {
         ...this.size(),
-        legend: { live: true },
         cursor: { drag: { x: false, y: false } },
-        tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
-        scales: { x: { range: (_, low, high) => [Math.min(low ?? 0, (high ?? 0) - LEAST), high ?? 1] }, y: { range: (_, low, high) => [0, Math.max(5, high ?? 0) * 1.1] }, rate: { range: (_, low, high) => [0, Math.max(1, high ?? 0) * 1.1] } },
-        axes: [{ ...axis, values: clockTimes, space: 80 }, { ...axis, scale: "y", values: whole, size: 52 }, ...(this.columns.some(([, scale]) => scale === "rate") ? [{ ...axis, scale: "rate", side: 1, grid: { show: false }, values: whole, size: 52 }] : [])],
+        tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
+        scales: { x: { range: (_, low, high) => [Math.min(low ?? 0, (high ?? 0) - LEAST_S), high ?? 1] }, y: to("y"), rate: to("rate") },
+        axes: [
+          { ...axis, values: clockTimes, space: 80 },
+          { ...axis, ...upright, scale: "y", label: this.columns[0][0] },
+          { ...axis, ...upright, scale: "rate", side: 1, grid: { show: false }, label: "Jobs per second" },
+        ],
+        hooks: { draw: [(plot) => this.mark(plot, color)] },
         series: [
-          { label: "Time", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" },
+          { label: "Time", value: (plot, _, __, at) => { const time = newest(plot, at, 0); return time == null ? "–" : clock(time, 0, 19).replace("T", " "); } },
           ...this.columns.map(([label, scale], index) => ({
-            label, scale, stroke: color(colors[index]), width: scale === "y" ? 2 : 1.5,
+            label, scale, stroke: color(COLORS[index]), width: scale === "y" ? 2 : 1.5,
             fill: index ? undefined : color("--one-wash"), points: { show: false },
-            value: (_, value) => (value == null ? "–" : Number(value.toFixed(1))),
+            value: (plot, _, series, at) => figure(newest(plot, at, series)),
           })),
         ],
       },
@@ -532,11 +607,8 @@ document.addEventListener("click", async (event) => {
       tell("Selected. Copy it with the keyboard.");
     }
   }
-  const span = event.target.closest("[data-span]");
-  if (span) {
-    all("[data-span]").forEach((button) => button.setAttribute("aria-pressed", String(button === span)));
-    chart.load(span.dataset.span);
-  }
+  const range = event.target.closest("[data-range]");
+  if (range) chart.load(range.dataset.range);
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.target.closest("form.action")?.requestSubmit();
