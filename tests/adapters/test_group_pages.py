@@ -31,7 +31,7 @@ async def test_a_log_shows_its_events_and_groups(admin: Admin) -> None:
     assert "Matches: 3" in words(html)
     assert "Events 3" in words(html)
     assert f"Oldest event {rendering.NONE}" not in words(html)
-    assert 'data-length="Events"' in html
+    assert 'data-backlog="Events"' in html
     await run(client.running, "QGET", "events", "mailers", "EX", 60)
     await run(client.running, "QGET", "events", "mailers", "EX", 0)
     await run(client.running, "QGET", "events", "<b>", "EX", 60)

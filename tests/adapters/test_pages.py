@@ -255,7 +255,7 @@ async def test_the_first_look_shows_the_rates_of_the_last_sample(admin: Admin) -
     await client.site.history.sample(3)
     for path, shows in (
         ("/queues/q", "<dt>In/s</dt><dd>3.0</dd>"),
-        ("/queues", '<td class="num">3.0</td>'),
+        ("/queues", 'data-label="In/s" class="num">3.0</td>'),
         ("/", "<dt>Jobs in/s</dt><dd>3.0</dd>"),
     ):
         client.site.live.rates.keep(set())  # nobody has looked
@@ -423,7 +423,7 @@ async def test_the_table_of_queues_has_dead_and_failing_jobs_and_is_sorted_by_th
         html = await page(client, f"/queues?sort={sort}")
         rows = re.findall(r'<th scope="row"><a [^>]*>(\w+)</a></th>(.*?)</tr>', html, re.DOTALL)
         assert [name for name, _ in rows] == expected
-        figures = {name: re.findall(r'<td class="num">([^<]*)</td>', row)[4:6] for name, row in rows}
+        figures = {name: re.findall(r'data-label="(?:Failing|Dead)" class="num">([^<]*)</td>', row) for name, row in rows}
         assert figures == {"ann": ["3", "1"], "ben": ["0", "2"], "cleo": ["1", "0"]}
 
 
@@ -585,7 +585,7 @@ async def test_a_throttle_is_set_on_the_page_which_says_until_when_it_lasts(admi
         found = await client.post("/api/commands/THROTTLE", {"queue": "mail", **body}, headers=act)
         assert found.body == {"reply": answer}
     html = (await page(client, "/queues/mail", OPERATOR)).partition('id="throttles"')[2].partition("</tbody>")[0]
-    ends = re.findall(r'scope="row">([^<]*)</th><td>([^<]*)</td><td class="num">([^<]*)', html)
+    ends = re.findall(r'scope="row">([^<]*)</th><td[^>]*>([^<]*)</td><td[^>]*>([^<]*)', html)
     assert [unescape(what) for what, _, _ in ends] == ["whole queue", "group acme <b>"]
     for (_, until, left), seconds in zip(ends, (3_600, 60), strict=True):
         assert rendering.moment(before + seconds * 1_000)[:13] <= until <= rendering.moment(before + seconds * 1_100)
@@ -741,6 +741,45 @@ async def test_a_search_ends_and_says_where_to_go_on(admin: Admin, monkeypatch: 
         assert "Searched 10 jobs. Matches: 0" in words(html)
         html, seen = await page(client, "/queues/q" + unescape(further[1])), seen + 1
     assert (seen, "Matches: 1" in words(html)) == (2, True)
+
+
+def unlabeled(html: str) -> list[str]:
+    """Cells of tables whose label, which stands above them on a phone, is not the head of their column."""
+    wrong = []
+    for table in re.findall(r'<table[^>]*class="cards".*?</table>', html, re.DOTALL):
+        head, _, rows = table.partition("<tbody")
+        heads = [words(cell) for cell in re.findall(r"<th[^>]*>(.*?)</th>", head, re.DOTALL)]
+        for row in re.findall(r"<tr.*?</tr>", rows, re.DOTALL):
+            if "colspan" not in row:
+                labels = re.findall(r"<t[hd]([^>]*)>", row)
+                assert len(labels) == len(heads), row
+                wrong += [
+                    f"{label}: {column}"
+                    for label, column in zip(labels, heads, strict=True)
+                    if "scope=" not in label and "pick" not in label and f'data-label="{column}"' not in label
+                ]
+    return wrong
+
+
+@async_test
+async def test_each_cell_has_the_name_of_its_column_for_narrow_windows(admin: Admin) -> None:
+    client = admin()
+    running = client.running
+    ids = [await add(client, "mail", "x", "RETRY", 60, "GROUP", "acme") for _ in range(3)]
+    await run(running, "QPOLICY", "mail", "SET", "INFLIGHT", 5)
+    await run(running, "THROTTLE", "mail", 3_600, "GROUP", "other")
+    await run(running, "WORKER", "START", "ID", "press-1", "TTL", 0)
+    await run(running, "GETJOB", "WORKER", "press-1", "FROM", "mail")
+    await run(running, "NACK", ids[2], "DEAD", "REASON", "poison")
+    event = (await run(running, "QADD", "events", 600, "x")).decode()
+    await run(running, "QGET", "events", "mailers")
+    await run(running, "SCHEDULE", "SET", "nightly", "0 2 * * *", "QUEUE", "mail", "BODY", "x")
+    await client.post("/api/pause", {"queue": "q", "words": ["in"]})
+    paths = ["/", "/queues", "/queues/mail", "/queues/events", f"/jobs/{ids[2]}", f"/jobs/{event}", "/actions"]
+    for path in (*paths, "/workers", "/workers/press-1", "/schedules", "/schedules/nightly"):
+        html = await page(client, path)
+        assert 'data-label="' in html or path == "/schedules/nightly", path
+        assert unlabeled(html) == [], path
 
 
 # Who sees what.

@@ -207,6 +207,7 @@ def test_the_table_of_queues_is_live_sorted_and_filtered(page: Browser, daemon: 
             daemon.call("ADDJOB", queue, number, 0)
     page.open("/queues")
     page.click("thead a[href*='sort=length']")
+    assert page.run("return document.querySelector('[name=sort]').value") == "length"
     assert [row.text for row in page.driver.find_elements("css selector", "#queue-rows th")] == ["three", "two", "one"]
     daemon.call("ADDJOB", "four", "x", 0)
     page.wait_text("#queue-rows", "four")
