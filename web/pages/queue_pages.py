@@ -31,7 +31,7 @@ PEEKED_BYTES: Final = 400  #: of each body
 # Queues.
 
 _VIEW: Final = (
-    QueryParameter("q", "Part of the names"),
+    QueryParameter("q", "Part of the names, or a glob"),
     QueryParameter("sort", "Column", {"type": "string", "enum": list(SORTS)}),
     QueryParameter("page", "Which page of a hundred", {"type": "integer", "minimum": 1}),
 )

@@ -17,7 +17,7 @@ from disqued.web.views.schedule_views import SchedulePage, ScheduleQuery
 BODY_BYTES: Final = 2_000  #: of the body that are shown
 
 _VIEW: Final = (
-    QueryParameter("q", "Part of the names"),
+    QueryParameter("q", "Part of the names, or a glob"),
     QueryParameter("page", "Which page of a hundred", {"type": "integer", "minimum": 1}),
 )
 _NAME: Final = QueryParameter("name", "Which schedule", {"type": "string", "format": "bytes"})

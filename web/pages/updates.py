@@ -26,7 +26,7 @@ from disqued.web.views.worker_views import WorkerQuery
         QueryParameter("queue", "Which queue", {"type": "string", "format": "bytes"}),
         QueryParameter("worker", "Which worker", {"type": "string", "format": "bytes"}),
         QueryParameter("schedule", "Which schedule", {"type": "string", "format": "bytes"}),
-        QueryParameter("q", "Part of the names of queues, workers or schedules"),
+        QueryParameter("q", "Part of the names of queues, workers or schedules, or a glob"),
         QueryParameter("sort", "Column of the table of queues"),
         QueryParameter("n", "Page of the table of queues, workers or schedules", {"type": "integer", "minimum": 1}),
     ),

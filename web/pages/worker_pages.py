@@ -16,7 +16,7 @@ from disqued.web.views import rendering, worker_views
 from disqued.web.views.worker_views import WorkerPage, WorkerQuery
 
 _VIEW: Final = (
-    QueryParameter("q", "Part of an id or a name"),
+    QueryParameter("q", "Part of an id or a name, or a glob"),
     QueryParameter("page", "Which page of a hundred", {"type": "integer", "minimum": 1}),
 )
 _ID: Final = QueryParameter("id", "Which worker", {"type": "string", "format": "bytes"})

@@ -19,6 +19,7 @@ from disqued.core.model.queues import PAUSE_NAMES, Queue
 from disqued.core.view import NodeView
 from disqued.web.gateway import SLICE_ROWS, Gateway
 from disqued.web.turns import SharedTurns, next_turn
+from disqued.web.views import rendering
 from disqued.web.views.history import History
 
 PAGE_ROWS: Final = 100  #: queues on a page
@@ -188,7 +189,7 @@ SORTS: Final[dict[str, tuple[Callable[[QueueRow], Any], bool]]] = {
 class QueueQuery:
     """Which queues somebody looks at."""
 
-    text: str = ""  #: part of the name, in any case; empty = all
+    text: str = ""  #: part of the name or a glob, in any case; empty = all
     sort: str = "name"  #: a key of SORTS
     page: int = 1
 
@@ -216,7 +217,7 @@ class QueueQuery:
         return QueuePage(list(islice(in_order, PAGE_ROWS)), count, page, pages)
 
     def _lets_through(self, row: QueueRow) -> bool:
-        return not self.text or self.text.casefold() in row.name.decode("utf-8", "backslashreplace").casefold()
+        return not self.text or rendering.is_named(self.text, row.name)
 
 
 @attrs.frozen

@@ -9,6 +9,7 @@ import re
 from typing import Any, Final
 from urllib.parse import quote_from_bytes
 
+from disqued.core.model.glob import matches
 from disqued.reports.value_formats import NONE, count, escaped, moment_us, visible
 
 #: Names that cannot be a segment of a path: browsers take dots for something else, quoted or not.
@@ -51,6 +52,20 @@ class _Seen(dict[int, str]):
 
 
 _IN_BODIES: Final = _Seen()
+
+
+def is_named(wanted: str, raw: bytes) -> bool:
+    """Return whether a name has a text in it, or matches it as a glob where it is one, in any case."""
+    if not any(mark in wanted for mark in "*?["):
+        return wanted.casefold() in raw.decode("utf-8", "backslashreplace").casefold()
+    return matches(wanted.casefold().encode("utf-8", "surrogateescape"), _folded(raw))
+
+
+def _folded(raw: bytes) -> bytes:
+    try:
+        return raw.decode("utf-8").casefold().encode()
+    except UnicodeDecodeError:
+        return raw.lower()
 
 
 def segment(raw: bytes) -> str:

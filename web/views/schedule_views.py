@@ -17,6 +17,7 @@ from disqued.core.model.policies import SCHEDULE_FIELD
 from disqued.core.view import NodeView
 from disqued.web.gateway import SLICE_ROWS, Gateway
 from disqued.web.turns import next_turn
+from disqued.web.views import rendering
 
 PAGE_ROWS: Final = 100  #: schedules on a page
 SLICE_SCHEDULES: Final = 25  #: whose instants are worked out in a turn of the loop, some milliseconds' work
@@ -53,7 +54,7 @@ class ScheduleDetails:
 class ScheduleQuery:
     """Which schedules somebody looks at."""
 
-    text: str = ""  #: part of the name, in any case; empty = all
+    text: str = ""  #: part of the name or a glob, in any case; empty = all
     page: int = 1
 
     async def cut(self, gateway: Gateway) -> "SchedulePage":
@@ -78,7 +79,7 @@ class ScheduleQuery:
         return SchedulePage(rows, len(names), page, pages)
 
     def _lets_through(self, name: bytes) -> bool:
-        return self.text.casefold() in name.decode("utf-8", "backslashreplace").casefold()
+        return rendering.is_named(self.text, name)
 
 
 @attrs.frozen

@@ -53,7 +53,7 @@ class WorkerRow:
 class WorkerQuery:
     """Which workers somebody looks at."""
 
-    text: str = ""  #: part of id or name, in any case; empty = all
+    text: str = ""  #: part of id or name or a glob, in any case; empty = all
     page: int = 1
 
     async def cut(self, gateway: Gateway) -> "WorkerPage":
@@ -73,8 +73,7 @@ class WorkerQuery:
 
     def _lets_through(self, one: Worker | RemoteWorker) -> bool:
         texts = (one.id, one.name) if isinstance(one, Worker) else (one.worker_id,)
-        wanted = self.text.casefold()
-        return any(wanted in text.decode("utf-8", "backslashreplace").casefold() for text in texts)
+        return any(rendering.is_named(self.text, text) for text in texts)
 
 
 @attrs.frozen
