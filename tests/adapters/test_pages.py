@@ -423,7 +423,9 @@ async def test_the_table_of_queues_has_dead_and_failing_jobs_and_is_sorted_by_th
         html = await page(client, f"/queues?sort={sort}")
         rows = re.findall(r'<th scope="row"><a [^>]*>(\w+)</a></th>(.*?)</tr>', html, re.DOTALL)
         assert [name for name, _ in rows] == expected
-        figures = {name: re.findall(r'data-label="(?:Failing|Dead)" class="num">([^<]*)</td>', row) for name, row in rows}
+        figures = {
+            name: re.findall(r'data-label="(?:Failing|Dead)" class="num">([^<]*)</td>', row) for name, row in rows
+        }
         assert figures == {"ann": ["3", "1"], "ben": ["0", "2"], "cleo": ["1", "0"]}
 
 
@@ -817,6 +819,54 @@ async def test_secrets_are_masked_in_the_settings(admin: Admin) -> None:
     html = await page(client, "/settings", "hush-hush-hush-hush")
     assert "hush-hush" not in html
     assert 'id="requirepass"' in html
+
+
+@async_test
+async def test_settings_are_filtered_and_those_with_few_values_have_a_select_box(admin: Admin) -> None:
+    client = admin("slowlog-max-len 64")
+    html = await page(client, "/settings")
+    sections = re.findall(r'<a href="#(g-\d+)">', html)
+    assert len(sections) > 5
+    assert all(f'<h2 id="{section}">' in html for section in sections)
+    assert re.search(r'id="slowlog-max-len">.*?default: <code dir="ltr">128</code>', html, re.DOTALL)
+
+    def shown(html: str) -> list[str]:
+        return re.findall(r'<article class="setting" id="([^"]+)"', html)
+
+    assert shown(await page(client, "/settings?q=MAXmem*")) == ["maxmemory", "maxmemory-policy", "maxmemory-samples"]
+    assert "bind" in shown(await page(client, "/settings?q=Addresses+to+accept"))
+    assert "No settings match." in await page(client, "/settings?q=nonesuch")
+    forms = {name: html.partition(f'id="{name}"')[2].partition("</article>")[0] for name in shown(html)}
+    options = {name: re.findall(r'<option value="([^"]*)"', form) for name, form in forms.items()}
+    chosen = {name: found for name, found in options.items() if found}
+    assert chosen["maxmemory-policy"] == ["acks", "noeviction"]
+    assert chosen["appendonly"] == ["yes", "no"]
+    for name, values in chosen.items():
+        assert f'<option value="{client.site.gateway.config.matching(name)[0][1]}" selected' in forms[name]
+        assert "" not in values
+    assert "data-action" not in forms["port"]
+    assert "needs a restart" in forms["port"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "raw", "is_it"),
+    [
+        ("AIL", b"mail", True), ("mail*", b"Mail/new", True), ("ail*", b"mail", False), ("m?il", b"mail", True),
+        ("[km]ail", b"Kail", True), ("*\u00c4*", "t\u00e4ler".encode(), True), ("*", b"\xff", True),
+        ("x*", b"\xffx", False), ("\\xff", b"\xff", True),
+    ],
+)  # fmt: skip
+def test_a_filter_is_a_part_of_the_name_or_a_glob(wanted: str, raw: bytes, is_it: bool) -> None:
+    assert rendering.is_named(wanted, raw) is is_it
+
+
+@async_test
+async def test_the_table_of_queues_is_filtered_by_a_glob(admin: Admin) -> None:
+    client = admin()
+    for name in ("mail/in", "mail/out", "webmail"):
+        await add(client, name, "x")
+    html = await page(client, "/queues?q=mail/*")
+    assert re.findall(r'<th scope="row"><a [^>]*>([^<]+)</a>', html) == ["mail/in", "mail/out"]
 
 
 @async_test

@@ -1,6 +1,6 @@
 """Everything that can be done from the page, with its fields, its command and its request."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from disqued.config import Setting
@@ -360,8 +360,9 @@ def _loop(wanted: JobSearch, command: bytes, port: int) -> str:
     )
 
 
-def set_setting(setting: Setting[Any], value: str) -> Action:
+def set_setting(setting: Setting[Any], value: str, choices: Sequence[str] = ()) -> Action:
     """Change a setting that can be changed while the daemon runs; `value` is what it is now, empty for a secret."""
+    label = f"New value of {setting.name}" + ("" if choices else f" ({setting.kind.describe()})")
     return Action(f"set-{setting.name}", "Change", "/api/config",
-                  (b"CONFIG", b"SET", setting.name.encode(), Input("value", setting.name, value=value)),
+                  (b"CONFIG", b"SET", setting.name.encode(), Input("value", label, value=value, choices=choices)),
                   {"name": setting.name}, "Changed.", role=Role.ADMIN)  # fmt: skip
