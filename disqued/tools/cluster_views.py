@@ -11,10 +11,10 @@ from typing import Final
 
 import attrs
 
-from disqued.client.errors import DisquedError, ServerError
 from disqued.client.replies import read_info
 from disqued.tools.connecting import NodeConnection
 from disqued.tools.members import ID_SHOWN, Member, info
+from disqued.tools.polling import ask_once
 
 #: Flags of CLUSTER NODES with which no jobs can be given to a node.
 UNSOUND: Final = frozenset({"fail", "fail?", "handshake"})
@@ -103,21 +103,17 @@ def read_lines(text: str) -> tuple[NodeLine, ...]:
 
 
 def look_at(member: Member, node: NodeConnection) -> NodeReport:
-    """Ask a node, whose answer may be that it is away."""
-    try:
-        return NodeReport(member, read_lines(node.call("CLUSTER", "NODES").decode()),
-                          read_info(node.call("CLUSTER", "INFO"), b""), info(node, *SECTIONS))  # fmt: skip
-    except DisquedError as error:
-        return NodeReport(member, error=str(error), is_refused=isinstance(error, ServerError))
+    """Ask a node.  Raises the errors of `disqued.client.errors`."""
+    return NodeReport(member, read_lines(node.call("CLUSTER", "NODES").decode()),
+                      read_info(node.call("CLUSTER", "INFO"), b""), info(node, *SECTIONS))  # fmt: skip
 
 
 def look_at_all(known: Iterable[Member]) -> list[NodeReport]:
-    """Ask each node on a connection of its own."""
-    views = []
-    for member in known:
-        with member.target.node() as node:
-            views.append(look_at(member, node))
-    return views
+    """Ask each node on a connection of its own, all at the same time."""
+    return [
+        answer.value or NodeReport(answer.member, error=answer.error, is_refused=answer.is_refused)
+        for answer in ask_once(known, look_at)
+    ]
 
 
 # What is wrong.

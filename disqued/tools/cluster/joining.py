@@ -116,10 +116,7 @@ def _view(target: Target, name: str) -> NodeReport:
         raise click.UsageError(str(error)) from None
     with place.node() as node:
         id_ = read_hello(node.call("HELLO"), b"").id.decode()
-        view = look_at(Member(id_, place), node)
-    if view.error:
-        raise Failed(view.error)
-    return view
+        return look_at(Member(id_, place), node)
 
 
 def _check_apart(views: Sequence[NodeReport]) -> None:
