@@ -17,6 +17,7 @@ WIDE: Final = 400  #: characters
 NAME_SHOWN: Final = 64  #: characters of a name
 TAIL_SHOWN: Final = 15  #: of them from its end, where it is cut
 NARROW: Final = 100  #: a table is given so many, where it needs them
+NARROWEST: Final = 80  #: and one that leaves out columns so many
 
 
 def console() -> "Console":
@@ -27,6 +28,14 @@ def console() -> "Console":
     if not plain.is_terminal:
         return Console(width=WIDE)
     return plain if plain.width >= NARROW else Console(width=NARROW)
+
+
+def fitting_width() -> int:
+    """Return how wide a table may be that leaves out columns where there is no room."""
+    from rich.console import Console
+
+    plain = Console()
+    return max(NARROWEST, plain.width) if plain.is_terminal else WIDE
 
 
 def short(name: str) -> str:

@@ -1,8 +1,11 @@
 """Values of options that click has no type for, and options that several verbs share."""
 
 import math
+import re
+import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -48,4 +51,28 @@ class Seconds(click.FloatRange):
             seconds = math.nan
         if math.isnan(seconds):
             self.fail(f"{value!r} is no number of seconds; {self._allowed}", param, ctx)
+        return seconds
+
+
+_AGO: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+class Moment(click.ParamType[float]):
+    """A moment that is over, in unix seconds: how long ago it was, or in the form of ISO 8601."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        now = time.time()
+        if found := _AGO.fullmatch(value):
+            return now - float(found[1]) * _UNITS_S[found[2]]
+        try:
+            moment = datetime.fromisoformat(value.removesuffix(" UTC"))
+        except ValueError:
+            self.fail(f"{value!r} is no time; 10m, 2h, 1d (before now) or '2026-11-22 10:15' (UTC) is allowed", param,
+                      ctx)  # fmt: skip
+        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        if seconds > now:
+            self.fail(f"{value!r} is still to come; a time before now is allowed", param, ctx)
         return seconds

@@ -29,7 +29,7 @@ VERBS: Final = {
     "policy": ("show or set the policy of a queue", "disqued.tools.queue_verbs.policy"),
     "slots": ("show which jobs of a queue with limits are with consumers", "disqued.tools.queue_verbs.slots"),
     "schedule": ("show the schedules of a cluster, or change one", "disqued.tools.schedule"),
-    "purge": ("end the jobs of a queue in the whole cluster", "disqued.tools.purge"),
+    "purge": ("end the jobs of a queue in the whole cluster", "disqued.tools.queue_verbs.purge"),
     "import": ("put the jobs of a journal of Disque into a store", "disqued.tools.import_aof"),
     "export": ("write what a store holds as JSON lines or Parquet", "disqued.tools.export"),
     "ship-events": ("copy published files of the event log to another folder", "disqued.tools.ship_events"),

@@ -31,17 +31,22 @@ class Terminal:
     """One program, from its start to its end."""
 
     def __init__(
-        self, argv: Sequence[object], variables: Mapping[str, str] | None = None, output: Path | None = None
-    ) -> None:
-        """Start it; with `output` its standard output goes to that file, and the rest to the terminal."""
+        self, argv: Sequence[object], variables: Mapping[str, str] | None = None, output: Path | None = None,
+        size: tuple[int, int] | None = None,
+    ) -> None:  # fmt: skip
+        """Start it; with `output` its standard output goes to that file, and the rest to the terminal.
+
+        With `size`, rows and columns, the program is to ask the terminal for them, and may be told of others later.
+        """
         self.raw = ""
         self._seen = 0  #: how much of the text `expect` has passed
         self._master, slave = pty.openpty()
-        ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        self.resize(*(size or (ROWS, COLUMNS)))
+        columns = {} if size else {"COLUMNS": str(COLUMNS)}
         file = None if output is None else output.open("wb")
         self.process = subprocess.Popen(
             list(map(str, argv)), stdin=slave, stdout=file or slave, stderr=slave, cwd="/", start_new_session=True,
-            env={**environment(), "TERM": "xterm", "COLUMNS": str(COLUMNS), **(variables or {})},
+            env={**environment(), "TERM": "xterm", **columns, **(variables or {})},
             preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0) and None,  # noqa: PLW1509 - no thread of ours is there
         )  # fmt: skip
         os.close(slave)
@@ -63,6 +68,16 @@ class Terminal:
     def text(self) -> str:
         """Everything that was printed, without control sequences."""
         return _CONTROL.sub("", self.raw)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Give the terminal another size, of which the program is told."""
+        ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    @property
+    def echoes(self) -> bool:
+        """Tell whether the terminal echoes what is typed, and hands it on line by line, as before the program."""
+        modes = termios.tcgetattr(self._master)[3]
+        return bool(modes & termios.ECHO and modes & termios.ICANON)
 
     def type(self, keys: str) -> None:
         """Press keys; enter is `\\r`."""

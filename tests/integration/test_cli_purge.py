@@ -27,7 +27,10 @@ def test_the_jobs_of_a_queue_are_counted_and_end_on_every_node(cluster: Cluster)
     held = a.call("GETJOB", "COUNT", 5, "FROM", "mail")
     assert done("purge", "mail", "--dry-run", *at(c)) == "310 jobs of mail would end\n"
     assert done("purge", "mail", "--state", "queued", "--dry-run", *at(c)) == "305 jobs of mail would end\n"
-    assert done("purge", "mail", *at(c)) == "310 jobs of mail have ended\n"
+    assert refused("purge", "mail", *at(c)) == "disqued purge: 310 jobs of mail would end; --yes ends them"
+    assert done("purge", "mail", "--dry-run", *at(c)) == "310 jobs of mail would end\n", "none has ended"
+    assert done("purge", "mail", "--yes", *at(c)) == "310 jobs of mail have ended\n"
+    assert done("purge", "mail", *at(c)) == "0 jobs of mail would end\n"
     for node in (a, b, c):
         wait_until(lambda node=node: node.call("JSCAN", 0, "COUNT", 1_000)[1] == [], "no copy to be left")
     assert held

@@ -52,6 +52,10 @@ def test_all_nodes_and_queues_are_found_through_one(cluster: Cluster) -> None:
         assert 0 < node["memory"] < node["memory_limit"]
     mail, alone = shown["queues"]
     assert (mail["name"], mail["length"], mail["nodes"], mail["pause"]) == ("mail", 6, 3, "in part")
+    parts = told("top", "--once", "--json", "--by-node", "--queue", "mail", *QUICKLY, *at(cluster.nodes[1]))["queues"]
+    assert {part["node"]: (part["length"], part["pause"]) for part in parts} == {
+        address(node): (number + 1, "none" if number else "out") for number, node in enumerate(cluster.nodes)
+    }
     assert 0 <= mail["oldest_s"] < LIMIT
     assert (alone["name"], alone["length"], alone["nodes"], alone["pause"]) == ("alone", 1, 1, "none")
 
@@ -80,7 +84,7 @@ def test_rates_and_those_who_wait_are_told(start: Start) -> None:
     try:
         node.wait_blocked()
         node.call("ADDJOB", "mail", "body", 0)
-        argv = [*PROGRAM, *at(node), "--json", "--interval", "0.3", "--sort", "blocked"]
+        argv = [*PROGRAM, *at(node), "--json", "--interval", "0.3", "--sort", "waiting"]
         with Program(argv, stdout=subprocess.PIPE, text=True, env=environment()) as top:
             assert top.stdout is not None
             first = json.loads(top.stdout.readline())
@@ -115,8 +119,8 @@ def test_queues_are_chosen_and_limited(start: Start) -> None:
     assert names == ["mail-3", "mail-2", "mail-1", "mail-0"]
     printed = done("top", *QUICKLY, *at(node), "--once", "--limit", 1)
     assert re.search(r"^mail-3 +4 ", printed, re.MULTILINE)
-    assert "4 queues more" in printed
-    assert f"{address(node)}   1 of 1 nodes, 5 queues, 11 jobs with their copies" in printed
+    assert "queues 1-1 of 5" in printed
+    assert f"{address(node)}  1 of 1 nodes, 5 queues, 11 copies of jobs" in printed
 
 
 def test_it_needs_a_node_and_a_terminal(start: Start) -> None:
@@ -190,9 +194,9 @@ def test_keys_sort_and_end_it(start: Start, screen: Callable[..., Screen]) -> No
     top = screen(*at(node), *QUICKLY)
     top.wait_for(r"(?s)bbb +2.*aaa +1")
     top.press("n")
-    top.wait_for(r"(?s)aaa +1.*bbb +2.*sort")
+    top.wait_for(r"(?s)aaa +1.*bbb +2.*sort: queue")
     top.press("r")
-    top.wait_for(r"(?s)bbb +2.*aaa +1.*sort")
+    top.wait_for(r"(?s)bbb +2.*aaa +1.*sort: queue reversed")
     node.call("ADDJOB", "ccc", "body", 0)
     top.wait_for(r"ccc +1")
     top.press("q")

@@ -21,14 +21,12 @@ COMMANDS = [
     (line, [said.strip() for said in shown.splitlines() if said.strip()]) for line, shown in COMMAND.findall(PAGE)
 ]
 #: Verbs that are about queues and jobs.
-OF_QUEUES = [
-    name for name, (_, module) in VERBS.items() if "queue_verbs" in module or module.endswith(".purge")
-]  # fmt: skip
-#: What differs from run to run: ids, moments, addresses, beginnings of node ids, spans.
+OF_QUEUES = [name for name, (_, module) in VERBS.items() if "queue_verbs" in module]
+#: What differs from run to run: ids, moments, addresses, beginnings of node ids, spans, the width of addresses.
 MASKS = (
     (ID, "<id>"), (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"), "<moment>"),
     (re.compile(r"127\.0\.0\.1:\d+"), "<address>"), (re.compile(r"\b[0-9a-f]{8}$"), "<node>"),
-    (re.compile(r" +[\d.]+s "), " <span> "),
+    (re.compile(r" +[\d.]+s "), " <span> "), (re.compile(r"\bnode +"), "node "),
 )  # fmt: skip
 #: The console script, which talks to the node of the test where nothing else is said.
 SCRIPT = """\

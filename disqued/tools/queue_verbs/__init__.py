@@ -3,7 +3,8 @@
 queue_list  a table of all queues of the cluster
 peek, dead  jobs that wait, and jobs that are dead
 pause       `pause` and `resume`
-requeue     ENQUEUE
+requeue     ENQUEUE; of jobs that `selection` has found REDRIVE, too
+purge       QPURGE, or CANCEL of jobs that `selection` has found
 cancel      CANCEL
 redrive     REDRIVE
 policy      QPOLICY

@@ -1,11 +1,10 @@
 """`disqued redrive`: dead jobs begin again."""
 
 import os
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from disqued.client.replies import read_facts
 from disqued.tools.connecting import Target, node_options
 from disqued.tools.console_text import short
 from disqued.tools.values import Number
@@ -18,7 +17,7 @@ REDRIVE_S: Final = 600.0
 @click.argument("jobs", metavar="[JOB...]", nargs=-1)
 @click.option("--count", type=click.IntRange(1), help="How many at most.  [default: all]")
 @click.option("--rate", type=click.IntRange(1, 1_000_000), help="Jobs a second at most.  [default: as fast as it goes]")
-@click.option("--dry-run", is_flag=True, help="Say how many dead jobs the node holds, and redrive none.")
+@click.option("--dry-run", is_flag=True, help="Say how many dead jobs there are, and redrive none.")
 @click.option("--wait", "wait_s", type=Number(0), default=REDRIVE_S, show_default=True, metavar="SECONDS",
               help="How long it may take; it ends after that.")  # fmt: skip
 @node_options
@@ -41,8 +40,8 @@ def command(  # noqa: PLR0917 - the options of the command line
         raise click.UsageError("--dry-run counts all dead jobs of a queue: it goes with no JOB, --count or --rate")
     with target.node() as node:
         if dry_run:
-            facts: Any = read_facts(node.call("QSTAT", name, "FULL"), b"")
-            click.echo(f"{facts['dead'] if facts else 0} dead jobs of {short(queue)} are on {target}")
+            dead = node.call("QPURGE", name, "STATE", "dead", "DRYRUN", waits=wait_s)
+            click.echo(f"{dead} dead jobs of {short(queue)} would be queued again")
             return
         words: list[str | int] = []
         for word, value in (("COUNT", count), ("RATE", rate)):

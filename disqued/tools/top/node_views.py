@@ -1,29 +1,28 @@
-"""A look at every node of a cluster, again and again; one that does not answer holds up nobody.
+"""What each node of a cluster says of itself and of its queues, again and again.
 
-    HELLO of any node --> all nodes --> a thread each: INFO, CLUSTER INFO, TIME, HELLO
-                                                       QSCAN --> QSTAT FULL of each queue
-                                                       QPEEK 1, SHOW of the longest: since when its oldest is there
-                          --wait, no longer than asked for--> NodeLook of each, or why there is none
+    every node --INFO, CLUSTER INFO, TIME, HELLO--> of itself, and where the others are
+               --QSCAN--> names that match --QSTAT FULL--> of each queue
+               --QPEEK 1, SHOW of the longest--> since when its oldest job is there
 
-A node that has not answered in time is asked no second time until it has: its thread waits for it, and the next looks
-do not.  It is looked for where the others say that it is.  Nodes that no node tells of any more are forgotten, unless
-nobody answers at all.  Ages go by the clock of their node.
+A node is looked for where the others say that it is.  Nodes that no node tells of any more are forgotten, unless nobody
+answers at all.  Ages go by the clock of their node.
 """
 
-import threading
+import fnmatch
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
-from disqued.client.errors import DisquedError, ServerError
+from disqued.client.errors import ServerError
 from disqued.client.job import Topology
 from disqued.client.replies import read_facts, read_hello, read_info, read_jobs, read_page
 from disqued.tools.connecting import NodeConnection, Target
 from disqued.tools.members import Member, members
+from disqued.tools.polling import Poll
 
-QUEUES_MAX: Final = 2_000  #: of one node, that are looked at
+QUEUES_MAX: Final = 2_000  #: of one node, that are looked at again and again
 AGES_MAX: Final = 200  #: of these, the longest, whose oldest job is looked at
 PAGE: Final = 1_000
 NS: Final = 1_000_000_000
@@ -31,7 +30,7 @@ NS: Final = 1_000_000_000
 
 @attrs.frozen
 class QueueSnapshot:
-    """A queue, as one node knows it."""
+    """A queue, as one node knows it; what a node of an older version does not tell is None."""
 
     name: bytes
     length: int  #: jobs that wait here; of a stream the events that this node hands out, and not its copies
@@ -43,6 +42,12 @@ class QueueSnapshot:
     failing: int = 0
     #: How long its oldest job has been there, in seconds; None = nothing waits, or it was not looked at.
     oldest_s: float | None = None
+    age_s: int = 0  #: how long the queue has been there
+    pause_reason: str = ""
+    delayed: int | None = None
+    in_flight: int | None = None
+    elsewhere: int | None = None  #: jobs of which this node has a copy, and that wait or run on another one
+    done: int | None = None
 
 
 @attrs.frozen
@@ -63,48 +68,41 @@ class NodeSnapshot:
         return int(self.facts.get(name, 0))
 
 
-class ClusterWatch:
-    """The nodes of a cluster, and one thread at a time that asks each of them."""
+@attrs.define
+class QueueChoice:
+    """Which queues of a node are looked at."""
 
-    def __init__(self, target: Target) -> None:
+    pattern: str = "*"
+    most: int | None = None  #: so many of each node; None = all
+    ages: int | None = None  #: and the oldest jobs of so many of these, the longest; None = of all
+
+    def fits(self, name: bytes) -> bool:
+        """Return whether a name matches the pattern."""
+        return self.pattern == "*" or fnmatch.fnmatchcase(text_of(name), self.pattern)
+
+
+def text_of(name: bytes) -> str:
+    """Decode the name of a queue as it is shown, and as patterns see it."""
+    return name.decode("utf-8", "backslashreplace")
+
+
+class ClusterWatch:
+    """The nodes of a cluster, looked at again and again."""
+
+    def __init__(self, target: Target, choice: QueueChoice) -> None:
         """Ask for the nodes.  Raises the errors of `disqued.client.errors`."""
         self._target = target
-        self._members = {member.id: member for member in members(target)}
-        self._nodes: dict[str, NodeConnection] = {}
-        self._asked: set[str] = set()  #: nodes that have not answered yet
-        self._looks: dict[str, NodeSnapshot] = {}  #: answers of this round
-        self._changed = threading.Condition()
+        self._poll = Poll(members(target), lambda member, node: look_at(member, node, choice))
 
-    def look(self, wait_s: float) -> list[NodeSnapshot]:
-        """Look at every node; who has not answered after the time is away."""
-        with self._changed:
-            self._looks.clear()
-            known = list(self._members.values())
-            fresh = {member.id for member in known} - self._asked
-            self._asked |= fresh
-            for member in known:
-                if member.id in fresh:
-                    threading.Thread(target=self._ask, args=(member,), daemon=True).start()
-            self._changed.wait_for(lambda: fresh <= self._looks.keys(), wait_s)
-            now = time.monotonic()
-            looks = [
-                self._looks.get(member.id) or NodeSnapshot(member, now, error=f"{member.address} does not answer")
-                for member in known
-            ]
+    def look(self, wait_s: float | None = None) -> list[NodeSnapshot]:
+        """Look at every node; one that has not answered after the time is away."""
+        now = time.monotonic()
+        looks = [
+            answer.value or NodeSnapshot(answer.member, now, error=answer.error, is_refused=answer.is_refused)
+            for answer in self._poll.ask(wait_s)
+        ]
         self._follow(looks)
         return looks
-
-    def _ask(self, member: Member) -> None:
-        node = self._nodes.setdefault(member.address, member.target.node())
-        try:
-            look = look_at(member, node)
-        except DisquedError as error:
-            node.close()
-            look = NodeSnapshot(member, time.monotonic(), error=str(error), is_refused=isinstance(error, ServerError))
-        with self._changed:
-            self._asked.discard(member.id)
-            self._looks[member.id] = look
-            self._changed.notify()
 
     def _follow(self, looks: Sequence[NodeSnapshot]) -> None:
         """Learn of nodes that have come, and forget those that nobody tells of."""
@@ -116,11 +114,11 @@ class ClusterWatch:
             id_ = node.id.decode()
             if id_ not in found and node.host:
                 found[id_] = Member(id_, self._target.at((node.host, node.port)), node.priority)
-        order = {id_: place for place, id_ in enumerate(self._members)}
-        self._members = dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
+        order = {id_: place for place, id_ in enumerate(self._poll.members)}
+        self._poll.members = dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
 
 
-def look_at(member: Member, node: NodeConnection) -> NodeSnapshot:
+def look_at(member: Member, node: NodeConnection, choice: QueueChoice) -> NodeSnapshot:
     """Ask a node for everything.  Raises the errors of `disqued.client.errors`."""
     at = time.monotonic()
     info, hello, clock = node.call_all([("INFO", "default"), ("HELLO",), ("TIME",)])
@@ -131,7 +129,7 @@ def look_at(member: Member, node: NodeConnection) -> NodeSnapshot:
     (cluster,) = node.call_all([("CLUSTER", "INFO")])
     facts |= read_info(_sound(cluster), b"")
     seconds, _ = _sound(clock)
-    return NodeSnapshot(member, at, facts, _queues(node, int(seconds)), told)
+    return NodeSnapshot(member, at, facts, _queues(node, int(seconds), choice), told)
 
 
 def _sound(reply: Any) -> Any:
@@ -140,17 +138,17 @@ def _sound(reply: Any) -> Any:
     return reply
 
 
-def _queues(node: NodeConnection, now_s: int) -> dict[bytes, QueueSnapshot]:
-    names: list[bytes] = []
+def _queues(node: NodeConnection, now_s: int, choice: QueueChoice) -> dict[bytes, QueueSnapshot]:
+    names: dict[bytes, None] = {}
     cursor = b"0"
-    while len(names) < QUEUES_MAX:
+    while choice.most is None or len(names) < choice.most:
         cursor, found = read_page(node.call("QSCAN", cursor, "COUNT", PAGE), b"")
-        names += found
+        names.update(dict.fromkeys(filter(choice.fits, found)))
         if cursor == b"0":
             break
-    replies = node.call_all([("QSTAT", name, "FULL") for name in dict.fromkeys(names[:QUEUES_MAX])])
+    replies = node.call_all([("QSTAT", name, "FULL") for name in list(names)[: choice.most]])
     looks = {look.name: look for look in map(_queue, replies) if look}
-    longest = sorted((look for look in looks.values() if look.length), key=lambda look: -look.length)[:AGES_MAX]
+    longest = sorted((look for look in looks.values() if look.length), key=lambda look: -look.length)[: choice.ages]
     for name, created_ns in _oldest(node, [look.name for look in longest]).items():
         looks[name] = attrs.evolve(looks[name], oldest_s=max(0.0, now_s - created_ns / NS))
     return looks
@@ -161,9 +159,12 @@ def _queue(reply: Any) -> QueueSnapshot | None:
     if reply is None or isinstance(reply, ServerError):
         return None
     facts: Any = read_facts(reply, b"")
-    return QueueSnapshot(facts["name"], facts.get("owned", facts["len"]), facts["jobs-in"], facts["jobs-out"],
-                         facts["blocked"], facts["pause"].decode(), facts.get("dead", 0),
-                         facts.get("failing", 0))  # fmt: skip
+    return QueueSnapshot(
+        facts["name"], facts.get("owned", facts["len"]), facts["jobs-in"], facts["jobs-out"], facts["blocked"],
+        facts["pause"].decode(), facts.get("dead", 0), facts.get("failing", 0), None, facts["age"],
+        text_of(facts.get("pause-reason", b"")), facts.get("delayed"), facts.get("in-flight"), facts.get("elsewhere"),
+        facts.get("done"),
+    )  # fmt: skip
 
 
 def _oldest(node: NodeConnection, names: Sequence[bytes]) -> dict[bytes, int]:

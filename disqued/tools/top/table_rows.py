@@ -1,15 +1,18 @@
 """What two looks, one after the other, tell of nodes and queues: rows, sorted as people want them.
 
 A rate is what a counter has grown by between the looks, and None when there was no look before.  A counter that is
-lower than before is one of a node that has begun anew.  A queue is one row, whichever nodes have a part of it.
+lower than before is one of a node that has begun anew.  A queue is one row, whichever nodes have a part of it, or one
+row for each of these.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
-from disqued.tools.top.node_views import NodeSnapshot, QueueSnapshot
+from disqued.tools.console_text import count, short, span
+from disqued.tools.top.node_views import NodeSnapshot, QueueSnapshot, text_of
 
 
 @attrs.frozen
@@ -33,7 +36,7 @@ class NodeRow:
 
 @attrs.frozen
 class QueueRow:
-    """A queue, over all nodes."""
+    """A queue, over all nodes or on one; None is what a node does not tell."""
 
     name: str
     length: int
@@ -46,19 +49,73 @@ class QueueRow:
     #: Of the node that has most of them: each holder of a job counts it.
     dead: int = 0
     failing: int = 0
+    delayed: int | None = None
+    in_flight: int | None = None  #: jobs that consumers have
+    done: int | None = None  #: of the node that has most of them
+    pause_reason: str = ""
+    node: str = ""  #: address of the one node; "" = all nodes
 
 
-#: What queues are sorted by: key on the keyboard, name, and what is compared.
-Order = Callable[[QueueRow], Any]
-ORDERS: Final[Mapping[str, tuple[str, Order]]] = {
-    "length": ("l", lambda row: -row.length),
-    "age": ("a", lambda row: -(row.oldest_s or 0)),
-    "in": ("i", lambda row: -(row.in_s or 0)),
-    "out": ("o", lambda row: -(row.out_s or 0)),
-    "blocked": ("b", lambda row: -row.blocked),
-    "dead": ("d", lambda row: (-row.dead, -row.failing)),
-    "name": ("n", lambda row: row.name),
-}
+@attrs.frozen
+class Column:
+    """What a table of queues shows."""
+
+    title: str
+    cell: Callable[[QueueRow], str]
+    order: Callable[[QueueRow], Any] | None = None  #: what rows are sorted by, the largest first
+    key: str = ""  #: on the keyboard of `top`
+    #: Columns are left out where there is no room for them, those of the highest rank first; 0 = never.
+    rank: int = 0
+
+
+def _figure(number: int | None) -> str:
+    return "-" if number is None else count(number)
+
+
+def rate_text(per_second: float | None) -> str:
+    """Write a rate: 0.3, 12, 4.5k; a dash when there was no look before."""
+    if per_second is None:
+        return "-"
+    return f"{per_second:.1f}".removesuffix(".0") if per_second < 10 else count(per_second)
+
+
+def _largest(value: Callable[[QueueRow], float | None]) -> Callable[[QueueRow], float]:
+    return lambda row: -(value(row) or 0)
+
+
+NAME: Final = Column("queue", lambda row: short(row.name), lambda row: row.name, "n")
+NODE: Final = Column("node", lambda row: row.node)
+#: The reason takes the room that is left.
+PAUSED: Final = Column(
+    "paused",
+    lambda row: "" if row.pause == "none" else f"{row.pause}: {row.pause_reason}" if row.pause_reason else row.pause,
+    lambda row: row.pause == "none", "p",
+)  # fmt: skip
+RATES: Final = (
+    Column("in/s", lambda row: rate_text(row.in_s), _largest(lambda row: row.in_s), "i", 2),
+    Column("out/s", lambda row: rate_text(row.out_s), _largest(lambda row: row.out_s), "o", 2),
+)
+NODES: Final = Column("nodes", lambda row: str(row.nodes), rank=4)
+#: In the order in which they stand; keys and titles are what `top` sorts by.
+COLUMNS: Final = (
+    NAME,
+    NODE,
+    Column("ready", lambda row: count(row.length), _largest(lambda row: row.length), "l"),
+    Column("in-flight", lambda row: _figure(row.in_flight), _largest(lambda row: row.in_flight), "f"),
+    Column("delayed", lambda row: _figure(row.delayed), _largest(lambda row: row.delayed), "y", 1),
+    Column("failing", lambda row: count(row.failing), _largest(lambda row: row.failing), "g", 3),
+    Column("dead", lambda row: count(row.dead), lambda row: (-row.dead, -row.failing), "d"),
+    Column("oldest", lambda row: "" if row.oldest_s is None else span(row.oldest_s),
+           _largest(lambda row: row.oldest_s), "a"),
+    *RATES,
+    Column("waiting", lambda row: count(row.blocked), _largest(lambda row: row.blocked), "b", 1),
+    NODES,
+    PAUSED,
+)  # fmt: skip
+ORDERS: Final[Mapping[str, Column]] = {column.title: column for column in COLUMNS if column.order is not None}
+#: What `--sort` called columns before, too.
+FORMER_NAMES: Final = {"name": "queue", "length": "ready", "age": "oldest", "in": "in/s", "out": "out/s",
+                       "blocked": "waiting"}  # fmt: skip
 
 
 def node_rows(looks: Sequence[NodeSnapshot], before: Sequence[NodeSnapshot]) -> list[NodeRow]:
@@ -106,42 +163,76 @@ def rate(before: int, now: int, seconds: float) -> float:
     return (now - before if now >= before else now) / seconds
 
 
+#: A queue on one node, what it was at the look before, and the seconds between the two.
+_Part = tuple[QueueSnapshot, QueueSnapshot | None, float]
+
+
 def queue_rows(
-    looks: Sequence[NodeSnapshot], before: Sequence[NodeSnapshot], order: str, *, reverse: bool
-) -> list[QueueRow]:
-    """The queues of all nodes; those that are alike stand by their names."""
+    looks: Sequence[NodeSnapshot], before: Sequence[NodeSnapshot], order: str, *, reverse: bool, by_node: bool = False,
+    fits: Callable[[bytes], bool] | None = None,
+) -> list[QueueRow]:  # fmt: skip
+    """The queues of all nodes, or with `by_node` of each; those that are alike stand by their names."""
     earlier = {look.member.id: look for look in before if not look.error}
-    parts: dict[bytes, list[tuple[QueueSnapshot, QueueSnapshot | None, float]]] = {}
+    parts: dict[tuple[bytes, str], list[_Part]] = {}
     for look in looks:
         was = earlier.get(look.member.id)
+        address = look.member.address if by_node else ""
         for name, queue in look.queues.items():
+            if fits is not None and not fits(name):
+                continue
             seconds = look.at - was.at if was else 0.0
-            parts.setdefault(name, []).append((queue, _part_before(was, name), seconds))
-    rows = [_queue_row(name, each) for name, each in parts.items()]
+            parts.setdefault((name, address), []).append((queue, _part_before(was, queue, seconds), seconds))
+    rows = [_queue_row(name, address, each) for (name, address), each in parts.items()]
     rows.sort(key=lambda row: row.name)
-    rows.sort(key=ORDERS[order][1], reverse=reverse)
+    compared = ORDERS[order].order
+    assert compared is not None
+    rows.sort(key=compared, reverse=reverse)
     return rows
 
 
-def _part_before(was: NodeSnapshot | None, name: bytes) -> QueueSnapshot | None:
-    """The queue at the look before; one that was not there has begun with nothing."""
+def _part_before(was: NodeSnapshot | None, queue: QueueSnapshot, seconds: float) -> QueueSnapshot | None:
+    """The queue at the look before; one that is new has begun with nothing, and one that was left out is unknown."""
     if was is None:
         return None
-    return was.queues.get(name) or QueueSnapshot(name, 0, 0, 0, 0, "none")
+    if queue.name in was.queues or queue.age_s > seconds + 1:
+        return was.queues.get(queue.name)
+    return QueueSnapshot(queue.name, 0, 0, 0, 0, "none")
 
 
-def _queue_row(name: bytes, parts: Sequence[tuple[QueueSnapshot, QueueSnapshot | None, float]]) -> QueueRow:
+def _queue_row(name: bytes, address: str, parts: Sequence[_Part]) -> QueueRow:
     queues = [queue for queue, _, _ in parts]
     pauses = {queue.pause for queue in queues}
-    return QueueRow(name.decode("utf-8", "backslashreplace"), sum(queue.length for queue in queues),
-                    max((queue.oldest_s for queue in queues if queue.oldest_s is not None), default=None),
-                    _sum(rate(was.jobs_in, queue.jobs_in, seconds) for queue, was, seconds in parts if was),
-                    _sum(rate(was.jobs_out, queue.jobs_out, seconds) for queue, was, seconds in parts if was),
-                    sum(queue.blocked for queue in queues), pauses.pop() if len(pauses) == 1 else "in part",
-                    len(queues), max(queue.dead for queue in queues),
-                    max(queue.failing for queue in queues))  # fmt: skip
+    done = [queue.done for queue in queues]
+    return QueueRow(
+        text_of(name),
+        sum(queue.length for queue in queues),
+        max((queue.oldest_s for queue in queues if queue.oldest_s is not None), default=None),
+        _sum(rate(was.jobs_in, queue.jobs_in, seconds) for queue, was, seconds in parts if was),
+        _sum(rate(was.jobs_out, queue.jobs_out, seconds) for queue, was, seconds in parts if was),
+        sum(queue.blocked for queue in queues),
+        pauses.pop() if len(pauses) == 1 else "in part",
+        len(queues),
+        max(queue.dead for queue in queues),
+        max(queue.failing for queue in queues),
+        _total(queue.delayed for queue in queues),
+        _total(queue.in_flight for queue in queues),
+        None if None in done else max(filter(None, done), default=0),
+        next((queue.pause_reason for queue in queues if queue.pause != "none" and queue.pause_reason), ""),
+        address,
+    )
 
 
 def _sum(rates: Iterable[float]) -> float | None:
     found = list(rates)
     return sum(found) if found else None
+
+
+def _total(figures: Iterable[int | None]) -> int | None:
+    """Add what nodes tell; None if one does not, as a part of it would mislead."""
+    found = list(figures)
+    return None if None in found else sum(filter(None, found))
+
+
+def as_object(nodes: Sequence[NodeRow], queues: Sequence[QueueRow]) -> dict[str, Any]:
+    """Make an object for programs of nodes and queues."""
+    return {"at": time.time(), "nodes": list(map(attrs.asdict, nodes)), "queues": list(map(attrs.asdict, queues))}

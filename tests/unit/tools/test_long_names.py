@@ -38,13 +38,13 @@ def test_a_long_name_leaves_the_table_of_queues_readable(width: int) -> None:
     queues += [QueueRow("mail", 5, 1.0, 1.0, 1.0, 0, "none", 1)]
     written = io.StringIO()
     console = Console(file=written, width=width)
-    console.print(draw(TopView([node], queues, len(queues), "name", False), "127.0.0.1:7711", 100, keys=False))
+    console.print(draw(TopView([node], queues, len(queues), "queue", False), "127.0.0.1:7711", width, 100))
     lines = written.getvalue().splitlines()
     rows = [line for line in lines if line.startswith(("q", "mail"))]
     assert len(rows) == 1 + 51, "a line each, behind that of the columns"
-    assert max(map(len, lines)) <= 130, "no wider than a name and the figures"
+    assert max(map(len, lines)) <= min(width, 140), "no wider than a name and the figures"
     assert all("…" in row for row in rows if row.startswith("q") and not row.startswith("queue"))
-    assert all(row.split()[-1] in ("1", "nodes") for row in rows), "no figure is cut"
+    assert all("5" in row.split() for row in rows[1:]), "no figure is cut"
 
 
 def test_a_long_command_leaves_the_table_of_a_load_readable() -> None:
