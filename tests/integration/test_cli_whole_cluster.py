@@ -131,6 +131,30 @@ def test_dead_jobs_are_requeued_by_their_reason_after_they_were_counted(cluster:
     assert "is still to come" in refused(*words, "--failed-since", "2999-01-01", status=2)
 
 
+def test_jobs_in_flight_and_delayed_are_counted_requeued_and_end_by_themselves(cluster: Cluster) -> None:
+    first, second, third = cluster.nodes
+    copied = str(first.call("ADDJOB", "states", "x", 0, "REPLICATE", 3, "RETRY", 600))
+    held = [add(second, "states"), add(third, "states")]
+    for node in (second, third):
+        assert node.call("GETJOB", "FROM", "states")
+    put_off = [add(node, "states", "DELAY", 600) for node in (second, third)]
+    (row,) = told("queues", "states", "--json", *at(first))["queues"]
+    assert (row["length"], row["in_flight"], row["delayed"]) == (1, 2, 2)
+    words = ("requeue", "--queue", "states", *at(first))
+    assert done(*words, "--state", "delayed", "--limit", 1, "--yes") == "1 of 1 jobs have been queued\n"
+    assert done(*words, "--state", "in-flight", "--dry-run") == "2 in-flight jobs of states would be queued\n"
+    assert refused(*words, "--state", "in-flight", "--state", "delayed").startswith("disqued requeue: ")
+    assert done("purge", "states", "--state", "delayed", "--yes", *at(first)) == "1 jobs of states have ended\n"
+    result = run("purge", "states", "--state", "in-flight", "--yes", *at(first))
+    assert result.stdout == "0 jobs of states have ended\n"
+    assert result.stderr.startswith("2 jobs are with consumers, and end when ")
+    peeked = done("peek", "states", *at(third))
+    assert copied in peeked, "its copies are neither in flight nor delayed"
+    assert sum(job_id in peeked for job_id in put_off) == 1
+    assert not any(job_id in peeked for job_id in held)
+    assert done("purge", "states", "--state", "ready", "--dry-run", *at(first)) == "2 jobs of states would end\n"
+
+
 def test_jobs_end_by_their_reason_after_a_question(cluster: Cluster) -> None:
     for node in cluster.nodes:
         bury(node, "purged", "no such host")

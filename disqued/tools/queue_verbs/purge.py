@@ -12,7 +12,13 @@ from disqued.tools.queue_verbs.selection import Selection, chunks, confirm, sele
 from disqued.tools.values import Number
 
 PURGE_S: Final = 600.0
-STATES: Final = [word.decode() for state, word in STATE_NAMES.items() if ALL_STATES >> state & 1]
+#: States that QPURGE takes, and what it calls them.
+WHOLE: Final = {"ready": "queued"} | {
+    word.decode(): word.decode() for state, word in STATE_NAMES.items() if ALL_STATES >> state & 1
+}
+#: And those whose jobs are looked for: they are active, as copies of jobs that wait on other nodes are.
+SOUGHT: Final = ("in-flight", "delayed")
+STATES: Final = (*WHOLE, *SOUGHT)
 
 
 @click.command()
@@ -32,7 +38,7 @@ def command(  # noqa: PLR0917 - click gives them by name
     \b
     Examples:
       disqued purge mail --dry-run
-      disqued purge mail --state queued
+      disqued purge mail --state ready
       disqued purge mail --state dead --reason 'no such host' --failed-since 2h --yes
 
     It says first how many jobs would end, and asks; where there is no terminal, nothing ends without --yes.
@@ -41,12 +47,16 @@ def command(  # noqa: PLR0917 - click gives them by name
     away learns which jobs have ended when it is back; jobs that it alone holds stay, and so do jobs that are
     added meanwhile.
 
-    With --failed-since, --reason or --limit each job is cancelled for itself (disqued cancel): one that a consumer
-    has, has not ended yet, and does so when its consumer learns of it or gives it back.
+    With --failed-since, --reason or --limit, and in the states in-flight and delayed, each job is cancelled for itself
+    (disqued cancel): one that a consumer has ends when its consumer learns of it, or gives it back.  `active` is each
+    job that is not in the queue of its node, also the copy of one that waits on another.
     """
-    name, wanted = os.fsencode(queue), Selection(os.fsencode(queue), states or STATES, failed_since, reason, limit)
-    if failed_since is None and reason is None and limit is None:
-        words = [word for state in states for word in ("STATE", state)]
+    name, wanted = (
+        os.fsencode(queue),
+        Selection(os.fsencode(queue), states or [*dict.fromkeys(WHOLE.values())], failed_since, reason, limit),
+    )
+    if failed_since is None and reason is None and limit is None and not set(states) & set(SOUGHT):
+        words = [word for state in states for word in ("STATE", WHOLE[state])]
         with target.node() as node:
             count = node.call("QPURGE", name, *words, "DRYRUN", waits=wait_s)
             if not _is_wanted(queue, count, dry_run=dry_run, yes=yes):

@@ -41,7 +41,8 @@ def command(  # noqa: PLR0917 - click gives them by name
     ready; consumers that wait; nodes that have the queue; its pause, with the reason.  A narrow terminal shows fewer.
 
     Figures are added up over the nodes, but for failing and dead jobs: each holder of one counts it, and the figure is
-    that of the node that has most of them.  `in part` is a pause that differs from node to node; --by-node shows where
+    that of the node that has most of them.  A job that a NACK or a back-off has put off is counted by each holder, too,
+    so that delayed may be too many.  `in part` is a pause that differs from node to node; --by-node shows where
     it is.  A dash stands for what a node of an older version does not tell.  A node that does not answer is named on
     standard error, and its jobs are in no figure.
     """
