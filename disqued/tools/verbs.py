@@ -18,6 +18,7 @@ VERBS: Final = {
     "restart": ("restart a node so that nothing is lost, and wait until it serves", "disqued.tools.restart"),
     "move": ("move the jobs of a queue to another queue or cluster", "disqued.tools.move"),
     "queues": ("show the queues of a cluster", "disqued.tools.queue_verbs.queue_list"),
+    "consumers": ("show who waits for jobs of a queue, and who has some", "disqued.tools.queue_verbs.consumers"),
     "peek": ("show jobs that wait in a queue", "disqued.tools.queue_verbs.peek"),
     "dead": ("show the dead jobs of a queue, and how they failed", "disqued.tools.queue_verbs.dead"),
     "redrive": ("queue the dead jobs of a queue again", "disqued.tools.queue_verbs.redrive"),

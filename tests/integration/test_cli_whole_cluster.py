@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cluster import QUICK, Cluster, ends_well
-from tests.integration.daemon import Daemon
+from tests.integration.daemon import LIMIT, Daemon
 from tests.integration.terminal import Terminal
 from tests.integration.verbs import address, at, done, refused, run, told
 from tests.limits import seconds
@@ -175,6 +176,38 @@ def test_jobs_end_by_their_reason_after_a_question(cluster: Cluster) -> None:
         assert terminal.wait_end() == 0
     rows = done("dead", "purged", *at(cluster.nodes[2])).splitlines()[1:]
     assert [row.split()[0] for row in rows] == [kept]
+
+
+def test_consumers_of_all_nodes_are_shown_those_first_that_have_a_job(cluster: Cluster) -> None:
+    first, second, third = cluster.nodes
+    with first.redis(client_name="holder") as holder, second.redis(client_name="left") as left:
+        add(first, "shared")
+        assert holder.execute_command("GETJOB", "FROM", "shared")
+        add(second, "shared")
+        assert left.execute_command("GETJOB", "FROM", "shared")
+    waiter = subprocess.Popen(
+        ["redis-cli", "-p", str(third.port), "GETJOB", "FROM", "shared"], stdout=subprocess.PIPE
+    )  # fmt: skip
+    try:
+        third.wait_blocked()
+        shown = told("consumers", "shared", "--json", *at(second))["consumers"]
+        rows = [line.split() for line in done("consumers", "shared", *at(first)).splitlines()]
+    finally:
+        add(third, "shared")
+        waiter.communicate(timeout=LIMIT)
+    assert {(row["consumer"], row["node"], row["jobs"], row["waiting_s"]) for row in shown[:2]} == {
+        ("holder", address(first), 1, None), ("left", address(second), 1, None),
+    }  # fmt: skip
+    assert shown[0]["oldest_s"] >= shown[1]["oldest_s"] >= 0
+    assert [(row["node"], row["jobs"], row["oldest_s"]) for row in shown[2:]] == [(address(third), 0, None)]
+    assert shown[2]["waiting_s"] >= 0
+    assert shown[2]["consumer"] == shown[2]["address"]
+    assert rows[0] == ["consumer", "client", "node", "waiting", "jobs", "oldest"]
+    assert sorted(row[0] for row in rows[1:3]) == ["holder", "left"]
+    assert {row[0]: row[1] for row in rows}["left"] == "gone", "its connection has ended"
+    assert rows[3][0] == shown[2]["address"]
+    assert (rows[1][3], rows[3][5]) == ("-", "-")
+    assert done("consumers", "nobody", *at(first)).split() == rows[0]
 
 
 def test_jobs_that_wait_for_a_slot_are_counted_on_all_nodes(cluster: Cluster) -> None:

@@ -16,7 +16,7 @@ from tests.pages import following
 
 NAME = "docs/how-to/command-line.md"
 PAGE = (ROOT / NAME).read_text()
-COMMAND = re.compile(r"^    \$ (.*)\n((?:    (?!\$ |127).*\n|\n(?=    [^$\s]))*)", re.MULTILINE)
+COMMAND = re.compile(r"^    \$ (.*)\n((?:    (?!\$ |127\S*>).*\n|\n(?=    [^$\s]))*)", re.MULTILINE)
 COMMANDS = [
     (line, [said.strip() for said in shown.splitlines() if said.strip()]) for line, shown in COMMAND.findall(PAGE)
 ]
@@ -26,7 +26,8 @@ OF_QUEUES = [name for name, (_, module) in VERBS.items() if "queue_verbs" in mod
 MASKS = (
     (ID, "<id>"), (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"), "<moment>"),
     (re.compile(r"127\.0\.0\.1:\d+"), "<address>"), (re.compile(r"\b[0-9a-f]{8}$"), "<node>"),
-    (re.compile(r" +[\d.]+s "), " <span> "), (re.compile(r"\bnode +"), "node "),
+    (re.compile(r" +[\d.]+s "), " <span> "), (re.compile(r" +[\d.]+s$"), " <span>"),
+    (re.compile(r"\bnode +"), "node "),
 )  # fmt: skip
 #: The console script, which talks to the node of the test where nothing else is said.
 SCRIPT = """\

@@ -39,8 +39,8 @@ def spark(*words: str) -> Answer:
 PLUGINS = {"check": 3}
 #: Verbs that have a host.
 CONNECTING = {"cli", "top", "bench", "check", "cluster", "restart", "move", "purge"} | {
-    "cancel", "dead", "pause", "peek", "policy", "queues", "redrive", "requeue", "resume", "schedule", "slots",
-    "throttle",
+    "cancel", "consumers", "dead", "pause", "peek", "policy", "queues", "redrive", "requeue", "resume", "schedule",
+    "slots", "throttle",
 }  # fmt: skip
 
 
