@@ -251,8 +251,8 @@ class ClusterSaveConfig:
 
 #: What nodes answer each other.
 ASKED: Final = frozenset({
-    "CLIENT LIST", "CLUSTER INFO", "CLUSTER NODES", "INFO", "JSCAN", "QGROUP LIST", "QINFO", "QLEN", "QPEEK", "QSCAN",
-    "QSTAT", "QSTATUS", "RQ.INFO", "SCHEDULE GET", "SCHEDULE LIST", "SHOW", "SLOTS", "WORKER INFO", "WORKER LIST",
+    "CLIENT LIST", "CLUSTER INFO", "CLUSTER NODES", "INFO", "JSCAN", "QCONSUMERS", "QGROUP LIST", "QINFO", "QLEN",
+    "QPEEK", "QSCAN", "QSTAT", "QSTATUS", "RQ.INFO", "SCHEDULE GET", "SCHEDULE LIST", "SHOW", "SLOTS", "WORKER INFO", "WORKER LIST",
     "WQ.LEN", "WQ.PEEK", "WQ.PROCS", "WQ.QUEUES", "WQ.TASKS",
 })  # fmt: skip
 _NOT_ASKED: Final = f"nodes do not answer <command> to each other; allowed are {', '.join(sorted(ASKED))}"
@@ -291,9 +291,9 @@ class ClusterAsk:
     the node has a link and has not answered within 2 seconds; or away: there is no link to it.  Then the value is null.
     Each node answers for itself, at a moment of its own.
 
-    Commands that may be asked for: CLIENT LIST, CLUSTER INFO, CLUSTER NODES, INFO, JSCAN, QGROUP LIST, QINFO, QLEN,
-    QPEEK, QSCAN, QSTAT, QSTATUS, RQ.INFO, SCHEDULE GET, SCHEDULE LIST, SHOW, SLOTS, WORKER INFO, WORKER LIST, WQ.LEN,
-    WQ.PEEK, WQ.PROCS, WQ.QUEUES and WQ.TASKS.
+    Commands that may be asked for: CLIENT LIST, CLUSTER INFO, CLUSTER NODES, INFO, JSCAN, QCONSUMERS, QGROUP LIST,
+    QINFO, QLEN, QPEEK, QSCAN, QSTAT, QSTATUS, RQ.INFO, SCHEDULE GET, SCHEDULE LIST, SHOW, SLOTS, WORKER INFO, WORKER
+    LIST, WQ.LEN, WQ.PEEK, WQ.PROCS, WQ.QUEUES and WQ.TASKS.
     """
 
     node: bytes = positional("Who is asked: * for every node, or the id of one.", BYTES)

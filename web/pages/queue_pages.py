@@ -220,7 +220,9 @@ async def queue(site: Site, asked: Request) -> tuple[str, Values]:
     if not (values["row"] or found.jobs or await _is_known(site, name, values)):
         shown = f"there is no queue {rendering.name(name, 60)} on this node"
         hints = [("Other nodes may have it. Adding a job creates it, and so does a policy.", "")]
-        raise MissingProblem(shown, "NOQUEUE", hints=hints, ways=[actions.add_job(name), *actions.policy(name, is_set=False)[:1]])
+        raise MissingProblem(
+            shown, "NOQUEUE", hints=hints, ways=[actions.add_job(name), *actions.policy(name, is_set=False)[:1]]
+        )
     further = ""
     if found.cursor:
         terms = {"state": wanted.state, "text": text, "older": wanted.older_ms // 1_000, "cursor": found.cursor}
