@@ -252,8 +252,8 @@ class ClusterSaveConfig:
 #: What nodes answer each other.
 ASKED: Final = frozenset({
     "CLIENT LIST", "CLUSTER INFO", "CLUSTER NODES", "INFO", "JSCAN", "QCONSUMERS", "QGROUP LIST", "QINFO", "QLEN",
-    "QPEEK", "QSCAN", "QSTAT", "QSTATUS", "RQ.INFO", "SCHEDULE GET", "SCHEDULE LIST", "SHOW", "SLOTS", "WORKER INFO", "WORKER LIST",
-    "WQ.LEN", "WQ.PEEK", "WQ.PROCS", "WQ.QUEUES", "WQ.TASKS",
+    "QPEEK", "QSCAN", "QSTAT", "QSTATUS", "RQ.INFO", "SCHEDULE GET", "SCHEDULE LIST", "SHOW", "SLOTS", "WORKER INFO",
+    "WORKER LIST", "WQ.LEN", "WQ.PEEK", "WQ.PROCS", "WQ.QUEUES", "WQ.TASKS",
 })  # fmt: skip
 _NOT_ASKED: Final = f"nodes do not answer <command> to each other; allowed are {', '.join(sorted(ASKED))}"
 _NO_NODE: Final = "Unknown node <id> - allowed is *, or the id of a node as CLUSTER NODES shows it, 40 hex digits"
