@@ -17,7 +17,7 @@ import attrs
 from disqued.commands.connection import DONE
 from disqued.commands.host import Session
 from disqued.commands.shapes import OK, Shape, array, bulk, either, integer, status
-from disqued.commands.table import BLOCKED, Command, Flag, command, container, find, optional, parse, positional, rest
+from disqued.commands.table import BLOCKED, Command, Flag, command, container, find_within, optional, parse, positional, rest
 from disqued.commands.values import BYTES, one_of, read_integer, readable
 from disqued.core.cluster import questions
 from disqued.core.model.ids import NODE_ID_LENGTH
@@ -262,7 +262,7 @@ _NOT_ALL: Final = "CLUSTER ASK is for users who may read all queues"
 
 def check_asked(words: Sequence[bytes]) -> Command:
     """Return the command that is asked for.  Raises CommandError: it is none that nodes answer each other, or wrong."""
-    entry = find(list(words))
+    entry = find_within(list(words))
     if entry.name not in ASKED:
         raise CommandError(_NOT_ASKED.replace("<command>", entry.name))
     parse(entry, list(words))

@@ -34,7 +34,7 @@ from disqued.commands.monitor import monitored
 from disqued.commands.permission import FOR_UNAUTHENTICATED
 from disqued.commands.runnable import BLOCKED, NOTHING, Runnable
 from disqued.commands.slowlog import SlowLog
-from disqued.commands.table import PLAIN, Command, Flag, find, parse
+from disqued.commands.table import PLAIN, Command, Flag, find, find_within, parse
 from disqued.core.node import Call, Node
 from disqued.errors import CommandError, InternalError, JournalFailed, Loading, OutOfMemory, WrongArity
 from disqued.wire.brief import encode_error
@@ -226,7 +226,7 @@ class Dispatch:
 
         That a command may not run now comes before every error but a wrong number of arguments.  Raises CommandError.
         """
-        entry = find(args)
+        entry = find(args) if outcome.protocol or not outcome.checked else find_within(args)
         outcome.take(entry)
         session.check(entry)
         try:

@@ -456,9 +456,14 @@ def find(args: list[bytes]) -> Command:
     return entry
 
 
+def find_within(args: list[bytes]) -> Command:
+    """Find the command that parts of the process mean by its name in this manual, whatever `rename-command` does."""
+    return MANUAL.get(name_of([word[:32].upper() for word in args[:2]])) or find(args)
+
+
 def parse(entry: Command, args: list[bytes]) -> Call:
-    """Parse the arguments of a command that `find` found, with the errors of its container."""
-    parent = TABLE[args[0][:32].upper()]
+    """Parse the arguments of a command that was found, with the errors of its container."""
+    parent = TABLE.get(args[0][:32].upper())
     if isinstance(parent, Container) and parent.alone is not entry:
         return parent.parse(args)
     return entry.parse(args)
