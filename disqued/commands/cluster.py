@@ -17,7 +17,18 @@ import attrs
 from disqued.commands.connection import DONE
 from disqued.commands.host import Session
 from disqued.commands.shapes import OK, Shape, array, bulk, either, integer, status
-from disqued.commands.table import BLOCKED, Command, Flag, command, container, find_within, optional, parse, positional, rest
+from disqued.commands.table import (
+    BLOCKED,
+    Command,
+    Flag,
+    command,
+    container,
+    find_within,
+    optional,
+    parse,
+    positional,
+    rest,
+)
 from disqued.commands.values import BYTES, one_of, read_integer, readable
 from disqued.core.cluster import questions
 from disqued.core.model.ids import NODE_ID_LENGTH
@@ -279,7 +290,7 @@ def _is_answer(value: Any) -> bool:
 
 
 @command(
-    "CLUSTER ASK", group="cluster", flags=Flag.ADMIN | Flag.READ, cost="that of the command, on each node",
+    "CLUSTER ASK", group="cluster", flags=Flag.ADMIN | Flag.READ, cost="O(1) for each node, and the command on each",
     reply=array(Shape("[node, status, value]", _is_answer), "[node, status, value] of each node, by their ids"),
     errors=(_NO_NODE, _NOT_ASKED, f"NOPERM {_NOT_ALL}"), shows_bodies=True,
 )  # fmt: skip

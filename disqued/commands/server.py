@@ -28,7 +28,7 @@ from disqued.commands.table import (
     positional,
 )
 from disqued.commands.values import BYTES, PATTERN, Kind
-from disqued.core.model.memory import JOB_COST, QUEUE_COST
+from disqued.core.model.memory import COUNTS_COST, JOB_COST, QUEUE_COST
 from disqued.core.model.outbox import Client
 from disqued.core.node import Node
 from disqued.core.view import NodeView
@@ -456,7 +456,7 @@ class DebugStructSize:
     """Bytes that a job without its body, and a queue without its name, count towards maxmemory."""
 
     def run(self, node: Node, client: Client) -> Status:
-        return Status(b"job:%d queue:%d" % (JOB_COST, QUEUE_COST))
+        return Status(b"job:%d queue:%d" % (JOB_COST, QUEUE_COST + COUNTS_COST))
 
 
 _LOADJOB = "LOADJOB is a special command only processed from AOF"

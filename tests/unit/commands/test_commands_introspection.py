@@ -4,6 +4,7 @@ import pytest
 
 from disqued.commands import table
 from disqued.commands.table import TABLE, every_command
+from disqued.core.model.phases import STATE_WORDS
 from disqued.wire.replies import Status
 from tests.fakes import Client, Daemon
 
@@ -75,7 +76,7 @@ def test_docs_of_words_repeats_and_pairs(client):
     docs = client.says("COMMAND", "DOCS", "jscan", "hello")
     states = next(arg for arg in docs[b"jscan"][b"arguments"] if arg.get(b"token") == b"STATE")
     assert (states[b"type"], states[b"flags"]) == (b"oneof", [b"optional", b"multiple", b"multiple_token"])
-    assert [one[b"token"] for one in states[b"arguments"]] == [b"wait-repl", b"active", b"queued", b"acked", b"dead"]
+    assert [one[b"token"] for one in states[b"arguments"]] == list(STATE_WORDS)
     auth = next(arg for arg in docs[b"hello"][b"arguments"] if arg.get(b"token") == b"AUTH")
     assert (auth[b"type"], [part[b"name"] for part in auth[b"arguments"]]) == (b"block", [b"user", b"password"])
 
