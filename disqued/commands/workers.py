@@ -4,16 +4,19 @@ A connection works as a worker once it has said WORKER START, or WORKER KEEPALIV
 commands is a sign of life.  Source: the Worqr README; the commands are ours.
 """
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import attrs
 
 from disqued.commands.parts import in_parts, picked, spelt
 from disqued.commands.permission import Sees, queues_of_worker, seen_by
-from disqued.commands.shapes import array, bulk, integer, pairs, tuple_of
+from disqued.commands.shapes import array, bulk, either, integer, pairs, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, container, flag, option, optional, positional
-from disqued.commands.values import QUEUE, Kind, bounded
+from disqued.commands.values import COUNT_MISFIT, PATTERN, QUEUE, Kind, bounded, count
 from disqued.commands.values import integer as integer_kind
+from disqued.core.model.glob import matches
 from disqued.core.model.memory import WORKER_COST
 from disqued.core.model.messages import WORKER_NAME_MAX
 from disqued.core.model.outbox import Client
@@ -27,10 +30,13 @@ from disqued.errors import CommandError, NoWorker, OutOfMemory, StaleWorker
 TTL_MAX_MS = 365 * 86_400_000
 EPOCH_MAX = 2**63 - 1
 LISTED_PER_PART = 5_000  #: ids of workers
+DESCRIBED_MAX = 2_000  #: workers that one reply describes
+_COUNT = count(1, DESCRIBED_MAX, COUNT_MISFIT)
 _ID_BITS = 128
 _BAD_NAME = f"the id of a worker has 1 to {WORKER_NAME_MAX} bytes, its name no more than {WORKER_NAME_MAX}"
 _BAD_TTL = f"TTL must be a whole number of milliseconds, from 0 (for ever) to {TTL_MAX_MS} (a year)"
 _BAD_EPOCH = "the epoch is a whole number from 1, as WORKER START answered it"
+_HERE_ALONE = "FULL, MATCH and COUNT are about the workers of this node, and go without CLUSTER"
 _UNHEARD_EPOCH = "no epoch as high was given to this worker, as far as this node has heard; WORKER START takes it over"
 
 
@@ -217,65 +223,97 @@ class WorkerFail:
         return in_parts(node, client, node.workers.fail(alive_here(node, self.id)))
 
 
-@command("WORKER LIST", group="workers", flags=Flag.READ, reply=array(bulk("id"), "ids"), cost="O(N) in the workers")
-@attrs.define
-class WorkerList:
-    """List the workers that are alive on this node, or in the cluster as far as this node knows."""
-
-    queue: bytes | None = option("QUEUE", "Only those of this node that work on this queue.", QUEUE)
-    cluster: bool = flag("CLUSTER", "Those of other nodes, too; not with QUEUE.")
-
-    def run(self, node: Node, client: Client) -> Any:
-        """List ids, those of this node first; of others' queues none to who may not see those."""
-        return in_parts(node, client, self._parts(node, seen_by(client)))
-
-    def _parts(self, node: Node, sees: Sees | None) -> Parts:
-        workers = list(node.workers.by_id.values())
-        if self.queue is not None:
-            ids = yield from picked(worker.id if self.queue in worker.queues else None for worker in workers)
-        elif sees is not None:
-            ids = yield from picked(self._seen(node, worker, sees) for worker in workers)
-        else:
-            ids = [*node.workers.by_id, *(node.homes.known if self.cluster else ())]
-        return (yield from spelt(iter(ids), LISTED_PER_PART))
-
-    @staticmethod
-    def _seen(node: Node, worker: Worker, sees: Sees) -> bytes | None:
-        return worker.id if all(map(sees, queues_of_worker(node, worker.id))) else None
-
-
 _FACTS = (
     "id", "epoch", "home", "ttl", "idle-ms", "bound", "queues", "processes", "started", "done", "returned", "name",
 )  # fmt: skip
+#: What newer nodes say, too.
+_MORE = ("oldest-for",)
+_DESCRIBED = pairs("what is known of the worker", *_FACTS, optional=_MORE)
+
+
+def describe_worker(node: Node, worker: Worker) -> list[Any]:
+    """A worker of this node, as WORKER INFO answers it."""
+    now, since = node.state.now, next(iter(worker.leases.values()), None)
+    return [
+        b"id", worker.id,
+        b"epoch", worker.epoch,
+        b"home", node.id,
+        b"ttl", worker.ttl_ms,
+        b"idle-ms", now - worker.last_sign,
+        b"bound", int(worker.bound_to is not None),
+        b"queues", list(worker.queues),
+        b"processes", len(worker.leases),
+        b"started", worker.started,
+        b"done", worker.done,
+        b"returned", worker.returned,
+        b"name", worker.name,
+        b"oldest-for", None if since is None else max(0, now - since),
+    ]  # fmt: skip
 
 
 @command(
-    "WORKER INFO", group="workers", flags=Flag.READ | Flag.FAST, reply=pairs("what is known of the worker", *_FACTS),
-    cost="O(N) in its queues", errors=(NoWorker,),
+    "WORKER LIST", group="workers", flags=Flag.READ,
+    reply=array(either(bulk("id"), _DESCRIBED), "ids; with FULL what is known of each"), cost="O(N) in the workers",
+    errors=(_HERE_ALONE,),
 )  # fmt: skip
+@attrs.define
+class WorkerList:
+    """List the workers that are alive on this node, or in the cluster as far as this node knows.
+
+    With FULL each is described as WORKER INFO does, 2000 at most.
+    """
+
+    queue: bytes | None = option("QUEUE", "Only those of this node that work on this queue.", QUEUE)
+    cluster: bool = flag("CLUSTER", "Those of other nodes, too; not with QUEUE.")
+    full: bool = flag("FULL", "Describe them; not with CLUSTER.")
+    match: bytes | None = option(
+        "MATCH", "Only those whose id or name matches this glob pattern, in any case; not with CLUSTER.", PATTERN
+    )
+    count: int | None = option("COUNT", "How many at most; not with CLUSTER.", _COUNT)
+
+    def run(self, node: Node, client: Client) -> Any:
+        """List ids, those of this node first; of others' queues none to who may not see those."""
+        if self.cluster and (self.full or self.match is not None or self.count is not None):
+            raise CommandError(_HERE_ALONE)
+        return in_parts(node, client, self._parts(node, seen_by(client)))
+
+    def _parts(self, node: Node, sees: Sees | None) -> Parts:
+        ids: Iterable[bytes]
+        if self.cluster and self.queue is None and sees is None:
+            ids = [*node.workers.by_id, *node.homes.known]
+        elif self.queue is None and self.match is None and sees is None:
+            ids = list(node.workers.by_id)
+        else:
+            workers = list(node.workers.by_id.values())
+            ids = yield from picked(worker.id if self._means(node, worker, sees) else None for worker in workers)
+        most = DESCRIBED_MAX if self.full and self.count is None else self.count
+        chosen = islice(ids, most)
+        if not self.full:
+            return (yield from spelt(chosen, LISTED_PER_PART))
+        by_id = node.workers.by_id  # some may end between two parts
+        return (yield from spelt(describe_worker(node, by_id[each]) for each in chosen if each in by_id))
+
+    def _means(self, node: Node, worker: Worker, sees: Sees | None) -> bool:
+        if self.queue is not None:
+            if self.queue not in worker.queues:
+                return False
+        elif sees is not None and not all(map(sees, queues_of_worker(node, worker.id))):
+            return False
+        pattern = self.match
+        return pattern is None or any(matches(pattern, text, ignore_case=True) for text in (worker.id, worker.name))
+
+
+@command("WORKER INFO", group="workers", flags=Flag.READ | Flag.FAST, reply=_DESCRIBED, cost="O(N) in its queues",
+         errors=(NoWorker,))  # fmt: skip
 @attrs.define
 class WorkerInfo:
     """Describe a worker of this node.
 
     Of the tasks that it `started`, so many are `done`, so many came back from it (`returned`), and `processes` are in
-    its hands.
+    its hands; it has the oldest of these for `oldest-for` milliseconds, null if there is none.
     """
 
     id: bytes = positional("Its id.", _WORKER)
 
     def run(self, node: Node, client: Client) -> list[Any]:
-        worker = alive_here(node, self.id)
-        return [
-            b"id", worker.id,
-            b"epoch", worker.epoch,
-            b"home", node.id,
-            b"ttl", worker.ttl_ms,
-            b"idle-ms", node.state.now - worker.last_sign,
-            b"bound", int(worker.bound_to is not None),
-            b"queues", list(worker.queues),
-            b"processes", len(worker.leases),
-            b"started", worker.started,
-            b"done", worker.done,
-            b"returned", worker.returned,
-            b"name", worker.name,
-        ]  # fmt: skip
+        return describe_worker(node, alive_here(node, self.id))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from disqued.config import Setting
-from disqued.core.model.job import ACKED, ACTIVE, DEAD, FLAG_PUT_OFF, FLAG_QUEUED_BEFORE, QUEUED, Job
+from disqued.core.model.job import ACKED, ACTIVE, DEAD, FLAG_PUT_OFF, FLAG_QUEUED_BEFORE, QUEUED, STATE_NAMES, Job
 from disqued.core.model.phases import PHASE_NAMES
 from disqued.web.http.exchange import Role
 from disqued.web.pages.lines import PICKED, Action, Input, quoted
@@ -131,7 +131,7 @@ def on_job(job: Job) -> list[Action]:
     """What can be done with a job as it is now."""
     job_id = job.id
     if job.state == DEAD:
-        return [_redrive(job), *_plain(job_id, ("ack", "delete")), *_fated(job)]
+        return [_redrive(job.queue, job_id), *_plain(job_id, ("ack", "delete")), *_fated(job)]
     if job.state == QUEUED:
         return [*_plain(job_id, ("dequeue", "ack", "delete")), *_fated(job)]
     if job.state == ACKED:
@@ -143,10 +143,27 @@ def on_job(job: Job) -> list[Action]:
     return [*_plain(job_id, ways), *_fated(job)]
 
 
-def _redrive(job: Job) -> Action:
+def on_job_elsewhere(job_id: bytes, fields: Mapping[str, Any]) -> list[Action]:
+    """What any node can do with a job that another one has; `fields` are those of its SHOW there."""
+    if fields["state"] == STATE_NAMES[ACKED] or fields["queue"] is None:
+        return []
+    redrive = [_redrive(fields["queue"], job_id)] if fields["state"] == STATE_NAMES[DEAD] else []
+    return [*redrive, *_plain(job_id, ("ack",)), *([] if fields.get("cancelled") else [_cancel(job_id)])]
+
+
+def _redrive(queue: bytes, job_id: bytes) -> Action:
     return Action(
-        "redrive", "Redrive", "/api/commands/REDRIVE", (b"REDRIVE", job.queue, b"ID", job.id),
-        {"queue": job.queue, "by_id": True, "ids": [job.id]}, "Jobs redriven: {result}.",
+        "redrive", "Redrive", "/api/commands/REDRIVE", (b"REDRIVE", queue, b"ID", job_id),
+        {"queue": queue, "by_id": True, "ids": [job_id]}, "Jobs redriven: {result}.",
+    )  # fmt: skip
+
+
+def _cancel(job_id: bytes) -> Action:
+    return Action(
+        "cancel", "Cancel", "/api/commands/CANCEL", (b"CANCEL", job_id), {"ids": [job_id]},
+        "Jobs cancelled: {result}.",
+        "The job ends on all nodes; one in flight ends once its consumer returns it or runs out of time.",
+        ends=True, danger=True,
     )  # fmt: skip
 
 
@@ -168,14 +185,7 @@ def _fated(job: Job) -> list[Action]:
             )
         )  # fmt: skip
     if not fate.is_cancelled:
-        found.append(
-            Action(
-                "cancel", "Cancel", "/api/commands/CANCEL", (b"CANCEL", job.id), {"ids": [job.id]},
-                "Jobs cancelled: {result}.",
-                "The job ends on all nodes; one in flight ends once its consumer returns it or runs out of time.",
-                ends=True, danger=True,
-            )
-        )  # fmt: skip
+        found.append(_cancel(job.id))
     return found
 
 

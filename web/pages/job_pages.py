@@ -1,43 +1,119 @@
-"""Page of a job: everything that this node knows of it, and what can be done with it."""
+"""Page of a job: what all nodes know of it, and what can be done with it."""
 
 from functools import partial
 from typing import Any, Final
 
-from disqued.core.model.fate import accepted
+from disqued.commands.jobs import SHOWN_TOO
 from disqued.core.model.ids import is_job_id
-from disqued.core.model.job import KIND_NAMES, KIND_WORK, RETRY_NEVER_MS, STATE_NAMES, Job, attempt_of
-from disqued.web.http.exchange import Request
+from disqued.core.model.job import KIND_WORK
+from disqued.web.http.exchange import Request, Visitor
+from disqued.web.http.problems import Problem
 from disqued.web.pages import actions
 from disqued.web.pages.lines import redis_line
 from disqued.web.pages.render import MissingProblem, Values, page
 from disqued.web.site import Site
-from disqued.web.views import group_views, job_views, queue_views, rendering
+from disqued.web.views import group_views, job_reports, job_views, queue_views, rendering
+from disqued.web.views.job_reports import ClusterJob, JobReport
 
 BODY_BYTES: Final = 65_536  #: of the body
 SAID_BYTES: Final = 4_096  #: of a progress, a result or a header
+_ABSENT: Final = dict.fromkeys(SHOWN_TOO)  #: what SHOW says of some jobs alone
+#: What changes by itself: ids of elements, and their templates.
+PARTS: Final = {
+    "job-state": "_job_state.html", "paused": "_pauses.html", "why": "_job_why.html", "job-nodes": "_job_nodes.html",
+    "job-facts": "_job_facts.html", "job-timeline": "_job_timeline.html", "job-said": "_job_said.html",
+    "job-groups": "_job_groups.html",
+}  # fmt: skip
+#: What does something to a job on a node that has it alone, by where the job is there.
+_LOCAL: Final = {"ready": b"DEQUEUE", "delayed": b"ENQUEUE", "in-flight": b"NACK"}
 AT_ONCE: Final = 2 << 10  #: bytes of a body that are indented in the turn of the loop: some milliseconds' work
 
 
 @page("/jobs/<job>", "queues", "Page: a job")
 async def job(site: Site, asked: Request) -> tuple[str, Values]:
-    """Everything that this node knows of a job."""
-    job_id, node = asked.path["job"], site.gateway.view
-    found = node.job(job_id)
-    if found is None:
-        raise _missing(site, job_id)
-    is_known = not found.is_dummy
-    holders = sorted(found.holders) if found.holders is not None else [node.id]
-    body = await _body(site, found.body) if asked.visitor.sees_bodies and is_known else None
-    return "job.html", {
-        "job": found, "job_id": job_id, "is_known": is_known, "state": STATE_NAMES[found.state].decode(), "body": body,
-        "holders": holders, "confirmed": sorted(found.confirmed or ()), "origin": job_id[2:10].decode("latin-1"),
-        "kind": KIND_NAMES[found.options.kind].decode(), "worker": job_views.worker_of(node, found),
-        "alias": job_views.name_of(found), "groups": group_views.of_event(node, found),
-        "why": job_views.why_not_running(node, found), "timeline": job_views.timeline(node, found),
-        "ways": actions.on_job(found) if found.options.kind == KIND_WORK else actions.on_event(found.queue, job_id),
-        **_fate_of(found),
-        "paused": queue_views.pauses_of(node, found.queue) if is_known else [],
-        "now": node.wall(), "is_manual": found.options.retry_ms >= RETRY_NEVER_MS}  # fmt: skip
+    """Everything that the nodes of the cluster know of a job."""
+    job_id = asked.path["job"]
+    if not is_job_id(job_id):
+        shown = rendering.name(job_id, 60)
+        raise MissingProblem(f"there is no job {shown}: ids are 48 bytes, DI…SQ, or 40 of Disque 1.0, D-…", "NOJOB")
+    known = await job_reports.job_everywhere(site.everywhere, site.gateway.view, job_id, fresh_s=0)
+    best = known.best
+    if best is None:
+        raise _missing(site, job_id, known)
+    raw = best.fields["body"]
+    body = await _body(site, raw) if asked.visitor.sees_bodies and best.is_known and raw is not None else None
+    ways, others = _ways(site, job_id, known)
+    return "job.html", {**_values(site, job_id, known, asked.visitor), "body": body, "ways": ways, "others": others}
+
+
+async def job_values(site: Site, job_id: bytes, visitor: Visitor) -> Values | None:
+    """What changes by itself on the page of a job; None while no node that answers knows it."""
+    known = await job_reports.job_everywhere(site.everywhere, site.gateway.view, job_id)
+    return None if known.best is None else _values(site, job_id, known, visitor)
+
+
+def _values(site: Site, job_id: bytes, known: ClusterJob, visitor: Visitor) -> Values:
+    node, best = site.gateway.view, known.best
+    assert best is not None
+    here = node.job(job_id)
+    fields = best.fields
+    said = {name: None if fields.get(name) is None else rendering.body(fields[name], SAID_BYTES, indents=True)
+            for name in ("progress", "result")}  # fmt: skip
+    is_event = "groups" in fields
+    return {
+        "job_id": job_id, "job": {**_ABSENT, **fields}, "best": best, "known": known, "missing": known.missing,
+        "state": fields["state"].decode(), "why": _why(site, known, best),
+        "paused": [] if fields["queue"] is None else queue_views.pauses_of(node, fields["queue"]),
+        "queue": fields["queue"], "kind": "log" if is_event else "work",
+        "is_manual": job_reports.is_manual(fields), "headers": list(map(_header, job_reports.headers_of(fields))),
+        "failures": fields.get("failures", [])[::-1], **said,
+        "alias": _alias(here, fields), "groups": _groups(site, best),
+        "timeline": [] if here is None else job_views.timeline(node, here),
+        "now": node.wall(), "visitor": visitor,
+    }  # fmt: skip
+
+
+def _why(site: Site, known: ClusterJob, best: JobReport) -> str:
+    """Say in a sentence why the job does not run now, or that it does; this node knows more of what it has."""
+    node = site.gateway.view
+    here = node.job(best.fields["id"]) if best.is_here else None
+    why = best.why if here is None else job_views.why_not_running(node, here)
+    if known.lost and best.phase == "elsewhere":
+        why += f" It may be on a node that does not answer: {', '.join(one.short for one in known.lost)}."
+    return why
+
+
+def _alias(here: Any, fields: dict[str, Any]) -> tuple[str, bytes] | None:
+    """Whose name the job has, and the name; None = it has none, as far as is known."""
+    if here is not None:
+        return job_views.name_of(here)
+    return (job_views.KEY_IN_WORDS, fields["key"]) if "key" in fields else None
+
+
+def _groups(site: Site, best: JobReport) -> list[Values]:
+    """What each group made of an event, on the node whose report counts."""
+    node = site.gateway.view
+    here = node.job(best.fields["id"]) if best.is_here else None
+    if here is not None:
+        return group_views.of_event(node, here)
+    return [{"group": group, "state": state.decode(), "left_ms": left_ms or None, "deliveries": deliveries}
+            for group, state, deliveries, left_ms in best.fields.get("groups", [])]  # fmt: skip
+
+
+def _ways(site: Site, job_id: bytes, known: ClusterJob) -> tuple[list[Any], list[tuple[JobReport, str]]]:
+    """What can be done here, and lines that do elsewhere what only a node that has the job can do."""
+    here, best = site.gateway.view.job(job_id), known.best
+    assert best is not None
+    if best.fields.get("groups") is not None:
+        return (actions.on_event(best.fields["queue"], job_id), [])
+    if here is not None and here.options.kind == KIND_WORK and not here.is_dummy:
+        return actions.on_job(here), []
+    lines = []
+    for each in site.gateway.view.known_nodes():
+        report = next((one for one in known.reports if one.node_id == each.id and one.is_known), None)
+        if report is not None and report.phase in _LOCAL and each.host and not each.myself:
+            lines.append((report, redis_line([_LOCAL[report.phase], job_id], each.port, each.host)))
+    return actions.on_job_elsewhere(job_id, best.fields), lines
 
 
 async def _body(site: Site, raw: bytes) -> dict[str, Any]:
@@ -53,29 +129,20 @@ def _header(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes, str]:
     return (*pair, shown["text"] if shown["kind"] == "json" else "")
 
 
-def _missing(site: Site, job_id: bytes) -> MissingProblem:
-    """Say where to look for a job that is not here."""
-    shown = rendering.name(job_id, 60)
-    if not is_job_id(job_id):
-        return MissingProblem(f"there is no job {shown}: ids are 48 bytes, DI…SQ, or 40 of Disque 1.0, D-…", "NOJOB")
+def _missing(site: Site, job_id: bytes, known: ClusterJob) -> Problem:
+    """Say where to look for a job that no node that answers knows."""
+    node, shown = site.gateway.view, rendering.name(job_id, 60)
+    if any(one.id == node.id for one in known.missing):
+        return Problem(503, f"this node cannot ask for the job now: {known.missing[0].why}", code="TRYAGAIN")
     port = site.gateway.config.port
     hints = [("While nodes remember it, each tells how it ended:", redis_line([b"WAITJOB", b"1000", job_id], port))]
-    for known in site.gateway.view.known_nodes():
-        if known.id[:8] == job_id[2:10] and not known.myself and known.host:
-            line = redis_line([b"SHOW", job_id], known.port, known.host)
-            hints.append(("Its id says that another node added it, which may have it:", line))
-    detail = f"there is no job {shown} on this node: it is done, dropped, held by other nodes alone, or never was"
-    return MissingProblem(detail, "NOJOB", hints=hints)
-
-
-def _fate_of(job: Job) -> Values:
-    """The terms of a job, and what became of it."""
-    fate = job.options.fate
-    result = accepted(fate)
-    said = {"progress": fate.progress, "result": result}
-    return {
-        "terms": job.options.terms, "headers": list(map(_header, job.options.terms.headers)),
-        "fate": fate, "failures": fate.failures[::-1], "attempt": attempt_of(job),
-        **{name: None if word is None else rendering.body(word.value, SAID_BYTES, indents=True)
-           for name, word in said.items()},
-    }  # fmt: skip
+    unheard = {one.id for one in known.missing}
+    for each in node.known_nodes():
+        if each.id[:8] == job_id[2:10] and each.id in unheard and each.host:
+            line = redis_line([b"SHOW", job_id], each.port, each.host)
+            hints.append(("Its id says that this node added it, which does not answer and may have it:", line))
+    hints += [(f"{one.sentence} It may have the job.", "") for one in known.missing]
+    where = "any node" if not known.missing else "any node that answers"
+    return MissingProblem(
+        f"there is no job {shown} on {where}: it is done, dropped, or never was", "NOJOB", hints=hints
+    )

@@ -1,17 +1,20 @@
 """GET /api/events: what changes on a page, drawn with the templates of the page itself."""
 
-from typing import Any
+from typing import Any, Final
 
+from disqued.core.model.ids import is_job_id
 from disqued.web.http import answers
 from disqued.web.http.exchange import STREAM, QueryParameter, Reply, Request, Role, Visitor
 from disqued.web.http.problems import Problem
-from disqued.web.pages import overview, queue_pages, render, schedule_pages, worker_pages
+from disqued.web.pages import job_pages, overview, queue_pages, render, schedule_pages, worker_pages
 from disqued.web.routes import route
 from disqued.web.site import Site
 from disqued.web.views.live import Subscription
 from disqued.web.views.queue_views import SORTS, QueueQuery, QueueRow
 from disqued.web.views.schedule_views import ScheduleQuery
 from disqued.web.views.worker_views import WorkerQuery
+
+PAGES: Final = ("overview", "queues", "queue", "job", "workers", "worker", "schedules", "schedule")
 
 
 @route(
@@ -21,9 +24,10 @@ from disqued.web.views.worker_views import WorkerQuery
         QueryParameter(
             "page",
             "Which page",
-            {"type": "string", "enum": ["overview", "queues", "queue", "workers", "worker", "schedules", "schedule"]},
+            {"type": "string", "enum": list(PAGES)},
         ),
         QueryParameter("queue", "Which queue", {"type": "string", "format": "bytes"}),
+        QueryParameter("job", "Which job", {"type": "string", "format": "bytes"}),
         QueryParameter("worker", "Which worker", {"type": "string", "format": "bytes"}),
         QueryParameter("schedule", "Which schedule", {"type": "string", "format": "bytes"}),
         QueryParameter("q", "Part of the names of queues, workers or schedules, or a glob"),
@@ -39,7 +43,7 @@ async def events(site: Site, asked: Request) -> Reply:
         raise Problem(400, f"sort={sort[:100]}: allowed are {', '.join(SORTS)}")
     watched = Subscription(query.get("page", "overview"), query.get("queue", b""),
                            QueueQuery(query.get("q", ""), sort, query.get("n", 1)), visitor.sees_bodies, visitor.role,
-                           query.get("worker", b""), query.get("schedule", b""))  # fmt: skip
+                           query.get("worker", b""), query.get("schedule", b""), query.get("job", b""))  # fmt: skip
     answers.begin(asked.request, STREAM)
     await site.live.listen(asked.request, watched, lambda one, rows: draw(site, one, rows),
                            lambda: site.access.still_holds(asked.request, visitor))  # fmt: skip
@@ -69,12 +73,17 @@ async def draw(site: Site, watched: Subscription, rows: list[QueueRow]) -> dict[
             "throttles": "_throttles.html",
             "groups": "_groups.html",
         }
+    elif watched.page == "job":
+        found = await job_pages.job_values(site, watched.job, reader) if is_job_id(watched.job) else None
+        if found is None:
+            return {"html": {"why": "No node that answers knows this job any more: it has ended."}, "point": []}
+        values, parts = found, dict(job_pages.PARTS)
     elif watched.page == "workers":
         view = WorkerQuery(watched.view.text, watched.view.page)
-        values = worker_pages.workers_values(site, view, await view.cut(site.gateway))
+        values = await worker_pages.workers_values(site, view)
         parts = {"worker-facts": "_worker_facts.html", "worker-rows": "_worker_rows.html"}
     elif watched.page == "worker":
-        values = worker_pages.worker_values(site, watched.worker, reader)
+        values = await worker_pages.worker_values(site, watched.worker, reader)
         parts = {"worker": "_worker.html", "tasks": "_tasks.html"}
     elif watched.page == "schedules":
         chosen = ScheduleQuery(watched.view.text, watched.view.page)

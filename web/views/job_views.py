@@ -233,9 +233,10 @@ def worker_of(node: NodeView, job: Job) -> tuple[bytes, bytes] | None:
     return None if home is None else (home.worker_id, home.node_id)
 
 
+KEY_IN_WORDS: Final = "key that its producer gave it"
 #: First byte of an alias: whose name it is, for people.
 _FAMILIES: Final = {
-    b"u": "unique task", b"r": "element of a list", b"e": "event of a producer", KEYED: "key that its producer gave it",
+    b"u": "unique task", b"r": "element of a list", b"e": "event of a producer", KEYED: KEY_IN_WORDS,
 }  # fmt: skip
 
 

@@ -42,13 +42,14 @@ RETRY: Final = {"Retry-After": "30"}
 class Subscription:
     """What a listener looks at; listeners with the same share what is drawn."""
 
-    page: str  #: overview, queues, queue, workers, worker, schedules or schedule
+    page: str  #: overview, queues, queue, job, workers, worker, schedules or schedule
     queue: bytes
     view: QueueQuery
     sees_bodies: bool
     role: Role
     worker: bytes = b""
     schedule: bytes = b""
+    job: bytes = b""
 
 
 #: Draws a view: {"html": {id: text}, "point": [...]}; the rows are those of all queues where a view needs them.

@@ -8,6 +8,7 @@ import pytest
 from disqued.commands.table import BLOCKED
 from disqued.core.workers.worker_leases import LEASES_AT_ONCE
 from disqued.core.workers.workers import LATE_MS
+from disqued.errors import CommandError
 from tests.core_fixtures import Server, Word, check
 
 Row = tuple[bytes, bytes, bytes]
@@ -67,6 +68,7 @@ def test_a_worker_is_described(server: Server) -> None:
     assert info(server, "w") == {
         "id": b"w", "epoch": 1, "home": server.node.id, "ttl": 3_000, "idle-ms": 40, "bound": 0,
         "queues": [b"q", b"p"], "processes": 2, "started": 2, "done": 0, "returned": 0, "name": b"the first",
+        "oldest-for": 40,
     }  # fmt: skip
 
 
@@ -76,6 +78,22 @@ def test_workers_are_listed_by_queue(server: Server) -> None:
     assert server("WORKER", "LIST", "QUEUE", "p") == [b"b"]
     assert server("WORKER", "LIST", "QUEUE", "q") == [b"a", b"b"]
     assert server("WORKER", "LIST", "CLUSTER") == [b"a", b"b"]
+
+
+def test_workers_are_described_by_pattern_and_number(server: Server) -> None:
+    start(server, "a1", queues=("q",))
+    start(server, "a2", "NAME", "The Press", queues=("q", "p"))
+    start(server, "b", queues=("q",))
+    described = server("WORKER", "LIST", "FULL", "MATCH", "*PRESS")
+    assert [row[1] for row in described] == [b"a2"]
+    assert described[0] == server("WORKER", "INFO", "a2")
+    assert described[0][-2:] == [b"oldest-for", None]
+    assert [row[1] for row in server("WORKER", "LIST", "FULL", "COUNT", 2)] == [b"a1", b"a2"]
+    assert server("WORKER", "LIST", "QUEUE", "p", "MATCH", "a*") == [b"a2"]
+    assert server("WORKER", "LIST", "MATCH", "a?", "COUNT", 1) == [b"a1"]
+    for word in (("FULL",), ("MATCH", "a"), ("COUNT", 1)):
+        with pytest.raises(CommandError, match="go without CLUSTER"):
+            server("WORKER", "LIST", "CLUSTER", *word)
 
 
 @pytest.mark.parametrize(
