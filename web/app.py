@@ -36,6 +36,8 @@ from disqued.web.http.inputs import read_body, read_query
 from disqued.web.http.problems import Problem
 from disqued.web.pages import (  # noqa: F401 - they declare routes
     assets,
+    connection_pages,
+    find_pages,
     job_pages,
     overview,
     queue_pages,

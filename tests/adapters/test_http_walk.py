@@ -26,7 +26,7 @@ RANK = {"none": 0, "viewer": 1, "operator": 2, "admin": 3}
 GET = {
     "none": "/healthz /readyz /startupz /login /static/<version>/<name>",
     "viewer": """
-        / /settings /reports /queues /queues/<queue> /queue /jobs/<job> /workers /workers/<worker> /worker
+        / /settings /reports /queues /queues/<queue> /queue /jobs/<job> /workers /workers/<worker> /worker /find
         /schedules /schedules/<schedule> /schedule
         /api/openapi.json /api/info /api/hello /api/cluster/nodes /api/config /api/events
         /api/qstat /api/qstat/<queue> /api/qpeek /api/qpeek/<queue> /api/qpolicy /api/qpolicy/<queue>
@@ -34,7 +34,7 @@ GET = {
         /api/reports/queues /api/reports/slo /api/reports/audit /api/reports/findings /api/reports/runs
         /metrics /metrics/per-queue /api/history
     """,
-    "admin": "/api/audit /actions",
+    "admin": "/api/audit /actions /connections",
 }
 POST = {
     "none": "/login /logout",

@@ -22,7 +22,7 @@ assert catalogue.MODULES
 
 Admin = Callable[..., AdminClient]
 NAMES = sorted(key.decode() for key in table.TABLE)
-PAGES = ("/", "/queues", "/queues/mail", "/workers", "/settings", "/actions", "/login")
+PAGES = ("/", "/queues", "/queues/mail", "/workers", "/connections", "/settings", "/actions", "/login")
 #: Reads whose answers take more than one command, or one that is not in their path.
 READS = {
     "/api/qstat/mail": "QSTAT", "/api/qpeek/mail": "QPEEK", "/api/scan/jobs": "JSCAN", "/api/scan/queues": "QSCAN",

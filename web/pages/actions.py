@@ -228,6 +228,17 @@ def on_worker(worker_id: bytes) -> list[Action]:
     ]  # fmt: skip
 
 
+def kill_connection() -> Action:
+    """End a connection of this node."""
+    number = Input("id", "Number", "number", word="ID", needed=True)
+    return Action(
+        "kill", "Close connection", "/api/commands/CLIENT/KILL", (b"CLIENT", b"KILL", number), {},
+        "Connections closed: {result}.",
+        "The client loses its connection. Jobs in flight stay with it until their retry time is over.",
+        danger=True, role=Role.ADMIN,
+    )  # fmt: skip
+
+
 def on_groups(queue: bytes) -> list[Action]:
     """What can be done with the groups of consumers of a log."""
     group = Input("group", "Group", needed=True)
