@@ -1,0 +1,97 @@
+"""Pages of one node about what others have: three real daemons, looked at over HTTP from the first."""
+
+import http.client
+import re
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.integration.cluster import Cluster, ends_well
+from tests.integration.daemon import HOST, LIMIT, Daemon, free_port, launch, wait_until
+
+
+class WithPages(Cluster):
+    """Nodes, each of which has its pages."""
+
+    def launch(self, number: int, port: int = 0) -> Daemon:
+        """Start a node, its pages at a port of its own."""
+        self.ports = {**getattr(self, "ports", {}), number: free_port()}
+        options = (*self.options, "--http-port", str(self.ports[number]))
+        return launch(self.directory / f"node-{number}", options, port=port)
+
+    def page(self, path: str, status: int = 200) -> str:
+        """What a page of the first node says."""
+        connection = http.client.HTTPConnection(HOST, self.ports[0], timeout=LIMIT)
+        connection.request("GET", path, headers={"Accept": "text/html"})
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        assert answer.status == status, text
+        return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[WithPages]:
+    with ends_well(WithPages(tmp_path)) as nodes:
+        nodes.start(3)
+        yield nodes
+
+
+def held_by_the_others(cluster: Cluster) -> str:
+    """Add jobs to the second node until there is one of which the first has no copy; returns its id."""
+    first, second, _ = cluster.nodes
+    for _ in range(100):
+        job_id = str(second.call("ADDJOB", "mail", "to: ann", 0, "REPLICATE", 2, "RETRY", 3_600))
+        if first.call("SHOW", job_id) is None:
+            return job_id
+        second.call("ACKJOB", job_id)
+    raise AssertionError("the first node has a copy of each job")
+
+
+def test_a_job_that_this_node_does_not_have_is_shown_as_the_others_know_it(cluster: WithPages) -> None:
+    job_id = held_by_the_others(cluster)
+    _, second, third = (node_id[:8] for node_id in cluster.ids)
+    said = cluster.page(f"/jobs/{job_id}")
+    assert f"{second} ready" in said
+    assert f"{third} elsewhere" in said
+    assert "to: ann" in said
+    assert f"It waits in the queue of node {second}." in said
+    assert "This node has no copy of the job." in said
+    assert f"redis-cli -h {HOST} -p {cluster.nodes[1].port} DEQUEUE {job_id}" in said
+    cluster.nodes[1].call("GETJOB", "FROM", "mail")
+    wait_until(lambda: f"{second} in-flight" in cluster.page(f"/jobs/{job_id}"), "a job in flight on the page")
+    cluster.freeze(2)
+    try:
+        said = cluster.page(f"/jobs/{job_id}")
+        assert f"{second} in-flight" in said
+        assert re.search(rf"{third} may hold it, but has (a link, and has not answered|failed|no link)", said)
+    finally:
+        cluster.thaw(2)
+    wait_until(lambda: f"{third} elsewhere" in cluster.page(f"/jobs/{job_id}"), "a word of the node that is back")
+    assert cluster.nodes[0].call("ACKJOB", job_id) == 0
+
+
+def test_workers_and_connections_of_all_nodes_are_on_the_pages_of_one(cluster: WithPages) -> None:
+    clients = [redis.Redis(HOST, node.port, single_connection_client=True) for node in cluster.nodes]
+    for number, client in enumerate(clients):
+        client.execute_command("CLIENT", "SETNAME", f"client-of-{number}")
+    home = clients[1]
+    home.execute_command("WORKER", "START", "ID", "press-1", "NAME", "the old press")
+    home.execute_command("WQ.WORK", "mail")
+    home.execute_command("WQ.ENQUEUE", "mail", "TASKS", "to: bob")
+    [[_, process, _]] = home.execute_command("WQ.DEQUEUE", "mail")
+    said = cluster.page("/workers?q=*old*press")
+    assert f"press-1 the old press {cluster.ids[1][:8]}" in said
+    said = cluster.page("/workers/press-1")
+    assert f"This worker runs on node {cluster.ids[1][:8]} ." in said
+    assert "to: bob" in said
+    assert f"-p {cluster.nodes[1].port} WORKER FAIL press-1" in said
+    said = cluster.page("/connections?q=client-of")
+    for number, node_id in enumerate(cluster.ids):
+        assert re.search(rf"{node_id[:8]} (this node )?\d+ {re.escape(HOST)}:\d+ client-of-{number}", said), number
+    assert home.execute_command("WQ.FINISH", process) >= 1
+    for client in clients:
+        client.close()
