@@ -458,7 +458,8 @@ def find(args: list[bytes]) -> Command:
 
 def find_within(args: list[bytes]) -> Command:
     """Find the command that parts of the process mean by its name in this manual, whatever `rename-command` does."""
-    return MANUAL.get(name_of([word[:32].upper() for word in args[:2]])) or find(args)
+    name = name_of([word[:32].upper() for word in args[:2]])
+    return find(args) if name not in MANUAL or is_callable(name) else MANUAL[name]
 
 
 def parse(entry: Command, args: list[bytes]) -> Call:

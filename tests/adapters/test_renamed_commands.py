@@ -118,3 +118,14 @@ def test_rules_of_acl_know_removed_commands() -> None:
 
 def test_the_manual_has_every_command_once() -> None:
     assert sorted(COMMANDS) == sorted(entry.name for entry in table.every_command())
+
+
+@pytest.mark.parametrize("name", ["CLUSTER", "SHOW"])
+@ensureDeferred
+async def test_pages_ask_nodes_by_names_that_no_rename_takes_away(admin: Admin, name: str) -> None:
+    client = admin()
+    job_id = (await client.post("/api/add", {"queue": "mail", "body": "to: ann", "timeout": 0})).body["id"]
+    table.rename(name, "")
+    html = (await client.get(f"/jobs/{job_id}")).body.decode()
+    assert "to: ann" in html
+    assert "refuses to answer" not in html
