@@ -770,7 +770,7 @@ async def test_each_cell_has_the_name_of_its_column_for_narrow_windows(admin: Ad
     await run(running, "SCHEDULE", "SET", "nightly", "0 2 * * *", "QUEUE", "mail", "BODY", "x")
     await client.post("/api/pause", {"queue": "q", "words": ["in"]})
     paths = ["/", "/queues", "/queues/mail", "/queues/events", f"/jobs/{ids[2]}", f"/jobs/{event}", "/actions"]
-    for path in (*paths, "/workers", "/workers/press-1", "/schedules", "/schedules/nightly"):
+    for path in (*paths, "/workers", "/workers/press-1", "/connections", "/schedules", "/schedules/nightly"):
         html = await page(client, path)
         assert 'data-label="' in html or path == "/schedules/nightly", path
         assert unlabeled(html) == [], path

@@ -91,6 +91,8 @@ async def test_a_queue_and_a_job_say_who_has_it(admin: Admin) -> None:
     job_id = await at_work(client)
     await run(client.running, "ADDJOB", "mail", "x", 0, "RETRY", 60)
     await run(client.running, "GETJOB", "COUNT", 2, "FROM", "mail")
+    text = words((await page(client, "/queues/mail")).partition('id="h-consumers"')[2].partition("</section>")[0])
+    assert f"press-1 {client.site.gateway.view.id[:8].decode()} this node" in text
     text = words((await page(client, "/queues/mail")).partition('id="h-held"')[2].partition("</section>")[0])
     assert f"{job_id[:18]}… press-1" in text
     assert text.count("… consumer ") == 2

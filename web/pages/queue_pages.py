@@ -19,6 +19,7 @@ from disqued.web.pages import actions
 from disqued.web.pages.render import MissingProblem, Values, page
 from disqued.web.site import Site
 from disqued.web.views import group_views, job_views, rendering, worker_views
+from disqued.web.views.consumer_views import consumers_of
 from disqued.web.views.queue_views import SORTS, QueuePage, QueueQuery, first_of, pauses_of, row_of, walk
 
 SLOTS_SHOWN: Final = 20
@@ -227,7 +228,8 @@ async def queue(site: Site, asked: Request) -> tuple[str, Values]:
     if found.cursor:
         terms = {"state": wanted.state, "text": text, "older": wanted.older_ms // 1_000, "cursor": found.cursor}
         further = "?" + urlencode({"name": name, **terms} if "name" in query else terms)
-    return "queue.html", {**values, "wanted": wanted, "further": further,
+    consumers = await consumers_of(site.everywhere, node, name, fresh_s=0)
+    return "queue.html", {**values, "consumers": consumers, "wanted": wanted, "further": further,
                           "states": _STATES if wanted.state in _STATES else (*_STATES, wanted.state),
                           "is_named": name in rendering.NO_SEGMENTS, "found": found,
                           "jobs": [job_row(node, job, visitor) for job in found.jobs], "known": node.job_count,

@@ -9,6 +9,7 @@ from disqued.web.http.problems import Problem
 from disqued.web.pages import job_pages, overview, queue_pages, render, schedule_pages, worker_pages
 from disqued.web.routes import route
 from disqued.web.site import Site
+from disqued.web.views.consumer_views import consumers_of
 from disqued.web.views.live import Subscription
 from disqued.web.views.queue_views import SORTS, QueueQuery, QueueRow
 from disqued.web.views.schedule_views import ScheduleQuery
@@ -60,7 +61,10 @@ async def draw(site: Site, watched: Subscription, rows: list[QueueRow]) -> dict[
         values = queue_pages.queues_values(watched.view, await watched.view.cut(rows, site.gateway.turns))
         parts = {"queue-rows": "_queue_rows.html"}
     elif watched.page == "queue":
-        values = queue_pages.queue_values(site, watched.queue, reader)
+        values = {
+            **queue_pages.queue_values(site, watched.queue, reader),
+            "consumers": await consumers_of(site.everywhere, site.gateway.view, watched.queue),
+        }
         row = values["row"]
         acked = site.history.acked_rate(watched.queue)
         point = [at, 0, 0, 0, 0] if row is None else [at, row.length, row.in_rate, row.out_rate, acked]
@@ -68,6 +72,7 @@ async def draw(site: Site, watched: Subscription, rows: list[QueueRow]) -> dict[
             "paused": "_pauses.html",
             "queue-facts": "_queue_facts.html",
             "peeked": "_peeked.html",
+            "consumers": "_consumers.html",
             "held": "_held.html",
             "slots": "_slots.html",
             "throttles": "_throttles.html",
