@@ -15,6 +15,7 @@ from disqued.web.views.everywhere import Everywhere
 from disqued.web.views.history import History
 from disqued.web.views.live import Live
 from disqued.web.views.metrics import Metrics
+from disqued.web.views.queue_views import QueueTable, Rates
 from disqued.web.views.reports_file import ReportsFile
 
 
@@ -27,11 +28,13 @@ class Site:
         self.audit = audit
         self.everywhere = Everywhere(gateway)
         self.history = History(gateway)
-        self.live = Live(gateway, self.history)
+        self.rates = Rates(gateway, self.history)
+        self.queues = QueueTable(gateway, self.everywhere, self.rates)
+        self.live = Live(gateway)
         self.metrics = Metrics(gateway, self.history.pulse)
         self.reports = ReportsFile(gateway.config.reports_file, gateway.reactor)
         self.kept = LongValues()  #: long values of answers that are being sent
-        self.large_walk = OneAtATime()  #: for pages that gather a row of every queue
+        self.large_walk = OneAtATime()  #: for pages that gather many rows
         self.in_thread = InThread(gateway.reactor)
 
     async def call(self, visitor: Visitor, *words: bytes | str | int) -> Any:

@@ -36,7 +36,7 @@ async def test_a_log_shows_its_events_and_groups(admin: Admin) -> None:
     await run(client.running, "QGET", "events", "mailers", "EX", 0)
     await run(client.running, "QGET", "events", "<b>", "EX", 60)
     html = await page(client, "/queues/events")
-    assert "In flight 2" in words(html)
+    assert "In flight this node 2" in words(html)
     assert "mailers 3 1 0 1 1 0" in part(html, "h-groups")
     assert "<b> 3 1 0 0 2 0" in part(html, "h-groups")
     assert "QGROUP START events" in html

@@ -388,10 +388,7 @@ async def test_requests_that_wait_behind_an_answer_count(hall: Hall) -> None:
 @pytest.mark.parametrize("sort", ["name", "length"])
 @async_test
 async def test_a_page_of_very_many_queues_is_cut_in_slices(monkeypatch: pytest.MonkeyPatch, sort: str) -> None:
-    rows = [
-        QueueRow(b"%06d" % (number * 7_919 % 20_011), number % 97, None, None, None, 0, (), 0, "none")
-        for number in range(20_000)
-    ]
+    rows = [QueueRow(b"%06d" % (number * 7_919 % 20_011), number % 97) for number in range(20_000)]
     looked_at = [0]
     key, largest_first = queue_views.SORTS[sort]
 
@@ -416,10 +413,10 @@ async def test_a_page_of_very_many_queues_is_cut_in_slices(monkeypatch: pytest.M
 
 
 @async_test
-async def test_what_gathers_a_row_of_every_queue_is_done_for_one_request_at_a_time(hall: Hall) -> None:
+async def test_what_gathers_many_rows_is_done_for_one_request_at_a_time(hall: Hall) -> None:
     await hall.add(b"x")
     async with hall.client.site.large_walk:
-        asked = [hall.ask(target) for target in ("/queues", "/workers", "/metrics/per-queue", "/queues")]
+        asked = [hall.ask(target) for target in ("/workers", "/schedules", "/metrics/per-queue", "/workers")]
         for _ in range(20):
             await bodies.next_turn(BusyClients(reactor))
         assert [one.received for one in asked] == [b""] * 4

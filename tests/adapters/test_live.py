@@ -58,7 +58,7 @@ def stays() -> bool:
 def draws(what: dict[str, Any]) -> Draw:
     """Draw always the same."""
 
-    async def draw(_: Subscription, __: Any) -> dict[str, Any]:
+    async def draw(_: Subscription) -> dict[str, Any]:
         return what
 
     return draw
@@ -68,7 +68,7 @@ def listening(watched: Subscription = WATCHED) -> tuple[Live, _Request, Clock, A
     """Somebody who listens: what they look at is a number that grows each time that it is drawn."""
     gateway, request, drawn = _Gateway(), _Request(), []
 
-    async def draw(_: Subscription, __: Any) -> dict[str, Any]:
+    async def draw(_: Subscription) -> dict[str, Any]:
         drawn.append(1)
         return {"html": {"same": "x", "number": str(len(drawn))}, "point": [len(drawn)]}
 
@@ -161,7 +161,7 @@ async def test_a_bug_in_drawing_ends_the_listeners_and_the_next_one_is_heard(adm
     gateway: Any = admin().site.gateway
     table = Live(gateway)
 
-    async def fail(_: Subscription, __: Any) -> dict[str, Any]:
+    async def fail(_: Subscription) -> dict[str, Any]:
         raise ZeroDivisionError
 
     await table.listen(_Request(), WATCHED, fail, stays)

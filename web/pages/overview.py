@@ -25,7 +25,7 @@ def overview_values(site: Site) -> Values:
                    "resident": facts.get("Memory", {}).get("used_memory_rss", 0)},
         "counts": {"jobs": node.job_count, "queues": node.queue_count, "blocked": node.blocked_count,
                    "acked": node.acked_count, "clients": facts.get("Clients", {}).get("connected_clients", 0)},
-        "rates": {**site.live.rates.of_node(node),
+        "rates": {**site.rates.of_node(),
                   "commands": stats.get("instantaneous_ops_per_sec", 0),
                   "received": float(stats.get("instantaneous_input_kbps", 0)) * 1_024,
                   "sent": float(stats.get("instantaneous_output_kbps", 0)) * 1_024},
@@ -38,7 +38,7 @@ def _node_rows(site: Site) -> list[Values]:
     """Rows of this node, then of the others with what they told of themselves, then the addresses that are tried."""
     node = site.gateway.view
     own, *others = (_node_row(node, known) for known in node.known_nodes())
-    vitals, rates = node.vitals, site.live.rates.of_node(node)
+    vitals, rates = node.vitals, site.rates.of_node()
     return [own | _vital_values(vitals, rates["in"], rates["out"]), *others]
 
 

@@ -1,4 +1,7 @@
-"""Pages of queues: a table of all, and for each its figures, its jobs and its groups."""
+"""Pages of queues: a table of all, and for each its figures, its jobs and its groups.
+
+Figures are those of the whole cluster (`views.queue_views`); what is of this node alone says so.
+"""
 
 from itertools import islice
 from typing import Any, Final
@@ -11,16 +14,16 @@ from disqued.commands.slots import left_ms, partition_text
 from disqued.core.model.gates import NO_LIMITS, Gate
 from disqued.core.model.job import KIND_LOG, KIND_NAMES, KIND_WORK, STATE_NAMES, Job
 from disqued.core.model.phases import PHASE_NAMES
-from disqued.core.model.queues import Queue
+from disqued.core.model.queues import PAUSE_NAMES, Queue
 from disqued.core.view import NodeView
 from disqued.web.http.exchange import QueryParameter, Request, Visitor
 from disqued.web.http.problems import Problem
 from disqued.web.pages import actions
 from disqued.web.pages.render import MissingProblem, Values, page
 from disqued.web.site import Site
-from disqued.web.views import group_views, job_views, rendering, worker_views
+from disqued.web.views import group_views, job_views, node_labels, rendering, worker_views
 from disqued.web.views.consumer_views import consumers_of
-from disqued.web.views.queue_views import SORTS, QueuePage, QueueQuery, first_of, pauses_of, row_of, walk
+from disqued.web.views.queue_views import SORTS, QueueQuery, QueueRow, Sources, first_of, pause_note, pauses_of
 
 SLOTS_SHOWN: Final = 20
 PEEKED: Final = 10  #: jobs of a queue that are shown without being asked for
@@ -44,66 +47,71 @@ def view_of(asked: Request) -> QueueQuery:
     return QueueQuery(query.get("q", ""), query.get("sort", "name"), query.get("page", 1))
 
 
-def queues_values(view: QueueQuery, cut: QueuePage) -> Values:
+async def queues_values(site: Site, view: QueueQuery) -> Values:
     """What the table of queues shows."""
+    node, found = site.gateway.view, await site.queues.all_queues()
+    cut = await view.cut(found.rows, site.gateway.turns)
 
     def link(**changes: Any) -> str:
         chosen = attrs.evolve(view, page=1, **changes) if "page" not in changes else attrs.evolve(view, **changes)
         return "/queues?" + urlencode({"q": chosen.text, "sort": chosen.sort, "page": chosen.page})
 
-    return {"view": view, "cut": cut, "link": link}
+    return {"view": view, "cut": cut, "link": link, "sources": _shown_sources(site, found.sources),
+            "pause_notes": {row.name: pause_note(node, row) for row in cut.rows if row.pause}}  # fmt: skip
+
+
+def _shown_sources(site: Site, sources: Sources) -> node_labels.ShownSources:
+    age_s = site.gateway.reactor.seconds() - sources.asked_at
+    return node_labels.shown_sources(site.gateway.view, sources.replies, age_s, sources.failure)
 
 
 @page("/queues", "queues", "Page: queues", query=_VIEW)
 async def queues(site: Site, asked: Request) -> tuple[str, Values]:
-    """A table of queues."""
-    view = view_of(asked)
-    async with site.large_walk:
-        cut = await view.cut(await walk(site.gateway, site.live.rates), site.gateway.turns)
-    return "queues.html", {**queues_values(view, cut), "add": actions.add_job(None)}
+    """A table of the queues of all nodes."""
+    return "queues.html", {**await queues_values(site, view_of(asked)), "add": actions.add_job(None)}
 
 
 # One queue.
 
 
-def queue_values(site: Site, name: bytes, visitor: Visitor) -> Values:
-    """What changes by itself on the page of a queue."""
+async def queue_values(site: Site, name: bytes, visitor: Visitor, *, fresh_s: float) -> Values:
+    """What changes by itself on the page of a queue; figures of other nodes are at most `fresh_s` old."""
+    found = await site.queues.one(name, fresh_s)
     node = site.gateway.view
-    queue = node.queue(name)
-    row = None if queue is None else row_of(node, queue, site.live.rates)
-    dead, failing, delayed = node.dead_failing_delayed(name)
+    queue, row = node.queue(name), found.total
+    here = found.on_nodes.get(node.id)
+    delayed = node.dead_failing_delayed(name)[2]
     peeked = [
         {**job_row(node, job, visitor), "blocked": "" if queue is None else _shown(node.limits.hindrance(queue, job))}
         for job in first_of(node, name, PEEKED)
     ]
-    totals = None
-    if queue is not None:
-        totals = {"in": queue.jobs_in, "out": queue.jobs_out, "acked": queue.acked, "requeued": queue.requeued,
-                  "idle_ms": node.now() - queue.accessed_at, "created": queue.created_wall,
-                  "held": len(queue.leased) + sum(group.leased for group in group_views.groups_of(queue)),
-                  "elsewhere": len(queue.elsewhere), "dead": dead, "failing": failing,
-                  "minute": site.history.acked_in_minute(name)}  # fmt: skip
-    pauses = actions.pause(name, row.pause, row.pause_reason) if row is not None else actions.pause(name, "none")
+    # What is paused on other nodes alone is resumed there.
+    pause = PAUSE_NAMES[node.pause_of(name).bits].decode() if here is None else here.pause_word
+    rows = zip(node_labels.labels(node, found.on_nodes), found.on_nodes.values(), strict=True)
     return {
         "queue": name,
         "row": row,
-        "totals": totals,
+        "here": here,
+        "sources": _shown_sources(site, found.sources),
+        "on_nodes": list(rows),
+        "minute": site.history.acked_in_minute(name),
         "delayed": delayed,
         "peeked": peeked,
         "visitor": visitor,
-        "pauses": pauses,
-        "paused": pauses_of(node, name),
+        "pauses": actions.pause(name, pause, node.pause_of(name).reason.decode()),
+        "paused": pauses_of(node, name, row),
         "throttled": None if queue is None or queue.gate is None else _throttled(queue.gate, node.wall()),
         "throttles": _throttles(node.policies.gates.get(name), node.wall()),
         "held": [] if queue is None else worker_views.held_of(node, queue, visitor),
         "groups": [] if queue is None else group_views.group_rows(node, queue),
+        "in_progress": 0 if queue is None else sum(group.leased for group in group_views.groups_of(queue)),
         "policy": [
             (field.decode(), policy_value(field, register.value).decode(), register.set_at, register.node_id)
             for field, register in node.policy_of(name).items()
         ],
         "limits": limits_of(node, name),
         "slots": slot_rows(node, name),
-        "kind": None if queue is None else _kind_of(queue),
+        "kind": _kind_of(queue, row),
     }
 
 
@@ -170,12 +178,16 @@ def _shown(reason: bytes) -> str:
     return rendering.name(reason, 400) if reason else ""
 
 
-def _kind_of(queue: Queue) -> str | None:
+def _kind_of(queue: Queue | None, row: QueueRow | None) -> str | None:
     """What a queue is for: work or log; None while nothing is in it, or both."""
-    if queue.kind is not None:
+    if queue is not None and queue.kind is not None:
         return KIND_NAMES[queue.kind].decode()
+    if row is None:
+        return None
     # What consumers of other nodes have is work; both are in it after a partition alone.
-    return KIND_NAMES[KIND_WORK].decode() if queue.elsewhere and queue.stream is None else None
+    if row.is_log:
+        return KIND_NAMES[KIND_LOG].decode()
+    return KIND_NAMES[KIND_WORK].decode() if row.length or row.in_flight else None
 
 
 def job_row(node: NodeView, job: Job, visitor: Visitor) -> Values:
@@ -216,11 +228,12 @@ async def queue(site: Site, asked: Request) -> tuple[str, Values]:
         name, query.get("state", "ready"), text, _seconds(query.get("older", "")) * 1_000, query.get("cursor", 0)
     )
     found = await job_views.search(site.gateway, wanted)
-    values = queue_values(site, name, visitor)
+    # Whoever has just done something reloads the page to see it.
+    values = await queue_values(site, name, visitor, fresh_s=0)
     node = site.gateway.view
     if not (values["row"] or found.jobs or await _is_known(site, name, values)):
-        shown = f"there is no queue {rendering.name(name, 60)} on this node"
-        hints = [("Other nodes may have it. Adding a job creates it, and so does a policy.", "")]
+        shown = f"there is no queue {rendering.name(name, 60)} on {_where(values['sources'])}"
+        hints = [("Adding a job creates it, and so does a policy.", "")]
         raise MissingProblem(
             shown, "NOQUEUE", hints=hints, ways=[actions.add_job(name), *actions.policy(name, is_set=False)[:1]]
         )
@@ -246,12 +259,20 @@ def _actions(values: Values, wanted: job_views.JobSearch, found: job_views.Searc
     return {
         "add": None if is_log else actions.add_job(name),
         "ways_with_groups": actions.on_groups(name) if values["groups"] else [],
-        "ways_with_log": actions.on_log(name) if is_log and values["row"].length else [],
+        "ways_with_log": actions.on_log(name) if is_log and values["row"] is not None and values["row"].length else [],
         "ways_with_policy": actions.policy(name, is_set=bool(values["policy"])),
         "ways_with_throttle": actions.throttle(name),
         "bulk": bulk,
         "selected": actions.selected() if found.jobs and not is_log else [],
     }
+
+
+def _where(sources: node_labels.ShownSources) -> str:
+    """Name the nodes that do not have a queue."""
+    if sources.failure:
+        return f"this node, and the others cannot be asked: {sources.failure}"
+    missing = ", ".join(f"{label.short} ({why})" for label, why in sources.missing)
+    return f"any node that answers; the figures of {missing} are missing" if missing else "any node"
 
 
 async def _is_known(site: Site, name: bytes, values: Values) -> bool:

@@ -10,8 +10,9 @@ from disqued.web.pages import job_pages, overview, queue_pages, render, schedule
 from disqued.web.routes import route
 from disqued.web.site import Site
 from disqued.web.views.consumer_views import consumers_of
+from disqued.web.views.everywhere import FRESH_S
 from disqued.web.views.live import Subscription
-from disqued.web.views.queue_views import SORTS, QueueQuery, QueueRow
+from disqued.web.views.queue_views import SORTS, QueueQuery
 from disqued.web.views.schedule_views import ScheduleQuery
 from disqued.web.views.worker_views import WorkerQuery
 
@@ -46,30 +47,32 @@ async def events(site: Site, asked: Request) -> Reply:
                            QueueQuery(query.get("q", ""), sort, query.get("n", 1)), visitor.sees_bodies, visitor.role,
                            query.get("worker", b""), query.get("schedule", b""), query.get("job", b""))  # fmt: skip
     answers.begin(asked.request, STREAM)
-    await site.live.listen(asked.request, watched, lambda one, rows: draw(site, one, rows),
+    await site.live.listen(asked.request, watched, lambda one: draw(site, one),
                            lambda: site.access.still_holds(asked.request, visitor))  # fmt: skip
     return Reply(b"", STREAM)
 
 
-async def draw(site: Site, watched: Subscription, rows: list[QueueRow]) -> dict[str, Any]:
+async def draw(site: Site, watched: Subscription) -> dict[str, Any]:
     """What of a page changes, as it is now."""
     reader = Visitor("", watched.role, watched.sees_bodies, "")
     shared = {"visitor": reader, "may_act": watched.role >= Role.OPERATOR}
     at = site.gateway.view.wall() / 1_000
     point: list[Any] = []
     if watched.page == "queues":
-        values = queue_pages.queues_values(watched.view, await watched.view.cut(rows, site.gateway.turns))
-        parts = {"queue-rows": "_queue_rows.html"}
+        values = await queue_pages.queues_values(site, watched.view)
+        parts = {"sources": "_sources.html", "queue-rows": "_queue_rows.html"}
     elif watched.page == "queue":
         values = {
-            **queue_pages.queue_values(site, watched.queue, reader),
+            **await queue_pages.queue_values(site, watched.queue, reader, fresh_s=FRESH_S),
             "consumers": await consumers_of(site.everywhere, site.gateway.view, watched.queue),
         }
-        row = values["row"]
+        row = values["here"]
         acked = site.history.acked_rate(watched.queue)
         point = [at, 0, 0, 0, 0] if row is None else [at, row.length, row.in_rate, row.out_rate, acked]
         parts = {
+            "sources": "_sources.html",
             "paused": "_pauses.html",
+            "queue-nodes": "_queue_nodes.html",
             "queue-facts": "_queue_facts.html",
             "peeked": "_peeked.html",
             "consumers": "_consumers.html",

@@ -1,5 +1,6 @@
 """What API, pages and metrics read from a node through its `NodeView`, without HTML or JSON.
 
+everywhere, node_labels     what all nodes answer to a command that only looks, and which of them do not
 queue_views, job_views, worker_views, group_views   rows of tables, found, sorted and cut into pages
 rendering               names, spans, sizes and moments as text
 live                    listeners of pages, and when they hear

@@ -7,13 +7,14 @@ Views with the same question share its answer for `FRESH_S`, so that what ten op
 view shows which nodes have not answered (`missing`), and how old what it shows is (`asked_at`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
 import attrs
 from twisted.internet.defer import Deferred, ensureDeferred
 
-from disqued.core.cluster.questions import OK
+from disqued.core.cluster.questions import OK, REFUSED
+from disqued.errors import CommandError
 from disqued.web.gateway import Gateway
 
 FRESH_S: Final = 1.0  #: how long an answer is shared
@@ -76,39 +77,55 @@ class Everywhere:
         waiters.append(waiting)
         if len(waiters) == 1:
             # On nobody's behalf: who asked first may go before the answer comes.
-            ensureDeferred(self._ask(question, now))
+            ensureDeferred(self._ask(question, now, keeps=fresh_s > 0))
         return await waiting
 
-    async def _ask(self, question: tuple[bytes, ...], now: float) -> None:
+    async def _ask(self, question: tuple[bytes, ...], now: float, *, keeps: bool) -> None:
         try:
             rows = await self._gateway.clients.call([b"CLUSTER", b"ASK", *question], address=ADDRESS)
         except Exception as error:  # each of those who wait hears it
             for waiting in self._asking.pop(question):
                 waiting.errback(error)
             return
-        reply = self._kept[question] = ClusterReply(now, [NodeReply(*row) for row in rows])
+        reply = ClusterReply(now, [NodeReply(*row) for row in rows])
+        if keeps:
+            self._kept[question] = reply
         for waiting in self._asking.pop(question):
             if not waiting.called:
                 waiting.callback(reply)
 
-    async def walk(self, *words: bytes, count: int = 500) -> tuple[ClusterReply, dict[bytes, list[Any]]]:
-        """Walk with a command that takes a cursor on every node to the end; returns elements by node.
+    async def pages(self, *words: bytes, count: int = 500, fresh_s: float = FRESH_S) -> AsyncIterator[NodeReply]:
+        """Walk with a command that takes a cursor on every node to the end; yields each reply, of a node in order.
 
-        `words` are the command, and the options behind the cursor; the reply says which nodes are missing.
+        `words` are the command, and the options behind the cursor.  A reply that is not ok ends the walk on its node;
+        the first one of each is at most `fresh_s` old.  Raises CommandError if the nodes cannot be asked.
         """
         options = (*words[1:], b"COUNT", b"%d" % count)
-        first = await self.ask(words[0], b"0", *options)
+        for first in (await self.ask(words[0], b"0", *options, fresh_s=fresh_s)).replies:
+            reply = first
+            yield reply
+            while reply.status == OK and reply.value[0] != b"0":
+                reply = await self._more(reply.node_id, words[0], reply.value[0], *options)
+                yield reply
+
+    async def _more(self, node_id: bytes, *words: bytes) -> NodeReply:
+        try:
+            (reply,) = (await self.ask(*words, node_id=node_id, fresh_s=0)).replies
+        except CommandError as error:  # the node was forgotten meanwhile
+            return NodeReply(node_id, REFUSED, error.line)
+        return reply
+
+    async def walk(self, *words: bytes, count: int = 500) -> tuple[ClusterReply, dict[bytes, list[Any]]]:
+        """Walk on every node to the end; returns elements by node, and the first replies, or those that end a walk."""
+        asked_at = self._gateway.reactor.seconds()
+        replies: dict[bytes, NodeReply] = {}
         found: dict[bytes, list[Any]] = {}
-        for reply in first.answered:
-            cursor, elements = reply.value
-            found[reply.node_id] = list(elements)
-            while cursor != b"0":
-                (more,) = (await self.ask(words[0], cursor, *options, node_id=reply.node_id, fresh_s=0)).replies
-                if more.status != OK:
-                    break
-                cursor, elements = more.value
-                found[reply.node_id] += elements
-        return first, found
+        async for reply in self.pages(*words, count=count):
+            if reply.status == OK:
+                found.setdefault(reply.node_id, []).extend(reply.value[1])
+            if reply.status != OK or reply.node_id not in replies:
+                replies[reply.node_id] = reply
+        return ClusterReply(asked_at, list(replies.values())), found
 
 
 def total(rows: Iterable[dict[str, Any]], name: str) -> int:

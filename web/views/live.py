@@ -1,15 +1,16 @@
 """What moves on the pages: parts of them, sent again while somebody looks (server-sent events).
 
     listeners --which view--> Live: one timer, once a second, while anybody listens
-                                |  every other second one walk over the queues, if anybody looks at their table
-                                |  each view is drawn once, however many look at it
+                                |  each view is drawn once, however many look at it; the table of queues, which is
+                                |  long, every other second
                                 v
     event: {"html": {id of an element: its new content}, "point": [unix seconds, ...] for the chart}
 
-What has not changed since the event before is left out; an event with nothing in it is a comment, which keeps the
-connection alive.  A listener that does not read is passed over until it does: the next event it gets is the newest; one
-that has not read for `PATIENCE_S` is dropped.  A listener whose token was taken away, or has other rights now, is ended
-before it hears any more.  All end with the daemon.
+Views that wait for other nodes are drawn at the same time, so that a silent node delays all of them once.  What has not
+changed since the event before is left out; an event with nothing in it is a comment, which keeps the connection alive.
+A listener that does not read is passed over until it does: the next event it gets is the newest; one that has not read
+for `PATIENCE_S` is dropped.  A listener whose token was taken away, or has other rights now, is ended before it hears
+any more.  All end with the daemon.
 """
 
 import json
@@ -17,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import attrs
-from twisted.internet.defer import CancelledError, Deferred, ensureDeferred
+from twisted.internet.defer import CancelledError, Deferred, DeferredList, ensureDeferred
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -26,14 +27,13 @@ from disqued.web.gateway import Gateway
 from disqued.web.http.exchange import Role
 from disqued.web.http.problems import Problem
 from disqued.web.turns import next_turn
-from disqued.web.views.history import History
-from disqued.web.views.queue_views import QueueQuery, QueueRow, Rates, walk
+from disqued.web.views.queue_views import QueueQuery
 
 log = Logger()
 
 LISTENERS_MAX: Final = 100
 PERIOD_S: Final = 1.0
-WALK_EVERY: Final = 2  #: periods from one walk over all queues to the next
+TABLE_EVERY: Final = 2  #: periods from one event of the table of queues to the next
 PATIENCE_S: Final = 30.0
 RETRY: Final = {"Retry-After": "30"}
 
@@ -52,8 +52,8 @@ class Subscription:
     job: bytes = b""
 
 
-#: Draws a view: {"html": {id: text}, "point": [...]}; the rows are those of all queues where a view needs them.
-Draw = Callable[[Subscription, list[QueueRow]], Awaitable[dict[str, Any]]]
+#: Draws a view: {"html": {id: text}, "point": [...]}.
+Draw = Callable[[Subscription], Awaitable[dict[str, Any]]]
 
 
 class Listener:
@@ -108,9 +108,7 @@ class Listener:
 class Live:
     """Everybody who listens, and the one timer."""
 
-    def __init__(self, gateway: Gateway, history: History | None = None) -> None:
-        """`history` knows the rates while nobody has looked yet."""
-        self.rates = Rates(history)
+    def __init__(self, gateway: Gateway) -> None:
         self.listeners: list[Listener] = []
         self._gateway = gateway
         self._periods = 0  #: since the first of these listeners came
@@ -171,18 +169,23 @@ class Live:
         """Tell everybody who reads what there is to see."""
         self._end_those_who_may_not_stay()
         self._drop_silent()
-        reading = self._due()
-        rows: list[QueueRow] = []
-        if any(listener.watched.page == "queues" for listener in reading):
-            rows = await walk(self._gateway, self.rates)
-        drawn: dict[Subscription, dict[str, Any]] = {}
-        for listener in reading:
-            if listener.watched not in drawn:
-                if drawn or rows:
-                    await next_turn(self._gateway.turns)
-                drawn[listener.watched] = await listener.draw(listener.watched, rows)
+        views: dict[Subscription, list[Listener]] = {}
+        for listener in self._due():
+            views.setdefault(listener.watched, []).append(listener)
+        drawn = [ensureDeferred(self._show(listeners, first=not at)) for at, listeners in enumerate(views.values())]
+        outcomes: list[tuple[bool, Any]] = await DeferredList(drawn, consumeErrors=True)
+        for succeeded, outcome in outcomes:
+            if not succeeded:
+                outcome.raiseException()
+
+    async def _show(self, listeners: list[Listener], *, first: bool) -> None:
+        """Draw a view, and send it to those who look at it."""
+        if not first:
+            await next_turn(self._gateway.turns)
+        event = await listeners[0].draw(listeners[0].watched)
+        for listener in listeners:
             if not listener.ended.called:
-                listener.send(drawn[listener.watched])
+                listener.send(event)
 
     def _end_those_who_may_not_stay(self) -> None:
         for listener in list(self.listeners):
@@ -197,12 +200,12 @@ class Live:
 
     def _due(self) -> list[Listener]:
         """Those who read and are to hear something in this period."""
-        walks = self._periods % WALK_EVERY == 0
+        has_table = self._periods % TABLE_EVERY == 0
         self._periods += 1
         return [
             listener
             for listener in self.listeners
             if not listener.ended.called
             and listener.silent_since is None
-            and (walks or listener.watched.page != "queues")
+            and (has_table or listener.watched.page != "queues")
         ]

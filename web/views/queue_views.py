@@ -1,132 +1,133 @@
-"""What the pages show of queues: a row each, found, sorted and cut into pages without holding up the node.
+"""What the pages show of queues: figures of the whole cluster, found, sorted and cut into pages.
 
-    10 000 queues --500 a turn of the loop--> rows --filter, sort--> page of 100
+    viewers --QueueTable.all_queues--> one walk, QSCAN REPLY ALL on every node --> a row of each queue: sums
+            --QueueTable.one---------> QSTAT FULL on every node                --> a row of each node, and their sum
+    rows --filter, sort--> page of 100
 
-Rates are the difference to the walk before, so each walk leaves its counters behind (`Rates`); where nobody has looked
-for a while they are those of the last sample that the history took.
-Spans are milliseconds.
+Each figure is the sum of what the nodes say of themselves; nodes that do not answer are named next to it (`sources`).
+The walk is shared by all viewers, and rests for `REST_S` seconds, or `REST_TIMES` what it took if that is longer.
+
+Rates are differences between two answers of the same node, so that a node that comes or goes makes no jump (`Rates`);
+where nobody has looked for a while, those of this node are those of the last sample of the history.
+Durations are milliseconds, unless the name says otherwise.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import chain, islice
 from typing import Any, Final
 
 import attrs
 
-from disqued.core.model.queues import PAUSE_NAMES, Queue
+from disqued.core.cluster.questions import ANSWER_MS, OK, SILENT
+from disqued.core.model.queues import PAUSE_NAMES
 from disqued.core.view import NodeView
+from disqued.errors import CommandError
 from disqued.web.gateway import SLICE_ROWS, Gateway
-from disqued.web.turns import SharedTurns, next_turn
+from disqued.web.turns import OneAtATime, SharedTurns, next_turn
 from disqued.web.views import rendering
+from disqued.web.views.everywhere import Everywhere, NodeReply
 from disqued.web.views.history import History
 
 PAGE_ROWS: Final = 100  #: queues on a page
-LEAST_MS: Final = 500  #: counters that are closer together make no rate
-STALE_MS: Final = 120_000  #: counters that are older make none either
+REST_S: Final = 2.0  #: from the end of a walk to the next one, at least
+REST_TIMES: Final = 10  #: times what the walk took, at least
+LEAST_S: Final = 0.5  #: counters that are closer together make no rate
+STALE_S: Final = 120.0  #: counters that are older make none either
+
+QueueRates = tuple[float | None, float | None]  #: jobs in and out a second; None = not known yet
+
+_PAUSE_BITS: Final = {name: bits for bits, name in PAUSE_NAMES.items()}
 
 
 @attrs.frozen
 class QueueRow:
-    """A queue at one moment."""
+    """A queue at one moment, on one node or on all of them together."""
 
     name: bytes
-    length: int  #: jobs that wait, and events that are kept
-    in_rate: float | None  #: jobs queued a second; None = not known yet
-    out_rate: float | None  #: jobs handed out a second
-    oldest_ms: int | None  #: age of the job that waits first, or of the oldest event; None = there is none
-    blocked: int  #: consumers that wait
-    sources: tuple[bytes, ...]  #: nodes that sent jobs within the last seconds
-    import_rate: int  #: jobs a second from these
-    pause: str  #: none, in, out or all: in effect on this node
-    pause_note: str = ""  #: where it holds, who said so and why; empty while it is not paused
-    pause_reason: str = ""  #: why the whole cluster paused it
-    failing: int = 0  #: jobs that are not dead and of which a failure is known
+    length: int = 0  #: jobs that wait, or events of which the node is the owner
+    in_flight: int = 0  #: jobs with consumers
+    delayed: int = 0
     dead: int = 0
-    in_flight: int = 0  #: jobs with consumers of this node
-    delayed: int = 0  #: jobs and events that this node queues when their delay is over
-    elsewhere: int = 0  #: jobs neither in the queue of this node nor with its consumers: mostly copies
-    done: int = 0  #: jobs that are acknowledged and kept
+    failing: int = 0  #: jobs that are not dead and of which a failure is known
+    in_rate: float | None = None  #: jobs queued a second; None = not known yet
+    out_rate: float | None = None  #: jobs handed out a second
+    oldest_ms: int | None = None  #: age of the job that waits first, or of the oldest event; None = there is none
+    blocked: int = 0  #: consumers that wait
+    jobs_in: int = 0  #: jobs queued, all told
+    jobs_out: int = 0  #: jobs handed out
+    acked: int = 0
+    requeued: int = 0
+    idle_ms: int = 0  #: since it was last used on any node
+    pause: int = 0  #: bits: in effect on any node
+    node_pause: int = 0  #: bits: set on single nodes
+    paused_on: tuple[bytes, ...] = ()  #: nodes that have a pause of their own
+    is_log: bool = False
+
+    @classmethod
+    def of(cls, node_id: bytes, statistics: Sequence[Any], rates: "Rates", at: float) -> "QueueRow":
+        """Read what QSTAT FULL answered at a moment of the reactor's clock."""
+        told: dict[bytes, Any] = dict(zip(statistics[::2], statistics[1::2], strict=True))
+        name: bytes = told[b"name"]
+        jobs_in, jobs_out, oldest_s = told[b"jobs-in"], told[b"jobs-out"], told.get(b"oldest", -1)
+        node_pause = _PAUSE_BITS.get(told.get(b"pause-node", b"none"), 0)
+        owned = told.get(b"owned")
+        return cls(
+            name, told[b"len"] if owned is None else owned, told.get(b"in-flight", 0), told.get(b"delayed", 0),
+            told.get(b"dead", 0), told.get(b"failing", 0), *rates.of(node_id, name, jobs_in, jobs_out, at),
+            None if oldest_s < 0 else oldest_s * 1_000, told[b"blocked"], jobs_in, jobs_out, told.get(b"consumed", 0),
+            jobs_in - told.get(b"produced", jobs_in), told[b"idle"] * 1_000, _PAUSE_BITS.get(told[b"pause"], 0),
+            node_pause, (node_id,) if node_pause else (), owned is not None,
+        )  # fmt: skip
+
+    def plus(self, other: "QueueRow") -> "QueueRow":
+        """Add the figures of another node; a rate that is not known makes the sum unknown."""
+        return QueueRow(
+            self.name, self.length + other.length, self.in_flight + other.in_flight, self.delayed + other.delayed,
+            self.dead + other.dead, self.failing + other.failing, _sum_of(self.in_rate, other.in_rate),
+            _sum_of(self.out_rate, other.out_rate), _greatest(self.oldest_ms, other.oldest_ms),
+            self.blocked + other.blocked, self.jobs_in + other.jobs_in, self.jobs_out + other.jobs_out,
+            self.acked + other.acked, self.requeued + other.requeued, min(self.idle_ms, other.idle_ms),
+            self.pause | other.pause, self.node_pause | other.node_pause, self.paused_on + other.paused_on,
+            self.is_log or other.is_log,
+        )  # fmt: skip
+
+    @property
+    def pause_word(self) -> str:
+        """none, in, out or all."""
+        return PAUSE_NAMES[self.pause].decode()
 
 
-class Rates:
-    """Counters of queues and of the node as they were, and what follows for jobs a second."""
-
-    __slots__ = ("_history", "_last", "_node")
-
-    def __init__(self, history: History | None = None) -> None:
-        self._history = history
-        #: Serial of a queue: (when, in, out, rate in, rate out).
-        self._last: dict[int, tuple[int, int, int, float | None, float | None]] = {}
-        #: When, counters, rates.
-        self._node: tuple[int, tuple[int, ...], dict[str, float | None]] | None = None
-
-    def of_node(self, node: NodeView) -> dict[str, float | None]:
-        """Jobs queued, handed out and acknowledged a second, as `in`, `out` and `acked`; None = not known yet."""
-        rates = self._measure_node(node)
-        if rates["in"] is None and self._history is not None:
-            remembered = self._history.last_rates_of_node()
-            return rates if remembered is None else dict(zip(rates, remembered, strict=True))
-        return rates
-
-    def _measure_node(self, node: NodeView) -> dict[str, float | None]:
-        now, counters = node.now(), node.counters
-        seen = (counters.queued, counters.given, counters.acked)
-        last = self._node
-        if last is not None and now - last[0] < LEAST_MS:
-            return last[2]
-        rates: dict[str, float | None] = dict.fromkeys(("in", "out", "acked"))
-        if last is not None and now - last[0] < STALE_MS:
-            seconds = (now - last[0]) / 1_000
-            changes = zip(rates, last[1], seen, strict=True)
-            rates = {name: (after - before) / seconds for name, before, after in changes}
-        self._node = (now, seen, rates)
-        return rates
-
-    def of(self, queue: Queue, now: int) -> tuple[float | None, float | None]:
-        """Jobs in and out a second since the look before, or as they are remembered; None = not known yet."""
-        rates = self._measure(queue, now)
-        if rates[0] is None and self._history is not None:
-            return self._history.last_rates(queue) or rates
-        return rates
-
-    def _measure(self, queue: Queue, now: int) -> tuple[float | None, float | None]:
-        last = self._last.get(queue.serial)
-        if last is not None and now - last[0] < LEAST_MS:
-            return last[3], last[4]
-        rate_in = rate_out = None
-        if last is not None and now - last[0] < STALE_MS:
-            seconds = (now - last[0]) / 1_000
-            rate_in, rate_out = (queue.jobs_in - last[1]) / seconds, (queue.jobs_out - last[2]) / seconds
-        self._last[queue.serial] = (now, queue.jobs_in, queue.jobs_out, rate_in, rate_out)
-        return rate_in, rate_out
-
-    def keep(self, serials: set[int]) -> None:
-        """Forget queues that are gone."""
-        for serial in self._last.keys() - serials:
-            del self._last[serial]
+def _sum_of(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
 
 
-def row_of(node: NodeView, queue: Queue, rates: Rates) -> QueueRow:
-    """Describe a queue as it is now."""
-    now, wall = node.now(), node.wall()
-    rate_in, rate_out = rates.of(queue, now)
-    ctime = queue.oldest
-    oldest = None if ctime is None else max(0, wall - ctime // 1_000_000)
-    sources = tuple(queue.recent_sources(now))
-    counts = node.phases.count(queue.name)
-    return QueueRow(
-        queue.name, queue.length, rate_in, rate_out, oldest, len(queue.waiters), sources,
-        queue.import_rate.per_second(now) if sources else 0, PAUSE_NAMES[queue.pause].decode(),
-        *_pause_facts(node, queue), len(queue.failing), len(queue.dead),
-        counts.in_flight, counts.delayed, counts.elsewhere, counts.done,
-    )  # fmt: skip
+def _greatest(one: int | None, other: int | None) -> int | None:
+    return max((age for age in (one, other) if age is not None), default=None)
+
+
+def pause_scope(node: NodeView, row: QueueRow) -> str:
+    """Where a pause holds: on all nodes, on single ones, or both; empty while nothing is paused."""
+    if not row.pause:
+        return ""
+    if not row.paused_on:
+        return "all nodes"
+    if not node.pause_of(row.name).bits:
+        return _paused_nodes(node, row)
+    return f"all nodes, and {PAUSE_NAMES[row.node_pause].decode()} on {_paused_nodes(node, row)}"
+
+
+def _paused_nodes(node: NodeView, row: QueueRow) -> str:
+    """Name the node that has a pause of its own, or say how many have one."""
+    if len(row.paused_on) > 1:
+        return f"{len(row.paused_on)} nodes"
+    return "this node" if row.paused_on[0] == node.id else f"node {row.paused_on[0][:8].decode('ascii', 'replace')}"
 
 
 @attrs.frozen
 class PauseInEffect:
-    """A pause of a queue: of all nodes, or of this one."""
+    """A pause of a queue: of all nodes, or of some."""
 
     what: str  #: what is stopped, as the subject of a sentence
     scope: str
@@ -139,49 +140,213 @@ _PAUSED: Final = {
 }  # fmt: skip
 
 
-def pauses_of(node: NodeView, name: bytes) -> list[PauseInEffect]:
-    """Return the pauses of a queue that are in effect on this node; the queue need not exist."""
-    setting, queue = node.pause_of(name), node.queue(name)
-    here = 0 if queue is None else queue.pause_here
+def pauses_of(node: NodeView, name: bytes, row: QueueRow | None) -> list[PauseInEffect]:
+    """Return the pauses of a queue; `row` is its sum, None if no node has it."""
+    setting = node.pause_of(name)
     found = []
     if setting.bits:
         what = _PAUSED[PAUSE_NAMES[setting.bits]]
         found.append(PauseInEffect(what, "on all nodes", setting.owner.decode(), setting.reason.decode()))
-    if here:
-        found.append(PauseInEffect(_PAUSED[PAUSE_NAMES[here]], "on this node"))
+    if row is not None and row.node_pause:
+        found.append(PauseInEffect(_PAUSED[PAUSE_NAMES[row.node_pause]], f"on {_paused_nodes(node, row)}"))
     return found
 
 
-def _pause_facts(node: NodeView, queue: Queue) -> tuple[str, str]:
-    """Where a pause holds, who said so and why; and the reason alone."""
-    setting = node.pause_of(queue.name)
-    if not queue.pause:
-        return "", ""
-    where = "all nodes" if setting.bits else "this node"
-    if setting.bits and queue.pause_here:
-        where = f"all nodes, and {PAUSE_NAMES[queue.pause_here].decode()} on this node"
+def pause_note(node: NodeView, row: QueueRow) -> str:
+    """Where a pause holds, who said so and why."""
+    setting, where = node.pause_of(row.name), pause_scope(node, row)
     if not setting.bits:
-        return where, ""
-    reason, owner = setting.reason.decode(), setting.owner.decode()
-    return ": ".join(part for part in (f"{where}, by {owner}" if owner else where, reason) if part), reason
+        return where
+    owner = setting.owner.decode()
+    parts = (f"{where}, by {owner}" if owner else where, setting.reason.decode())
+    return ": ".join(part for part in parts if part)
+
+
+class Rates:
+    """Counters of queues and of the node as they were, and what follows for jobs a second."""
+
+    __slots__ = ("_gateway", "_history", "_last", "_node", "_pruned_at")
+
+    def __init__(self, gateway: Gateway, history: History) -> None:
+        """`history` knows the rates of this node while nobody has looked yet."""
+        self._gateway = gateway
+        self._history = history
+        #: Node and queue: (when, in, out, rate in, rate out).
+        self._last: dict[tuple[bytes, bytes], tuple[float, int, int, float | None, float | None]] = {}
+        self._pruned_at = 0.0
+        #: When, counters, rates.
+        self._node: tuple[float, tuple[int, ...], dict[str, float | None]] | None = None
+
+    def of_node(self) -> dict[str, float | None]:
+        """Jobs queued, handed out and acknowledged a second, as `in`, `out` and `acked`; None = not known yet."""
+        rates = self._measure_node()
+        if rates["in"] is None:
+            remembered = self._history.last_rates_of_node()
+            return rates if remembered is None else dict(zip(rates, remembered, strict=True))
+        return rates
+
+    def _measure_node(self) -> dict[str, float | None]:
+        now, counters = self._gateway.reactor.seconds(), self._gateway.view.counters
+        seen = (counters.queued, counters.given, counters.acked)
+        last = self._node
+        if last is not None and now - last[0] < LEAST_S:
+            return last[2]
+        rates: dict[str, float | None] = dict.fromkeys(("in", "out", "acked"))
+        if last is not None and now - last[0] < STALE_S:
+            changes = zip(rates, last[1], seen, strict=True)
+            rates = {name: (after - before) / (now - last[0]) for name, before, after in changes}
+        self._node = (now, seen, rates)
+        return rates
+
+    def of(self, node_id: bytes, name: bytes, jobs_in: int, jobs_out: int, at: float) -> QueueRates:
+        """Jobs in and out a second on a node since its answer before; None = not known yet."""
+        rates = self._measure((node_id, name), jobs_in, jobs_out, at)
+        if rates[0] is None and node_id == self._gateway.view.id:
+            queue = self._gateway.view.queue(name)
+            return rates if queue is None else self._history.last_rates(queue) or rates
+        return rates
+
+    def _measure(self, key: tuple[bytes, bytes], jobs_in: int, jobs_out: int, at: float) -> QueueRates:
+        last = self._last.get(key)
+        if last is not None and at - last[0] < LEAST_S:
+            return last[3], last[4]
+        rate_in = rate_out = None
+        # Smaller counters are those of a queue that began again, or of a node.
+        if last is not None and at - last[0] < STALE_S and jobs_in >= last[1] and jobs_out >= last[2]:
+            seconds = at - last[0]
+            rate_in, rate_out = (jobs_in - last[1]) / seconds, (jobs_out - last[2]) / seconds
+        self._last[key] = (at, jobs_in, jobs_out, rate_in, rate_out)
+        return rate_in, rate_out
+
+    def prune(self, now: float) -> None:
+        """Forget counters that are too old for a rate, now and then."""
+        if now - self._pruned_at >= STALE_S:
+            self._pruned_at = now
+            self._last = {key: last for key, last in self._last.items() if now - last[0] < STALE_S}
+
+    def forget(self) -> None:
+        """Forget all counters, as if nobody had looked."""
+        self._last.clear()
+        self._node = None
+
+
+@attrs.frozen
+class Sources:
+    """Where figures come from."""
+
+    asked_at: float  #: seconds of the reactor's clock
+    replies: Sequence[NodeReply] = ()  #: of every node that was asked
+    failure: str = ""  #: why the nodes cannot be asked now; the figures are those of before, if there are any
+
+    @property
+    def missing(self) -> list[NodeReply]:
+        """Replies of the nodes whose figures are not known."""
+        return [reply for reply in self.replies if reply.status != OK]
+
+
+@attrs.frozen
+class AllQueues:
+    """Every queue of any node that answered."""
+
+    sources: Sources
+    rows: list[QueueRow] = attrs.Factory(list)
+
+
+@attrs.frozen
+class QueueOnNodes:
+    """One queue on each node that has it."""
+
+    sources: Sources
+    on_nodes: Mapping[bytes, QueueRow] = attrs.Factory(dict)
+
+    @property
+    def total(self) -> QueueRow | None:
+        """The sum; None if no node that answered has the queue."""
+        total: QueueRow | None = None
+        for row in self.on_nodes.values():
+            total = row if total is None else total.plus(row)
+        return total
+
+
+class QueueTable:
+    """Asks all nodes for their queues: all of them for everybody who looks at once, or one."""
+
+    def __init__(self, gateway: Gateway, everywhere: Everywhere, rates: Rates) -> None:
+        self._gateway = gateway
+        self._everywhere = everywhere
+        self._rates = rates
+        self._walking = OneAtATime()
+        self._last: AllQueues | None = None
+        self._next_at = 0.0  #: when the next walk may begin
+
+    async def all_queues(self) -> AllQueues:
+        """Describe every queue of any node; those who ask meanwhile, or soon after, share the answer."""
+        async with self._walking:
+            clock = self._gateway.reactor
+            if self._last is None or clock.seconds() >= self._next_at:
+                began = clock.seconds()
+                last = self._last = await self._walk(began)
+                took = clock.seconds() - began
+                if any(reply.status == SILENT for reply in last.sources.replies):
+                    took -= ANSWER_MS / 1_000  # waiting is no work
+                self._next_at = clock.seconds() + max(REST_S, REST_TIMES * took)
+            return self._last
+
+    async def _walk(self, began: float) -> AllQueues:
+        replies: dict[bytes, NodeReply] = {}
+        found: dict[bytes, list[QueueRow]] = {}
+        clock = self._gateway.reactor
+        self._rates.prune(began)
+        try:
+            async for reply in self._everywhere.pages(b"QSCAN", b"REPLY", b"all", count=SLICE_ROWS, fresh_s=0):
+                replies[reply.node_id] = attrs.evolve(reply, value=None if reply.status == OK else reply.value)
+                if reply.status != OK:
+                    found.pop(reply.node_id, None)  # part of its figures would pass for all of them
+                    continue
+                at = clock.seconds()
+                rows = found.setdefault(reply.node_id, [])
+                rows += (QueueRow.of(reply.node_id, each, self._rates, at) for each in reply.value[1])
+                await next_turn(self._gateway.turns)
+        except CommandError as error:
+            before = self._last or AllQueues(Sources(began))
+            return attrs.evolve(before, sources=attrs.evolve(before.sources, failure=str(error)))
+        totals: dict[bytes, QueueRow] = {}
+        for rows in found.values():
+            for at_row in range(0, len(rows), SLICE_ROWS):
+                for row in rows[at_row : at_row + SLICE_ROWS]:
+                    other = totals.get(row.name)
+                    totals[row.name] = row if other is None else other.plus(row)
+                await next_turn(self._gateway.turns)
+        return AllQueues(Sources(began, list(replies.values())), list(totals.values()))
+
+    async def one(self, name: bytes, fresh_s: float) -> QueueOnNodes:
+        """Describe a queue on every node; an answer that is not older than `fresh_s` is shared."""
+        self._rates.prune(self._gateway.reactor.seconds())
+        try:
+            answer = await self._everywhere.ask(b"QSTAT", name, b"FULL", fresh_s=fresh_s)
+        except CommandError as error:
+            return QueueOnNodes(Sources(self._gateway.reactor.seconds(), failure=str(error)))
+        rows = {
+            reply.node_id: QueueRow.of(reply.node_id, reply.value, self._rates, answer.asked_at)
+            for reply in answer.answered
+            if reply.value is not None
+        }
+        return QueueOnNodes(Sources(answer.asked_at, answer.replies), rows)
 
 
 #: What a table can be sorted by: the key, and whether the largest come first.
 SORTS: Final[dict[str, tuple[Callable[[QueueRow], Any], bool]]] = {
     "name": (lambda row: row.name, False),
     "length": (lambda row: (row.length, row.name), True),
+    "in-flight": (lambda row: (row.in_flight, row.name), True),
+    "delayed": (lambda row: (row.delayed, row.name), True),
     "in": (lambda row: (row.in_rate or 0, row.name), True),
     "out": (lambda row: (row.out_rate or 0, row.name), True),
     "oldest": (lambda row: (-1 if row.oldest_ms is None else row.oldest_ms, row.name), True),
     "blocked": (lambda row: (row.blocked, row.name), True),
     "failing": (lambda row: (row.failing, row.name), True),
     "dead": (lambda row: (row.dead, row.name), True),
-    "in-flight": (lambda row: (row.in_flight, row.name), True),
-    "delayed": (lambda row: (row.delayed, row.name), True),
-    "elsewhere": (lambda row: (row.elsewhere, row.name), True),
-    "done": (lambda row: (row.done, row.name), True),
-    "imported": (lambda row: (row.import_rate, row.name), True),
-    "paused": (lambda row: (row.pause != "none", row.name), True),
+    "paused": (lambda row: (bool(row.pause), row.name), True),
 }
 
 
@@ -228,23 +393,6 @@ class QueuePage:
     found: int  #: queues that the filter lets through
     page: int
     pages: int
-
-
-async def walk(gateway: Gateway, rates: Rates) -> list[QueueRow]:
-    """Describe every queue, SLICE_ROWS in a turn of the loop; one that comes or goes meanwhile may be missed."""
-    rows: list[QueueRow] = []
-    serials: set[int] = set()
-    serial = 0
-    while True:
-        node = gateway.view
-        queues = node.queues_from(serial, SLICE_ROWS)
-        rows += (row_of(node, queue, rates) for queue in queues)
-        serials.update(queue.serial for queue in queues)
-        if len(queues) < SLICE_ROWS:
-            rates.keep(serials)
-            return rows
-        serial = queues[-1].serial + 1
-        await next_turn(gateway.turns)
 
 
 def first_of(node: NodeView, name: bytes, count: int) -> Iterator[Any]:

@@ -1,0 +1,118 @@
+"""Pages of queues on three real nodes: their figures are the sums of what Redis commands answer on all of them."""
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import attrs
+import pytest
+
+from tests.integration.cluster import QUICK, Cluster, ends_well
+from tests.integration.daemon import HOST, Daemon, free_port, launch, wait_until
+from tests.limits import LIMIT
+
+#: Fields of QSTAT in the order of the columns of the page of a queue; the table of queues begins with the first five.
+FIELDS = ("len", "in-flight", "delayed", "dead", "failing", "blocked", "jobs-in", "jobs-out", "consumed")
+
+
+@attrs.define
+class ShownCluster(Cluster):
+    """A cluster whose first node has pages."""
+
+    http_port: int = attrs.field(factory=free_port)
+
+    def launch(self, number: int, port: int = 0) -> Daemon:
+        """Start the process of a node."""
+        options = self.options if number else (*self.options, "--http-port", str(self.http_port))
+        return launch(self.directory / f"node-{number}", options, port=port)
+
+    def page(self, path: str) -> str:
+        """Get a page."""
+        asked = Request(f"http://{HOST}:{self.http_port}{path}", headers={"Accept": "text/html"})
+        with urlopen(asked, timeout=LIMIT) as answer:
+            return str(answer.read().decode())
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[ShownCluster]:
+    with ends_well(ShownCluster(tmp_path, QUICK)) as cluster:
+        cluster.start(3)
+        yield cluster
+
+
+def figures(html: str, key: str) -> list[str]:
+    """What the row of a key says, without its rates and ages."""
+    row = re.search(rf'<tr data-key="{re.escape(key)}">(.*?)</tr>', html, re.DOTALL)
+    assert row is not None, html
+    return [
+        unescape(cell) for cell in re.findall(r'<td data-label="[^"]*" class="num(?: strong)?">([^<]*)</td>', row[1])
+    ]
+
+
+def told(daemons: list[Daemon], queue: str) -> list[str]:
+    """Add up what QSTAT answers on nodes."""
+    answers = [daemon.call("QSTAT", queue, "FULL") for daemon in daemons]
+    rows = [dict(zip(answer[::2], answer[1::2], strict=True)) for answer in answers if isinstance(answer, list)]
+    return [str(sum(row[name] for row in rows)) for name in FIELDS]
+
+
+def shown_in_all(html: str) -> list[str]:
+    cells = figures(html, "all")
+    return [*cells[:5], *cells[8:12]]
+
+
+def part(html: str, key: str) -> str:
+    """The text of an element of the page, up to the end of its last paragraph."""
+    found = html.partition(f'<div id="{key}">')[2].partition("</div>")[0]
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", found)).split())
+
+
+def fill(cluster: Cluster) -> None:
+    """Give every node jobs in every state."""
+    for number, daemon in enumerate(cluster.nodes, 1):
+        for body in range(4 + number):
+            daemon.call("ADDJOB", "mail", f"{number} {body}", 5_000, "REPLICATE", 1, "RETRY", 3_600)
+        daemon.call("ADDJOB", "mail", "later", 5_000, "REPLICATE", 1, "DELAY", 3_600)
+        (_, dead, _), (_, done, _), *_ = daemon.call("GETJOB", "COUNT", 3, "FROM", "mail")  # type: ignore[misc]
+        daemon.call("NACK", dead, "DEAD")
+        daemon.call("ACKJOB", done)
+    cluster.nodes[1].call("ADDJOB", "elsewhere", "x", 5_000, "REPLICATE", 1)
+
+
+def test_figures_are_sums_over_all_nodes_and_those_that_are_silent_dead_or_leaving(nodes: ShownCluster) -> None:
+    fill(nodes)
+    sums = told(nodes.nodes, "mail")
+    assert sums[:5] == ["9", "3", "3", "3", "0"]
+    page = nodes.page("/queues/mail")
+    assert shown_in_all(page) == sums
+    assert "Sums over 3 nodes" in part(page, "sources")
+    for node_id, daemon in zip(nodes.ids, nodes.nodes, strict=True):
+        cells = figures(page, node_id)
+        assert [*cells[:5], *cells[8:12]] == told([daemon], "mail")
+    assert figures(nodes.page("/queues?q=ma*"), "mail")[:5] == sums[:5]
+    assert "Ready</dt><dd>1</dd>" in nodes.page("/queues/elsewhere"), "another node has it"
+
+    nodes.freeze(2)
+    page = nodes.page("/queues/mail")
+    assert f"Figures without node {nodes.ids[2][:8]}" in part(page, "sources")
+    assert shown_in_all(page) == told(nodes.nodes[:2], "mail")
+    nodes.thaw(2)
+    nodes.wait_joined()
+    wait_until(lambda: shown_in_all(nodes.page("/queues/mail")) == sums, "the figures of all nodes")
+
+    nodes.kill(2)
+    nodes.wait_lost(2, nodes.nodes[:1])
+    page = nodes.page("/queues/mail")
+    assert f"Figures without node {nodes.ids[2][:8]} ({HOST}:{nodes.nodes[2].port}): there is no link to it" in part(
+        page, "sources"
+    )
+    assert shown_in_all(page) == told(nodes.nodes[:2], "mail")
+    wait_until(lambda: nodes.ids[2][:8] in part(nodes.page("/queues"), "sources"), "the table names it, too")
+    assert figures(nodes.page("/queues"), "mail")[:5] == told(nodes.nodes[:2], "mail")[:5]
+
+    nodes.nodes[1].call("CLUSTER", "LEAVING", "yes")
+    wait_until(
+        lambda: shown_in_all(nodes.page("/queues/mail")) == told(nodes.nodes[:2], "mail"), "sums with one that leaves"
+    )

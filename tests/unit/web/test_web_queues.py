@@ -1,0 +1,287 @@
+"""Tables of the queues of all nodes: sums, rates, who shares a walk, and what is missing."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+import attrs
+import pytest
+from twisted.internet.defer import Deferred, ensureDeferred
+from twisted.internet.task import Clock
+
+from disqued.core.model.peers import KnownNode
+from disqued.core.model.policies import NO_PAUSE, PauseSetting
+from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT
+from disqued.errors import CommandError
+from disqued.web.views import node_labels, queue_views
+from disqued.web.views.everywhere import Everywhere, NodeReply
+from disqued.web.views.queue_views import REST_S, REST_TIMES, QueueRow, QueueTable, Rates
+
+A, B, C = b"a" * 40, b"b" * 40, b"c" * 40
+
+
+class View:
+    """A node without queues."""
+
+    id = A
+
+    def queue(self, _: bytes) -> None:
+        """There is none."""
+
+    def wall(self) -> int:
+        return 100_000
+
+    def pause_of(self, name: bytes) -> PauseSetting:
+        return PauseSetting(PAUSE_IN, b"deploy", b"olga") if name == b"all" else NO_PAUSE
+
+    def known_nodes(self) -> list[KnownNode]:
+        return [KnownNode(A, "", 7711, 0, myself=True), KnownNode(B, "10.0.0.2", 7711, 0, pong_at=88_000)]
+
+
+@attrs.define
+class Node:
+    """The daemon, as far as questions need it: each call waits to be answered by the test."""
+
+    reactor: Clock = attrs.field(factory=Clock)
+    view: View = attrs.field(factory=View)
+    calls: list[tuple[list[bytes], Deferred[Any]]] = attrs.field(factory=list)
+
+    @property
+    def clients(self) -> "Node":
+        return self
+
+    @property
+    def turns(self) -> "Node":
+        return self
+
+    def add(self, client: Any, *, is_short: bool) -> None:
+        client.turn()
+
+    def call(self, words: list[bytes], *, address: str) -> Deferred[Any]:
+        answer: Deferred[Any] = Deferred()
+        self.calls.append((words, answer))
+        return answer
+
+    def answer(self, *rows: tuple[bytes, bytes, Any]) -> list[bytes]:
+        words, answer = self.calls.pop(0)
+        answer.callback(list(rows))
+        return words
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+@pytest.fixture
+def table(node: Node) -> QueueTable:
+    gateway: Any = node
+    history: Any = None
+    return QueueTable(gateway, Everywhere(gateway), Rates(gateway, history))
+
+
+def heard(work: Coroutine[Any, Any, Any]) -> list[Any]:
+    """What it returned, or the exception, once there is either."""
+    outcome: list[Any] = []
+    ensureDeferred(work).addCallbacks(outcome.append, lambda failure: outcome.append(failure.value))
+    return outcome
+
+
+def told(name: bytes = b"q", **fields: Any) -> list[Any]:
+    """What QSTAT FULL answers."""
+    figures = {"len": 0, "idle": 0, "blocked": 0, "jobs-in": 0, "jobs-out": 0, "pause": b"none"}
+    figures |= {field.replace("_", "-"): value for field, value in fields.items()}
+    return [b"name", name, *(part for field, value in figures.items() for part in (field.encode(), value))]
+
+
+def ended(*rows: list[Any]) -> list[Any]:
+    """The last page of a walk."""
+    return [b"0", list(rows)]
+
+
+def by_name(outcome: list[Any]) -> dict[bytes, QueueRow]:
+    (found,) = outcome
+    return {row.name: row for row in found.rows}
+
+
+def test_each_figure_is_the_sum_and_the_oldest_the_greatest(node: Node, table: QueueTable) -> None:
+    outcome = heard(table.all_queues())
+    words = node.answer(
+        (A, b"ok", ended(told(len=2, dead=1, oldest=5, idle=9, in_flight=1), told(b"here", len=1))),
+        (B, b"ok", ended(told(len=3, failing=2, oldest=-1, delayed=4, idle=3, blocked=7), told(b"there", oldest=8))),
+    )
+    assert words == [b"CLUSTER", b"ASK", b"*", b"QSCAN", b"0", b"REPLY", b"all", b"COUNT", b"500"]
+    rows = by_name(outcome)
+    assert rows.keys() == {b"q", b"here", b"there"}
+    row = rows[b"q"]
+    assert (row.length, row.dead, row.failing, row.delayed, row.in_flight, row.blocked) == (5, 1, 2, 4, 1, 7)
+    assert (row.oldest_ms, row.idle_ms, rows[b"here"].oldest_ms, rows[b"there"].oldest_ms) == (
+        5_000,
+        3_000,
+        None,
+        8_000,
+    )
+
+
+def test_events_of_a_log_are_counted_by_their_owners(node: Node, table: QueueTable) -> None:
+    outcome = heard(table.all_queues())
+    node.answer((A, b"ok", ended(told(len=5, owned=3))), (B, b"ok", ended(told(len=5, owned=2))))
+    assert (by_name(outcome)[b"q"].length, by_name(outcome)[b"q"].is_log) == (5, True)
+
+
+def test_a_walk_is_shared_and_rests_longer_the_longer_it_took(node: Node, table: QueueTable) -> None:
+    first, second = heard(table.all_queues()), heard(table.all_queues())
+    node.answer((A, b"ok", ended(told())))
+    assert first[0] is second[0] is heard(table.all_queues())[0]
+    node.reactor.advance(REST_S - 0.1)
+    assert heard(table.all_queues())[0] is first[0]
+    assert not node.calls
+    node.reactor.advance(0.1)
+    heard(table.all_queues())
+    node.reactor.advance(1)
+    node.answer((A, b"ok", ended(told())))
+    node.reactor.advance(REST_TIMES - 0.1)
+    heard(table.all_queues())
+    assert not node.calls
+    node.reactor.advance(0.1)
+    heard(table.all_queues())
+    assert len(node.calls) == 1
+
+
+def test_waiting_for_a_silent_node_is_no_work(node: Node, table: QueueTable) -> None:
+    heard(table.all_queues())
+    node.reactor.advance(2)
+    node.answer((A, b"ok", ended()), (B, b"silent", None))
+    node.reactor.advance(REST_S)
+    heard(table.all_queues())
+    assert len(node.calls) == 1
+
+
+def test_one_who_has_gone_leaves_the_walk_to_the_next(node: Node, table: QueueTable) -> None:
+    gone = ensureDeferred(table.all_queues())
+    stays = heard(table.all_queues())
+    gone.addErrback(lambda failure: None)
+    gone.cancel()
+    for _ in list(node.calls):
+        node.answer((A, b"ok", ended(told())))
+    assert by_name(stays).keys() == {b"q"}
+
+
+def test_a_node_that_falls_silent_within_a_walk_is_missing_with_all_its_figures(node: Node, table: QueueTable) -> None:
+    outcome = heard(table.all_queues())
+    node.answer((A, b"ok", ended(told(len=1))), (B, b"ok", [b"7", [told(len=1)]]), (C, b"away", None))
+    node.answer((B, b"silent", None))
+    assert by_name(outcome)[b"q"].length == 1
+    assert [(reply.node_id, reply.status) for reply in outcome[0].sources.missing] == [(B, b"silent"), (C, b"away")]
+
+
+def test_a_node_that_is_forgotten_within_a_walk_is_missing(node: Node, table: QueueTable) -> None:
+    outcome = heard(table.all_queues())
+    node.answer((A, b"ok", [b"7", []]), (B, b"ok", ended(told())))
+    node.calls.pop(0)[1].errback(CommandError("Unknown node"))
+    assert [reply.value for reply in outcome[0].sources.missing] == [b"ERR Unknown node"]
+    assert by_name(outcome).keys() == {b"q"}
+
+
+def walk(node: Node, table: QueueTable, *answers: tuple[bytes, int]) -> float | None:
+    """Walk after two more seconds, and answer jobs queued on nodes; returns the rate."""
+    node.reactor.advance(REST_S)
+    outcome = heard(table.all_queues())
+    node.answer(*((node_id, b"ok", ended(told(jobs_in=jobs_in))) for node_id, jobs_in in answers))
+    return by_name(outcome)[b"q"].in_rate
+
+
+def test_rates_are_those_of_each_node_so_that_one_that_comes_or_goes_makes_no_jump(
+    node: Node, table: QueueTable
+) -> None:
+    assert walk(node, table, (B, 100), (C, 5_000)) is None
+    assert walk(node, table, (B, 120), (C, 5_010)) == 15
+    assert walk(node, table, (B, 140)) == 10, "one has gone"
+    assert walk(node, table, (B, 160), (C, 5_050)) == 20, "and comes back: 40 jobs in 4 seconds"
+    assert walk(node, table, (A, 9_000), (B, 180), (C, 5_050)) is None, "the rate of a new one is not known yet"
+    assert walk(node, table, (A, 9_002), (B, 200), (C, 10)) is None, "one counts from the beginning"
+    assert walk(node, table, (A, 9_004), (B, 220), (C, 20)) == 16
+
+
+def test_counters_that_are_too_close_or_too_old_make_no_rate(
+    node: Node, table: QueueTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk(node, table, (B, 0))
+    assert walk(node, table, (B, 20)) == 10
+    monkeypatch.setattr(queue_views, "LEAST_S", 3)
+    assert walk(node, table, (B, 999)) == 10
+    node.reactor.advance(queue_views.STALE_S)
+    assert walk(node, table, (B, 2_000)) is None
+
+
+def test_when_nobody_can_be_asked_the_figures_are_those_of_before(node: Node, table: QueueTable) -> None:
+    outcome = heard(table.all_queues())
+    node.calls.pop(0)[1].errback(CommandError("loading"))
+    assert (outcome[0].sources.failure, outcome[0].rows) == ("loading", [])
+    node.reactor.advance(REST_S)
+    before = heard(table.all_queues())
+    node.answer((A, b"ok", ended(told())))
+    node.reactor.advance(REST_S)
+    after = heard(table.all_queues())
+    node.calls.pop(0)[1].errback(CommandError("paused"))
+    assert after[0].rows == before[0].rows
+    assert (after[0].sources.failure, after[0].sources.asked_at) == ("paused", before[0].sources.asked_at)
+
+
+def test_one_queue_has_a_row_for_each_node_that_has_it(node: Node, table: QueueTable) -> None:
+    outcome = heard(table.one(b"q", 0))
+    words = node.answer((A, b"ok", None), (B, b"ok", told(len=1)), (C, b"ok", told(len=2)))
+    assert words[2:] == [b"*", b"QSTAT", b"q", b"FULL"]
+    assert {node_id: row.length for node_id, row in outcome[0].on_nodes.items()} == {B: 1, C: 2}
+    assert outcome[0].total.length == 3
+    none = heard(table.one(b"other", 0))
+    node.answer((A, b"ok", None))
+    assert none[0].total is None
+    refused = heard(table.one(b"more", 0))
+    node.calls.pop(0)[1].errback(CommandError("loading"))
+    assert (refused[0].total, refused[0].sources.failure) == (None, "loading")
+
+
+@pytest.mark.parametrize(
+    ("row", "scope", "note"),
+    [
+        (QueueRow(b"q"), "", ""),
+        (QueueRow(b"all", pause=PAUSE_IN), "all nodes", "all nodes, by olga: deploy"),
+        (QueueRow(b"q", pause=PAUSE_OUT, node_pause=PAUSE_OUT, paused_on=(A,)), "this node", "this node"),
+        (QueueRow(b"q", pause=PAUSE_OUT, node_pause=PAUSE_OUT, paused_on=(B,)), "node bbbbbbbb", "node bbbbbbbb"),
+        (
+            QueueRow(b"all", pause=PAUSE_IN | PAUSE_OUT, node_pause=PAUSE_OUT, paused_on=(B, C)),
+            "all nodes, and out on 2 nodes", "all nodes, and out on 2 nodes, by olga: deploy",
+        ),
+    ],
+)  # fmt: skip
+def test_a_pause_says_where_it_holds(row: QueueRow, scope: str, note: str) -> None:
+    view: Any = View()
+    assert (queue_views.pause_scope(view, row), queue_views.pause_note(view, row)) == (scope, note)
+
+
+def test_a_pause_that_only_another_node_has_is_a_banner_that_names_it() -> None:
+    view: Any = View()
+    row = QueueRow(b"all", pause=PAUSE_IN | PAUSE_OUT, node_pause=PAUSE_OUT, paused_on=(B,))
+    shown = queue_views.pauses_of(view, b"all", row)
+    assert [(one.what, one.scope, one.owner, one.reason) for one in shown] == [
+        ("Adds are paused", "on all nodes", "olga", "deploy"), ("Delivery is paused", "on node bbbbbbbb", "", "")
+    ]  # fmt: skip
+    assert queue_views.pauses_of(view, b"q", None) == []
+
+
+def test_nodes_that_are_missing_are_named_with_the_reason() -> None:
+    view: Any = View()
+    replies = [
+        NodeReply(A, b"ok", 1), NodeReply(B, b"away", None), NodeReply(C, b"silent", None),
+        NodeReply(C, b"error", b"LOADING the store"),
+    ]  # fmt: skip
+    shown = node_labels.shown_sources(view, replies, 1.5, "")
+    assert (shown.nodes, shown.age_ms) == (1, 1_500)
+    assert [(label.short, label.address, why) for label, why in shown.missing] == [
+        ("bbbbbbbb", "10.0.0.2:7711", "there is no link to it, last heard 12 s ago"),
+        ("cccccccc", "", "it has not answered within 2 s"),
+        ("cccccccc", "", "LOADING the store"),
+    ]
+    assert [(label.short, label.myself) for label in node_labels.labels(view, (A, C))] == [
+        ("aaaaaaaa", True), ("cccccccc", False)
+    ]  # fmt: skip
