@@ -2,8 +2,9 @@
 
 from typing import Any
 
+import attrs
 import pytest
-from twisted.internet.defer import ensureDeferred
+from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.task import Clock
 
 from disqued.core.view import NodeView
@@ -122,6 +123,29 @@ def test_nothing_is_asked_of_a_connection_that_is_gone() -> None:
     request.unregisterProducer = lambda: 1 / 0  # type: ignore[method-assign, assignment]
     waiting.cancel()
     assert (waiting.result, table.listeners) == (None, [])
+
+
+def test_a_view_that_waits_for_other_nodes_does_not_hold_up_the_others() -> None:
+    table, _, clock, waiting = listening()
+    request, slow = _Request(), _Request()
+    answer: Deferred[dict[str, Any]] = Deferred()
+
+    async def waits(_: Subscription) -> dict[str, Any]:
+        return await answer
+
+    others = [
+        ensureDeferred(table.listen(slow, attrs.evolve(WATCHED, page="queue"), waits, stays)),  # type: ignore[arg-type]
+        ensureDeferred(
+            table.listen(request, attrs.evolve(WATCHED, page="workers"), draws({"html": {"a": "b"}}), stays)
+        ),  # type: ignore[arg-type]
+    ]
+    clock.pump([1, 0, 0])
+    assert request.written[-1] == b'data: {"html": {"a": "b"}}\n\n'
+    assert len(slow.written) == 1
+    answer.callback({"html": {"late": "x"}})
+    assert slow.written[-1] == b'data: {"html": {"late": "x"}}\n\n'
+    table.stop()
+    assert all(each.called for each in (waiting, *others))
 
 
 def test_too_many_listeners_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,9 +140,11 @@ _PAUSED: Final = {
 }  # fmt: skip
 
 
-def pauses_of(node: NodeView, name: bytes, row: QueueRow | None) -> list[PauseInEffect]:
-    """Return the pauses of a queue; `row` is its sum, None if no node has it."""
-    setting = node.pause_of(name)
+def pauses_of(node: NodeView, name: bytes, row: QueueRow | None = None) -> list[PauseInEffect]:
+    """Return the pauses of a queue, which need not exist: those of its sum, or without one those on this node."""
+    setting, queue = node.pause_of(name), node.queue(name)
+    if row is None and queue is not None:
+        row = QueueRow(name, node_pause=queue.pause_here, paused_on=(node.id,))
     found = []
     if setting.bits:
         what = _PAUSED[PAUSE_NAMES[setting.bits]]

@@ -106,8 +106,17 @@ def test_a_node_that_falls_silent_within_a_walk_leaves_what_it_said(node: Node, 
     outcome = heard(everywhere.walk(b"QSCAN"))
     node.answer((A, b"ok", [b"7", [1, 2]]))
     node.answer((A, b"away", None))
-    ((_, found),) = outcome
+    ((reply, found),) = outcome
     assert found == {A: [1, 2]}
+    assert [each.status for each in reply.missing] == [b"away"]
+
+
+def test_pages_of_a_walk_are_not_kept(node: Node, everywhere: Everywhere) -> None:
+    for _ in range(2):
+        heard(everywhere.walk(b"QSCAN"))
+        if len(node.calls) == 1 and node.calls[0][0][4] == b"0":
+            node.answer((A, b"ok", [b"7", [1]]))
+        assert node.answer((A, b"ok", [b"0", [2]]))[4] == b"7", "the first page is shared, the others are asked for"
 
 
 def test_fields_are_read_by_name_and_added_up() -> None:
