@@ -497,6 +497,7 @@ def test_a_page_is_live_in_the_tab_that_is_seen_however_many_are_open(page: Brow
     try:
         # A browser has six connections to a host: none of those may be left to tabs that nobody sees.
         for number in range(8):
+            daemon.call("ADDJOB", f"tab{number}", "x", 0)
             page.driver.switch_to.new_window("tab")
             daemon.call("ADDJOB", f"tab{number}", "first", 0)
             page.open(f"/queues/tab{number}")
