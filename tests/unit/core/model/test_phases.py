@@ -1,5 +1,6 @@
 """Where a job is, in one word on each node; and the counts of a queue, which `check_phases` holds against a walk."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,8 +8,14 @@ import pytest
 from disqued.commands.table import BLOCKED
 from disqued.core.model.job import JobState
 from disqued.core.model.phases import PHASE_NAMES, PHASES_OF_WORD, count_phases, phase_of
+from disqued.core.model.queues import Queues
+from disqued.core.model.state import State
+from disqued.core.recovery import Recovery
+from disqued.core.work.delivery import Delivery
+from disqued.core.work.replication import Replication
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import UNKNOWN_ID, Server, check_phases
+from tests.simulation.mutants import CALM, Edit, Mutant
 from tests.unit.core.work.test_deadletters import Disk
 
 ACTIVE_WORDS = ("in-flight", "delayed", "elsewhere")
@@ -250,3 +257,49 @@ def test_qstat_counts_each_job_once() -> None:
     assert {name: stat[name] for name in ("len", "in-flight", "delayed", "elsewhere", "dead", "done")} == {
         "len": 2, "in-flight": 1, "delayed": 1, "elsewhere": 1, "dead": 1, "done": 0,
     }  # fmt: skip
+
+
+# What is above notices mistakes.
+
+MISTAKES = [
+    (
+        Edit(Delivery, "_delivered_once", (("state.queues.counts[job.queue].once += 1", "pass"),)),
+        test_a_job_that_is_delivered_once_is_in_flight_until_it_ends,
+    ),
+    (
+        Edit(State, "end_lease", (("self.queues.counts[unit.queue].once -= 1", "pass"),)),
+        test_a_job_that_is_delivered_once_is_in_flight_until_it_ends,
+    ),
+    (
+        Edit(State, "let_go", (("counts.done -= 1", "pass"),)),
+        test_a_result_is_done_on_each_holder_until_its_time_is_over,
+    ),
+    (
+        Edit(State, "let_go", (("self.queues.stop_counting(job.queue)", "pass"),)),
+        test_a_job_that_is_delivered_once_is_in_flight_until_it_ends,
+    ),
+    (
+        Edit(Queues, "end_delay", (("self.counts[unit.queue].delayed -= 1", "pass"),)),
+        test_the_phases_of_a_job_on_a_lone_node,
+    ),
+    (
+        Edit(Replication, "_wait_no_more", (("state.queues.counts[pending.job.queue].waiting -= 1", "pass"),)),
+        lambda: test_a_job_whose_producer_waits_is_nothing_but_that(0),
+    ),
+    (
+        Edit(Replication, "begin", (("list_delayed(state.queues, job)", "pass"),)),
+        lambda: test_a_job_whose_producer_waits_is_nothing_but_that(5),
+    ),
+    (
+        Edit(Recovery, "_add", (("counts[name].known += 1", "pass"),)),
+        lambda: test_a_restart_counts_what_it_restores(True),
+    ),
+]
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize(("edit", "test"), MISTAKES)
+def test_a_wrong_count_or_phase_is_noticed(edit: Edit, test: Callable[[], None]) -> None:
+    with Mutant("a wrong count", CALM, (edit,)).applied(), pytest.raises(AssertionError):
+        test()
+    test()
