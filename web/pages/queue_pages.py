@@ -23,6 +23,7 @@ from disqued.web.pages.render import MissingProblem, Values, page
 from disqued.web.site import Site
 from disqued.web.views import group_views, job_views, node_labels, rendering, worker_views
 from disqued.web.views.consumer_views import consumers_of
+from disqued.web.views.everywhere import ClusterReply
 from disqued.web.views.queue_views import SORTS, QueueQuery, QueueRow, Sources, first_of, pause_note, pauses_of
 
 SLOTS_SHOWN: Final = 20
@@ -62,7 +63,8 @@ async def queues_values(site: Site, view: QueueQuery) -> Values:
 
 def _shown_sources(site: Site, sources: Sources) -> node_labels.ShownSources:
     age_s = site.gateway.reactor.seconds() - sources.asked_at
-    return node_labels.shown_sources(site.gateway.view, sources.replies, age_s, sources.failure)
+    reply = ClusterReply(sources.asked_at, sources.replies)
+    return node_labels.shown_sources(site.gateway.view, reply, age_s, sources.failure)
 
 
 @page("/queues", "queues", "Page: queues", query=_VIEW)
@@ -271,7 +273,7 @@ def _where(sources: node_labels.ShownSources) -> str:
     """Name the nodes that do not have a queue."""
     if sources.failure:
         return f"this node, and the others cannot be asked: {sources.failure}"
-    missing = ", ".join(f"{label.short} ({why})" for label, why in sources.missing)
+    missing = ", ".join(f"{one.short} (which {one.why})" for one in sources.missing)
     return f"any node that answers; the figures of {missing} are missing" if missing else "any node"
 
 

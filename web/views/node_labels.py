@@ -3,18 +3,14 @@
 ids of nodes, their replies --label, shown_sources--> what the templates print
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable
 
 import attrs
 
-from disqued.core.cluster.questions import ANSWER_MS, AWAY, OK, SILENT
 from disqued.core.model.peers import KnownNode
 from disqued.core.view import NodeView
-from disqued.web.views import rendering
-from disqued.web.views.everywhere import NodeReply
-
-_WHY: Final = {AWAY: "there is no link to it", SILENT: f"it has not answered within {ANSWER_MS // 1_000} s"}
+from disqued.web.views.cluster_answers import MissingNode, missing_nodes
+from disqued.web.views.everywhere import ClusterReply
 
 
 @attrs.frozen
@@ -35,7 +31,7 @@ class ShownSources:
     """Where the figures of a page come from."""
 
     nodes: int  #: that answered
-    missing: list[tuple[NodeLabel, str]]  #: nodes whose figures are not known, and why
+    missing: list[MissingNode]  #: nodes whose figures are not known
     age_ms: int
     failure: str  #: why no node can be asked now
 
@@ -51,19 +47,6 @@ def _label(node: NodeView, node_id: bytes, known: KnownNode | None) -> NodeLabel
     return NodeLabel(node_id.decode("ascii", "replace"), address, node_id == node.id)
 
 
-def shown_sources(node: NodeView, replies: Sequence[NodeReply], age_s: float, failure: str = "") -> ShownSources:
+def shown_sources(node: NodeView, reply: ClusterReply, age_s: float, failure: str = "") -> ShownSources:
     """Say how many nodes answered, how long ago, and which did not."""
-    known = {each.id: each for each in node.known_nodes()}
-    missing = [
-        (_label(node, reply.node_id, known.get(reply.node_id)), _why(node, reply, known.get(reply.node_id)))
-        for reply in replies
-        if reply.status != OK
-    ]
-    return ShownSources(len(replies) - len(missing), missing, max(0, round(age_s * 1_000)), failure)
-
-
-def _why(node: NodeView, reply: NodeReply, known: KnownNode | None) -> str:
-    if reply.status not in _WHY:
-        return rendering.name(bytes(reply.value or b"an error"), 200)
-    heard = "" if known is None or not known.pong_at else rendering.span(max(0, node.wall() - known.pong_at))
-    return f"{_WHY[reply.status]}, last heard {heard} ago" if heard else _WHY[reply.status]
+    return ShownSources(len(reply.answered), missing_nodes(node, reply), max(0, round(age_s * 1_000)), failure)

@@ -13,7 +13,7 @@ from disqued.core.model.policies import NO_PAUSE, PauseSetting
 from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT
 from disqued.errors import CommandError
 from disqued.web.views import node_labels, queue_views
-from disqued.web.views.everywhere import Everywhere, NodeReply
+from disqued.web.views.everywhere import ClusterReply, Everywhere, NodeReply
 from disqued.web.views.queue_views import REST_S, REST_TIMES, QueueRow, QueueTable, Rates
 
 A, B, C = b"a" * 40, b"b" * 40, b"c" * 40
@@ -275,12 +275,12 @@ def test_nodes_that_are_missing_are_named_with_the_reason() -> None:
         NodeReply(A, b"ok", 1), NodeReply(B, b"away", None), NodeReply(C, b"silent", None),
         NodeReply(C, b"error", b"LOADING the store"),
     ]  # fmt: skip
-    shown = node_labels.shown_sources(view, replies, 1.5, "")
+    shown = node_labels.shown_sources(view, ClusterReply(0.0, replies), 1.5, "")
     assert (shown.nodes, shown.age_ms) == (1, 1_500)
-    assert [(label.short, label.address, why) for label, why in shown.missing] == [
-        ("bbbbbbbb", "10.0.0.2:7711", "there is no link to it, last heard 12 s ago"),
-        ("cccccccc", "", "it has not answered within 2 s"),
-        ("cccccccc", "", "LOADING the store"),
+    assert [one.sentence for one in shown.missing] == [
+        "Node bbbbbbbb (10.0.0.2:7711) has no link to this node, and was heard 12 s ago.",
+        "Node cccccccc has a link, and has not answered within 2 s.",
+        "Node cccccccc refuses to answer: LOADING the store.",
     ]
     assert [(label.short, label.myself) for label in node_labels.labels(view, (A, C))] == [
         ("aaaaaaaa", True), ("cccccccc", False)
