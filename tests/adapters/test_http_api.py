@@ -136,9 +136,13 @@ async def test_a_job_is_shown_with_every_field_of_show(admin: Admin) -> None:
     client = admin()
     job_id = await add(client, body={"base64": "/wA="}, retry=60)
     status, _, job = await client.get(f"/api/show/{job_id}")
-    assert (status, list(job)) == (200, list(SHOWN))
+    assert (status, list(job)) == (200, [*SHOWN, "phase"])
     assert (job["id"], job["queue"], job["state"], job["retry"]) == (job_id, "mail", "queued", 60)
     assert job["body"] == {"base64": "/wA="}
+    await client.running.daemon.clients.call([b"GETJOB", b"FROM", b"mail"], address="127.0.0.1:1234")
+    _, _, job = await client.get(f"/api/show/{job_id}")
+    assert list(job) == [*SHOWN, "phase", "consumer", "in-flight-for"]
+    assert (job["phase"], job["consumer"], job["in-flight-for"] < 60_000) == ("in-flight", "127.0.0.1:1234", True)
 
 
 @ensureDeferred
@@ -148,7 +152,7 @@ async def test_a_job_is_added_once_with_a_key_and_shown_with_it(admin: Admin) ->
     job_id = await add(client, key=key)
     assert await add(client, key=key, body="another") == job_id
     _, _, job = await client.get(f"/api/show/{job_id}")
-    assert list(job) == [*SHOWN, "key"]
+    assert list(job) == [*SHOWN, "key", "phase"]
     assert job["key"] == key
     status, _, problem = await client.post("/api/add", {"queue": "mail", "body": "x", "timeout": 0, "key": ""})
     assert (status, problem["detail"]) == (400, "KEY must be 1 to 1024 bytes")
@@ -161,7 +165,7 @@ async def test_an_event_is_shown_with_its_groups(admin: Admin) -> None:
     _, _, answer = await client.post("/api/commands/QADD", added)
     await client.post("/api/commands/QGET", {"queue": "news", "group": "mailers", "ex": 5})
     _, _, event = await client.get(f"/api/show/{answer['reply']}")
-    assert list(event) == [*SHOWN, "groups"]
+    assert list(event) == [*SHOWN, "groups", "phase"]
     ((group, state, deliveries, left_ms),) = event["groups"]
     assert (group, state, deliveries, 0 < left_ms <= 5_000) == ("mailers", "in progress", 1, True)
 

@@ -13,7 +13,7 @@ from tests.integration.daemon import HOST, LIMIT, Daemon
 
 SHOWN = (
     "id queue state repl ttl ctime delay retry nacks additional-deliveries nodes-delivered nodes-confirmed "
-    "next-requeue-within next-awake-within body"
+    "next-requeue-within next-awake-within body phase"
 ).split()
 
 
