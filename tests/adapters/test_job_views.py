@@ -85,7 +85,9 @@ def test_a_job_that_a_consumer_has_comes_back_when_the_timeline_says_so() -> Non
     found = moments(server, job_id)
     assert found[DELIVERED] == TimelineEntry(DELIVERED, WALL_MS + 5_000)
     assert found[AGAIN] == TimelineEntry(AGAIN, WALL_MS + 5_000 + RETRY_MS, is_ahead=True)
-    assert "a consumer has it until 2023-11-14 22:13:28" in why(server, job_id)
+    assert "the client client has it until 2023-11-14 22:13:28" in why(server, job_id)
+    server.gone("client")
+    assert "the client client, whose connection has ended, has it until" in why(server, job_id)
     server.advance(RETRY_MS)
     assert server.job(job_id).state == QUEUED
     found = moments(server, job_id)

@@ -33,6 +33,7 @@ from disqued.core.model.job import (
 from disqued.core.model.phases import PHASES_OF_WORD, READY
 from disqued.core.model.queues import PAUSE_OUT, Queue
 from disqued.core.model.registry import TABLES
+from disqued.core.model.waiters import Consumer
 from disqued.core.view import NodeView
 from disqued.core.work.queueing import requeue_within
 from disqued.web.gateway import BODY_SEARCHED, SLICE_BYTES, SLICE_ROWS, Gateway
@@ -205,14 +206,35 @@ def _why_active(node: NodeView, job: Job) -> str:
         if not _is_to_come_back(job):
             is_manual = job.options.retry_ms >= RETRY_NEVER_MS
             never = _RECOVER if is_manual else "It is not queued again: its time to live ends before."
-            return f"It is in flight: a consumer has it. {never}"
-        return f"It is in flight: a consumer has it until {until} ({left} from now), then it is queued again."
+            return f"It is in flight: {_who(node, job)} has it. {never}"
+        return f"It is in flight: {_who(node, job)} has it until {until} ({left} from now), then it is queued again."
     gone = "It is not in the queue of this node: it was taken out, or another node has it."
     if _is_to_come_back(job):
         return f"{gone} Without news it is queued here at {until} ({left} from now)."
     if job.requeue_at:
         return f"{gone} It is not queued here by itself: its time to live ends before."
     return "It is not in the queue of this node, and no timer is set: ENQUEUE queues it."
+
+
+def consumer_of(node: NodeView, job: Job) -> Consumer | None:
+    """The client that has a job from this node; None where none has it, or it is not known, as after a restart."""
+    lease = node.phases.lease_of(job)
+    return None if lease is None else lease[1]
+
+
+def name_of_consumer(consumer: Consumer) -> str:
+    """The name of a client and its address, as far as it has them."""
+    address = rendering.name(consumer.address, 80) if consumer.address else "no address"
+    return f"{rendering.name(consumer.name, 60)} ({address})" if consumer.name else address
+
+
+def _who(node: NodeView, job: Job) -> str:
+    """Who has a job that no worker has, in a sentence."""
+    consumer = consumer_of(node, job)
+    if consumer is None or not consumer.word:
+        return "a consumer"
+    gone = ", whose connection has ended," if consumer.is_gone else ""
+    return f"the client {name_of_consumer(consumer)}{gone}"
 
 
 _RECOVER: Final = "Should that not be done with it, RQ.RECOVER hands it to another one."

@@ -23,6 +23,7 @@ from disqued.web.http.exchange import Visitor
 from disqued.web.views import rendering
 from disqued.web.views.cluster_answers import MissingNode, ask_all, missing_nodes
 from disqued.web.views.everywhere import FRESH_S, Everywhere
+from disqued.web.views.job_views import consumer_of, name_of_consumer
 
 PAGE_ROWS: Final = 100  #: workers on a page
 TASKS_SHOWN: Final = 100  #: of one worker, oldest first
@@ -162,12 +163,16 @@ def _held(node: NodeView, units: Iterable[Unit], visitor: Visitor) -> list[dict[
     for unit in units:
         worker, since = node.holder_of(unit), node.held_since(unit)
         since_ms = 0 if since is None else max(0, now - since)
-        rows.append(_row(unit, None if worker is None else worker.id, since_ms, None, visitor))
+        row = _row(unit, None if worker is None else worker.id, since_ms, None, visitor)
+        consumer = consumer_of(node, unit.job)
+        if consumer is not None and consumer.word:
+            row["client"] = name_of_consumer(consumer)
+        rows.append(row)
     return rows
 
 
 def _row(unit: Unit, worker: bytes | None, since_ms: int, node_id: bytes | None, visitor: Visitor) -> dict[str, Any]:
     """A row of what a consumer has: worker None where that is nobody in particular, node None where it is this one."""
     return {"id": unit.id.decode("ascii", "replace"), "queue": unit.queue, "scope": unit.scope, "worker": worker,
-            "node": node_id, "since_ms": since_ms, "attempt": attempt_of(unit), "size": len(unit.body),
+            "node": node_id, "client": "", "since_ms": since_ms, "attempt": attempt_of(unit), "size": len(unit.body),
             "body": rendering.body(unit.body, BODY_BYTES) if visitor.sees_bodies else None}  # fmt: skip
