@@ -26,8 +26,9 @@ from disqued.web.site import Site
 CHANGING: Final = frozenset({"PAUSE", "SLOWLOG RESET"})
 #: For admins alone, and yet they change nothing.
 LOOKING: Final = frozenset({
-    "CLIENT LIST", "CLUSTER COUNT-FAILURE-REPORTS", "CLUSTER INFO", "CLUSTER MYID", "CLUSTER NODES", "CONFIG GET",
-    "DEBUG ERROR", "DEBUG STRUCTSIZE", "LATENCY DOCTOR", "LATENCY GRAPH", "LATENCY HISTORY", "LATENCY LATEST",
+    "CLIENT LIST", "CLUSTER ASK", "CLUSTER COUNT-FAILURE-REPORTS", "CLUSTER INFO", "CLUSTER MYID", "CLUSTER NODES",
+    "CONFIG GET", "DEBUG ERROR", "DEBUG STRUCTSIZE", "LATENCY DOCTOR", "LATENCY GRAPH", "LATENCY HISTORY",
+    "LATENCY LATEST",
 })  # fmt: skip
 #: Fields that concern a connection, where the rest of the command does not.
 _ONLY: Final[dict[str, tuple[str, ...]]] = {"HELLO": ()}
@@ -37,6 +38,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "ADDJOB": {"queue": "mail", "body": "to: ann", "timeout": 0, "retry": 60, "asynchronous": True, "key": "order-17"},
     "CLIENT KILL": {"id": 1_000_000},
     "CLIENT PAUSE": {"timeout": 0},
+    "CLUSTER ASK": {"node": "*", "command": "QPEEK", "arguments": ["mail", "1"]},
     "CLUSTER COUNT-FAILURE-REPORTS": {"id": "0f0c644fd3ccb51c2cedbd47fcb6f312646c993c"},
     "CLUSTER FORGET": {"id": "0f0c644fd3ccb51c2cedbd47fcb6f312646c993c"},
     "CLUSTER LEAVING": {},
