@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import attrs
@@ -27,6 +28,12 @@ class ShownCluster(Cluster):
         """Start the process of a node."""
         options = self.options if number else (*self.options, "--http-port", str(self.http_port))
         return launch(self.directory / f"node-{number}", options, port=port)
+
+    def problem(self, path: str) -> str:
+        """Get the page of something that is missing."""
+        with pytest.raises(HTTPError, match="404") as caught:
+            self.page(path)
+        return str(caught.value.read().decode())
 
     def page(self, path: str) -> str:
         """Get a page."""
@@ -109,6 +116,9 @@ def test_figures_are_sums_over_all_nodes_and_those_that_are_silent_dead_or_leavi
     assert shown_in_all(page) == told(nodes.nodes[:2], "mail")
     wait_until(lambda: nodes.ids[2][:8] in part(nodes.page("/queues"), "sources"), "the table names it, too")
     assert figures(nodes.page("/queues"), "mail")[:5] == told(nodes.nodes[:2], "mail")[:5]
+
+    missing = nodes.problem("/queues/nowhere")
+    assert f"there is no queue nowhere on any node that answers; the figures of {nodes.ids[2][:8]} " in missing
 
     nodes.nodes[1].call("CLUSTER", "LEAVING", "yes")
     wait_until(

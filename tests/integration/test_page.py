@@ -214,8 +214,8 @@ def test_the_table_of_queues_is_live_sorted_and_filtered(page: Browser, daemon: 
     wait_until(lambda: page.run(rows) == ["one", "three", "two"], "the queues by name")
     daemon.call("ADDJOB", "four", "x", 0)
     page.wait_text("#queue-rows", "four")
-    page.type("[name=q]", "THR")
-    page.find("[name=q]").send_keys(Keys.ENTER)
+    page.type("form.find [name=q]", "THR")
+    page.find("form.find [name=q]").send_keys(Keys.ENTER)
     wait_until(lambda: "q=THR" in page.driver.current_url, "the filter")
     assert [row.text for row in page.driver.find_elements("css selector", "#queue-rows th")] == ["three"]
 
