@@ -126,6 +126,7 @@ class Caller:
         outcome, self._outcome = self._outcome, Outcome()
         self._gone = True
         traffic = self._traffic
+        traffic.node.state.custody.part_with(self)  # no connection ends that would do it
         if self in traffic.node.sessions.by_client:
             # It was a worker's for this one command.
             traffic.node.begin()
