@@ -38,7 +38,7 @@ PROGRAMS := integration packaging pipeline
 # The tests start hundreds of processes, and each would compile all modules for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-source compiled check bench bench-growth bench-load bench-spark torture audit kills mutants spark-cluster fuzz docs lock site news clean
+.PHONY: help run test test-source compiled check bench bench-growth bench-load bench-spark torture audit kills mutants spark-cluster fuzz docs lock pictures site news clean
 
 help:
 	@echo 'make run     start one node in the foreground (PORT=7711 DATA=data; BUILD=source: the core not compiled)'
@@ -62,6 +62,7 @@ help:
 	@echo 'make fuzz    search for MINUTES=10 for inputs that do harm to RESP, bus, journal or HTTP, guided by coverage; then'
 	@echo '             try other random examples than the property tests do, twenty times as many'
 	@echo 'make docs    write disqued.conf and the reference pages anew from the code'
+	@echo 'make pictures take the pictures of the admin page that the documentation shows'
 	@echo 'make lock    write requirements/locked.txt and locked-build.txt anew, with the hashes of the versions in constraints.txt'
 	@echo 'make site    write the documentation as a site into build/site; a link that leads nowhere is an error'
 	@echo 'make news    show the news fragments as the next release will tell them'
@@ -173,6 +174,10 @@ docs: .venv/.test-stamp
 	$(call write,disqued.tools.reference markdown,docs/reference/command-line.md)
 	$(call write,disqued.tools.reference man,man/disqued.1)
 	$(BIN)/python tools/draw_states.py --write
+
+# Pictures of the admin page, of a cluster at work: they need Chromium and take some minutes.
+pictures: .venv/.test-stamp
+	$(BIN)/python -m tests.browser docs/images
 
 # The site is made anew as a whole: of a page that did not change the warnings would not be told.
 site: .venv/.test-stamp
