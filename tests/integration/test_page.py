@@ -376,7 +376,7 @@ def test_a_running_job_is_buried_redriven_and_cancelled(page: Browser, daemon: D
     page.click(".sure .yes")
     wait_until(lambda: show(job_id, daemon)["state"] == "dead", "the job to be dead")
     page.open(f"/jobs/{job_id}")
-    assert "poison" in page.text("#tries tbody")
+    page.wait_text("#tries tbody", "poison")
     page.click("#do-redrive")
     wait_until(lambda: length(daemon, "three") == 1, "the job to wait again")
     page.open(f"/jobs/{job_id}")
