@@ -28,6 +28,7 @@ NO_NAMES = {
     "a name within a queue that is named": "QGET.group QGROUP_FORGET.group QGROUP_RETURN.group QGROUP_START.group "
     "QGROUP_START.at QACK.words QLPUSH.event_id QRPUSH.event_id RQ.ACK.ids ADDJOB.group THROTTLE.group",
     "worker, beside a queue": "WORKER_START.name WQ.PROCS.worker",
+    "what is looked for in the names of those workers that may be seen": "WORKER_LIST.match",
     "node or address": "CLUSTER_ASK.node CLUSTER_COUNT-FAILURE-REPORTS.id CLUSTER_FORGET.id CLUSTER_MEET.ip "
     "CLUSTER_MEET.port CLUSTER_MEET.bus_port CLIENT_KILL.address CLIENT_KILL.addr CLIENT_KILL.laddr "
     "CLIENT_MAINT_NOTIFICATIONS.endpoint",
