@@ -16,7 +16,7 @@ Times are integer milliseconds.
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from disqued.core.model.machine import Acts, Hear, Machine, on
 from disqued.core.model.messages import ASK, TOLD
@@ -34,12 +34,8 @@ SILENT: Final = b"silent"  #: it has a link, and has not answered in time
 AWAY: Final = b"away"  #: there is no link to it
 
 
-class NodeAnswer(NamedTuple):
-    """What one node has answered, or why it has not."""
-
-    node_id: bytes
-    status: bytes  #: OK, REFUSED, SILENT or AWAY
-    value: object  #: None unless the status is OK or REFUSED
+#: What one node has answered, or why it has not: its id; OK, REFUSED, SILENT or AWAY; the value, None if there is none.
+NodeAnswer = tuple[bytes, bytes, object]
 
 
 class Question(Timed):
@@ -90,7 +86,7 @@ class Questions(Machine):
             if node_id == state.node_id:
                 state.outbox.asked.append(Asked(node_id, number, words))
             elif not state.send(node_id, (ASK, number, words)):
-                this.answers[node_id] = NodeAnswer(node_id, AWAY, None)
+                this.answers[node_id] = (node_id, AWAY, None)
         state.schedule.add(this, state.now + ANSWER_MS)
         self._end_if_known(this)
 
@@ -116,7 +112,7 @@ class Questions(Machine):
 
     def _miss(self, node_ids: list[bytes], this: Question, status: bytes) -> None:
         for node_id in node_ids:
-            this.answers[node_id] = NodeAnswer(node_id, status, None)
+            this.answers[node_id] = (node_id, status, None)
         self._end_if_known(this)
 
     def forsake(self, this: Question) -> None:
@@ -132,7 +128,7 @@ class Questions(Machine):
         """Hear what a node answers."""
         this = self._open.get(number)
         if this is not None and this.answers.get(sender, this) is None:
-            this.answers[sender] = NodeAnswer(sender, REFUSED if failed else OK, value)
+            this.answers[sender] = (sender, REFUSED if failed else OK, value)
             self._end_if_known(this)
 
     # Answering.
