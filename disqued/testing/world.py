@@ -23,7 +23,7 @@ from disqued.core.cluster.failure_detector import FailureDetector
 from disqued.core.cluster.policy_sync import Policies
 from disqued.core.cluster.witnesses import SKEW_MS
 from disqued.core.model.job import STATE_NAMES, Job
-from disqued.core.model.memory import QUEUE_COST
+from disqued.core.model.memory import COUNTS_COST, QUEUE_COST
 from disqued.core.model.peers import FAILING
 from disqued.core.model.policies import cost_of_register
 from disqued.core.model.queues import Queue
@@ -594,7 +594,7 @@ def _is_a_beginning(queue: Queue) -> bool:
 
 def _cost_of(queue: Queue) -> int:
     assert queue.stream is not None
-    return QUEUE_COST + len(queue.name) + queue.stream.cost
+    return QUEUE_COST + COUNTS_COST + len(queue.name) + queue.stream.cost
 
 
 def _cost_of_policies(server: SimServer) -> int:
