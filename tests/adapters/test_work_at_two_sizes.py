@@ -356,6 +356,7 @@ CASES: dict[str, Case] = {
     "CLIENT REPLY": said("CLIENT", "REPLY", "ON"),
     "CLIENT SETINFO": said("CLIENT", "SETINFO", "LIB-NAME", "lib"),
     "CLIENT SETNAME": said("CLIENT", "SETNAME", "name"),
+    "CLUSTER ASK": said("CLUSTER", "ASK", "*", "QLEN", "waits"),
     "CLUSTER COUNT-FAILURE-REPORTS": said("CLUSTER", "COUNT-FAILURE-REPORTS", "0" * 40),
     "CLUSTER FORGET": said("CLUSTER", "FORGET", "0" * 40),
     "CLUSTER INFO": said("CLUSTER", "INFO"),

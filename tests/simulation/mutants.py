@@ -282,7 +282,7 @@ FULL = Profile(
 
 #: The same; messages are lost, and nearly all jobs are delivered at most once, after a delay.
 MESSY_FULL = attrs.evolve(
-    FULL, name="mutant-messy-full", kinds=("mess",), every_ms=2_000,
+    FULL, name="mutant-messy-full", kinds=("mess",), every_ms=2_000, maxmemory=20_540,
     load=Load(retries_s=(0, 0, 0, 5), delays_s=(3, 8), ttls_s=(LONG_TTL_S,)), rules=Rules(acks_last=False),
 )  # fmt: skip
 
