@@ -639,7 +639,7 @@ DIFFERENCES = (
         (("QSCAN", "x"),),
         _with_end(
             b"ERR invalid cursor or option name",
-            b" - unknown option 'x'; expected cursor, COUNT, BUSYLOOP, MINLEN, MAXLEN, IMPORTRATE or MAXIDLE",
+            b" - unknown option 'x'; expected cursor, COUNT, BUSYLOOP, MINLEN, MAXLEN, IMPORTRATE, MAXIDLE or REPLY",
         ),
     ),
     Difference(
