@@ -239,6 +239,7 @@ ROWS |= {
     "CLIENT REPLY": said("CLIENT", "REPLY", "ON"),
     "CLIENT SETINFO": said("CLIENT", "SETINFO", "LIB-NAME", SHORT),
     "CLIENT SETNAME": said("CLIENT", "SETNAME", SHORT),
+    "CLUSTER ASK": said("CLUSTER", "ASK", "*", "QLEN", SHORT),
     "CLUSTER COUNT-FAILURE-REPORTS": said("CLUSTER", "COUNT-FAILURE-REPORTS", N, answers=b"-ERR"),
     "CLUSTER FORGET": said("CLUSTER", "FORGET", N, answers=b"-ERR"),
     "CLUSTER INFO": said("CLUSTER", "INFO"),

@@ -177,7 +177,7 @@ async def test_before_the_first_run_the_page_says_what_makes_it(client: AdminCli
         assert (told["code"], f"`disqued-spark VERB --reports {path}`" in told["detail"]) == ("NOREPORTS", True)
     assert 'href="/reports"' in await page(client, "/")
     text = words(await page(client, "/reports"))
-    assert "There are no reports yet" in text
+    assert "No reports yet" in text
     for verb in ("ingest", "rollup", "slo", "audit", "doctor"):
         assert f"disqued-spark {verb} --" in text
     path.touch()
@@ -325,7 +325,7 @@ async def test_a_queue_has_percentiles_and_targets_of_its_own(filled: AdminClien
     assert "target 1 s" in text
     assert "Jobs 2026-10-26 to 2026-11-22, by day" in text
     assert "invoices" not in text.partition("Audits")[0].partition("Jobs per day")[2]
-    assert "Nothing is known of what this queue did" in words(await page(filled, "/reports?queue=none"))
+    assert "for this queue yet." in words(await page(filled, "/reports?queue=none"))
 
 
 @async_test
