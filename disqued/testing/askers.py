@@ -27,7 +27,7 @@ SLACK_MS: Final = 10  #: for what is done in the same turn
 
 
 class Asker(Actor):
-    """Asks one question after the other, until it is told to end."""
+    """Asks questions, one at a time, until it is stopped."""
 
     checker: Checker
 

@@ -10,7 +10,7 @@ The core knows no commands, so that a question leaves it as a client's command c
 (`commands/cluster.py`).  A value is what the command returns, or its CommandError.  So the figures of a cluster are the
 sum of what each node says of itself, and nothing keeps a second account of them.
 
-Nothing is promised: a question that is lost is answered `silent`, and whoever wants to know asks again.
+A question is not repeated: where it is lost the node counts as `silent`, and the client may ask again.
 
 Times are integer milliseconds.
 """

@@ -261,7 +261,7 @@ class Queues:
         self.failing: int = 0  #: jobs that failed and are not dead, of all queues
         #: Jobs that wait for the end of a delay, whether their queue is there or not; only this class changes it.
         self.delayed: dict[Unit, None] = {}
-        #: Of each queue that is there, or of which a job is known; `State` changes most of them.
+        #: For each queue that exists, or has jobs that are known here; mostly changed by `State`.
         self.counts: dict[bytes, JobCounts] = {}
         self._order: list[Queue] = []
         self._serials = 0
@@ -290,7 +290,7 @@ class Queues:
         return counts
 
     def stop_counting(self, name: bytes) -> None:
-        """Forget the counts of a queue of which no job is known, unless it is there."""
+        """Forget the counts of a queue without known jobs, unless the queue exists."""
         if name not in self.by_name:
             del self.counts[name]
             self._memory.used -= COUNTS_COST

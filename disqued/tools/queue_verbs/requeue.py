@@ -23,7 +23,7 @@ REDRIVE_S: Final = 600.0  #: how long nodes may take over dead jobs
 
 @click.command()
 @click.argument("jobs", metavar="[JOB...]", nargs=-1)
-@click.option("--queue", metavar="QUEUE", help="Jobs of this queue, in the place of JOBs.")
+@click.option("--queue", metavar="QUEUE", help="Jobs of this queue, instead of JOBs.")
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES),
               help="Only jobs in this state; may be given several times.  [default: delayed and dead]")  # fmt: skip
 @selection_options
