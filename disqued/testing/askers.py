@@ -11,13 +11,11 @@ Times are integer milliseconds.
 """
 
 from collections.abc import Callable
-from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from disqued.core.cluster.questions import ANSWER_MS, OK
 from disqued.errors import CommandError
-from disqued.testing.checker import Checker
-from disqued.testing.clients import RECONNECT_MS, Actor, Connection, Load, hearing_pairs
+from disqued.testing.clients import RECONNECT_MS, Connection, WatchingActor
 
 if TYPE_CHECKING:
     from disqued.testing.server import SimServer
@@ -26,22 +24,14 @@ ASKED_EVERY_MS: Final = 3_000  #: one operator waits so long at most
 SLACK_MS: Final = 10  #: for what is done in the same turn
 
 
-class Asker(Actor):
+class Asker(WatchingActor):
     """Asks questions, one at a time, until it is stopped."""
 
-    checker: Checker
-
-    def __init__(
-        self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random,
-        *, count_faults: Callable[[], int],
-    ) -> None:  # fmt: skip
-        """Make an operator; `count_faults` returns how many faults have begun."""
-        super().__init__(servers, checker, load, name, rng)
-        self._count_faults = count_faults
+    def __init__(self, *given: Any, count_faults: Callable[[], int]) -> None:
+        """Take what a `WatchingActor` takes."""
+        super().__init__(*given, count_faults=count_faults)
         self._words: tuple[bytes, ...] = ()  #: what it has asked for
         self._asked_at = 0
-        self._faults = 0  #: that had begun then
-        self._well: set[tuple[int, int]] = set()  #: nodes that could hear each other then
 
     def go_on(self) -> None:
         """Ask."""
@@ -51,8 +41,7 @@ class Asker(Actor):
             return
         self._words = (b"QLEN", self.rng.choice(self.load.queues))
         self._asked_at = self.events.now
-        self._faults = self._count_faults()
-        self._well = hearing_pairs(self.servers)
+        self.begin_watch()
         connection.server.command(connection, [b"CLUSTER", b"ASK", b"*", *self._words])
 
     def heard(self, connection: Connection, value: Any) -> None:
@@ -69,8 +58,8 @@ class Asker(Actor):
         ids = [node_id for node_id, _, _ in answers]
         if ids != sorted(server.id for server in self.servers):
             self.checker.blame(f"every node: server {asked.number} told of {ids}")
-        is_quiet = self._count_faults() == self._faults
-        well = self._well & hearing_pairs(self.servers) if is_quiet else set()
+        self.end_watch()
+        well = self.well if self.is_quiet else set()
         for node_id, status, value in answers:
             server = next(server for server in self.servers if server.id == node_id)
             if status == OK and (self._words, value) not in server.told_since(self._asked_at):

@@ -436,11 +436,36 @@ class Consumer(Taker[bytes]):
         super().disconnected(connection)
 
 
-def hearing_pairs(servers: "list[SimServer]") -> set[tuple[int, int]]:
-    """Return the pairs of nodes that serve, of which the first hears the second well, by their numbers."""
-    serving = [server for server in servers if server.is_up and not server.is_paused]
-    return {
-        (server.number, other.number)
-        for server, other in product(serving, repeat=2)
-        if server is other or (other.id in server.state.peers.linked and server.network.path(server, other).is_well)
-    }
+class WatchingActor(Actor):
+    """An operator who notes which nodes hear each other from its question to the answer."""
+
+    checker: Checker
+
+    def __init__(
+        self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random,
+        *, count_faults: Callable[[], int],
+    ) -> None:  # fmt: skip
+        """Make an operator; `count_faults` returns how many faults have begun."""
+        super().__init__(servers, checker, load, name, rng)
+        self._count_faults = count_faults
+        self._faults = 0  #: that had begun when it asked
+        self.is_quiet = True  #: no fault has begun since
+        self.well: set[tuple[int, int]] = set()  #: nodes of which the first has heard the second well, by their numbers
+
+    def begin_watch(self) -> None:
+        """Note what holds when it asks."""
+        self._faults = self._count_faults()
+        self.well = self._hearing_pairs()
+
+    def end_watch(self) -> None:
+        """Leave what has held since."""
+        self.is_quiet = self._count_faults() == self._faults
+        self.well &= self._hearing_pairs()
+
+    def _hearing_pairs(self) -> set[tuple[int, int]]:
+        serving = [server for server in self.servers if server.is_up and not server.is_paused]
+        return {
+            (server.number, other.number)
+            for server, other in product(serving, repeat=2)
+            if server is other or (other.id in server.state.peers.linked and server.network.path(server, other).is_well)
+        }

@@ -17,15 +17,13 @@ Times are integer milliseconds.
 
 from collections.abc import Callable
 from itertools import product
-from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from disqued.core.model.job import ACKED, WAIT_REPL
 from disqued.core.model.messages import WAS_ACKED
 from disqued.core.work.standings import standing_of
 from disqued.errors import CommandError
-from disqued.testing.checker import Checker
-from disqued.testing.clients import RECONNECT_MS, Actor, Connection, Load, hearing_pairs
+from disqued.testing.clients import RECONNECT_MS, Connection, WatchingActor
 
 if TYPE_CHECKING:
     from disqued.testing.server import SimServer
@@ -36,25 +34,17 @@ OF_A_STATE: Final = 0.2
 NEVER: Final = 1 << 62
 
 
-class Purger(Actor):
+class Purger(WatchingActor):
     """Purges one queue after the other, until it is told to end."""
 
-    checker: Checker
-
-    def __init__(
-        self, servers: "list[SimServer]", checker: Checker, load: Load, name: str, rng: Random,
-        *, count_faults: Callable[[], int],
-    ) -> None:  # fmt: skip
-        """Make an operator; `count_faults` returns how many faults have begun."""
-        super().__init__(servers, checker, load, name, rng)
-        self._count_faults = count_faults
+    def __init__(self, *given: Any, count_faults: Callable[[], int]) -> None:
+        """Take what a `WatchingActor` takes."""
+        super().__init__(*given, count_faults=count_faults)
         self._words: list[bytes] = []  #: the purge that it has no answer to; empty = none
         self._number = 0  #: of this purge among those of the queue
-        self._faults = 0  #: that had begun when it was sent
         self._own: list[bytes] = []  #: jobs that the node had then
         self._holders: dict[bytes, set[int]] = {}  #: numbers of the nodes that may hold each job, of all nodes
         self._once: list[bytes] = []  #: jobs with RETRY 0, on whatever node
-        self._well: set[tuple[int, int]] = set()  #: nodes that could hear each other then
 
     def go_on(self) -> None:
         """Purge a queue."""
@@ -93,8 +83,7 @@ class Purger(Actor):
 
     def _look(self, asked: "SimServer") -> None:
         """Note the jobs of the queue, and who may hold them."""
-        self._faults = self._count_faults()
-        self._well = hearing_pairs(self.servers)
+        self.begin_watch()
         self._own, self._holders, self._once = [], {}, []
         for server in self.servers:
             for job in server.state.jobs if server.boot else ():
@@ -116,9 +105,8 @@ class Purger(Actor):
 
     def _answered(self, asked: "SimServer", words: list[bytes]) -> None:
         checker, now = self.checker, self.events.now
-        is_quiet = self._count_faults() == self._faults
-        self._well &= hearing_pairs(self.servers)
-        is_whole = is_quiet and self._is_mesh(set(range(len(self.servers))))
+        self.end_watch()
+        is_whole = self.is_quiet and self._is_mesh(set(range(len(self.servers))))
         if is_whole:
             checker.purged_until[words[1]][self._number] = now
         if b"STATE" in words:
@@ -129,7 +117,7 @@ class Purger(Actor):
         for job_id in self._own:
             checker.ack_sent(job_id)
             checker.acked(job_id, now, known=True, node=asked.number)
-        if not is_quiet:
+        if not self.is_quiet:
             return
         for job_id, holders in self._holders.items():
             # It may have moved since.
@@ -151,4 +139,4 @@ class Purger(Actor):
 
     def _is_mesh(self, numbers: set[int]) -> bool:
         """Return whether these nodes served, and heard each other well, from the question to the answer."""
-        return all(pair in self._well for pair in product(numbers, repeat=2))
+        return all(pair in self.well for pair in product(numbers, repeat=2))
