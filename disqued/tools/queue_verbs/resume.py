@@ -6,7 +6,7 @@ import click
 
 from disqued.tools.connecting import Target, node_options
 from disqued.tools.console_text import short
-from disqued.tools.queue_verbs.pause import check_scope, scope_options
+from disqued.tools.queue_verbs.pause_scope import check_scope, scope_options
 
 
 @click.command()
