@@ -67,7 +67,10 @@ def wait_for(terminal: Terminal, pattern: str) -> list[str]:
         frame = last_frame(terminal)
         return frame if re.search(pattern, "\n".join(frame), re.DOTALL) else []
 
-    return wait_until(is_so, f"a screen with {pattern!r}; the last is {last_frame(terminal)}")
+    try:
+        return wait_until(is_so, f"a screen with {pattern!r}")
+    except AssertionError as error:
+        raise AssertionError(f"{error}; the last is {last_frame(terminal)}") from None
 
 
 def names(frame: list[str]) -> list[str]:
