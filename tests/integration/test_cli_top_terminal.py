@@ -131,6 +131,18 @@ def test_a_resized_terminal_is_filled_again(top: Terminal) -> None:
     assert max(map(len, frame)) <= 80
 
 
+def test_the_place_in_the_list_stays_while_the_node_does_not_answer(top: Terminal, node: Daemon) -> None:
+    wait_for(top, "queues 1-16 of 41")
+    top.type("\x1b[F")
+    wait_for(top, "queues 26-41 of 41")
+    node.process.send_signal(signal.SIGSTOP)
+    try:
+        wait_for(top, "0 of 1 nodes.*no queues")
+    finally:
+        node.process.send_signal(signal.SIGCONT)
+    wait_for(top, "queues 26-41 of 41")
+
+
 def assert_restored(terminal: Terminal) -> None:
     """Check that the terminal is as it was before."""
     assert terminal.echoes

@@ -104,7 +104,7 @@ class WatchedCluster:
     reverse: bool = False
     by_node: bool = False
     limit: int | None = None
-    first: int = 0  #: number of the queue that is drawn first
+    first: int = 0  #: number of the queue that is to be drawn first; while there are fewer, the last ones are
     typed: str | None = None  #: pattern that is being typed
     helps: bool = False
     _looks: list[NodeSnapshot] = attrs.field(factory=list)
@@ -155,8 +155,8 @@ class WatchedCluster:
             return draw_help()
         view = self.view()
         page = self._page(view, height)
-        self.first = max(0, min(self.first, len(view.queues) - page))  # there may be fewer than before
-        return draw(attrs.evolve(view, first=self.first), str(self.target), width, page, height)
+        first = max(0, min(self.first, len(view.queues) - page))
+        return draw(attrs.evolve(view, first=first), str(self.target), width, page, height)
 
     def _page(self, view: "TopView", height: int) -> int:
         """Return how many queues are drawn at a time."""
@@ -200,7 +200,8 @@ class WatchedCluster:
         page = self._page(view, height)
         steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page-up": -page, "page-down": page, " ": page,
                  "home": -len(view.queues), "end": len(view.queues)}  # fmt: skip
-        self.first = max(0, min(self.first + steps.get(key, 0), len(view.queues) - page))
+        last = max(0, len(view.queues) - page)
+        self.first = max(0, min(min(self.first, last) + steps.get(key, 0), last))
 
     def _type(self, key: str) -> None:
         """Change the pattern that is being typed, or take it."""
