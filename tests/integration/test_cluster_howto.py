@@ -16,6 +16,8 @@ PROMPT = re.compile(rf"{re.escape(HOST)}:(\d+)> (.*)")
 NODE_ID = re.compile(r"\b[0-9a-f]{40}\b")
 #: Lines that start a daemon.
 STARTED = re.findall(r"^    \$ (disqued .* &)$", PAGE, re.MULTILINE)
+#: Of the node that a line of CLUSTER NODES is about.
+ADDRESS = re.compile(rf"(?<=^[0-9a-f]{{40}} ){re.escape(HOST)}:\d+", re.MULTILINE)
 #: Instants in CLUSTER NODES, in unix milliseconds.
 INSTANT = re.compile(r"\b\d{13}\b")
 #: What other nodes bring about may take a moment.
@@ -93,6 +95,10 @@ class Real:
     def _matches(self, printed: list[str], shown: list[str]) -> bool:
         if "..." not in shown and len(printed) != len(shown):
             return False
+        # Nodes stand in the order in which they came, which is not that in which they were called.
+        places = {at: place for place, at in enumerate(ADDRESS.findall(_translated("\n".join(shown), self._words)))}
+        if len(places) == len(shown):
+            printed = sorted(printed, key=lambda line: [places.get(at, len(places)) for at in ADDRESS.findall(line)])
         learnt = dict(_pairs(shown, printed)) | self._words  # what is known already stays
         wanted = [INSTANT.sub("<at>", _translated(line, learnt)) for line in shown]
         if not contains_in_order([INSTANT.sub("<at>", line) for line in printed], wanted):
