@@ -467,5 +467,10 @@ class WatchingActor(Actor):
         return {
             (server.number, other.number)
             for server, other in product(serving, repeat=2)
-            if server is other or (other.id in server.state.peers.linked and server.network.path(server, other).is_well)
+            if server is other or _hears(server, other)
         }
+
+
+def _hears(server: "SimServer", other: "SimServer") -> bool:
+    path = server.network.path(server, other)
+    return other.id in server.state.peers.linked and path.reaches and path.is_well

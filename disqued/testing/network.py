@@ -84,6 +84,11 @@ class Path:
         """Whether nothing is kept, lost, doubled or delayed on it."""
         return not (self.blocks or self.mess) and self.delay_ms == 1 and self.jitter_ms == self.usual_jitter_ms
 
+    @property
+    def reaches(self) -> bool:
+        """Whether an open link leads to the process that runs there now; after a power failure the old one stays open."""
+        return self.link is not None and self.link.boot == self.target.boot
+
     def block(self) -> None:
         """Let nothing through, until `unblock` is called as often."""
         self.blocks += 1
@@ -98,12 +103,12 @@ class Path:
 class SimLink:
     """An open link from one process to another."""
 
-    __slots__ = ("_boot", "_held", "_last_at", "_network", "_path", "_stuck", "is_lost", "is_open", "peer_id", "where")
+    __slots__ = ("_held", "_last_at", "_network", "_path", "_stuck", "boot", "is_lost", "is_open", "peer_id", "where")
 
     def __init__(self, network: "SimNetwork", path: Path, peer_id: bytes, target: Target, ready_at: int) -> None:
         self._network = network
         self._path = path
-        self._boot = path.target.boot
+        self.boot = path.target.boot  #: of the process that it leads to
         self._last_at = ready_at  #: when the last batch arrives
         self._stuck: list[list[bytes]] = []  #: batches that have arrived but for the block
         self._held: list[Message] = []  #: not written down yet
@@ -171,7 +176,7 @@ class SimLink:
             self._stuck.append(batch)
             return
         target = path.target
-        if target.boot != self._boot:
+        if target.boot != self.boot:
             # Another process answers there, if one does at all, and knows nothing of this connection.
             if target.is_up:
                 self._network.events.after(path.delay_ms, self.break_off)
