@@ -86,7 +86,7 @@ class Path:
 
     @property
     def reaches(self) -> bool:
-        """Whether an open link leads to the process that runs there now; after a power failure the old one stays open."""
+        """Whether an open link leads to the process that runs there now: one to a former process may stay open."""
         return self.link is not None and self.link.boot == self.target.boot
 
     def block(self) -> None:
