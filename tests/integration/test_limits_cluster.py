@@ -31,7 +31,7 @@ def test_a_limit_holds_when_the_steward_is_killed_and_over_a_rolling_restart(clu
     set_limits(cluster.nodes, LIMITS)
     with LimitBank(cluster.nodes, SEED, LIMITS) as bank:
         bank.wait_business()
-        steward = cluster.ids.index(ranked(QUEUE, [node_id.encode() for node_id in cluster.ids])[0].decode())
+        steward = cluster.ids.index(ranked(QUEUE, tuple(node_id.encode() for node_id in cluster.ids))[0].decode())
         with bank.fault("kill"), bank.crash(1):
             cluster.kill(steward)
             bank.wait_business()

@@ -35,7 +35,7 @@ Times are integer milliseconds of the monotonic clock.
 from typing import Final
 
 from disqued.core.cluster.gates import Gates
-from disqued.core.cluster.witnesses import ONCE_MS, SLACK_MS, Witnesses
+from disqued.core.cluster.witnesses import ONCE_MS, SLACK_MS, TOGETHER_MS, Witnesses
 from disqued.core.model.blocked import WantedQueues
 from disqued.core.model.custody import EndedLeases, SlotHolder
 from disqued.core.model.grouped import GroupedUnits
@@ -79,8 +79,8 @@ class LimitedQueue(Timed):
     """A limited queue: the jobs that this node asks the steward for, and those that its consumers have."""
 
     __slots__ = (
-        "ahead", "asked_at", "chosen_at", "ended", "is_unheard", "moved", "name", "number", "returned", "running",
-        "said", "said_all_at", "steward", "units", "wanted_at", "wishes",
+        "ahead", "asked_at", "awaited", "chosen_at", "ended", "is_unheard", "moved", "name", "number", "returned",
+        "running", "said", "said_all_at", "steward", "units", "wanted_at", "wishes",
     )  # fmt: skip
 
     def __init__(self, name: bytes, running: dict[bytes, tuple[Unit, SlotHolder]]) -> None:
@@ -95,6 +95,7 @@ class LimitedQueue(Timed):
         self.returned: dict[bytes, None] = {}  #: the same, of jobs that were not handed out: their tokens are, too
         self.number: int = 0  #: of the last word
         self.said: list[tuple[int, int]] = []  #: numbers of the last words, and when they were said
+        self.awaited: int = 0  #: of the last word with wishes that the steward has not answered; 0 = none
         self.said_all_at: int = 0  #: when the steward last heard everything
         self.steward: bytes = b""  #: who heard the last word
         self.ahead: int = 0  #: how many more are asked for than consumers wait
@@ -402,11 +403,13 @@ class Admission(Machine):
         fresh.reverse()
         if not (fresh or this.ended or this.returned or (is_whole and (this.wishes or this.running or this.number))):
             return
-        if not self._can_say(steward):
+        if not self._can_say(steward) or (not is_whole and self._is_gathering(this)):
             return
         this.number += 1
         this.said = [*this.said[-99:], (this.number, state.now)]
         told = list(this.wishes.values()) if is_whole else fresh
+        if fresh:
+            this.awaited = this.number
         for wish in fresh:
             wish.number = this.number
         wishes = tuple(_wish_of(wish.unit) for wish in told)
@@ -427,6 +430,10 @@ class Admission(Machine):
             said = (this.name, epoch, boot, this.number, is_whole, wishes, running, ended, returned)
             state.send(steward, (SLOTS_WANTED, *said))
 
+    def _is_gathering(self, this: LimitedQueue) -> bool:
+        """Return whether what is new is said together, when the steward has answered the last word."""
+        return this.awaited > 0 and self._state.now - this.said[-1][1] < TOGETHER_MS
+
     def _can_say(self, steward: bytes) -> bool:
         """Return whether a steward can be told anything now."""
         return steward == self._state.node_id or steward in self._state.peers.linked
@@ -437,6 +444,8 @@ class Admission(Machine):
             is_waiting = this.asked_at or this.moved
             pause_ms = AHEAD_MS if this.ahead and this.wishes else UNHEARD_MS if is_waiting else SAID_AGAIN_MS
             queue = state.queues.by_name.get(this.name)
+            if self._is_gathering(this):
+                pause_ms = TOGETHER_MS
             if this.wishes and not this.ahead and (queue is None or not queue.is_awaited):
                 pause_ms = 1  # who has been let go wants them no more
             state.schedule.move(this, state.now + pause_ms)
@@ -457,6 +466,8 @@ class Admission(Machine):
         if this is None or queue is None or queue.grouped is None:
             return
         this.is_unheard = False
+        if number >= this.awaited:
+            this.awaited = 0
         since = self._state.now - GIVEN_MS
         units = queue.grouped
         said_at = max((at for said, at in this.said if said == number and at >= since), default=0)

@@ -348,7 +348,7 @@ class Schedules(Machine):
         others: list[bytes] = list(peers.reachable)
         if not setting.job.retry_ms:
             others = [node_id for node_id, peer in peers.by_id.items() if not peer.flags & LEAVING]
-        return ranked(name, [self._state.node_id, *others]).index(self._state.node_id)
+        return ranked(name, (self._state.node_id, *others)).index(self._state.node_id)
 
     # Firing.
 

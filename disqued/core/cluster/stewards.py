@@ -22,6 +22,9 @@ before, and is not counted until a steward has told it all; if all known nodes a
 Which of the jobs that wait is the next is said in `applicants`.  A slot ends when its node says so, and at the latest
 when the job may be delivered again.  While that node is gone, the steward looks whether it knows that the job is over.
 
+Under load words are many: what comes while the others have yet to confirm the last slots waits until they have, and is
+told to them in one (`TOGETHER_MS` at most); nodes do the same while they wait for their steward (`admission`).
+
 Several nodes may say that they have the same job: when a worker moves and takes its jobs along, or after a second
 delivery.  The slot is that of the one that began last to say so, and `others` has what the others say.  It is free when
 none of them has the job any more.
@@ -37,7 +40,7 @@ from typing import Final, NamedTuple
 
 from disqued.core.cluster.admission import Admission
 from disqued.core.cluster.followers import ANSWER_MS, Followers
-from disqued.core.cluster.witnesses import ONCE_MS, OwnWords, Witness, Witnesses
+from disqued.core.cluster.witnesses import ONCE_MS, TOGETHER_MS, OwnWords, Witness, Witnesses
 from disqued.core.model.applicants import Applicant, Applicants
 from disqued.core.model.gates import NO_LIMITS
 from disqued.core.model.job import ACKED, DEAD, RETRY_NEVER_MS
@@ -293,9 +296,11 @@ class Stewards(Machine):
         for job_id in this.table.over(state.now):
             self._end(this, job_id)
         self._probe(this)
-        self._give(this)
-        this.followers.note()
-        this.witness.number = this.followers.number
+        self._hand_over(this)
+        if not _is_gathering(this, state.now):
+            self._give(this)
+            this.followers.note()
+            this.witness.number = this.followers.number
         this.followers.tell(state, this.name, this.counter, this.table)
         self._hand_over(this)
         self._tell_waiting(this)
@@ -366,6 +371,8 @@ class Stewards(Machine):
         """Wake when a slot ends, a token comes, or an answer is missing; sleep while there is nothing to do."""
         now = self._state.now
         times = [this.table.next_end, this.applicants.next_at(this.table, now)]
+        if _is_gathering(this, now):
+            times.append(this.gifts[-1].at + TOGETHER_MS)
         if this.followers.changed:
             times.append(now + 1)
         if this.table.by_id or this.applicants.by_id:
@@ -509,6 +516,11 @@ class Stewards(Machine):
         if (counter, steward) > (this.counter, self._state.node_id):
             self._witnesses.follow(name, (counter, steward))
         return this if (counter, steward) == (this.counter, self._state.node_id) else None
+
+
+def _is_gathering(this: Stewardship, now: int) -> bool:
+    """Return whether what is new is told together, once the others have confirmed what they were told last."""
+    return bool(this.gifts) and now - this.gifts[-1].at < TOGETHER_MS
 
 
 def _version_of(known: SlotsKnown) -> tuple[bool, int, bytes, int]:

@@ -38,6 +38,7 @@ from disqued.core.model.state import State
 
 SLACK_MS: Final = 5_000  #: how long the steward counts a slot beyond the lease
 ONCE_MS: Final = 300_000  #: how long a job with RETRY 0 has its slot, unless it ends before
+TOGETHER_MS: Final = 10  #: how long a word is held back at most while one before it awaits its answer
 SKEW_MS: Final = 5_000  #: by how much the wall clocks of two nodes may differ
 
 Epoch = tuple[int, bytes]
@@ -103,9 +104,9 @@ class Witnesses(Machine):
     def steward_of(self, name: bytes) -> bytes:
         """Return the node that is the steward of a queue, as far as this one can tell."""
         state = self._state
-        nodes = list(state.peers.reachable)
+        nodes = tuple(state.peers.reachable)
         if not state.leaving or not nodes:
-            nodes.append(state.node_id)
+            nodes = (*nodes, state.node_id)
         return ranked(name, nodes)[0]
 
     def of(self, name: bytes) -> Witness:

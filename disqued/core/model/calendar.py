@@ -11,6 +11,7 @@ so each node makes the same job of an instant.
 Times are unix milliseconds, spans milliseconds.
 """
 
+from functools import lru_cache
 from hashlib import shake_128
 from typing import Final, NamedTuple
 
@@ -33,6 +34,7 @@ ON_TIME_MS: Final = 10_000  #: an instant that is older has been missed, and CAT
 UTC: Final = b"UTC"
 TIME_HEADER: Final = b"schedule-time"  #: header of each job of a schedule, besides its name: unix seconds
 
+RANKED_MAX: Final = 1_000  #: orders of nodes that are remembered
 _DIGITS: Final = 16  # bytes of the hash in an id
 
 
@@ -116,9 +118,10 @@ def is_of_schedule(job_id: bytes) -> bool:
     return job_id[2:10] == NO_NODE
 
 
-def ranked(name: bytes, node_ids: list[bytes]) -> list[bytes]:
+@lru_cache(RANKED_MAX)
+def ranked(name: bytes, node_ids: tuple[bytes, ...]) -> tuple[bytes, ...]:
     """Return nodes in the order in which they are to see to a schedule: by rendezvous hash, the same on every node."""
-    return sorted(node_ids, key=lambda node_id: shake_128(name + node_id, usedforsecurity=False).digest(8))
+    return tuple(sorted(node_ids, key=lambda node_id: shake_128(name + node_id, usedforsecurity=False).digest(8)))
 
 
 def derived_id(name: bytes, version: tuple[int, bytes], instant: int, ttl_suffix: bytes) -> bytes:

@@ -129,6 +129,9 @@ class OrderedUnits:
         """Take out a unit.  Raises KeyError when it is not in here."""
         if not self._blocks:
             raise KeyError(unit.id)
+        if self._blocks[0][0] is unit:
+            OrderedUnits.pop_first(self)
+            return
         place = place_of(unit)
         number = self._block_of(place)
         block = self._blocks[number]

@@ -49,7 +49,7 @@ def told(server: Server, name: str = "beat") -> dict[str, object]:
 
 def first_of(cluster: Cluster, name: str = "beat") -> tuple[Member, list[Member]]:
     """The node that fires a schedule, and the others in the order in which they would."""
-    first, *others = [cluster.by_id[node_id] for node_id in ranked(name.encode(), list(cluster.by_id))]
+    first, *others = [cluster.by_id[node_id] for node_id in ranked(name.encode(), tuple(cluster.by_id))]
     return first, others
 
 

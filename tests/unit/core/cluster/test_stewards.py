@@ -3,6 +3,7 @@
 import pytest
 
 from disqued.core.cluster.admission import AHEAD_MS, AHEAD_PART, GIVEN_MS
+from disqued.core.cluster.witnesses import TOGETHER_MS
 from disqued.core.model.job import FLAG_ASKING
 from disqued.core.model.messages import (
     SLOTS_CLAIM,
@@ -931,3 +932,29 @@ def test_a_job_that_comes_back_passes_those_that_wait_and_none_that_was_accepted
     server.advance(20)
     assert server.answers["3"][0][0][2] == b"a2"
     check(server)
+
+
+# Words that are told together.
+
+
+@pytest.mark.parametrize(("kind", "lost"), [(SLOTS_KEEP, SLOTS_KEPT), (SLOTS_WANTED, SLOTS_GIVEN)])
+def test_what_comes_while_an_answer_is_awaited_is_told_in_one_word(kind: int, lost: int) -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (50,)})
+    crowd = Crowd(cluster)
+    first = steward(cluster)
+    other = next(member for member in cluster if member is not first)
+    sender, receiver = (first, other) if kind == SLOTS_KEEP else (other, first)
+    fill(cluster, 20, sender)
+    crowd.wait(1, sender)
+    cluster.advance(TOGETHER_MS)
+    cluster.lose = lambda flight: flight.kind == lost
+    before = len(cluster.sent(kind, sender, receiver))
+    for _ in range(TOGETHER_MS - 1):
+        crowd.wait(1, sender)
+        cluster.advance(1)
+    assert len(cluster.sent(kind, sender, receiver)) == before + 1
+    cluster.advance(TOGETHER_MS)
+    assert len(cluster.sent(kind, sender, receiver)) == before + 2, "no answer is waited for for long"
+    cluster.lose = lambda flight: False
+    cluster.advance(5_000)
+    assert len(crowd.take()) == TOGETHER_MS
