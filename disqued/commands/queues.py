@@ -186,6 +186,9 @@ _FULL_STATISTICS = either(
 class QStat:
     """Statistics of a queue on this node; null for one that is not there, unless it has limits.
 
+    A queue is there once a job was queued in it here, or a consumer waited for one.  With FULL a queue of which this
+    node knows jobs is answered for, too: they are delayed, or copies.
+
     With FULL, more: jobs produced (queued here, each counted once), jobs consumed (acknowledged here), the nodes that
     ever sent jobs, when the queue came into being, in unix seconds, and what the last PAUSE for the whole cluster said:
     its reason, who said it and when, in unix seconds (0 = never).  pause-node is the pause of this node alone; pause
@@ -219,10 +222,11 @@ class QStat:
     full: bool = flag("FULL", "Answer produced, consumed, sources, ctime and more of the pause, too.")
 
     def run(self, node: Node, client: Client) -> list[Any] | None:
-        """Describe the queue; None when this node neither has it nor knows limits of it."""
+        """Describe the queue; None when this node neither has it, nor knows limits of it, nor with FULL jobs."""
         queues, queue = node.state.queues, node.state.queues.by_name.get(self.queue)
         if queue is None:
-            if queues.policies.limits_of(self.queue) == NO_LIMITS:
+            has_jobs = self.full and self.queue in queues.counts  # delayed ones, or copies
+            if not has_jobs and queues.policies.limits_of(self.queue) == NO_LIMITS:
                 return None
             queue = Queue(self.queue, 0, node.state.now, node.state.wall)
         return statistics(node, queue, full=self.full)

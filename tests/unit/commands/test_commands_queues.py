@@ -156,6 +156,16 @@ def test_qstat_counts_what_comes_and_goes(server: Server) -> None:
     }  # fmt: skip
 
 
+def test_qstat_full_tells_of_a_queue_that_has_delayed_jobs_alone(server: Server) -> None:
+    job_id = server.add("q", "x", "DELAY", 60)
+    assert server("QSTAT", "q") is None
+    found = server.stat()
+    assert (found["len"], found["delayed"], found["in-flight"], found["done"], found["oldest"]) == (0, 1, 0, 0, -1)
+    assert not server.state.queues.by_name, "to look makes no queue"
+    server("DELJOB", job_id)
+    assert server("QSTAT", "q", "FULL") is None
+
+
 def test_qstat_without_full_has_the_ten_pairs_of_disque(server: Server) -> None:
     server.add()
     assert [name.decode() for name in server("QSTAT", "q")[::2]] == [
