@@ -13,6 +13,7 @@ from disqued.commands import (
     okq,
     queue_consumers,
     queues,
+    scans,
     schedules,
     server,
     slots,
@@ -23,6 +24,6 @@ from disqued.commands import (
 )
 
 MODULES = (
-    jobs, queues, queue_consumers, limits, slots, schedules, lists, okq, streams, groups, workers, tasks,
+    jobs, queues, queue_consumers, scans, limits, slots, schedules, lists, okq, streams, groups, workers, tasks,
     subscriptions, connection, clients, server, acl, cluster, introspection,
 )  # fmt: skip

@@ -205,7 +205,7 @@ def test_lines_are_found_again_when_others_changed():
         ("from disqued.commands.queues import STATISTICS as NAMES", True),
         ("from disqued.commands import okq, queues", True),
         ("from . import queues", True),
-        ("from disqued.commands.queues import scan_jobs", False),
+        ("from disqued.commands.queues import statistics", False),
         ("from disqued.commands.okq import STATISTICS", False),
         ("STATISTICS = (1,)", False),
     ],

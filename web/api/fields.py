@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from disqued.commands import catalogue
-from disqued.commands.queues import CURSOR
+from disqued.commands.scans import CURSOR
 from disqued.commands.table import Arg, Command, Field, Flag, manual
 from disqued.commands.values import JOB_ID
 from disqued.web.http.exchange import Schema

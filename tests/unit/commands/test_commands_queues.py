@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from disqued.commands import queues
+from disqued.commands import scans
 from disqued.commands.jobs import JOBS_AT_ONCE
-from disqued.commands.queues import DESCRIBED_MAX, ELEMENTS_MAX, LOOKED_AT_MAX, STATISTICS_MAX
+from disqued.commands.scans import DESCRIBED_MAX, ELEMENTS_MAX, LOOKED_AT_MAX, STATISTICS_MAX
 from disqued.core.model.job import QUEUED, WAIT_REPL
 from disqued.core.model.registry import TABLES
 from disqued.core.work.delivery import FETCHED_BYTES
@@ -375,7 +375,7 @@ def test_everything_can_be_had_in_one_call(server: Server, options: tuple[Word, 
 def test_a_page_that_ends_within_a_table_is_as_full_as_it_may_be(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queues, "ELEMENTS_MAX", 3)
+    monkeypatch.setattr(scans, "ELEMENTS_MAX", 3)
     table = [job for job in (server.add() for _ in range(2 * TABLES)) if job]
     found, cursor, pages = [], b"0", []
     while True:
@@ -543,7 +543,7 @@ def test_a_call_may_end_within_a_table_and_the_walk_misses_nothing(
 ) -> None:
     """However few a call may answer, each job is met exactly once, if nothing comes or goes."""
     ids = [server.add("q", number) for number in range(600)]
-    monkeypatch.setattr(queues, "ELEMENTS_MAX", most)
+    monkeypatch.setattr(scans, "ELEMENTS_MAX", most)
     found = pages(server, "JSCAN", "BUSYLOOP")
     assert max(map(len, found)) == most
     assert sorted(job_id for page in found for job_id in page) == sorted(ids)
@@ -554,7 +554,7 @@ def test_what_goes_and_comes_hides_nothing_from_a_walk_within_tables(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = Random(3)
-    monkeypatch.setattr(queues, "ELEMENTS_MAX", 1)
+    monkeypatch.setattr(scans, "ELEMENTS_MAX", 1)
     monkeypatch.setattr("disqued.core.model.registry._MASK", 3)  # four tables, full as those of millions of jobs
     stay = {server.add("stay", number) for number in range(100)}
     go = [server.add("go", number) for number in range(100)]
