@@ -37,6 +37,7 @@ from disqued.web.http.problems import Problem
 from disqued.web.pages import (  # noqa: F401 - they declare routes
     assets,
     connection_pages,
+    failed_pages,
     find_pages,
     job_pages,
     overview,

@@ -12,6 +12,7 @@ from disqued.web.http.problems import Problem
 from disqued.web.http.values import as_bytes
 from disqued.web.turns import InThread, OneAtATime
 from disqued.web.views.everywhere import Everywhere
+from disqued.web.views.failed_jobs import FailedJobs
 from disqued.web.views.history import History
 from disqued.web.views.live import Live
 from disqued.web.views.metrics import Metrics
@@ -30,6 +31,7 @@ class Site:
         self.history = History(gateway)
         self.rates = Rates(gateway, self.history)
         self.queues = QueueTable(gateway, self.everywhere, self.rates)
+        self.failed = FailedJobs(gateway, self.everywhere, self.queues)
         self.live = Live(gateway)
         self.metrics = Metrics(gateway, self.history.pulse)
         self.reports = ReportsFile(gateway.config.reports_file, gateway.reactor)

@@ -107,7 +107,7 @@ def read_answer(received: bytes, method: str = "GET") -> Answer:
     headers = {name.lower(): value for name, value in response.getheaders()}
     if body and headers.get("content-encoding") == "gzip":
         body = gzip.decompress(body)
-    if body and "json" in headers.get("content-type", ""):
+    if body and "json" in headers.get("content-type", "").replace("x-ndjson", "lines"):
         body = json.loads(body)
     return Answer(response.status, headers, body)
 

@@ -27,10 +27,10 @@ GET = {
     "none": "/healthz /readyz /startupz /login /static/<version>/<name>",
     "viewer": """
         / /settings /reports /queues /queues/<queue> /queue /jobs/<job> /workers /workers/<worker> /worker /find
-        /schedules /schedules/<schedule> /schedule
+        /schedules /schedules/<schedule> /schedule /failing /dead
         /api/openapi.json /api/info /api/hello /api/cluster/nodes /api/config /api/events
         /api/qstat /api/qstat/<queue> /api/qpeek /api/qpeek/<queue> /api/qpolicy /api/qpolicy/<queue>
-        /api/show/<id> /api/scan/jobs /api/scan/queues
+        /api/show/<id> /api/scan/jobs /api/scan/queues /api/failing /api/dead /api/dead/export
         /api/reports/queues /api/reports/slo /api/reports/audit /api/reports/findings /api/reports/runs
         /metrics /metrics/per-queue /api/history
     """,
@@ -42,6 +42,7 @@ POST = {
     "operator": """
         /api/add /api/ack /api/nack /api/enqueue /api/dequeue /api/delete /api/pause
         /api/bulk/requeue /api/bulk/delete /api/bulk/ack /api/bulk/move /api/bulk/purge /api/bulk/redrive
+        /api/dead/redrive /api/dead/purge /api/failing/retry /api/failing/bury /api/failing/cancel
     """,
     "admin": "/api/drain /api/config /api/meet",
 }

@@ -1,10 +1,12 @@
 """Pages of one node about what others have: three real daemons, looked at over HTTP from the first."""
 
 import http.client
+import json
 import re
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -31,6 +33,16 @@ class WithPages(Cluster):
         connection.close()
         assert answer.status == status, text
         return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+    def post(self, path: str, asked: dict[str, Any]) -> Any:
+        """What the API of the first node answers."""
+        connection = http.client.HTTPConnection(HOST, self.ports[0], timeout=LIMIT)
+        connection.request("POST", path, json.dumps(asked), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        found = json.loads(answer.read())
+        connection.close()
+        assert answer.status == 200, found
+        return found
 
 
 @pytest.fixture
@@ -95,3 +107,52 @@ def test_workers_and_connections_of_all_nodes_are_on_the_pages_of_one(cluster: W
     assert home.execute_command("WQ.FINISH", process) >= 1
     for client in clients:
         client.close()
+
+
+def fail(cluster: WithPages, number: int, queue: str, *how: str | int) -> str:
+    """Add a job to a node, which two nodes hold, and let a consumer there return it; returns its id."""
+    node = cluster.nodes[number]
+    job_id = str(node.call("ADDJOB", queue, "x", 0, "REPLICATE", 2, "RETRY", 600, "MAXTRIES", 3))
+    node.call("GETJOB", "FROM", queue)
+    node.call("NACK", job_id, *how)
+    return job_id
+
+
+def wait_words(cluster: WithPages, path: str, *texts: str) -> str:
+    """Wait until a page says all of some texts; returns what it says."""
+    wait_until(lambda: all(text in cluster.page(path) for text in texts), f"{texts} on {path}")
+    return cluster.page(path)
+
+
+def test_failing_and_dead_jobs_of_all_nodes_are_listed_once_and_redriven(cluster: WithPages) -> None:
+    failing = [fail(cluster, number, "mail", "DELAY", 600, "REASON", f"failure-{number}") for number in range(3)]
+    dead = [fail(cluster, number, "mail", "DEAD", "REASON", f"death-{number}") for number in range(3)]
+    said = wait_words(cluster, "/failing?queue=mail", "Failing jobs 3, all nodes")
+    for number in range(3):
+        assert said.count(f"failure-{number}") == 1, said
+        assert re.search(rf"1 of 3 failure-{number} \S+ \S+ \S+ \S+ in (10 min|9 min \d+ s) \w+ and 1 more", said), said
+    said = wait_words(cluster, "/dead?queue=mail", "Dead jobs 3, all nodes")
+    assert [said.count(f"death-{number}") for number in range(3)] == [1, 1, 1]
+    # Of one that this node holds no copy of the others tell as well.
+    away = next((one for one in dead if cluster.nodes[0].call("SHOW", one) is None), dead[1])
+    act = {"filter": {"ids": [away]}, "dry_run": False, "token": None}
+    assert cluster.post("/api/dead/redrive", act) == {"dry_run": False, "matched": 1, "done": 1, "failed": []}
+    wait_words(cluster, "/dead?queue=mail", "Dead jobs 2, all nodes")
+    wait_until(lambda: any(node.call("QLEN", "mail") for node in cluster.nodes), "the job to wait again")
+    # It has failed, and is tried again.
+    wait_words(cluster, "/failing?queue=mail", "Failing jobs 4, all nodes", "waits in its queue")
+    asked = {"filter": {"ids": failing}, "dry_run": False, "token": None}
+    done = cluster.post("/api/failing/retry", asked)
+    held = [job_id for job_id in failing if cluster.nodes[0].call("SHOW", job_id) is not None]
+    assert (done["matched"], done["done"], len(done["failed"])) == (3, len(held), 3 - len(held))
+    cluster.freeze(2)
+    try:
+        said = wait_words(
+            cluster, "/dead?queue=mail", f"Node {cluster.ids[2][:8]} ", "Jobs that it alone holds are missing."
+        )
+        assert "Dead jobs 2, all nodes" in said or "Dead jobs 1, all nodes" in said
+    finally:
+        cluster.thaw(2)
+    wait_until(lambda: "are missing" not in cluster.page("/dead?queue=mail"), "a word of the node that is back")
+    assert cluster.post("/api/dead/purge", {"filter": {"queue": "ma*"}, "dry_run": False, "token": None})["done"] == 2
+    wait_words(cluster, "/dead", "Dead jobs 0, all nodes")

@@ -353,6 +353,34 @@ def dead_job(daemon: Daemon, queue: str) -> str:
     return job_id
 
 
+def failing_job(daemon: Daemon, queue: str) -> str:
+    """Add a job that has failed and waits for its next try."""
+    job_id = str(daemon.call("ADDJOB", queue, "x", 0, "RETRY", 60, "MAXTRIES", 3))
+    while (taken := daemon.call("GETJOB", "FROM", queue)[0][1]) != job_id:  # type: ignore[index]
+        daemon.call("ACKJOB", taken)
+    daemon.call("NACK", job_id, "DELAY", 600, "REASON", "timeout")
+    return job_id
+
+
+def test_failing_jobs_are_buried_and_dead_ones_purged_from_their_lists(page: Browser, daemon: Daemon) -> None:
+    job_id = failing_job(daemon, "broken")
+    page.open("/failing?queue=broken")
+    page.wait_text("#found tbody", "timeout")
+    page.click("#found input[name=pick]")
+    page.click("#do-selected-bury")
+    page.wait_text(".sure p", "Selected: 1. 1 job matches")
+    page.click(".sure .yes")
+    page.wait_text("#told", "Jobs buried: 1")
+    page.wait_text("#found tbody", "No jobs match.")
+    assert show(job_id, daemon)["state"] == "dead"
+    page.open("/dead?queue=broken")
+    page.click("#do-bulk-purge")
+    page.wait_text(".sure p", "1 job matches (queue “broken”). Purge (all nodes)?")
+    page.click(".sure .yes")
+    page.wait_text("#told", "Jobs purged: 1")
+    assert daemon.call("SHOW", job_id) is None or show(job_id, daemon)["state"] == "acked"
+
+
 def test_a_dead_job_is_redriven_alone_and_with_all_others(page: Browser, daemon: Daemon) -> None:
     job_id, _ = dead_job(daemon, "failing"), dead_job(daemon, "failing")
     page.open(f"/jobs/{job_id}")
@@ -556,7 +584,8 @@ def test_nothing_lies_beyond_the_side_of_a_narrow_window(page: Browser, daemon: 
         paths += ["/reports", "/reports?queue=mail&grain=day", f"/reports?queue={'n' * 200}"]
         every = ("0 2 * * *", "TZ", "America/Argentina/ComodRivadavia")
         daemon.call("SCHEDULE", "SET", "s" * 200, *every, "QUEUE", "n" * 200, "BODY", "b" * 2_000)
-        paths += ["/schedules", f"/schedules/{'s' * 200}"]
+        paths += ["/schedules", f"/schedules/{'s' * 200}", "/failing", "/dead"]
+        dead_job(daemon, "d" * 200), failing_job(daemon, "d" * 200)
         for path in [*paths, "/workers", f"/workers/{'w' * 200}"]:
             page.open(path)
             page.run("document.querySelectorAll('details').forEach(one => one.open = true)")
@@ -891,10 +920,11 @@ def test_axe_finds_no_violations(page: Browser, daemon: Daemon, scheme: str) -> 
     event_id = str(daemon.call("QADD", "logged", 600, "the event"))
     daemon.call("QGET", "logged", "mailers", "EX", 600)
     dead_id = dead_job(daemon, "failing")
+    failing_job(daemon, "failing")
     daemon.call("QPOLICY", "failing", "SET", "MAXTRIES", 3)
     daemon.call("THROTTLE", "slowed", 600)
     page.use_scheme(scheme)
-    paths = [f"/jobs/{dead_id}", "/queues/failing?state=dead", "/queues/slowed"]
+    paths = [f"/jobs/{dead_id}", "/queues/failing?state=dead", "/queues/slowed", "/dead", "/failing"]
     paths += ["/", "/queues", "/queues/checked", "/queues/none", f"/jobs/{job_id}", "/jobs/none", "/actions"]
     paths += ["/settings", "/login", "/none", "/workers", "/workers/press-2", "/queues/checked-too", "/workers/none"]
     paths += ["/queues/logged", f"/jobs/{event_id}", "/reports", "/reports?queue=mail&grain=day"]

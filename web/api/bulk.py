@@ -114,7 +114,7 @@ def read_filter(given: Any, visitor: Visitor) -> JobFilter:
     limit = whole("limit", values.get("limit", LIMIT_MAX))
     if not 1 <= limit <= LIMIT_MAX:
         raise Problem(400, f"limit is {limit}; allowed are whole numbers from 1 to {LIMIT_MAX}")
-    return JobFilter(_read_ids(values["ids"]) if "ids" in values else None,
+    return JobFilter(read_ids(values["ids"]) if "ids" in values else None,
                      read_bytes("queue", values["queue"]) if "queue" in values else None,
                      _read_states(values["state"]) if "state" in values else None, _read_age("older_than_s", values),
                      _read_age("newer_than_s", values),
@@ -122,7 +122,8 @@ def read_filter(given: Any, visitor: Visitor) -> JobFilter:
                      limit)  # fmt: skip
 
 
-def _read_ids(given: Any) -> tuple[bytes, ...]:
+def read_ids(given: Any) -> tuple[bytes, ...]:
+    """Read a list of job ids.  Raises Problem 400."""
     ids = [text.encode() for text in given if isinstance(text, str)] if isinstance(given, list) else []
     if not ids or len(ids) > IDS_MAX or len(ids) != len(given) or not all(map(is_job_id, ids)):
         raise Problem(400, f"ids: allowed are lists of 1 to {IDS_MAX} job ids")
@@ -349,14 +350,14 @@ class DryRun(NamedTuple):
     matched: int  #: how many jobs
 
 
-def _token(action: str, body: Any, dry: DryRun) -> str:
+def token_of(action: str, body: Any, dry: DryRun) -> str:
     """What ties an act to its dry run: the filter, how many jobs were found, and the newest of them."""
     meant = json.dumps([action, body.get("filter"), body.get("to"), body.get("all", False), *dry], sort_keys=True)
     digest = hashlib.sha256(meant.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{dry.until:x}-{dry.matched:x}-{digest[:16]}"
 
 
-def _dry_run(action: str, body: Any) -> DryRun | None:
+def dry_run_of(action: str, body: Any) -> DryRun | None:
     """What the dry run found that the token is of; None where there was none.  Raises Problem 400, 409."""
     token = body.get("token")
     if token is None:
@@ -367,21 +368,22 @@ def _dry_run(action: str, body: Any) -> DryRun | None:
         dry = DryRun(int(until, 16), int(matched, 16))
     except ValueError:
         raise Problem(400, "token: allowed is what the dry run answered") from None
-    if text != _token(action, body, dry):
+    if text != token_of(action, body, dry):
         raise Problem(409, "the token is of another dry run: action, filter, all and to have to be the same")
     return dry
 
 
-def _flag(body: Any, name: str, *, default: bool) -> bool:
+def flag(body: Any, name: str, *, default: bool) -> bool:
+    """Read a field that is true or false.  Raises Problem 400."""
     value = body.get(name, default)
     if not isinstance(value, bool):
         raise Problem(400, f"{name}: allowed are true and false")
     return value
 
 
-def _is_dry(body: Any) -> bool:
+def is_dry(body: Any) -> bool:
     """Return whether a request asks for the dry run.  Raises Problem 400."""
-    dry = _flag(body, "dry_run", default=True)
+    dry = flag(body, "dry_run", default=True)
     if not dry and "token" not in body:
         raise Problem(400, 'the act needs the token that its dry run answered; "token": null acts without one')
     return dry
@@ -431,11 +433,11 @@ async def _run(
     wanted = read_filter(body.get("filter", {}), asked.visitor)
     if narrowed is not None:
         wanted = narrowed(wanted, body.get("filter", {}).get("state", ()))
-    dry = _is_dry(body)
-    means_all = _flag(body, "all", default=False)
+    dry = is_dry(body)
+    means_all = flag(body, "all", default=False)
     if wanted.is_open and not means_all:
         raise Problem(400, f'the filter has no condition and fits every job; say "all": true, or one of {_CONDITIONS}')
-    before = _dry_run(action, body)
+    before = dry_run_of(action, body)
     if before is not None and not dry:
         # Nothing that came since, and no more than was said.
         wanted = attrs.evolve(wanted, limit=min(wanted.limit, before.matched))
@@ -450,7 +452,7 @@ async def _run(
 
     await run.walk(note, SLICE_ROWS)
     return {"dry_run": True, "matched": run.matched, "sample": sample,
-            "token": _token(action, body, DryRun(run.newest, run.matched))}  # fmt: skip
+            "token": token_of(action, body, DryRun(run.newest, run.matched))}  # fmt: skip
 
 
 _CONDITIONS: Final = ", ".join(_FIELDS[:-1])
@@ -476,7 +478,7 @@ _FILTER: Final[Schema] = object_of(
     limit={"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "description": "Jobs at most, any of those."},
     optional=_FIELDS,
 )  # fmt: skip
-_BODY: Final[dict[str, Any]] = {
+BODY: Final[dict[str, Any]] = {
     "filter": _FILTER,
     "all": {"type": "boolean", "default": False, "description": "Needed for a filter without a condition."},
     "dry_run": {"type": "boolean", "default": True, "description": "false: act."},
@@ -490,7 +492,7 @@ _COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 _TEXT: Final[Schema] = {"type": "string"}
 _FAILED: Final[Schema] = {"type": "array", "items": object_of(id=_TEXT, code=_TEXT, detail=_TEXT)}
 _SAMPLE: Final[Schema] = {"type": "array", "items": _TEXT}
-_REPLY: Final[Schema] = {
+REPLY: Final[Schema] = {
     "oneOf": [
         object_of(dry_run={"const": True}, matched=_COUNT, sample=_SAMPLE, token=_TEXT),
         object_of(dry_run={"const": False}, matched=_COUNT, done=_COUNT, failed=_FAILED),
@@ -505,16 +507,16 @@ def _declare(
     act = _with_ids(command, takes_events=takes_events)
 
     async def bulk(site: Site, asked: Request) -> dict[str, Any]:
-        read_object(asked.body, _BODY)
+        read_object(asked.body, BODY)
         return await _run(site, asked, action, act, most=IDS_AT_ONCE, narrowed=narrowed)
 
     route("POST", f"/api/bulk/{action}", role=Role.OPERATOR, summary=summary, doc=f"{doc}  {_HOW}",
-          body=object_of(optional=_BODY, **_BODY), reply=_REPLY, tag="bulk", writes=True, errors=_ERRORS,
+          body=object_of(optional=BODY, **BODY), reply=REPLY, tag="bulk", writes=True, errors=ERRORS,
           commands=(command,),
           example={"filter": {"queue": "mail", "state": ["in-flight"], "older_than_s": 600}})(bulk)  # fmt: skip
 
 
-_ERRORS: Final = ("ERR", "TRYAGAIN", "LOADING")
+ERRORS: Final = ("ERR", "TRYAGAIN", "LOADING")
 _HOW: Final = (
     "Unless dry_run is false nothing is changed: the answer counts the jobs and shows some ids, and a token for the "
     "act.  The act answers how many jobs fitted, to how many of them the action applied, and which failed and why; "
@@ -533,7 +535,7 @@ _declare("ack", "ACKJOB", "Acknowledge every job that fits",
 
 
 @route("POST", "/api/bulk/redrive", role=Role.OPERATOR, summary="Queue every dead job that fits again",
-       body=object_of(optional=_BODY, **_BODY), reply=_REPLY, tag="bulk", writes=True, errors=_ERRORS,
+       body=object_of(optional=BODY, **BODY), reply=REPLY, tag="bulk", writes=True, errors=ERRORS,
        commands=("REDRIVE",), example={"filter": {"queue": "mail"}})  # fmt: skip
 async def redrive(site: Site, asked: Request) -> dict[str, Any]:
     """REDRIVE: dead jobs that this node holds begin again, whichever node queues them; their tries count afresh.
@@ -541,13 +543,13 @@ async def redrive(site: Site, asked: Request) -> dict[str, Any]:
     The only state of the filter is dead, which need not be named.  Unless dry_run is false nothing is changed: the
     answer counts the jobs.
     """
-    read_object(asked.body, _BODY)
+    read_object(asked.body, BODY)
     return await _run(site, asked, "redrive", _redrive, most=IDS_AT_ONCE, narrowed=_dead_alone)
 
 
 @route("POST", "/api/bulk/move", role=Role.OPERATOR, summary="Move every job that fits to another queue",
-       body=object_of(optional=_BODY, **_BODY, to={**VALUE, "description": "The queue to move to."}), reply=_REPLY,
-       tag="bulk", writes=True, errors=_ERRORS, commands=("ADDJOB", "ACKJOB", "CANCEL", "DEQUEUE", "NACK"),
+       body=object_of(optional=BODY, **BODY, to={**VALUE, "description": "The queue to move to."}), reply=REPLY,
+       tag="bulk", writes=True, errors=ERRORS, commands=("ADDJOB", "ACKJOB", "CANCEL", "DEQUEUE", "NACK"),
        example={"filter": {"queue": "mail"}, "to": "post"})  # fmt: skip
 async def move(site: Site, asked: Request) -> dict[str, Any]:
     """Add each job to the other queue, then end the old one: a job whose copy is refused stays, and no try is counted.
@@ -561,7 +563,7 @@ async def move(site: Site, asked: Request) -> dict[str, Any]:
     not, are not moved but told in `failed`; `disqued move` moves them.  Jobs that are in that queue already are left
     out.
     """
-    body = read_object(asked.body, [*_BODY, "to"])
+    body = read_object(asked.body, [*BODY, "to"])
     if "to" not in body:
         raise Problem(400, "the field to is needed: the queue to move to")
     queue = read_bytes("to", body["to"])
@@ -580,7 +582,7 @@ _PURGE_BODY: Final[dict[str, Any]] = {
         },
         optional=("state",),
     ),
-    "dry_run": _BODY["dry_run"],
+    "dry_run": BODY["dry_run"],
     "token": {
         "type": ["string", "null"],
         "description": "Needed for the act: what the dry run of the same filter answered. null: act without a dry run.",
@@ -589,8 +591,8 @@ _PURGE_BODY: Final[dict[str, Any]] = {
 
 
 @route("POST", "/api/bulk/purge", role=Role.OPERATOR, summary="End the jobs of a queue on all nodes",
-       body=object_of(optional=("dry_run", "token"), **_PURGE_BODY), reply=_REPLY, tag="bulk", writes=True,
-       errors=(*_ERRORS, "WRONGTYPE"), commands=("QPURGE",), example={"filter": {"queue": "mail"}})  # fmt: skip
+       body=object_of(optional=("dry_run", "token"), **_PURGE_BODY), reply=REPLY, tag="bulk", writes=True,
+       errors=(*ERRORS, "WRONGTYPE"), commands=("QPURGE",), example={"filter": {"queue": "mail"}})  # fmt: skip
 async def purge(site: Site, asked: Request) -> dict[str, Any]:
     """QPURGE: the jobs are cancelled on every node of the cluster, so that no copy comes back.
 
@@ -599,8 +601,8 @@ async def purge(site: Site, asked: Request) -> dict[str, Any]:
     """
     body = read_object(asked.body, _PURGE_BODY)
     given = read_object(body.get("filter", {}), _PURGED, "the filter")
-    dry = _is_dry(body)
-    _dry_run("purge", body)
+    dry = is_dry(body)
+    dry_run_of("purge", body)
     if "queue" not in given:
         raise Problem(400, "the field queue of the filter is needed: the queue to purge")
     states = given.get("state", list(_ENDED))
@@ -610,4 +612,4 @@ async def purge(site: Site, asked: Request) -> dict[str, Any]:
     matched = await site.call(asked.visitor, *words, *(("DRYRUN",) if dry else ()))
     if not dry:
         return {"dry_run": False, "matched": matched, "done": matched, "failed": []}
-    return {"dry_run": True, "matched": matched, "sample": [], "token": _token("purge", body, DryRun(0, matched))}
+    return {"dry_run": True, "matched": matched, "sample": [], "token": token_of("purge", body, DryRun(0, matched))}

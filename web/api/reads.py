@@ -15,6 +15,7 @@ from disqued.web.api import acts as api_acts  # noqa: F401 - they declare their 
 from disqued.web.api import (
     bulk,  # noqa: F401 - they declare their routes
     commands_api,  # noqa: F401 - they declare their routes
+    failed,  # noqa: F401 - they declare their routes
     openapi,  # noqa: F401 - they declare their routes
 )
 from disqued.web.api.objects import JOB, PEEKED, POLICY, QUEUE, by_name, job_object, peeked, shown_to, without_secrets

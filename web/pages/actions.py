@@ -12,7 +12,7 @@ from disqued.web.views import rendering
 from disqued.web.views.job_views import JobSearch
 
 #: Without a token: the page asks with a dry run first, and who pastes a line has seen the table.
-_ACT: Final[dict[str, Any]] = {"dry_run": False, "token": None}
+ACT: Final[dict[str, Any]] = {"dry_run": False, "token": None}
 _DEFAULT: Final = "default"
 _DONE: Final = "Acknowledged jobs count as done and are never delivered again."
 _DROPPED: Final = "This node drops its copies, whatever the state of the jobs. Other nodes keep theirs."
@@ -309,7 +309,7 @@ def bulk(wanted: JobSearch, port: int) -> list[Action]:
         ("ack", "Acknowledge all", b"ACKJOB", "Jobs acknowledged: {result}."),
         *([] if _is_purge(wanted) else [("delete", "Delete all (this node)", b"DELJOB", "Jobs deleted: {result}.")]),
     )
-    body: dict[str, Any] = {"filter": _filter(wanted), **_ACT}
+    body: dict[str, Any] = {"filter": _filter(wanted), **ACT}
     found = [
         Action(f"bulk-{key}", label, f"/api/bulk/{key}", (), body, done, danger=key != "requeue",
                redis=_loop(wanted, word, port))
@@ -340,14 +340,14 @@ def _purge(wanted: JobSearch) -> list[Action]:
     return [
         Action(
             "bulk-purge", "Purge (all nodes)", "/api/bulk/purge", (b"QPURGE", wanted.queue, *words),
-            {"filter": meant, **_ACT}, "Jobs purged: {result}.", danger=True,
+            {"filter": meant, **ACT}, "Jobs purged: {result}.", danger=True,
         )
     ]  # fmt: skip
 
 
 def _move(key: str, label: str, meant: Mapping[str, Any]) -> Action:
     """Move the jobs that a filter means to a queue that is asked for."""
-    body = {"filter": meant, **_ACT}
+    body = {"filter": meant, **ACT}
     to = Input("to", "Destination queue", needed=True)
     return Action(key, label, "/api/bulk/move", (to,), body, "Jobs moved: {result}.", redis="")
 

@@ -7,7 +7,7 @@ Views with the same question share its answer for `FRESH_S`, so that what ten op
 view shows which nodes have not answered (`missing`), and how old what it shows is (`asked_at`).
 """
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, Final
 
 import attrs
@@ -94,17 +94,21 @@ class Everywhere:
             if not waiting.called:
                 waiting.callback(reply)
 
-    async def pages(self, *words: bytes, count: int = 500, fresh_s: float = FRESH_S) -> AsyncIterator[NodeReply]:
+    async def pages(
+        self, *words: bytes, count: int = 500, fresh_s: float = FRESH_S, most: int | None = None
+    ) -> AsyncGenerator[NodeReply, None]:
         """Walk with a command that takes a cursor on every node to the end; yields each reply, of a node in order.
 
-        `words` are the command, and the options behind the cursor.  A reply that is not ok ends the walk on its node;
-        the first one of each is at most `fresh_s` old.  Raises CommandError if the nodes cannot be asked.
+        `words` are the command, and the options behind the cursor.  A reply that is not ok ends the walk on its node,
+        and so do `most` replies; the first one of each is at most `fresh_s` old.  Raises CommandError if the nodes
+        cannot be asked.
         """
         options = (*words[1:], b"COUNT", b"%d" % count)
         for first in (await self.ask(words[0], b"0", *options, fresh_s=fresh_s)).replies:
-            reply = first
+            reply, calls = first, 1
             yield reply
-            while reply.status == OK and reply.value[0] != b"0":
+            while reply.status == OK and reply.value[0] != b"0" and calls != most:
+                calls += 1
                 reply = await self._more(reply.node_id, words[0], reply.value[0], *options)
                 yield reply
 

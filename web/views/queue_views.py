@@ -280,18 +280,23 @@ class QueueTable:
         self._walking = OneAtATime()
         self._last: AllQueues | None = None
         self._next_at = 0.0  #: when the next walk may begin
+        self._rested_at = 0.0  #: when it may at the earliest, for those who want figures of now
 
-    async def all_queues(self) -> AllQueues:
-        """Describe every queue of any node; those who ask meanwhile, or soon after, share the answer."""
+    async def all_queues(self, *, rests: bool = True) -> AllQueues:
+        """Describe every queue of any node; those who ask meanwhile, or soon after, share the answer.
+
+        Without `rests` a walk that took little does not rest for `REST_S`: its reader may have changed something.
+        """
         async with self._walking:
             clock = self._gateway.reactor
-            if self._last is None or clock.seconds() >= self._next_at:
+            if self._last is None or clock.seconds() >= (self._next_at if rests else self._rested_at):
                 began = clock.seconds()
                 last = self._last = await self._walk(began)
                 took = clock.seconds() - began
                 if any(reply.status == SILENT for reply in last.sources.replies):
                     took -= ANSWER_MS / 1_000  # waiting is no work
-                self._next_at = clock.seconds() + max(REST_S, REST_TIMES * took)
+                self._rested_at = clock.seconds() + REST_TIMES * took
+                self._next_at = max(clock.seconds() + REST_S, self._rested_at)
             return self._last
 
     async def _walk(self, began: float) -> AllQueues:

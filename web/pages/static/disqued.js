@@ -206,6 +206,10 @@ function isUnsearched() {
 /** What a filter means, for people. */
 function described(filter) {
   const text = filter.body_contains;
+  if (!filter.state) {
+    const conditions = [["queue", filter.queue], ["last reason contains", filter.reason]].filter(([, value]) => value !== undefined);
+    return conditions.map(([what, value]) => `${what} ${typeof value === "string" ? `“${value}”` : "in binary"}`).join(", ") || "no filter";
+  }
   return [
     `state ${filter.state.length > 2 ? "any" : filter.state.join(" or ")}`,
     text === undefined ? "any body" : `body contains ${typeof text === "string" ? `“${text}”` : "binary data"}`,
@@ -230,7 +234,7 @@ async function done(form) {
   if ("filter" in value) {
     if (!ids && isUnsearched()) throw new Error("the search form has changed: press Search first to see which jobs match");
     const dry = await post(path, { ...value, dry_run: true });
-    if (!dry.matched) throw new Error(ids ? "no selected job can be moved there" : "no jobs match");
+    if (!dry.matched) throw new Error(ids ? "it applies to no selected job" : "no jobs match");
     const matches = `${dry.matched} ${dry.matched === 1 ? "job matches" : "jobs match"}`;
     const to = value.to === undefined ? "" : ` to ${value.to}`;
     const meant = ids ? "" : ` (${described(value.filter)})`;

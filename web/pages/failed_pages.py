@@ -1,0 +1,106 @@
+"""The pages of failing and of dead jobs: those of the whole cluster, each once, and what can be done with them.
+
+/failing?queue=...&reason=...    /dead?queue=...&reason=...
+
+What is done with all jobs that match, or with those selected, goes through `api.failed`: a dry run counts first.
+"""
+
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from disqued.web.http.exchange import Request
+from disqued.web.pages.actions import ACT
+from disqued.web.pages.lines import PICKED, Action, Input, quoted
+from disqued.web.pages.render import Values, page
+from disqued.web.site import Site
+from disqued.web.views.failed_jobs import DEAD, FAILING, FILTERS, PAGE, FailedPage, FailedQuery
+
+#: What can be done: the word of the API, buttons for all jobs that match and for those selected, what is said
+#: afterwards, and whether it ends jobs.
+_WAYS: Final = {
+    FAILING: (
+        ("retry", "Try all now", "Try selected now", "Jobs queued: {result}.", False),
+        ("bury", "Bury all", "Bury selected", "Jobs buried: {result}.", False),
+        ("cancel", "Cancel (all nodes)", "Cancel selected", "Jobs cancelled: {result}.", True),
+    ),
+    DEAD: (
+        ("redrive", "Redrive all", "Redrive selected", "Jobs redriven: {result}.", False),
+        ("purge", "Purge (all nodes)", "Purge selected", "Jobs purged: {result}.", True),
+    ),
+}
+_REASON: Final = Input("why", "Reason", hint="none", word="REASON")
+
+
+def ways_with_all(wanted: FailedQuery) -> list[Action]:
+    """What can be done with all jobs of a list."""
+    meant: dict[str, Any] = {"queue": wanted.queue} if wanted.queue else {}
+    if wanted.reason:
+        meant["reason"] = wanted.reason
+    fixed = {"filter": meant, **ACT, **({} if meant else {"all": True})}
+    found = []
+    for word, label, _, done, ends in _WAYS[wanted.kind]:
+        command = _command(wanted, word)
+        redis = None if command else ""
+        found.append(
+            Action(f"bulk-{word}", label, f"/api/{wanted.kind}/{word}", command or _inputs(word), fixed, done,
+                   danger=ends, redis=redis)
+        )  # fmt: skip
+    return found
+
+
+def ways_with_selected(kind: str) -> list[Action]:
+    """What can be done with the jobs of a list that are selected."""
+    fixed = {"filter": {"ids": [PICKED.value]}, **ACT}
+    return [
+        Action(f"selected-{word}", label, f"/api/{kind}/{word}", _inputs(word), fixed, done, danger=ends, redis="")
+        for word, _, label, done, ends in _WAYS[kind]
+    ]
+
+
+def _inputs(word: str) -> tuple[Input, ...]:
+    return (_REASON,) if word == "bury" else ()
+
+
+def _command(wanted: FailedQuery, word: str) -> tuple[bytes, ...]:
+    """The command that does it with all dead jobs of a queue; empty where no single one does."""
+    if wanted.kind != DEAD or wanted.reason or not wanted.queue or wanted.is_glob:
+        return ()
+    return (b"REDRIVE", wanted.queue) if word == "redrive" else (b"QPURGE", wanted.queue, b"STATE", b"dead")
+
+
+async def _values(site: Site, asked: Request, kind: str) -> Values:
+    wanted = FailedQuery.of(asked, kind)
+    async with site.large_walk:
+        found = await site.failed.find(wanted)
+    cut = FailedPage.of(found.jobs, asked.query.get("page", 1))
+    terms = {name: asked.query[name] for name in ("queue", "reason") if asked.query.get(name)}
+
+    def link(number: int) -> str:
+        return f"/{kind}?{urlencode({**terms, 'page': number})}"
+
+    config = site.gateway.config
+    return {
+        "wanted": wanted, "found": found, "cut": cut, "link": link,
+        "here_count": sum(job.is_here for job in found.jobs),
+        "ways": ways_with_all(wanted) if found.jobs else [],
+        "selected": ways_with_selected(kind) if found.jobs else [],
+        "export": f"/api/dead/export?{urlencode(terms)}" if terms else "/api/dead/export",
+        "export_line": _export_line(config.persistence, str(config.dir)),
+    }  # fmt: skip
+
+
+def _export_line(persistence: str, folder: str) -> str:
+    """The command line that exports a store with the bodies of its jobs; empty if there is none."""
+    return "" if persistence == "none" else f"disqued export --persistence {persistence} --dir {quoted(folder)}"
+
+
+@page("/failing", "failing", "Page: failing jobs of all nodes", query=(*FILTERS, PAGE))
+async def failing(site: Site, asked: Request) -> tuple[str, Values]:
+    """A table of the jobs of all nodes that have failed and are tried again."""
+    return "failed.html", await _values(site, asked, FAILING)
+
+
+@page("/dead", "dead", "Page: dead jobs of all nodes", query=(*FILTERS, PAGE))
+async def dead(site: Site, asked: Request) -> tuple[str, Values]:
+    """A table of the dead letters of all nodes."""
+    return "failed.html", await _values(site, asked, DEAD)
