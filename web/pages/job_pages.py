@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any, Final
 
 from disqued.commands.jobs import SHOWN_TOO
+from disqued.core.model.fate import FAILURES_KEPT
 from disqued.core.model.ids import is_job_id
 from disqued.core.model.job import KIND_WORK
 from disqued.web.http.exchange import Request, Visitor
@@ -21,8 +22,8 @@ _ABSENT: Final = dict.fromkeys(SHOWN_TOO)  #: what SHOW says of some jobs alone
 #: What changes by itself: ids of elements, and their templates.
 PARTS: Final = {
     "job-state": "_job_state.html", "paused": "_pauses.html", "why": "_job_why.html", "job-nodes": "_job_nodes.html",
-    "job-facts": "_job_facts.html", "job-timeline": "_job_timeline.html", "job-said": "_job_said.html",
-    "job-groups": "_job_groups.html",
+    "job-facts": "_job_facts.html", "job-timeline": "_job_timeline.html", "job-attempts": "_job_attempts.html",
+    "job-said": "_job_said.html", "job-groups": "_job_groups.html",
 }  # fmt: skip
 #: What does something to a job on a node that has it alone, by where the job is there.
 _LOCAL: Final = {"ready": b"DEQUEUE", "delayed": b"ENQUEUE", "in-flight": b"NACK"}
@@ -66,10 +67,10 @@ def _values(site: Site, job_id: bytes, known: ClusterJob, visitor: Visitor) -> V
         "paused": [] if fields["queue"] is None else queue_views.pauses_of(node, fields["queue"]),
         "queue": fields["queue"], "kind": "log" if is_event else "work",
         "is_manual": job_reports.is_manual(fields), "headers": list(map(_header, job_reports.headers_of(fields))),
-        "failures": fields.get("failures", [])[::-1], **said,
+        "attempts": None if is_event else job_reports.attempts_of(known, node.wall()), **said,
         "alias": _alias(here, fields), "groups": _groups(site, best),
         "timeline": [] if here is None else job_views.timeline(node, here),
-        "now": node.wall(), "visitor": visitor,
+        "now": node.wall(), "visitor": visitor, "failures_kept": FAILURES_KEPT,
     }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import attrs
 
 from disqued.core.model.job import RETRY_NEVER_MS
 from disqued.core.view import NodeView
+from disqued.core.work.requeueing import GIVEN_BACK, WORKER_DIED, WORKER_STOPPED
 from disqued.web.views import rendering
 from disqued.web.views.cluster_answers import MissingNode, ask_all, missing_nodes
 from disqued.web.views.everywhere import FRESH_S, ClusterReply, Everywhere, NodeReply
@@ -145,6 +146,65 @@ def _worker(node: NodeView, reply: NodeReply) -> bytes | None:
         return None if holder is None else holder.id
     home = node.home_of(job)
     return home.worker_id if home is not None and home.node_id == reply.node_id else None
+
+
+@attrs.frozen
+class Attempt:
+    """A delivery of a job, and what came of it.  Moments are unix milliseconds."""
+
+    outcome: str  #: in flight, done, failed, returned, time over, worker died or worker stopped
+    at: int | None  #: when it ended, or of one in flight when it began; None = not known
+    node_id: bytes  #: that told of it; empty = not known
+    who: bytes  #: worker, name or address of the client; empty = not known
+    reason: bytes = b""
+
+    @property
+    def node(self) -> str:
+        """The node, as pages show it."""
+        return self.node_id[:8].decode("ascii", "replace")
+
+
+@attrs.frozen
+class Attempts:
+    """The deliveries of a job that nodes know singly, and how many others they have counted."""
+
+    rows: Sequence[Attempt]  #: the newest first
+    only_counted: int  #: earlier ones, of which nothing but the number is kept
+
+
+_OUTCOMES: Final = {GIVEN_BACK: "returned", WORKER_DIED: "worker died", WORKER_STOPPED: "worker stopped"}
+
+
+def attempts_of(known: ClusterJob, now: int) -> Attempts:
+    """Tell the deliveries of a job; `now` is unix milliseconds."""
+    best = known.best
+    assert best is not None
+    rows = [
+        Attempt("in flight", None if one.held_ms is None else now - one.held_ms, one.node_id, one.consumer or b"")
+        for one in known.reports
+        if one.phase == "in-flight"
+    ]
+    if best.phase == "done" and not best.fields.get("cancelled"):
+        rows.append(Attempt("done", None, b"", b""))
+    failures = {(*failure,) for one in known.reports for failure in one.fields.get("failures", ())}
+    rows += [
+        Attempt(_outcome(who, reason), at, node_id, who, reason)
+        for at, node_id, who, reason in sorted(failures, reverse=True)
+    ]
+    counted = max(map(_deliveries_before, known.reports))
+    return Attempts(rows, max(0, counted - len(failures)))
+
+
+def _outcome(who: bytes, reason: bytes) -> str:
+    """What came of a try that failed; nobody says so of one that the node noticed."""
+    return _OUTCOMES.get(reason, "failed") if who else "time over"
+
+
+def _deliveries_before(report: JobReport) -> int:
+    """Deliveries that a node has counted before the one that goes on, or comes next."""
+    fields = report.fields
+    counted = int(fields.get("nacks", 0)) + int(fields.get("additional-deliveries", 0))
+    return max(counted, int(fields.get("attempt", 1)) - 1)
 
 
 def headers_of(fields: dict[str, Any]) -> list[tuple[bytes, bytes]]:
