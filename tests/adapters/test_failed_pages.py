@@ -2,7 +2,10 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
+from disqued.core.model.policies import QUEUE_FIELD_NAMES
+from disqued.web.pages import actions
 from tests.adapters.test_pages import (
     OPERATOR,
     VIEWER,
@@ -175,3 +178,30 @@ async def test_the_figures_of_a_queue_lead_to_its_failing_and_dead_jobs(admin: A
         html = await page(client, path)
         assert 'href="/failing?queue=a%2Fb">1</a>' in html, path
         assert 'href="/dead?queue=a%2Fb">1</a>' in html, path
+    assert 'href="/dead?queue=a%2Fb">Dead jobs</a>' in await page(client, "/queues/a%2Fb")
+
+
+#: What is typed into the form of a policy, by field of QPOLICY.
+TYPED: dict[str, dict[str, Any]] = {
+    "ttl": {"ttl": 600}, "retry": {"retry": 60}, "replicate": {"replicate": 1}, "maxlen": {"maxlen": 9},
+    "maxtries": {"max_tries": 3}, "backoff": {"backoff": {"first": 1, "most": 9}}, "keepdead": {"keep_dead": 60},
+    "result": {"result": 60}, "fair": {"fair": True}, "inflight": {"in_flight": 5},
+    "groupinflight": {"group_in_flight": 2}, "rate": {"rate": {"count": 10, "per": 1}},
+    "grouprate": {"group_rate": {"count": 5, "per": 1}}, "partition": {"partition": "available"},
+}  # fmt: skip
+
+
+@async_test
+async def test_the_form_of_a_policy_sets_and_unsets_each_field(admin: Admin) -> None:
+    client = admin()
+    assert {name.encode() for name in TYPED} == set(QUEUE_FIELD_NAMES.values()) - {b"pause"}
+    html = await page(client, "/queues/mail?state=any", status=404)
+    assert ways(html) == {"add", "policy-set"}
+    setting, unsetting = actions.policy(b"mail")
+    names = {one.name.partition(".")[0] for one in setting.inputs}
+    for field, typed in TYPED.items():
+        assert set(typed) <= names, field
+        assert (await client.post(setting.path, {**setting.body, **typed})).status == 200, field
+        assert f'<th scope="row">{field}</th>' in await page(client, "/queues/mail"), field
+        assert (await client.post(unsetting.path, {**unsetting.body, "unset": [field]})).status == 200, field
+        await page(client, "/queues/mail", status=404)
