@@ -165,6 +165,12 @@ class Server:
         self.ticks = 0  #: times that the node asked to be looked at
         self._dispatch = make_dispatch(self.node)
 
+    def _dispatch_now(self) -> Dispatch:
+        """The dispatch of the node, which may be another one than before."""
+        if self._dispatch.node is not self.node:
+            self._dispatch = make_dispatch(self.node)
+        return self._dispatch
+
     # Commands.
 
     def __call__(self, *args: Word, client: Client = "client") -> Any:
@@ -176,9 +182,7 @@ class Server:
         """Run a command within the step that has begun.  Raises CommandError."""
         line = words(args)
         before = len(self.node.outbox.journal)
-        if self._dispatch.node is not self.node:
-            self._dispatch = make_dispatch(self.node)
-        outcome = self._dispatch.execute(
+        outcome = self._dispatch_now().execute(
             Session(client, limited=self._parses_all), line, Outcome(checked=self._parses_all)
         )
         value, entry = outcome.value, outcome.entry
@@ -276,7 +280,7 @@ class Server:
         outbox = self.node.outbox
         while outbox.asked:
             asked = outbox.asked.pop(0)
-            outcome = self._dispatch.execute(Session("another node", limited=False), list(asked.words), Outcome())
+            outcome = self._dispatch_now().execute(Session("another node", limited=False), list(asked.words), Outcome())
             self.node.questions.answer(asked, outcome.value)
         while outbox.replies:
             replies, outbox.replies = outbox.replies, []

@@ -3,7 +3,9 @@
     client --CLUSTER ASK * QSTAT mail--> us        `ClusterAsk` checks the command, and asks (`core.cluster.questions`)
     node that is asked: `check_asked` once more, since the other may be of another version; then as any command
 
-Only commands are asked for that look, are over at once, and mean the same to every client.
+Commands that are asked for only look, are over at once, and mean the same to every client.  CLUSTER LEAVING alone
+changes something: a node drains whichever node the operator is connected to.  It is for one node at a time, and asking
+twice is asking once.
 
 Source: Disque 1.0-rc1, src/cluster.c, whose replies and error texts these are.
 """
@@ -24,6 +26,8 @@ from disqued.commands.table import (
     command,
     container,
     find_within,
+    is_callable,
+    name_of,
     optional,
     parse,
     positional,
@@ -266,16 +270,26 @@ ASKED: Final = frozenset({
     "QPEEK", "QSCAN", "QSTAT", "QSTATUS", "RQ.INFO", "SCHEDULE GET", "SCHEDULE LIST", "SHOW", "SLOTS", "WORKER INFO",
     "WORKER LIST", "WQ.LEN", "WQ.PEEK", "WQ.PROCS", "WQ.QUEUES", "WQ.TASKS",
 })  # fmt: skip
-_NOT_ASKED: Final = f"nodes do not answer <command> to each other; allowed are {', '.join(sorted(ASKED))}"
+#: What one node does for another; each is idempotent, as a question whose answer is lost is asked again.
+CHANGING: Final = frozenset({"CLUSTER LEAVING"})
+_CHANGING_TEXT: Final = ", ".join(sorted(CHANGING))
+_NOT_ASKED: Final = (
+    f"nodes do not answer <command> to each other; allowed are {', '.join(sorted(ASKED))}, and of one node "
+    f"{_CHANGING_TEXT}"
+)
 _NO_NODE: Final = "Unknown node <id> - allowed is *, or the id of a node as CLUSTER NODES shows it, 40 hex digits"
+_ONE_NODE: Final = "<command> is asked of one node at a time: * is not allowed, the id of a node is"
+_RENAMED: Final = "this node has no command <command>: rename-command removed or renamed it"
 _NOT_ALL: Final = "CLUSTER ASK is for users who may read all queues"
 
 
 def check_asked(words: Sequence[bytes]) -> Command:
     """Return the command that is asked for.  Raises CommandError: it is none that nodes answer each other, or wrong."""
     entry = find_within(list(words))
-    if entry.name not in ASKED:
+    if entry.name not in ASKED and entry.name not in CHANGING:
         raise CommandError(_NOT_ASKED.replace("<command>", entry.name))
+    if entry.name in CHANGING and not is_callable(entry.name):
+        raise CommandError(_RENAMED.replace("<command>", entry.name))
     parse(entry, list(words))
     return entry
 
@@ -292,11 +306,11 @@ def _is_answer(value: Any) -> bool:
 @command(
     "CLUSTER ASK", group="cluster", flags=Flag.ADMIN | Flag.READ, cost="O(1) for each node, and the command on each",
     reply=array(Shape("[node, status, value]", _is_answer), "[node, status, value] of each node, by their ids"),
-    errors=(_NO_NODE, _NOT_ASKED, f"NOPERM {_NOT_ALL}"), shows_bodies=True,
+    errors=(_NO_NODE, _NOT_ASKED, _ONE_NODE, _RENAMED, f"NOPERM {_NOT_ALL}"), shows_bodies=True,
 )  # fmt: skip
 @attrs.define
 class ClusterAsk:
-    """What a command that only looks answers on each node of the cluster.
+    """What a command answers on each node of the cluster, or on one.
 
     The status is ok, and the value is what the command returns there; or error, and the value is its line; or silent:
     the node has a link and has not answered within 2 seconds; or away: there is no link to it.  Then the value is null.
@@ -304,7 +318,10 @@ class ClusterAsk:
 
     Commands that may be asked for: CLIENT LIST, CLUSTER INFO, CLUSTER NODES, INFO, JSCAN, QCONSUMERS, QGROUP LIST,
     QINFO, QLEN, QPEEK, QSCAN, QSTAT, QSTATUS, RQ.INFO, SCHEDULE GET, SCHEDULE LIST, SHOW, SLOTS, WORKER INFO, WORKER
-    LIST, WQ.LEN, WQ.PEEK, WQ.PROCS, WQ.QUEUES and WQ.TASKS.
+    LIST, WQ.LEN, WQ.PEEK, WQ.PROCS, WQ.QUEUES and WQ.TASKS.  They only look.
+
+    CLUSTER LEAVING may be asked of one node, by users who may run it themselves: the node drains, or stays.  A node that
+    is silent may have heard; ask it again, which changes nothing the second time.
     """
 
     node: bytes = positional("Who is asked: * for every node, or the id of one.", BYTES)
@@ -317,9 +334,16 @@ class ClusterAsk:
         if user is not None and not user.all_queues:
             raise NoPermission(text=_NOT_ALL)
         words = (self.command, *self.arguments)
-        check_asked(words)
+        entry = check_asked(words)
+        if entry.name in CHANGING and self.node == b"*":
+            raise CommandError(_ONE_NODE.replace("<command>", entry.name))
         node.questions.ask(client, self._nodes(node), words)
         return BLOCKED
+
+    def commands_named(self) -> list[str]:
+        """The command that is asked for, if it changes something: the user needs the right to run it."""
+        name = name_of([word[:32].upper() for word in (self.command, *self.arguments[:1])])
+        return [name] if name in CHANGING else []
 
     def _nodes(self, node: Node) -> Iterable[bytes]:
         known = {node.id, *node.state.peers.by_id}

@@ -1,6 +1,6 @@
 """May this user run this call?  One question per command, for those alone who may not do everything.
 
-    the command itself            its name is among those granted
+    the command itself            its name is among those granted, as is that of one that CLUSTER ASK lets run elsewhere
     the queues that it names      each has to match a pattern, for reading, writing or both; see `rights_needed`
     the jobs that it names        where it names no queue: the queue of each, which this node has to know
     the workers that it acts on,  every queue that such a worker works on, or has jobs of; one that lives on another
@@ -23,6 +23,7 @@ from disqued.commands.categories import bar_name, writes
 from disqued.commands.table import Command
 from disqued.commands.touched import (
     channels_of,
+    commands_of,
     job_ids_of,
     names_channels,
     queues_of,
@@ -43,18 +44,24 @@ _ENDS_LISTENING = frozenset({"UNSUBSCRIBE", "PUNSUBSCRIBE"})
 
 def check_command(user: User, entry: Command) -> None:
     """Refuse a command that is not granted.  Raises NoPermission (NOPERM)."""
-    if entry.name not in FOR_UNAUTHENTICATED and not user.may_run(entry.name):
-        name = bar_name(entry.name)
+    _check_granted(user, entry.name)
+
+
+def _check_granted(user: User, command: str) -> None:
+    if command not in FOR_UNAUTHENTICATED and not user.may_run(command):
+        name = bar_name(command)
         raise NoPermission(
             COMMAND, name.encode(), f"User {_text(user.name)} has no permissions to run the '{name}' command"
         )
 
 
 def check_names(user: User, entry: Command, call: Call, node: Node, client: Any = None) -> Call:
-    """Refuse queues, jobs and channels that are not granted; returns the call without jobs that are unknown here.
+    """Refuse queues, jobs, channels and other commands that are not granted; returns the call without unknown jobs.
 
     Raises NoPermission (NOPERM), UnknownJob (NOJOB).
     """
+    for command in commands_of(call):
+        _check_granted(user, command)
     if not user.all_channels and names_channels(entry) and entry.name not in _ENDS_LISTENING:
         for is_pattern in (False, True):
             for channel in channels_of(entry, call, patterns=is_pattern):

@@ -1,7 +1,8 @@
-"""What a command names: queues, jobs, workers, schedules, channels, read off its grammar.
+"""What a command names: queues, jobs, workers, schedules, channels, commands, read off its grammar.
 
 A field says by its kind what its values name (`Kind.names`).  Where a field holds several things at once (a group, a
 time-out and queues, say) the class of the command says which of them are queues: `queues_named`.
+So does one that lets another command run: `commands_named`.
 """
 
 from functools import cache
@@ -15,6 +16,12 @@ def queues_of(entry: Command, call: Call) -> list[bytes]:
     """The queues that a call names; none for one that is about jobs, or about no queue of its own."""
     named = getattr(call, "queues_named", None)
     return list(named()) if named is not None else _values(entry, call, "queue")
+
+
+def commands_of(call: Call) -> list[str]:
+    """The other commands that a call lets run for its client, and that the client needs the right to run."""
+    named = getattr(call, "commands_named", None)
+    return list(named()) if named is not None else []
 
 
 def job_ids_of(entry: Command, call: Call) -> list[bytes]:

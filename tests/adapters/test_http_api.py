@@ -353,6 +353,14 @@ async def test_pause_drain_config_and_meet_do_what_their_commands_do(admin: Admi
     assert (await client.post("/api/drain", {"leaving": True})).body == {"leaving": True}
     assert client.running.daemon.node.state.leaving
     assert (await client.post("/api/drain", {"leaving": False})).body == {"leaving": False}
+    own_id = client.running.daemon.node.id.decode()
+    assert (await client.post("/api/drain", {"leaving": True, "node": own_id})).body == {"leaving": True}
+    assert client.running.daemon.node.state.leaving
+    assert (await client.post("/api/drain", {"leaving": False, "node": own_id})).body == {"leaving": False}
+    assert not client.running.daemon.node.state.leaving
+    assert [entry["asked"] for entry in client.site.audit.recent if entry["path"] == "/api/drain"][-1] == {
+        "leaving": False, "node": own_id,
+    }  # fmt: skip
     assert (await client.post("/api/meet", {"ip": "127.0.0.1", "port": 1, "bus_port": 2})).body == {"ok": True}
     assert (await client.post("/api/meet", {"ip": "nowhere", "port": 1})).body["code"] == "ERR"
 
@@ -370,6 +378,9 @@ async def test_pause_drain_config_and_meet_do_what_their_commands_do(admin: Admi
         ("/api/add", {"queue": "q", "body": "b", "timeout": -1}, "timeout is negative"),
         ("/api/ack", {}, "ids"), ("/api/ack", {"ids": "DI"}, "lists"), ("/api/ack", {"ids": ["DI"]}, "Job ID"),
         ("/api/pause", {"queue": "q", "words": ["sideways"]}, "syntax error"), ("/api/drain", {}, "true or false"),
+        ("/api/drain", {"leaving": True, "node": 7}, "node is not a string"),
+        ("/api/drain", {"leaving": True, "node": "*"}, "one node at a time"),
+        ("/api/drain", {"leaving": True, "node": "f" * 40}, "Unknown node ffff"),
         ("/api/config", {"name": "nothing", "value": 1}, "Unsupported CONFIG parameter"),
     ],
 )  # fmt: skip

@@ -13,6 +13,8 @@ from pytest_twisted import ensureDeferred
 
 from disqued.commands import catalogue, table
 from disqued.commands.categories import CommandBook
+from disqued.commands.cluster import check_asked
+from disqued.errors import CommandError
 from disqued.web.api import openapi
 from disqued.web.api.fields import COMMANDS
 from disqued.web.routes import ROUTES
@@ -129,3 +131,17 @@ async def test_pages_ask_nodes_by_names_that_no_rename_takes_away(admin: Admin, 
     html = (await client.get(f"/jobs/{job_id}")).body.decode()
     assert "to: ann" in html
     assert "refuses to answer" not in html
+
+
+@ensureDeferred
+async def test_a_node_that_has_another_name_for_leaving_is_not_drained_by_asking(admin: Admin) -> None:
+    client = admin()
+    node = client.running.daemon.node
+    connection = await client.running.connect()
+    table.rename("CLUSTER", "HIDDEN")
+    refusal = await connection.call("HIDDEN", "ASK", node.id, "CLUSTER", "LEAVING", "yes")
+    assert "this node has no command CLUSTER LEAVING: rename-command removed or renamed it" in str(refusal)
+    with pytest.raises(CommandError, match="this node has no command CLUSTER LEAVING"):
+        check_asked([b"CLUSTER", b"LEAVING", b"yes"])
+    assert check_asked([b"CLUSTER", b"INFO"]).name == "CLUSTER INFO"
+    assert not node.state.leaving

@@ -5,9 +5,10 @@ A body is a JSON object with the names of the command's fields; `fields` turns i
 
 from typing import Any, Final
 
+from disqued.core.cluster.questions import ANSWER_MS, AWAY, REFUSED, SILENT
 from disqued.web.api.fields import COMMANDS, error_words, names, read_object, schema, words
-from disqued.web.http.exchange import Request, Role, object_of
-from disqued.web.http.problems import Problem
+from disqued.web.http.exchange import Request, Role, Schema, object_of
+from disqued.web.http.problems import STATUS, Problem
 from disqued.web.routes import route
 from disqued.web.site import Site
 
@@ -72,17 +73,49 @@ async def pause(site: Site, asked: Request) -> dict[str, Any]:
     return {"pause": await site.call(asked.visitor, *words(COMMANDS["PAUSE"], asked.body))}
 
 
-@route("POST", "/api/drain", role=Role.ADMIN, summary="Leave the cluster, or stay",
-       body=object_of(leaving={"type": "boolean"}), reply=object_of(leaving={"type": "boolean"}), tag="cluster",
-       writes=True, errors=error_words(COMMANDS["CLUSTER LEAVING"]), commands=("CLUSTER LEAVING",),
+_NODE: Final[Schema] = {
+    "type": "string",
+    "description": "Id of the node, 40 hex digits; left out: the node that is asked.",
+}
+
+
+@route("POST", "/api/drain", role=Role.ADMIN, summary="Let a node leave the cluster, or stay",
+       body=object_of(leaving={"type": "boolean"}, node=_NODE, optional=("node",)),
+       reply=object_of(leaving={"type": "boolean"}), tag="cluster", writes=True,
+       errors=error_words(COMMANDS["CLUSTER LEAVING"]), commands=("CLUSTER LEAVING", "CLUSTER ASK"),
        example={"leaving": False})  # fmt: skip
 async def drain(site: Site, asked: Request) -> dict[str, Any]:
-    """CLUSTER LEAVING: true moves what this node holds to the others and takes no new jobs; false ends that."""
-    leaving = read_object(asked.body, ["leaving"]).get("leaving")
+    """CLUSTER LEAVING: true moves what a node holds to the others, and it takes no new jobs; false ends that.
+
+    With `node` another node is asked (CLUSTER ASK).  If it does not answer, 503: it may have heard, so send the same
+    again, which changes nothing the second time.
+    """
+    found = read_object(asked.body, ["leaving", "node"])
+    leaving, node_id = found.get("leaving"), found.get("node")
     if not isinstance(leaving, bool):
         raise Problem(400, "the field leaving is needed: true or false")
-    await site.call(asked.visitor, "CLUSTER", "LEAVING", "yes" if leaving else "no")
+    words = ("CLUSTER", "LEAVING", "yes" if leaving else "no")
+    if node_id is None:
+        await site.call(asked.visitor, *words)
+    elif isinstance(node_id, str):
+        await _ask(site, asked, node_id, *words)
+    else:
+        raise Problem(400, "the field node is not a string: allowed is the id of a node, 40 hex digits")
     return {"leaving": leaving}
+
+
+async def _ask(site: Site, asked: Request, node_id: str, *words: str) -> None:
+    """Let one node run a command.  Raises CommandError, and Problem: it refuses, or does not answer."""
+    ((_, status, value),) = await site.call(asked.visitor, "CLUSTER", "ASK", node_id, *words)
+    if status == REFUSED:
+        code, _, text = value.decode("utf-8", "replace").partition(" ")
+        raise Problem(STATUS.get(code, 400), f"node {node_id} refuses: {text}", code=code)
+    if status == SILENT:
+        raise Problem(
+            503, f"node {node_id} has not answered within {ANSWER_MS // 1_000} s and may have heard: try again"
+        )
+    if status == AWAY:
+        raise Problem(503, f"node {node_id} has no link to this node: try again when it is back")
 
 
 @route("POST", "/api/config", role=Role.ADMIN, summary="Change a setting now", body=schema(COMMANDS["CONFIG SET"]),

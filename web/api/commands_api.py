@@ -26,9 +26,8 @@ from disqued.web.site import Site
 CHANGING: Final = frozenset({"PAUSE", "SLOWLOG RESET"})
 #: For admins alone, and yet they change nothing.
 LOOKING: Final = frozenset({
-    "CLIENT LIST", "CLUSTER ASK", "CLUSTER COUNT-FAILURE-REPORTS", "CLUSTER INFO", "CLUSTER MYID", "CLUSTER NODES",
-    "CONFIG GET", "DEBUG ERROR", "DEBUG STRUCTSIZE", "LATENCY DOCTOR", "LATENCY GRAPH", "LATENCY HISTORY",
-    "LATENCY LATEST",
+    "CLIENT LIST", "CLUSTER COUNT-FAILURE-REPORTS", "CLUSTER INFO", "CLUSTER MYID", "CLUSTER NODES", "CONFIG GET",
+    "DEBUG ERROR", "DEBUG STRUCTSIZE", "LATENCY DOCTOR", "LATENCY GRAPH", "LATENCY HISTORY", "LATENCY LATEST",
 })  # fmt: skip
 #: Fields that concern a connection, where the rest of the command does not.
 _ONLY: Final[dict[str, tuple[str, ...]]] = {"HELLO": ()}

@@ -35,7 +35,7 @@ NO_NAMES = {
     "user, password or rule": "AUTH.password_or_user AUTH.password HELLO.auth ACL_SETUSER.name ACL_SETUSER.rules "
     "ACL_DELUSER.names ACL_GETUSER.name ACL_CAT.category ACL_DRYRUN.name ACL_DRYRUN.command ACL_DRYRUN.arguments "
     "CLIENT_KILL.user",
-    "a command for those who may read all queues": "CLUSTER_ASK.command CLUSTER_ASK.arguments",
+    "a command for those who may read all queues, and run it where it changes something": "CLUSTER_ASK.command CLUSTER_ASK.arguments",
     "setting, section, command or event": "CONFIG_GET.pattern CONFIG_SET.name CONFIG_SET.value INFO.section "
     "COMMAND_DOCS.names COMMAND_INFO.names LATENCY_GRAPH.event LATENCY_HISTORY.event LATENCY_RESET.events",
     "said by the client of itself, or said back to it": "PING.message ECHO.message QUIT.ignored DEBUG_ERROR.text "
@@ -367,6 +367,22 @@ def test_a_worker_of_another_node_is_not_taken_from_there_unseen(line: str) -> N
     # What of it is known here is all that anybody can get while its node is away.
     cluster.cut(home, here)
     check_names(user("+@all", "~mine"), entry, call, here.node)
+
+
+@pytest.mark.parametrize("words", ["CLUSTER LEAVING yes", "cluster leaving no", "CLUSTER LEAVING", "CLUSTER INFO"])
+def test_what_another_node_is_asked_to_change_needs_the_right_to_run_that_here(words: str) -> None:
+    daemon = Daemon()
+    entry = COMMANDS["CLUSTER ASK"]
+    call = table.parse(entry, [b"CLUSTER", b"ASK", daemon.node.id, *words.encode().split()])
+    for ann in (user("+@all", "allkeys"), user("+cluster|ask", "+cluster|leaving", "allkeys")):
+        assert check_names(ann, entry, call, daemon.node) is call
+    for ann in (user("+cluster|ask", "allkeys"), user("+@all", "-cluster|leaving", "allkeys")):
+        if words == "CLUSTER INFO":
+            assert check_names(ann, entry, call, daemon.node) is call
+            continue
+        with pytest.raises(NoPermission, match=r"no permissions to run the 'cluster\|leaving' command") as caught:
+            check_names(ann, entry, call, daemon.node)
+        assert (caught.value.reason, caught.value.what) == (b"command", b"cluster|leaving")
 
 
 def test_jobs_that_are_unknown_here_are_passed_over_for_who_may_not_touch_all_queues():

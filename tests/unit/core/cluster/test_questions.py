@@ -4,7 +4,7 @@ import pytest
 
 from disqued.acl.user import User
 from disqued.commands.categories import BLOCKING, PUBSUB, writes
-from disqued.commands.cluster import ASKED
+from disqued.commands.cluster import ASKED, CHANGING
 from disqued.commands.table import BLOCKED, find
 from disqued.core.cluster.questions import ANSWER_MS
 from disqued.core.model.messages import ASK, TOLD
@@ -136,7 +136,7 @@ def test_what_is_told_twice_or_to_nobody_changes_nothing(cluster: Cluster) -> No
     [
         ("ADDJOB q body 0", "ADDJOB"), ("PAUSE q out", "PAUSE"), ("GETJOB FROM q", "GETJOB"),
         ("CLIENT KILL 127.0.0.1:1", "CLIENT KILL"), ("MONITOR", "MONITOR"), ("CONFIG GET port", "CONFIG GET"),
-        ("CLUSTER ASK * QLEN q", "CLUSTER ASK"),
+        ("CLUSTER ASK * QLEN q", "CLUSTER ASK"), ("CLUSTER RESET", "CLUSTER RESET"),
     ],
 )  # fmt: skip
 def test_what_changes_waits_or_is_about_a_connection_is_refused(command: str, name: str) -> None:
@@ -174,6 +174,58 @@ def test_only_commands_are_asked_for_that_look_and_are_over_at_once() -> None:
         assert not entry.hands_out, name
         assert not entry.is_of_connection, name
         assert name not in BLOCKING | PUBSUB
+
+
+# The one command that changes something.
+
+
+def test_a_node_drains_and_stays_when_another_one_is_asked(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    assert asked(a, b.id, "CLUSTER", "LEAVING", "yes") == {b.id: (b"ok", b"OK")}
+    assert [member.node.state.leaving for member in cluster] == [False, True, False]
+    assert asked(a, b.id, "cluster", "leaving") == {b.id: (b"ok", b"yes")}
+    assert asked(a, b.id, "CLUSTER", "LEAVING", "yes") == {b.id: (b"ok", b"OK")}
+    assert asked(a, b.id, "CLUSTER", "LEAVING", "no") == {b.id: (b"ok", b"OK")}
+    assert not any(member.node.state.leaving for member in cluster)
+    assert asked(a, a.id, "CLUSTER", "LEAVING", "yes") == {a.id: (b"ok", b"OK")}
+    assert [member.node.state.leaving for member in cluster] == [True, False, False]
+    for member in cluster:
+        check(member)
+
+
+def test_a_node_whose_answer_is_lost_is_silent_and_may_be_asked_again(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    cluster.hold(b, a)
+    a("CLUSTER", "ASK", b.id, "CLUSTER", "LEAVING", "yes", client="operator")
+    cluster.advance(ANSWER_MS)
+    assert a.answers.pop("operator") == [[(b.id, b"silent", None)]]
+    assert b.node.state.leaving
+    cluster.release(b, a)
+    assert asked(a, b.id, "CLUSTER", "LEAVING", "yes") == {b.id: (b"ok", b"OK")}
+    cluster.isolate(b)
+    assert asked(a, b.id, "CLUSTER", "LEAVING", "no") == {b.id: (b"away", None)}
+    assert b.node.state.leaving
+
+
+@pytest.mark.parametrize("words", ["CLUSTER LEAVING yes", "CLUSTER LEAVING no", "cluster leaving"])
+def test_a_command_that_changes_something_is_asked_of_one_node_at_a_time(words: str) -> None:
+    server = Server()
+    refusal = server.refusal("CLUSTER", "ASK", "*", *words.split())
+    assert refusal == "ERR CLUSTER LEAVING is asked of one node at a time: * is not allowed, the id of a node is"
+    assert not server.node.state.leaving
+
+
+def test_bad_words_of_it_are_refused_here() -> None:
+    server = Server()
+    refusal = server.refusal("CLUSTER", "ASK", server.node.id, "CLUSTER", "LEAVING", "maybe")
+    assert refusal == "ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'"
+    refusal = server.refusal("CLUSTER", "ASK", "f" * 40, "CLUSTER", "LEAVING", "yes")
+    assert refusal.startswith("ERR Unknown node " + "f" * 40)
+
+
+def test_what_is_changed_may_be_asked_twice() -> None:
+    assert CHANGING == {"CLUSTER LEAVING"}
+    assert not CHANGING & ASKED
 
 
 def test_a_job_that_is_unknown_is_null_everywhere(cluster: Cluster) -> None:
