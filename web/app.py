@@ -40,6 +40,7 @@ from disqued.web.pages import (  # noqa: F401 - they declare routes
     failed_pages,
     find_pages,
     job_pages,
+    node_pages,
     overview,
     queue_pages,
     reports_page,

@@ -16,6 +16,7 @@ from disqued.web.views.failed_jobs import FailedJobs
 from disqued.web.views.history import History
 from disqued.web.views.live import Live
 from disqued.web.views.metrics import Metrics
+from disqued.web.views.node_states import Drains
 from disqued.web.views.queue_views import QueueTable, Rates
 from disqued.web.views.reports_file import ReportsFile
 
@@ -28,6 +29,7 @@ class Site:
         self.access = access
         self.audit = audit
         self.everywhere = Everywhere(gateway)
+        self.drains = Drains(self.everywhere)
         self.history = History(gateway)
         self.rates = Rates(gateway, self.history)
         self.queues = QueueTable(gateway, self.everywhere, self.rates)

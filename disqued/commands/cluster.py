@@ -320,8 +320,8 @@ class ClusterAsk:
     QINFO, QLEN, QPEEK, QSCAN, QSTAT, QSTATUS, RQ.INFO, SCHEDULE GET, SCHEDULE LIST, SHOW, SLOTS, WORKER INFO, WORKER
     LIST, WQ.LEN, WQ.PEEK, WQ.PROCS, WQ.QUEUES and WQ.TASKS.  They only look.
 
-    CLUSTER LEAVING may be asked of one node, by users who may run it themselves: the node drains, or stays.  A node that
-    is silent may have heard; ask it again, which changes nothing the second time.
+    CLUSTER LEAVING may be asked of one node, by users who may run it themselves: the node drains, or stays.  A silent
+    node may have heard; ask it again, which changes nothing the second time.
     """
 
     node: bytes = positional("Who is asked: * for every node, or the id of one.", BYTES)

@@ -27,7 +27,7 @@ GET = {
     "none": "/healthz /readyz /startupz /login /static/<version>/<name>",
     "viewer": """
         / /settings /reports /queues /queues/<queue> /queue /jobs/<job> /workers /workers/<worker> /worker /find
-        /schedules /schedules/<schedule> /schedule /failing /dead
+        /schedules /schedules/<schedule> /schedule /failing /dead /nodes/<node>
         /api/openapi.json /api/info /api/hello /api/cluster/nodes /api/config /api/events
         /api/qstat /api/qstat/<queue> /api/qpeek /api/qpeek/<queue> /api/qpolicy /api/qpolicy/<queue>
         /api/show/<id> /api/scan/jobs /api/scan/queues /api/failing /api/dead /api/dead/export

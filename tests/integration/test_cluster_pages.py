@@ -24,25 +24,37 @@ class WithPages(Cluster):
         options = (*self.options, "--http-port", str(self.ports[number]))
         return launch(self.directory / f"node-{number}", options, port=port)
 
-    def page(self, path: str, status: int = 200) -> str:
-        """What a page of the first node says."""
+    def post(self, path: str, value: object, status: int = 200) -> Any:
+        """Do through the API of the first node what a form of its pages does; returns the answer."""
+        connection = http.client.HTTPConnection(HOST, self.ports[0], timeout=LIMIT)
+        connection.request("POST", path, json.dumps(value), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        text = answer.read()
+        connection.close()
+        assert answer.status == status, text
+        return json.loads(text)
+
+    def html(self, path: str, status: int = 200) -> str:
+        """A page of the first node."""
         connection = http.client.HTTPConnection(HOST, self.ports[0], timeout=LIMIT)
         connection.request("GET", path, headers={"Accept": "text/html"})
         answer = connection.getresponse()
         text = answer.read().decode()
         connection.close()
         assert answer.status == status, text
-        return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
+        return text
 
-    def post(self, path: str, asked: dict[str, Any]) -> Any:
-        """What the API of the first node answers."""
-        connection = http.client.HTTPConnection(HOST, self.ports[0], timeout=LIMIT)
-        connection.request("POST", path, json.dumps(asked), {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        found = json.loads(answer.read())
-        connection.close()
-        assert answer.status == 200, found
-        return found
+    def page(self, path: str, status: int = 200) -> str:
+        """What a page of the first node says."""
+        return " ".join(unescape(re.sub(r"<[^>]*>", " ", self.html(path, status))).split())
+
+    def press(self, path: str, label: str) -> Any:
+        """Do what a button on a page does; returns the answer of the API."""
+        forms = re.findall(r'<form class="action".*?</form>', self.html(path), re.DOTALL)
+        (form,) = [each for each in forms if f">{label}</button>" in each]
+        (action,) = re.findall(r'data-action="([^"]*)"', form)
+        does = json.loads(unescape(action))
+        return self.post(does["path"], does["fixed"])
 
 
 @pytest.fixture
@@ -156,3 +168,69 @@ def test_failing_and_dead_jobs_of_all_nodes_are_listed_once_and_redriven(cluster
     wait_until(lambda: "are missing" not in cluster.page("/dead?queue=mail"), "a word of the node that is back")
     assert cluster.post("/api/dead/purge", {"filter": {"queue": "ma*"}, "dry_run": False, "token": None})["done"] == 2
     wait_words(cluster, "/dead", "Dead jobs 0, all nodes")
+
+
+def test_a_node_is_drained_from_the_page_of_another_one(cluster: WithPages) -> None:
+    first, second, _ = cluster.nodes
+    node_id = cluster.ids[1]
+    path = f"/nodes/{node_id}"
+    assert f'href="{path}"' in cluster.html("/")
+    said = cluster.page(path)
+    assert "healthy The node answers and takes jobs." in said
+    assert f"Address {HOST}:{second.port}" in said
+    # At-most-once jobs in a queue that is paused for what goes out stay where they are: the drain cannot end.
+    stuck = [second.call("ADDJOB", "stuck", f"s{n}", 0, "RETRY", 0, "REPLICATE", 1) for n in range(3)]
+    second.call("PAUSE", "stuck", "out")
+    jobs = {str(second.call("ADDJOB", "mail", f"m{n}", 0, "RETRY", 3_600, "REPLICATE", 1)) for n in range(200)}
+
+    assert cluster.press(path, "Drain this node") == {"leaving": True}
+    assert second.call("CLUSTER", "LEAVING") == "yes"
+    assert first.call("CLUSTER", "LEAVING") == "no"
+    wait_until(lambda: "leaving Leaving: 3 of " in cluster.page(path), "three jobs that are left")
+    wait_until(lambda: "at-most-once jobs in a queue that is paused out" in cluster.page(path), "a reason")
+    wait_until(lambda: "leaving: 3 of " in cluster.page("/"), "the drain on the overview")
+    assert "Stop draining" in cluster.page(path)
+    assert "Drain this node" not in cluster.page(path)
+
+    assert cluster.press(path, "Stop draining") == {"leaving": False}
+    assert "healthy The node answers and takes jobs." in cluster.page(path)
+    wait_until(lambda: "leaving" not in cluster.page("/"), "a node that stays, on the overview")
+
+    asked = [
+        entry["asked"]
+        for entry in json.loads(cluster.html("/api/audit?count=9"))["entries"]
+        if entry["path"] == "/api/drain"
+    ]
+    assert sorted(asked, key=str) == [{"leaving": False, "node": node_id}, {"leaving": True, "node": node_id}]
+
+    assert cluster.press(path, "Drain this node") == {"leaving": True}
+    second.call("PAUSE", "stuck", "none")
+    done = "drained Drained: the node may be stopped, and nothing is lost."
+    wait_until(lambda: done in cluster.page(path), "the end of the drain")
+    wait_until(lambda: "leaving: may be stopped" in cluster.page("/"), "the end of the drain on the overview")
+    cluster.stop(1)
+    found = set()
+    while len(found) < len(jobs) + len(stuck):
+        found |= {
+            job_id
+            for _, job_id, _ in first.call(
+                "GETJOB", "TIMEOUT", int(LIMIT * 1_000), "COUNT", 100, "FROM", "mail", "stuck"
+            )
+        }
+    assert found == jobs | set(map(str, stuck))
+
+
+def test_a_node_that_is_away_says_so_on_its_page_and_cannot_be_drained(cluster: WithPages) -> None:
+    node_id = cluster.ids[2]
+    path = f"/nodes/{node_id}"
+    wait_until(lambda: "Jobs" in cluster.page(path), "the page of a node")
+    cluster.nodes[2].kill()
+    said = rf"not answering Node {node_id[:8]} \({HOST}:\d+\) has (failed|no link to this node), and was heard .* ago\."
+    wait_until(lambda: re.search(said, cluster.page(path)) is not None, "a node that is away")
+    assert re.search(r"It was heard last at \d", cluster.page(path))
+    lost = "(lost|not responding) for "
+    wait_until(lambda: re.search(lost, cluster.page("/")) is not None, "the same on the overview")
+    refused = cluster.post("/api/drain", {"leaving": True, "node": node_id}, status=503)
+    assert refused["detail"] == f"node {node_id} has no link to this node: try again when it is back"
+    unknown = cluster.page("/nodes/" + "f" * 40, status=404)
+    assert "is known to this node" in unknown

@@ -934,6 +934,7 @@ def test_axe_finds_no_violations(page: Browser, daemon: Daemon, scheme: str) -> 
     wait_until(lambda: bool(daemon.call("SCHEDULE", "LIST", "seen")[0][5]), "an instant is over")  # type: ignore[index]
     daemon.call("SCHEDULE", "PAUSE", "seen")
     paths += ["/schedules", "/schedules/seen", "/schedules/stopped", "/schedules/none"]
+    paths += [f"/nodes/{daemon.call('CLUSTER', 'MYID')}", "/nodes/none"]
     for path in paths:
         page.open(path)
         page.run("document.querySelectorAll('details').forEach(one => one.open = true)")

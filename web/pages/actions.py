@@ -228,6 +228,22 @@ def on_worker(worker_id: bytes) -> list[Action]:
     ]  # fmt: skip
 
 
+def on_node(node_id: bytes, *, is_leaving: bool) -> list[Action]:
+    """Drain a node, or let one that drains stay."""
+    key, label, word = ("stay", "Stop draining", b"no") if is_leaving else ("drain", "Drain this node", b"yes")
+    confirm = (
+        "The node hands its jobs to the other nodes, takes no new ones, and sends waiting consumers elsewhere, until "
+        "draining is stopped. This page says when it may be stopped."
+    )
+    return [
+        Action(
+            key, label, "/api/drain", (b"CLUSTER", b"ASK", node_id, b"CLUSTER", b"LEAVING", word),
+            {"leaving": not is_leaving, "node": node_id}, "The node stays." if is_leaving else "The node drains.",
+            "" if is_leaving else confirm, danger=not is_leaving, role=Role.ADMIN,
+        )
+    ]  # fmt: skip
+
+
 def kill_connection() -> Action:
     """End a connection of this node."""
     number = Input("id", "Number", "number", word="ID", needed=True)

@@ -1,17 +1,10 @@
 """Page of the cluster and of this node: addresses, memory, rates, and what an operator should know at once."""
 
-from typing import Final
-
-from disqued.core.model.messages import Vitals
-from disqued.core.model.peers import FAIL, FAILING, FULL, LEAVING, PFAIL, KnownNode
-from disqued.core.model.vitals import LastVitals
-from disqued.core.view import NodeView
 from disqued.web.http.exchange import Request
 from disqued.web.pages import actions
 from disqued.web.pages.render import Values, page
 from disqued.web.site import Site
-
-_FLAGS: Final = ((PFAIL, "not responding"), (FAIL, "failed"), (LEAVING, "leaving"), (FULL, "memory full"))
+from disqued.web.views.node_states import node_rows
 
 
 def overview_values(site: Site) -> Values:
@@ -36,33 +29,7 @@ def overview_values(site: Site) -> Values:
 
 def _node_rows(site: Site) -> list[Values]:
     """Rows of this node, then of the others with what they told of themselves, then the addresses that are tried."""
-    node = site.gateway.view
-    own, *others = (_node_row(node, known) for known in node.known_nodes())
-    vitals, rates = node.vitals, site.rates.of_node()
-    return [own | _vital_values(vitals, rates["in"], rates["out"]), *others]
-
-
-def _vital_values(vitals: Vitals, queued_rate: float | None, given_rate: float | None) -> Values:
-    return {"version": vitals.version.decode("ascii"), "memory": vitals.memory, "limit": vitals.limit,
-            "jobs": vitals.jobs, "in_rate": queued_rate, "out_rate": given_rate}  # fmt: skip
-
-
-def _rates_now(node: NodeView, known: KnownNode, told: LastVitals) -> tuple[float | None, float | None]:
-    """The rates that a node told of, while it goes on telling."""
-    is_old = node.now() - told.at > node.peer_timeout_ms or known.flags & FAILING
-    return (None, None) if is_old or not known.connected else (told.queued_rate, told.given_rate)
-
-
-def _node_row(node: NodeView, known: KnownNode) -> Values:
-    flags = [text for bit, text in _FLAGS if known.flags & bit]
-    if not known.met:
-        flags.append("connecting")
-    host = known.host or ("this host" if known.myself else "?")
-    told = known.account
-    said = {} if told is None else _vital_values(told.vitals, *_rates_now(node, known, told))
-    return said | {"id": known.id.decode("ascii", "replace"), "address": f"{host}:{known.port}", "flags": flags,
-                   "myself": known.myself, "linked": known.connected, "bad": bool(known.flags & FAILING),
-                   "pong_ms": max(0, node.wall() - known.pong_at) if known.pong_at else None}  # fmt: skip
+    return node_rows(site.gateway.view, site.rates.of_node(), site.drains)
 
 
 def _trouble(site: Site) -> list[str]:

@@ -6,7 +6,7 @@ from disqued.core.model.ids import is_job_id
 from disqued.web.http import answers
 from disqued.web.http.exchange import STREAM, QueryParameter, Reply, Request, Role, Visitor
 from disqued.web.http.problems import Problem
-from disqued.web.pages import job_pages, overview, queue_pages, render, schedule_pages, worker_pages
+from disqued.web.pages import job_pages, node_pages, overview, queue_pages, render, schedule_pages, worker_pages
 from disqued.web.routes import route
 from disqued.web.site import Site
 from disqued.web.views.consumer_views import consumers_of
@@ -16,7 +16,7 @@ from disqued.web.views.queue_views import SORTS, QueueQuery
 from disqued.web.views.schedule_views import ScheduleQuery
 from disqued.web.views.worker_views import WorkerQuery
 
-PAGES: Final = ("overview", "queues", "queue", "job", "workers", "worker", "schedules", "schedule")
+PAGES: Final = ("overview", "queues", "queue", "job", "workers", "worker", "schedules", "schedule", "node")
 
 
 @route(
@@ -32,6 +32,7 @@ PAGES: Final = ("overview", "queues", "queue", "job", "workers", "worker", "sche
         QueryParameter("job", "Which job", {"type": "string", "format": "bytes"}),
         QueryParameter("worker", "Which worker", {"type": "string", "format": "bytes"}),
         QueryParameter("schedule", "Which schedule", {"type": "string", "format": "bytes"}),
+        QueryParameter("node", "Which node", {"type": "string", "format": "bytes"}),
         QueryParameter("q", "Part of the names of queues, workers or schedules, or a glob"),
         QueryParameter("sort", "Column of the table of queues"),
         QueryParameter("n", "Page of the table of queues, workers or schedules", {"type": "integer", "minimum": 1}),
@@ -45,7 +46,8 @@ async def events(site: Site, asked: Request) -> Reply:
         raise Problem(400, f"sort={sort[:100]}: allowed are {', '.join(SORTS)}")
     watched = Subscription(query.get("page", "overview"), query.get("queue", b""),
                            QueueQuery(query.get("q", ""), sort, query.get("n", 1)), visitor.sees_bodies, visitor.role,
-                           query.get("worker", b""), query.get("schedule", b""), query.get("job", b""))  # fmt: skip
+                           query.get("worker", b""), query.get("schedule", b""), query.get("job", b""),
+                           query.get("node", b""))  # fmt: skip
     answers.begin(asked.request, STREAM)
     await site.live.listen(asked.request, watched, lambda one: draw(site, one),
                            lambda: site.access.still_holds(asked.request, visitor))  # fmt: skip
@@ -86,6 +88,11 @@ async def draw(site: Site, watched: Subscription) -> dict[str, Any]:
         if found is None:
             return {"html": {"why": "No node that answers knows this job any more: it has ended."}, "point": []}
         values, parts = found, dict(job_pages.PARTS)
+    elif watched.page == "node":
+        about = await node_pages.node_values(site, watched.node)
+        if about is None:
+            return {"html": {"node": "This node no longer knows the node: it was forgotten."}, "point": []}
+        values, parts = about, {"node": "_node.html"}
     elif watched.page == "workers":
         view = WorkerQuery(watched.view.text, watched.view.page)
         values = await worker_pages.workers_values(site, view)

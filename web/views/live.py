@@ -42,7 +42,7 @@ RETRY: Final = {"Retry-After": "30"}
 class Subscription:
     """What a listener looks at; listeners with the same share what is drawn."""
 
-    page: str  #: overview, queues, queue, job, workers, worker, schedules or schedule
+    page: str  #: one of `pages.updates.PAGES`
     queue: bytes
     view: QueueQuery
     sees_bodies: bool
@@ -50,6 +50,7 @@ class Subscription:
     worker: bytes = b""
     schedule: bytes = b""
     job: bytes = b""
+    node: bytes = b""
 
 
 #: Draws a view: {"html": {id: text}, "point": [...]}.

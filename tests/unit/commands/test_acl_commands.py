@@ -35,7 +35,8 @@ NO_NAMES = {
     "user, password or rule": "AUTH.password_or_user AUTH.password HELLO.auth ACL_SETUSER.name ACL_SETUSER.rules "
     "ACL_DELUSER.names ACL_GETUSER.name ACL_CAT.category ACL_DRYRUN.name ACL_DRYRUN.command ACL_DRYRUN.arguments "
     "CLIENT_KILL.user",
-    "a command for those who may read all queues, and run it where it changes something": "CLUSTER_ASK.command CLUSTER_ASK.arguments",
+    "a command for those who may read all queues, and run it where it changes something":
+    "CLUSTER_ASK.command CLUSTER_ASK.arguments",
     "setting, section, command or event": "CONFIG_GET.pattern CONFIG_SET.name CONFIG_SET.value INFO.section "
     "COMMAND_DOCS.names COMMAND_INFO.names LATENCY_GRAPH.event LATENCY_HISTORY.event LATENCY_RESET.events",
     "said by the client of itself, or said back to it": "PING.message ECHO.message QUIT.ignored DEBUG_ERROR.text "

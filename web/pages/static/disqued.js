@@ -288,7 +288,7 @@ async function reread() {
     return location.reload();
   }
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-  for (const selector of ["#found tbody", "#looked", "#pauses", "#paused", "#schedule-now", "#runs", "#coming", "#groups", "#throttles", "#policy tbody", ".timeline", "#why", ".facts", "h1"]) {
+  for (const selector of ["#found tbody", "#looked", "#pauses", "#paused", "#schedule-now", "#runs", "#coming", "#groups", "#throttles", "#policy tbody", ".timeline", "#why", "#node", ".facts", "h1"]) {
     const [old, now] = [one(selector), one(selector, fresh)];
     if (old && now) swap(old, now.innerHTML);
   }
@@ -371,13 +371,16 @@ function listen(terms) {
     pulse.title = title;
     pulse.setAttribute("aria-label", title);
   };
+  const ways = () => one("[data-ways]")?.dataset.ways; // which actions a page offers, where that changes by itself
   const show = (event) => {
     const news = JSON.parse(event.data);
+    const offered = ways();
     for (const [id, html] of Object.entries(news.html ?? {})) {
       const element = document.getElementById(id);
       if (element) renew(element, html);
     }
     if (news.point) chart?.add(news.point);
+    if (ways() !== offered) reread().catch(() => {}); // the next news or a reload brings them
   };
   const close = () => {
     clearTimeout(again);

@@ -224,7 +224,7 @@ def test_bad_words_of_it_are_refused_here() -> None:
 
 
 def test_what_is_changed_may_be_asked_twice() -> None:
-    assert CHANGING == {"CLUSTER LEAVING"}
+    assert {"CLUSTER LEAVING"} == CHANGING
     assert not CHANGING & ASKED
 
 
