@@ -953,6 +953,37 @@ def test_axe_finds_no_violations_in_a_report_that_stands_alone(page: Browser, tm
     assert page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
+def test_a_node_is_drained_in_four_clicks_and_the_page_follows(page: Browser, daemon: Daemon) -> None:
+    job_ids = [daemon.call("ADDJOB", "mail", f"to: ann {number}", 0) for number in range(2)]
+    page.open("/")
+    page.click("#nodes a")
+    page.wait_text("#node", "The node answers and takes jobs.")
+    page.click("#do-drain")
+    page.wait_text(".sure p", "The node hands its jobs to the other nodes")
+    assert daemon.call("CLUSTER", "LEAVING") == "no"
+    page.click(".sure .yes")
+    page.wait_text("#told", "The node drains.")
+    page.wait_text("#node", "Leaving: 2 of 2 jobs are left.")
+    page.wait_text("#node", "no node can be reached that takes jobs")
+    assert page.text("#node-acts").startswith("Stop draining")
+    assert page.violations() == []
+    daemon.call("ACKJOB", job_ids[0])
+    page.wait_text("#node", "Leaving: 1 of 2 jobs are left.")
+    assert page.run("return document.querySelector('progress').position") == 0.5
+    daemon.call("ACKJOB", job_ids[1])
+    page.wait_text("#node", "Drained: the node may be stopped, and nothing is lost.")
+    # Somebody else lets it stay: the page offers what is possible now.
+    daemon.call("CLUSTER", "LEAVING", "no")
+    page.wait_text("#node-acts", "Drain this node")
+    page.click("#do-drain")
+    page.click(".sure .yes")
+    page.wait_text("#node-acts", "Stop draining")
+    page.click("#do-stay")
+    page.wait_text("#told", "The node stays.")
+    page.wait_text("#node", "The node answers and takes jobs.")
+    assert daemon.call("CLUSTER", "LEAVING") == "no"
+
+
 def test_dark_and_light_differ(page: Browser) -> None:
     grounds = []
     for scheme in ("light", "dark"):
