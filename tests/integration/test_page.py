@@ -586,6 +586,7 @@ def test_nothing_lies_beyond_the_side_of_a_narrow_window(page: Browser, daemon: 
         daemon.call("SCHEDULE", "SET", "s" * 200, *every, "QUEUE", "n" * 200, "BODY", "b" * 2_000)
         paths += ["/schedules", f"/schedules/{'s' * 200}", "/failing", "/dead"]
         dead_job(daemon, "d" * 200), failing_job(daemon, "d" * 200)
+        paths += [f"/nodes/{daemon.call('CLUSTER', 'MYID')}"]
         for path in [*paths, "/workers", f"/workers/{'w' * 200}"]:
             page.open(path)
             page.run("document.querySelectorAll('details').forEach(one => one.open = true)")
