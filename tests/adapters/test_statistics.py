@@ -1,5 +1,6 @@
 """Rates of INFO without a timer while nothing happens."""
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import attrs
 import pytest
 from twisted.internet.task import Clock
 
-from disqued.net.process.statistics import SAMPLES, Statistics, executable
+from disqued.net.process.statistics import SAMPLES, Statistics, disk_space, executable
 
 
 @attrs.define
@@ -115,3 +116,10 @@ def test_the_program_is_the_script_or_else_the_interpreter(monkeypatch: pytest.M
     assert executable() == str(script)
     monkeypatch.setattr(sys, "argv", ["-c"])
     assert executable() == sys.executable
+
+
+def test_room_on_the_disk_is_that_of_the_file_system_of_a_folder(tmp_path: Path) -> None:
+    found = disk_space(tmp_path)
+    assert 0 <= found["dir_free_bytes"] <= found["dir_size_bytes"]
+    assert found["dir_size_bytes"] == shutil.disk_usage(tmp_path).total
+    assert disk_space(tmp_path / "none") == {}

@@ -421,14 +421,18 @@ DIFFERENCES = (
     ),
     Difference(
         "info-more-fields",
-        "Which program this is, where its jobs are kept, what memory is measured against, how many bugs it met, "
-        "who was refused, and what goes on in the background.",
+        "Which program this is, where its jobs are kept, what room is there, what memory is measured against, "
+        "how many bugs it met, who was refused, and what goes on in the background.",
         (("INFO",),),
         _with_fields(
             {
                 b"disque_version": (b"disqued_version:" + VARIES,),
                 b"config_file": (b"python_version:" + VARIES, b"core_build:" + VARIES),
-                b"aof_last_write_status": (b"persistence:none",),
+                b"aof_last_write_status": (
+                    b"persistence:none",
+                    b"dir_free_bytes:" + VARIES,
+                    b"dir_size_bytes:" + VARIES,
+                ),
                 b"mem_allocator": (b"maxmemory:1073741824", b"memory_level:0"),
                 b"registered_jobs": (b"dead_jobs:0", b"failing_jobs:0", b"jobs_died:0"),
                 b"registered_queues": (
@@ -485,7 +489,7 @@ DIFFERENCES = (
         (("INFO",),),
         _with_fields(
             {
-                b"persistence": (
+                b"dir_size_bytes": (
                     b"",
                     b"# Events",
                     b"events:off",

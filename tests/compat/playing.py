@@ -217,7 +217,8 @@ def _settled_info(reply: Reply) -> Reply:
 #: Fields whose values were masked in the recording, or that Disque did not have.
 _INFO_MASKED = re.compile(
     rb"disque_git_sha1|disque_build_id|os|gcc_version|process_id|run_id|tcp_port|uptime_in_\w+|hz|executable|"
-    rb"config_file|used_\w+|mem_\w+|disqued_version|python_version|core_build|master_replid|cluster_bus_port"
+    rb"config_file|used_\w+|mem_\w+|disqued_version|python_version|core_build|master_replid|cluster_bus_port|"
+    rb"dir_\w+_bytes"
 )
 
 

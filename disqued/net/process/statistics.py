@@ -154,7 +154,7 @@ class Statistics:
     @staticmethod
     def _persistence(daemon: DaemonParts) -> dict[str, Any]:
         loading = daemon.traffic.dispatch.loading
-        facts = {"loading": int(loading), **daemon.stores.facts()}
+        facts = {"loading": int(loading), **daemon.stores.facts(), **disk_space(daemon.config.dir)}
         return facts | daemon.loader.facts() if loading else facts
 
     def _stats(self, daemon: DaemonParts) -> dict[str, Any]:
@@ -188,6 +188,15 @@ def resident_bytes() -> int:
             return int(file.read().split()[1]) * _PAGE
     except OSError:
         return 0
+
+
+def disk_space(folder: str | os.PathLike[str]) -> dict[str, int]:
+    """Bytes of the file system of a folder, and those that are free to this user; nothing where that is not known."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return {}
+    return {"dir_free_bytes": found.f_bavail * found.f_frsize, "dir_size_bytes": found.f_blocks * found.f_frsize}
 
 
 def _cpu() -> dict[str, Any]:
