@@ -11,6 +11,7 @@ from disqued.web.http.exchange import JSON, Reply, Visitor
 from disqued.web.http.problems import Problem
 from disqued.web.http.values import as_bytes
 from disqued.web.turns import InThread, OneAtATime
+from disqued.web.views.cluster_overview import ClusterWatch
 from disqued.web.views.everywhere import Everywhere
 from disqued.web.views.failed_jobs import FailedJobs
 from disqued.web.views.history import History
@@ -34,12 +35,34 @@ class Site:
         self.rates = Rates(gateway, self.history)
         self.queues = QueueTable(gateway, self.everywhere, self.rates)
         self.failed = FailedJobs(gateway, self.everywhere, self.queues)
+        self.cluster = ClusterWatch(gateway, self.everywhere, self.queues, self.rates)
         self.live = Live(gateway)
         self.metrics = Metrics(gateway, self.history.pulse)
         self.reports = ReportsFile(gateway.config.reports_file, gateway.reactor)
         self.kept = LongValues()  #: long values of answers that are being sent
         self.large_walk = OneAtATime()  #: for pages that gather many rows
         self.in_thread = InThread(gateway.reactor)
+
+    @property
+    def trouble(self) -> list[str]:
+        """What an operator should know of this node at once: sentences."""
+        gateway = self.gateway
+        found: list[str] = []
+        if self.access.complaint:
+            found.append("The token file is invalid, so the previous tokens stay in effect. The log says why.")
+        if self.audit.failures:
+            found.append(f"Audit log entries that could not be written: {self.audit.failures}.")
+        if gateway.loading:
+            found.append("The node is loading its data and answers commands with LOADING.")
+        if gateway.paused:
+            found.append("Commands are suspended by CLIENT PAUSE, or because the node is stopping.")
+        if gateway.store_failure:
+            found.append(f"No jobs can be added: {gateway.store_failure}")
+        if gateway.view.memory.level >= 2:
+            found.append("Memory is nearly full. The node evicts what it may drop.")
+        if gateway.view.is_leaving:
+            found.append("The node is leaving the cluster: it drains its jobs and accepts no new ones.")
+        return found
 
     async def call(self, visitor: Visitor, *words: bytes | str | int) -> Any:
         """Run a command for a visitor; returns its value.

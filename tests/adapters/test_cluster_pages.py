@@ -1,6 +1,9 @@
 """Pages of what is in the whole cluster: connections, the search field, and the job page as it moves."""
 
+import re
 from pathlib import Path
+
+import pytest
 
 from tests.adapters.inprocess import wait_until
 from tests.adapters.test_pages import (
@@ -12,10 +15,12 @@ from tests.adapters.test_pages import (
     async_test,
     page,
     run,
+    walks_at_once,  # noqa: F401 - a fixture
     ways,
     with_tokens,
     words,
 )
+from tests.limits import LIMIT
 
 
 @async_test
@@ -90,3 +95,71 @@ async def test_a_node_that_puts_commands_off_says_so_instead_of_a_job(admin: Adm
         client, f"/jobs/{job_id}", status=503
     )
     assert "refuses to answer: TRYAGAIN" in await page(client, "/workers")
+
+
+@async_test
+async def test_the_overview_says_what_is_wrong_and_where_to_act(admin: Admin) -> None:
+    client = admin()
+    await add(client, "mail<b>", "x")
+    await run(client.running, "PAUSE", "mail<b>", "all", "REASON", "smtp <i>is down")
+    html = await page(client, "/")
+    assert "mail<b>" not in html
+    assert "<i>" not in html
+    assert '<a href="/queues/mail%3Cb%3E" dir="ltr">mail&lt;b&gt;</a>: ' in html
+    text = words(html)
+    assert "warning 1 queue is paused mail<b> : Adds and delivery are paused on all nodes by " in text
+    assert ": smtp <i>is down. 1 ready job, the oldest added " in text
+    assert "Nothing needs attention" not in text
+    assert 'href="/queues?sort=paused"' in html
+    assert re.search("Jobs ready 1 .* Figures of one node, less than 1 s old.", text)
+    await run(client.running, "PAUSE", "mail<b>", "none")
+    assert "1 queue is paused" not in await page(client, "/")
+
+
+@async_test
+async def test_the_overview_is_calm_where_nothing_is_wrong(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = {"dir_free_bytes": 1 << 30, "dir_size_bytes": 1 << 31}
+    monkeypatch.setattr("disqued.net.process.statistics.disk_space", lambda _: space)
+    client = admin()
+    calm = "Nothing needs attention: the only node answers, memory and disks have room, and no queue is paused,"
+    assert calm in words(await page(client, "/"))
+    assert (await client.get("/api/overview")).body["attention"] == []
+    space["dir_free_bytes"] = 1 << 20
+    text = words(await page(client, "/"))
+    assert "error Disk space is low on 1 node This node has 1.0 MiB of 2.0 GiB free where its data are." in text
+    assert "Nothing needs attention" not in text
+
+
+@async_test
+async def test_the_overview_as_json_says_the_same_and_its_age(admin: Admin) -> None:
+    client = admin()
+    assert (await client.get("/api/overview")).body["oldest"] == []
+    await add(client, b"mail\xff", "x")
+    await run(client.running, "PAUSE", b"mail\xff", "in")
+    _, _, found = await client.get("/api/overview")
+    assert (found["nodes"], found["missing"], found["failure"]) == (1, [], "")
+    assert found["age_ms"] < LIMIT * 1_000
+    [group] = [group for group in found["attention"] if group["kind"] == "paused"]
+    assert (group["severity"], group["count"], group["path"]) == ("warning", 1, "/queues?sort=paused")
+    [finding] = group["findings"]
+    assert finding["queue"] == {"base64": "bWFpbP8="}
+    assert finding["text"].startswith("Adds are paused on all nodes by ")
+    assert (found["cluster"]["ready"], found["cluster"]["queues"]) == (1, 1)
+    assert found["cluster"]["disk"]["node"] == client.site.gateway.view.id.decode()
+    [oldest] = found["oldest"]
+    assert (oldest["queue"], oldest["ready"]) == (finding["queue"], 1)
+
+
+@async_test
+async def test_the_overview_of_a_node_that_puts_commands_off_says_so(admin: Admin) -> None:
+    client = admin()
+    await add(client, "mail", "x")
+    await run(client.running, "CLIENT", "PAUSE", 60_000)
+    text = words(await page(client, "/"))
+    assert "error The nodes cannot be asked now The node runs no commands now: CLIENT PAUSE" in text
+    assert "error This node needs attention Commands are suspended by CLIENT PAUSE" in text
+    assert "No node answers, so there are no figures." in text
+    _, _, found = await client.get("/api/overview")
+    assert (found["nodes"], found["cluster"]) == (0, None)
+    assert "CLIENT PAUSE" in found["failure"]
+    assert [group["kind"] for group in found["attention"]][:2] == ["cannot-ask", "this-node"]

@@ -32,7 +32,7 @@ GET = {
         /api/qstat /api/qstat/<queue> /api/qpeek /api/qpeek/<queue> /api/qpolicy /api/qpolicy/<queue>
         /api/show/<id> /api/scan/jobs /api/scan/queues /api/failing /api/dead /api/dead/export
         /api/reports/queues /api/reports/slo /api/reports/audit /api/reports/findings /api/reports/runs
-        /metrics /metrics/per-queue /api/history
+        /metrics /metrics/per-queue /api/history /api/overview
     """,
     "admin": "/api/audit /actions /connections",
 }

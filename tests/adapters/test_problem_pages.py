@@ -42,7 +42,7 @@ async def test_a_role_that_is_not_enough_is_a_page_that_says_so(admin: Admin, tm
 
 @async_test
 async def test_a_bug_is_a_page_without_its_traceback(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("disqued.web.pages.overview.overview_values", lambda site: {}["planted"])
+    monkeypatch.setattr("disqued.web.pages.overview.overview_values", lambda _, **__: {}["planted"])
     client = admin()
     html = await page(client, "/", status=500)
     assert_problem_page(html, "Internal error", "the log has its traceback.")

@@ -234,3 +234,41 @@ def test_a_node_that_is_away_says_so_on_its_page_and_cannot_be_drained(cluster: 
     assert refused["detail"] == f"node {node_id} has no link to this node: try again when it is back"
     unknown = cluster.page("/nodes/" + "f" * 40, status=404)
     assert "is known to this node" in unknown
+
+
+def test_the_overview_of_one_node_says_what_is_wrong_in_the_cluster(cluster: WithPages) -> None:
+    first, second, third = cluster.nodes
+    wait_until(lambda: "Sums over 3 nodes" in cluster.page("/"), "figures of all nodes")
+    assert "does not answer" not in cluster.page("/")
+    second.call("ADDJOB", "paused-queue", "x", 0)
+    second.call("PAUSE", "paused-queue", "all", "REASON", "smtp is down")
+    second.call("ADDJOB", "unconsumed-queue", "x", 0)
+    job_id = second.call("ADDJOB", "failing-queue", "x", 0, "RETRY", 3_600)
+    second.call("GETJOB", "FROM", "failing-queue")
+    second.call("NACK", job_id, "DELAY", 3_600, "REASON", "no such file")
+    address = f"{HOST}:{third.port}"
+    cluster.freeze(2)
+    try:
+        wait_until(lambda: "1 node does not answer" in cluster.page("/"), "a silent node on the overview")
+        said = cluster.page("/")
+        assert re.search(rf"error 1 node does not answer Node {cluster.ids[2][:8]} \({address}\) (has|is)", said), said
+    finally:
+        cluster.thaw(2)
+    cluster.kill(2)
+    lost = rf"Node {cluster.ids[2][:8]} \({address}\) has failed, and was heard .* ago\."
+    wait_until(lambda: re.search(lost, cluster.page("/")), "a lost node on the overview")
+    wait_until(lambda: "unconsumed-queue : 1 ready job" in cluster.page("/"), "a queue without consumers")
+    said = cluster.page("/")
+    assert re.search(rf"Sums over 2 nodes, .* s old\. Without the figures of node {cluster.ids[2][:8]}\.", said)
+    assert "queues have ready jobs and no consumer on any node that answers" in said
+    assert re.search(
+        "1 queue is paused paused-queue : Adds and delivery are paused on all nodes by [^:]*:[0-9]+: smtp is down. ",
+        said,
+    )
+    assert re.search("1 queue has failing jobs failing-queue : [12] failing jobs?, each copy counted.", said)
+    assert "Nothing needs attention" not in said
+    first.call("PAUSE", "paused-queue", "none")
+    wait_until(lambda: "is paused" not in cluster.page("/"), "a queue that goes on")
+    cluster.restart(2)
+    cluster.wait_joined()
+    wait_until(lambda: "does not answer" not in cluster.page("/"), "all nodes on the overview")

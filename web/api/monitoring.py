@@ -1,18 +1,90 @@
-"""Routes that programs watch the node by: metrics for Prometheus, and the history that charts are drawn from."""
+"""Routes that programs watch the cluster by: what needs attention, metrics for Prometheus, the data of charts."""
 
 import re
 from typing import Any, Final
 
+import attrs
+
 from disqued.web.http.exchange import JSON, QueryParameter, Reply, Request, Role, Schema, object_of
 from disqued.web.http.problems import Problem
+from disqued.web.http.values import BYTES
 from disqued.web.routes import route
 from disqued.web.site import Site
 from disqued.web.turns import next_turn
+from disqued.web.views.health_findings import KINDS
 from disqued.web.views.history import RANGE_MAX_S, Series, Span, default_step_s, last_of, means_of
 from disqued.web.views.metrics import QUEUES_MAX, QUEUES_SHOWN
 from disqued.web.views.rings import SECONDS
 
 NUMBERS: Final = 1_000  #: written in one turn of the loop, half a millisecond's work
+
+
+_COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+_RATE: Final[Schema] = {"type": ["number", "null"], "minimum": 0, "description": "null = not known of every node yet."}
+_ID: Final[Schema] = {"type": "string"}
+_FINDING: Final = object_of(
+    queue={"anyOf": [BYTES, {"type": "null"}]},
+    node={"type": ["string", "null"]},
+    text={"type": "string", "description": "What is wrong; of a queue what follows its name."},
+)
+_GROUP: Final = object_of(
+    kind={"enum": list(KINDS)},
+    severity={"enum": ["error", "warning"]},
+    title={"type": "string"},
+    count={**_COUNT, "description": "Nodes or queues of which this is true; the worst ten are in `findings`."},
+    path={"type": "string", "description": "The page where one can act."},
+    findings={"type": "array", "items": _FINDING},
+)
+_DISK: Final = object_of(node=_ID, free=_COUNT, size=_COUNT)
+_FIGURES: Final = object_of(
+    **dict.fromkeys(("queues", "ready", "in_flight", "delayed", "dead", "failing", "consumers", "clients"), _COUNT),
+    in_rate=_RATE, out_rate=_RATE, memory=_COUNT, memory_limit=_COUNT,
+    disk={"anyOf": [_DISK, {"type": "null"}],
+          "description": "Bytes where the node with the smallest part free has its data; null = no node tells."},
+)  # fmt: skip
+_OVERVIEW: Final = object_of(
+    nodes={**_COUNT, "description": "Nodes that answered, whose figures are in the sums."},
+    missing={"type": "array", "items": object_of(node=_ID, address=_ID, why=_ID), "description": "Nodes that did not."},
+    failure={"type": "string", "description": "Why no node can be asked now; empty = they can."},
+    age_ms={**_COUNT, "description": "Age of the figures, milliseconds."},
+    attention={"type": "array", "items": _GROUP, "description": "What needs attention, worst first; [] = nothing."},
+    cluster={"anyOf": [_FIGURES, {"type": "null"}], "description": "Sums; null = no node has answered."},
+    oldest={
+        "type": "array",
+        "items": object_of(queue=BYTES, oldest_ms=_COUNT, ready=_COUNT, consumers=_COUNT),
+        "description": "The queues whose oldest ready job is oldest, ten at most.",
+    },
+)  # fmt: skip
+
+
+@route("GET", "/api/overview", role=Role.VIEWER, summary="What needs attention in the cluster, and its figures",
+       reply=_OVERVIEW, tag="cluster")  # fmt: skip
+async def overview(site: Site, asked: Request) -> dict[str, Any]:
+    """What the overview shows of all nodes, found by asking each: what is wrong in words, sums, the oldest jobs.
+
+    A kind is true of nodes (`cannot-ask`, `node-missing`, `store`, `this-node`, `disk`, `memory`, `node-loading`,
+    `node-leaving`) or of queues (`dead`, `unconsumed`: ready jobs and no consumer on any node, `failing`, `paused`,
+    `old`: a ready job that was added 15 minutes ago or earlier).
+    """
+    found = await site.cluster.overview(site.trouble)
+    sources = found.sources
+    return {
+        "nodes": sources.nodes,
+        "missing": [{"node": one.id, "address": one.address, "why": one.why} for one in sources.missing],
+        "failure": sources.failure,
+        "age_ms": sources.age_ms,
+        "attention": [
+            {"kind": group.kind, "severity": group.severity, "title": group.title, "count": group.count,
+             "path": group.path,
+             "findings": [{"queue": one.queue, "node": one.node_id, "text": one.text} for one in group.findings]}
+            for group in found.groups
+        ],
+        "cluster": None if found.figures is None else attrs.asdict(found.figures),
+        "oldest": [
+            {"queue": row.name, "oldest_ms": row.oldest_ms, "ready": row.length, "consumers": row.blocked}
+            for row in found.oldest
+        ],
+    }  # fmt: skip
 
 
 @route("GET", "/metrics", role=Role.VIEWER, summary="Metrics of this node, for Prometheus", reply={"type": "string"},

@@ -1,4 +1,6 @@
-"""Page of the cluster and of this node: addresses, memory, rates, and what an operator should know at once."""
+"""The overview: what needs attention, figures of the cluster and of this node, the nodes."""
+
+from typing import Final
 
 from disqued.web.http.exchange import Request
 from disqued.web.pages import actions
@@ -6,14 +8,21 @@ from disqued.web.pages.render import Values, page
 from disqued.web.site import Site
 from disqued.web.views.node_states import node_rows
 
+#: What of the page moves: elements and their templates.
+PARTS: Final = {
+    "findings": "_findings.html", "cluster": "_cluster.html", "facts": "_facts.html", "nodes": "_nodes.html",
+}  # fmt: skip
 
-def overview_values(site: Site) -> Values:
-    """What the overview shows, now."""
+
+async def overview_values(site: Site, *, fresh_s: float) -> Values:
+    """What the overview shows; what other nodes say of themselves is at most `fresh_s` old."""
     gateway = site.gateway
+    cluster = await site.cluster.overview(site.trouble, fresh_s)
     node, facts = gateway.view, gateway.facts()
     stats, server = facts.get("Stats", {}), facts.get("Server", {})
     return {
-        "nodes": _node_rows(site),
+        "cluster": cluster,
+        "nodes": node_rows(site.gateway.view, site.rates.of_node(), site.drains),
         "memory": {"used": node.memory.used, "limit": node.memory.limit, "level": node.memory.level,
                    "resident": facts.get("Memory", {}).get("used_memory_rss", 0)},
         "counts": {"jobs": node.job_count, "queues": node.queue_count, "blocked": node.blocked_count,
@@ -23,36 +32,11 @@ def overview_values(site: Site) -> Values:
                   "received": float(stats.get("instantaneous_input_kbps", 0)) * 1_024,
                   "sent": float(stats.get("instantaneous_output_kbps", 0)) * 1_024},
         "uptime_ms": int(server.get("uptime_in_seconds", 0)) * 1_000,
-        "store": gateway.config.persistence, "trouble": _trouble(site),
+        "store": gateway.config.persistence,
     }  # fmt: skip
-
-
-def _node_rows(site: Site) -> list[Values]:
-    """Rows of this node, then of the others with what they told of themselves, then the addresses that are tried."""
-    return node_rows(site.gateway.view, site.rates.of_node(), site.drains)
-
-
-def _trouble(site: Site) -> list[str]:
-    """What an operator should know at once."""
-    gateway, found = site.gateway, []
-    if site.access.complaint:
-        found.append("The token file is invalid, so the previous tokens stay in effect. The log says why.")
-    if site.audit.failures:
-        found.append(f"Audit log entries that could not be written: {site.audit.failures}.")
-    if gateway.loading:
-        found.append("The node is loading its data and answers commands with LOADING.")
-    if gateway.paused:
-        found.append("Commands are suspended by CLIENT PAUSE, or because the node is stopping.")
-    if gateway.store_failure:
-        found.append(f"No jobs can be added: {gateway.store_failure}")
-    if gateway.view.memory.level >= 2:
-        found.append("Memory is nearly full. The node evicts what it may drop.")
-    if gateway.view.is_leaving:
-        found.append("The node is leaving the cluster: it drains its jobs and accepts no new ones.")
-    return found
 
 
 @page("/", "overview", "Page: the cluster, and this node")
 async def overview(site: Site, asked: Request) -> tuple[str, Values]:
-    """Nodes, facts, rates."""
-    return "overview.html", {**overview_values(site), "trial": actions.add_job(None)}
+    """What needs attention, figures of the cluster and of this node, nodes."""
+    return "overview.html", {**await overview_values(site, fresh_s=0), "trial": actions.add_job(None)}

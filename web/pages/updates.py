@@ -108,9 +108,9 @@ async def draw(site: Site, watched: Subscription) -> dict[str, Any]:
         values = schedule_pages.schedule_values(site, watched.schedule, reader)
         parts = {"schedule-now": "_schedule.html", "runs": "_runs.html", "coming": "_coming.html"}
     else:
-        values = overview.overview_values(site)
+        values = await overview.overview_values(site, fresh_s=FRESH_S)
         rates = values["rates"]
         point = [at, site.history.backlog, rates["in"], rates["out"], rates["acked"]]
-        parts = {"facts": "_facts.html", "nodes": "_nodes.html"}
+        parts = dict(overview.PARTS)
     html = {key: render.fragment(name, {**values, **shared}) for key, name in parts.items()}
     return {"html": html, "point": point}

@@ -4,7 +4,7 @@ from typing import Final
 
 import attrs
 
-from disqued.core.cluster.questions import ANSWER_MS, REFUSED, SILENT
+from disqued.core.cluster.questions import ANSWER_MS, OK, REFUSED, SILENT
 from disqued.core.model.peers import FAILING
 from disqued.core.view import NodeView
 from disqued.errors import CommandError
@@ -25,6 +25,14 @@ async def ask_all(
         return await everywhere.ask(*words, node_id=node_id, fresh_s=fresh_s)
     except CommandError as error:
         return ClusterReply(0.0, [NodeReply(node.id, REFUSED, error.line)])
+
+
+def fields_of(reply: NodeReply) -> dict[str, str]:
+    """Read lines such as `field:value`; empty unless the node has answered."""
+    if reply.status != OK:
+        return {}
+    lines = bytes(reply.value).decode("utf-8", "backslashreplace").splitlines()
+    return {name: value for name, mark, value in (line.partition(":") for line in lines) if mark}
 
 
 @attrs.frozen
@@ -55,14 +63,15 @@ def missing_nodes(node: NodeView, reply: ClusterReply) -> list[MissingNode]:
         peer = known.get(each.node_id)
         address = "" if peer is None or not peer.host else f"{peer.host}:{peer.port}"
         error = ""
+        heard = "" if peer is None or not peer.pong_at else rendering.span(max(0, node.wall() - peer.pong_at))
         if each.status == SILENT:
-            why = _SILENT
+            why = f"{_SILENT}; it was heard {heard} ago" if heard else _SILENT
         elif each.status == REFUSED:
             error = rendering.name(bytes(each.value), 200)
             why = f"refuses to answer: {error}"
         else:
             why = "has failed" if peer is not None and peer.flags & FAILING else "has no link to this node"
-            if peer is not None and peer.pong_at:
-                why += f", and was heard {rendering.span(max(0, node.wall() - peer.pong_at))} ago"
+            if heard:
+                why += f", and was heard {heard} ago"
         found.append(MissingNode(each.node_id, address, why, error))
     return found

@@ -15,19 +15,19 @@ from twisted.internet.defer import ensureDeferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from disqued.core.cluster.questions import OK
 from disqued.core.model.messages import Vitals
 from disqued.core.model.peers import FAIL, FAILING, FULL, LEAVING, PFAIL, KnownNode
 from disqued.core.model.vitals import LastVitals
 from disqued.core.view import NodeView
 from disqued.reports.value_formats import count
 from disqued.web.views import rendering
-from disqued.web.views.cluster_answers import MissingNode, ask_all, missing_nodes
-from disqued.web.views.everywhere import FRESH_S, Everywhere, NodeReply
+from disqued.web.views.cluster_answers import MissingNode, ask_all, fields_of, missing_nodes
+from disqued.web.views.everywhere import FRESH_S, Everywhere
 
 log = Logger()
 
 Values = dict[str, Any]
+NodeRates = tuple[float | None, float | None]  #: jobs queued and handed out a second; None = not known
 
 
 # Draining.
@@ -115,14 +115,6 @@ class Drains:
         log.debug("The nodes cannot be asked how far they have left: {why}", why=failure.getErrorMessage())
 
 
-def fields_of(reply: NodeReply) -> dict[str, str]:
-    """Read lines such as `field:value`; empty unless the node has answered."""
-    if reply.status != OK:
-        return {}
-    lines = bytes(reply.value).decode("utf-8", "backslashreplace").splitlines()
-    return {name: value for name, mark, value in (line.partition(":") for line in lines) if mark}
-
-
 # The table.
 
 
@@ -139,16 +131,17 @@ def _vital_values(vitals: Vitals, queued_rate: float | None, given_rate: float |
             "jobs": vitals.jobs, "in_rate": queued_rate, "out_rate": given_rate}  # fmt: skip
 
 
-def _rates_now(node: NodeView, known: KnownNode, told: LastVitals) -> tuple[float | None, float | None]:
-    """The rates that a node told of, while it goes on telling."""
-    is_old = node.now() - told.at > node.peer_timeout_ms or known.flags & FAILING
-    return (None, None) if is_old or not known.connected else (told.queued_rate, told.given_rate)
+def rates_now(node: NodeView, known: KnownNode, told: LastVitals | None) -> NodeRates:
+    """The rates that another node told of, while it goes on telling."""
+    if told is None or not known.connected or known.flags & FAILING or node.now() - told.at > node.peer_timeout_ms:
+        return None, None
+    return told.queued_rate, told.given_rate
 
 
 def _row(node: NodeView, known: KnownNode, drains: Drains) -> Values:
     host = known.host or ("this host" if known.myself else "?")
     told = known.account
-    said = {} if told is None else _vital_values(told.vitals, *_rates_now(node, known, told))
+    said = {} if told is None else _vital_values(told.vitals, *rates_now(node, known, told))
     return said | {"id": known.id.decode("ascii", "replace"), "address": f"{host}:{known.port}",
                    "states": _states(node, known, drains.of(known.id)), "myself": known.myself, "met": known.met,
                    "linked": known.connected, "bad": bool(known.flags & FAILING),

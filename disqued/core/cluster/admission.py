@@ -403,7 +403,7 @@ class Admission(Machine):
         fresh.reverse()
         if not (fresh or this.ended or this.returned or (is_whole and (this.wishes or this.running or this.number))):
             return
-        if not self._can_say(steward) or (not is_whole and self._is_gathering(this)):
+        if not self._can_say(steward) or (not is_whole and _is_gathering(this, self._state.now)):
             return
         this.number += 1
         this.said = [*this.said[-99:], (this.number, state.now)]
@@ -430,10 +430,6 @@ class Admission(Machine):
             said = (this.name, epoch, boot, this.number, is_whole, wishes, running, ended, returned)
             state.send(steward, (SLOTS_WANTED, *said))
 
-    def _is_gathering(self, this: LimitedQueue) -> bool:
-        """Return whether what is new is said together, when the steward has answered the last word."""
-        return this.awaited > 0 and self._state.now - this.said[-1][1] < TOGETHER_MS
-
     def _can_say(self, steward: bytes) -> bool:
         """Return whether a steward can be told anything now."""
         return steward == self._state.node_id or steward in self._state.peers.linked
@@ -444,7 +440,7 @@ class Admission(Machine):
             is_waiting = this.asked_at or this.moved
             pause_ms = AHEAD_MS if this.ahead and this.wishes else UNHEARD_MS if is_waiting else SAID_AGAIN_MS
             queue = state.queues.by_name.get(this.name)
-            if self._is_gathering(this):
+            if _is_gathering(this, self._state.now):
                 pause_ms = TOGETHER_MS
             if this.wishes and not this.ahead and (queue is None or not queue.is_awaited):
                 pause_ms = 1  # who has been let go wants them no more
@@ -497,6 +493,11 @@ class Admission(Machine):
         queue = self._state.queues.by_name.get(this.name)
         if queue is not None and queue in self._state.waiting.asking:
             self._delivery.heard_steward(queue)
+
+
+def _is_gathering(this: LimitedQueue, now: int) -> bool:
+    """Return whether what is new is said together, when the steward has answered the last word."""
+    return this.awaited > 0 and now - this.said[-1][1] < TOGETHER_MS
 
 
 def _has_open(this: LimitedQueue, units: GroupedUnits | None) -> bool:

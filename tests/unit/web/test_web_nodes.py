@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from twisted.internet.defer import succeed
 
+from disqued.web.views.cluster_answers import fields_of
 from disqued.web.views.everywhere import ClusterReply, NodeReply
-from disqued.web.views.node_states import Drains, NodeDetails, fields_of
+from disqued.web.views.node_states import Drains, NodeDetails
 
 NODE, OTHER = b"a" * 40, b"b" * 40
 
