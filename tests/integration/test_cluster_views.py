@@ -1,6 +1,8 @@
 """Pages of queues on three real nodes: their figures are the sums of what Redis commands answer on all of them."""
 
 import re
+import select
+import socket
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -124,3 +126,56 @@ def test_figures_are_sums_over_all_nodes_and_those_that_are_silent_dead_or_leavi
     wait_until(
         lambda: shown_in_all(nodes.page("/queues/mail")) == told(nodes.nodes[:2], "mail"), "sums with one that leaves"
     )
+
+
+class OpenPage:
+    """A page of a queue that is open: its stream of events, of which one comes in each period."""
+
+    def __init__(self, port: int, query: str) -> None:
+        self.line = socket.create_connection((HOST, port), LIMIT)
+        self.line.sendall(f"GET /api/events?{query} HTTP/1.1\r\nHost: {HOST}:{port}\r\n\r\n".encode())
+        self.events = 0
+
+    def read(self, limit: float = LIMIT) -> bool:
+        """Read what has come; False when nothing came in this time."""
+        if not select.select([self.line], [], [], limit)[0]:
+            return False
+        data = self.line.recv(1 << 20)
+        assert data, "the stream has ended"
+        self.events += data.count(b"\ndata: {") + data.count(b"\n: nothing new")
+        return True
+
+    def read_more(self, events: int) -> None:
+        """Wait until so many more have come."""
+        wanted = self.events + events
+        while self.events < wanted:
+            assert self.read(), f"{self.events} events, and then none"
+
+
+def asked(daemon: Daemon, command: str) -> int:
+    """Count how often a node has run a command."""
+    with daemon.redis() as client:
+        return int(client.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"])
+
+
+def test_ten_open_pages_ask_each_node_once_in_a_period(nodes: ShownCluster) -> None:
+    nodes.nodes[1].call("ADDJOB", "mail", "x", 5_000, "REPLICATE", 1)
+    # Ten views, of which each is drawn for itself, have the same questions.
+    pages = [OpenPage(nodes.http_port, f"page=queue&queue=mail&n={number}") for number in range(1, 11)]
+    for page in pages:
+        page.read_more(1)
+    first = pages[0]
+    before = {command: asked(nodes.nodes[1], command) for command in ("qstat", "qconsumers")}
+    assert min(before.values()) >= 1
+    periods = first.events
+    first.read_more(5)
+    after = {command: asked(nodes.nodes[1], command) for command in before}
+    # What was asked until now is in the next event at the latest, and that comes behind those that wait to be read.
+    while first.read(0):
+        pass
+    first.read_more(1)
+    # An answer is shared for as long as a period lasts, so that some periods need no question.
+    for command, count in after.items():
+        assert 2 <= count - before[command] <= first.events - periods + 1, command
+    for page in pages:
+        page.line.close()
