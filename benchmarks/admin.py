@@ -1,20 +1,27 @@
-"""What watching costs: ADDJOB while metrics and scans are fetched without a pause, beside ADDJOB alone."""
+"""What watching costs: ADDJOB while somebody looks, beside ADDJOB alone.
+
+watching    metrics and scans of one node are fetched without a pause, under full load
+pages       ten pages of a cluster are open, and move, at a fixed rate of jobs
+"""
 
 import http.client
 import json
+import selectors
+import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import cycle
 from threading import Event, Thread
 
 import attrs
 
 from benchmarks import load
+from benchmarks.cluster import NODES, facts_of, joined
 from benchmarks.figures import Goal, Row, percentile, spread
 from benchmarks.load import whole
 from benchmarks.measure import Bench, Measure
-from benchmarks.raw import HOST, words
+from benchmarks.raw import HOST, Connection, words
 from benchmarks.servers import Disqued, free_port
 from benchmarks.throughput import WrongResult
 
@@ -134,8 +141,152 @@ def watching(bench: Bench, name: str, title: str) -> Row:
     )  # fmt: skip
 
 
+# Pages of a cluster.
+
+RATE = 1_000  #: jobs a second
+LANES = 50  #: connections that take turns
+SHOWN_QUEUES = 1_000
+HELD_QUEUE = b"queue-00000"  #: which has a worker
+#: Ten pages, in turn on the three nodes.
+PAGES = (
+    "page=overview", "page=queues", "page=queues&sort=length", "page=queue&queue=queue-00000",
+    "page=queue&queue=queue-00001", "page=queue&queue=queue-00000", "page=workers", "page=job&job={job}",
+    "page=worker&worker=press", "page=queue&queue=other",
+)  # fmt: skip
+STREAM_S = 10.0  #: how long the first event of a page may take
+
+
+@attrs.define
+class Page:
+    """A page that is open: its stream of events."""
+
+    query: str
+    line: socket.socket
+    events: int = 0
+
+    @classmethod
+    def open(cls, port: int, query: str) -> "Page":
+        """Open it, and wait until it moves.  Raises WrongResult."""
+        page = cls(query, socket.create_connection((HOST, port), STREAM_S))
+        page.line.sendall(f"GET /api/events?{query} HTTP/1.1\r\nHost: {HOST}:{port}\r\n\r\n".encode())
+        while not page.events:
+            page.read()
+        return page
+
+    def fileno(self) -> int:
+        """The socket, for a selector."""
+        return self.line.fileno()
+
+    def read(self) -> None:
+        """Read what has come.  Raises WrongResult when the stream has ended."""
+        data = self.line.recv(262_144)
+        if not data or (data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 200 ")):
+            raise WrongResult(f"no page {self.query}, but {data[:200]!r}")
+        self.events += data.count(b"data: {") + data.count(b": nothing new")
+
+
+@contextmanager
+def opened(ports: Sequence[int], job_id: bytes) -> Iterator[list[Page]]:
+    """Ten open pages.  Raises WrongResult when one did not move to the end."""
+    with ExitStack() as stack:
+        pages = [Page.open(port, query.format(job=job_id.decode())) for port, query in zip(cycle(ports), PAGES)]
+        for page in pages:
+            stack.enter_context(page.line)
+        yield pages
+    still = [page.query for page in pages if page.events < 2]
+    if still:
+        raise WrongResult(f"pages that did not move: {still}")
+
+
+def add_at(rate: int, seconds: float, lanes: Sequence[Connection], pages: Sequence[Page]) -> list[float]:
+    """Add jobs at a fixed rate, and read what pages send; returns ms from when each was due to its reply.
+
+    A job that no connection is free for waits, and its time runs.  Raises ServerError, WrongResult.
+    """
+    count = round(rate * seconds)
+    free, due, times = list(lanes), dict[Connection, float](), list[float]()
+    sent = 0
+    with selectors.DefaultSelector() as selector:
+        watched: list[Connection | Page] = [*lanes, *pages]
+        for each in watched:
+            selector.register(each, selectors.EVENT_READ)
+        started = time.perf_counter()
+        while (now := time.perf_counter()) < started + seconds or len(times) < count:
+            while free and sent < count and started + sent / rate <= now:
+                lane = free.pop()
+                due[lane] = started + sent / rate
+                lane.send(words(b"ADDJOB", b"other", BODY, b"10000", b"REPLICATE", b"%d" % NODES))
+                sent += 1
+            # What is next: a job that is due, an answer, or the end.
+            next_at = started + (sent / rate if free and sent < count else seconds)
+            for key, _ in selector.select(max(0.0, next_at - time.perf_counter())):
+                if isinstance(key.fileobj, Page):
+                    key.fileobj.read()
+                    continue
+                assert isinstance(key.fileobj, Connection)
+                key.fileobj.receive()
+                times.append((time.perf_counter() - due.pop(key.fileobj)) * 1e3)
+                free.append(key.fileobj)
+    return times
+
+
+def messages_per_s(daemons: Sequence[Disqued], seconds: float, pages: Sequence[Page]) -> float:
+    """Messages a second that the nodes send each other while no job moves."""
+
+    def sent() -> int:
+        return sum(int(facts_of(daemon)[b"cluster_stats_messages_sent"]) for daemon in daemons)
+
+    before, started = sent(), time.perf_counter()
+    add_at(0, seconds, (), pages)
+    return (sent() - before) / (time.perf_counter() - started)
+
+
+def prepare(daemons: Sequence[Disqued], queues: int) -> bytes:
+    """Give each node a job in each queue, and one node a worker that has one; returns the id of a job."""
+    for daemon in daemons:
+        with daemon.connect() as connection:
+            names = [b"queue-%05d" % number for number in range(queues)]
+            connection.send(b"".join(words(b"ADDJOB", name, BODY, b"0", b"REPLICATE", b"1") for name in names))
+            for _ in names:
+                connection.receive()
+    with daemons[-1].connect() as worker:
+        worker.call(b"WORKER", b"START", b"ID", b"press", b"TTL", b"0")
+        worker.call(b"GETJOB", b"FROM", HELD_QUEUE)
+    job_id = daemons[1].call(b"ADDJOB", HELD_QUEUE, BODY, b"10000", b"REPLICATE", b"%d" % NODES, b"DELAY", b"3600")
+    assert isinstance(job_id, bytes)
+    return job_id
+
+
+def pages(bench: Bench, name: str, title: str) -> Row:
+    """p99 of ADDJOB on one of three nodes with ten pages open on them, and with none; in turns."""
+    seconds = bench.size(5, 2)
+    queues = bench.size(SHOWN_QUEUES, SHOWN_QUEUES // 5)
+    without: list[float] = []
+    during: list[float] = []
+    ports = [free_port() for _ in range(NODES)]
+    with joined(bench, http_ports=ports) as daemons, ExitStack() as stack:
+        job_id = prepare(daemons, queues)
+        lanes = [stack.enter_context(daemons[0].connect()) for _ in range(LANES)]
+        idle = messages_per_s(daemons, seconds, ())
+        with opened(ports, job_id) as shown:
+            asked = messages_per_s(daemons, seconds, shown)
+        for _ in range(bench.rounds):
+            bench.left_s()
+            without.append(percentile(add_at(RATE, seconds, lanes, ()), 99))
+            with opened(ports, job_id) as shown:
+                during.append(percentile(add_at(RATE, seconds, lanes, shown), 99))
+    more = [mine - other for mine, other in zip(during, without, strict=True)]
+    return Row(
+        name, title, "ms more", spread(more), goal=Goal(5.0, unit="ms more"), rounds=bench.rounds,
+        note=f"{RATE} jobs/s with REPLICATE {NODES}, {queues} queues; p99 {percentile(without, 50):.1f} ms without, "
+        f"{percentile(during, 50):.1f} ms with pages; while no job moves the nodes send each other "
+        f"{asked:.0f} messages/s with these pages and {idle:.0f} without",
+    )  # fmt: skip
+
+
 MEASURES = (
     Measure(
         "watching", "p99 of ADDJOB while metrics and scans are fetched without a pause, above that without", watching
     ),
+    Measure("pages", "p99 of ADDJOB on one of three nodes with ten open pages, above that without", pages),
 )

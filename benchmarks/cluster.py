@@ -43,11 +43,11 @@ def wait(bench: Bench, daemons: Sequence[Disqued], field: bytes, value: bytes, l
 
 
 @contextmanager
-def joined(bench: Bench, *options: str) -> Iterator[list[Disqued]]:
-    """Three nodes that know each other."""
-    settings = ("--cluster-node-timeout", str(NODE_TIMEOUT_MS), *options)
+def joined(bench: Bench, *, http_ports: Sequence[int] = (0,) * NODES) -> Iterator[list[Disqued]]:
+    """Three nodes that know each other; a node with port 0 has no pages."""
+    settings = ("--cluster-node-timeout", str(NODE_TIMEOUT_MS), "--http-port")
     with ExitStack() as stack:
-        daemons = [stack.enter_context(Disqued(bench.processors, settings)) for _ in range(NODES)]
+        daemons = [stack.enter_context(Disqued(bench.processors, (*settings, str(port)))) for port in http_ports]
         for other in daemons[1:]:
             daemons[0].call(b"CLUSTER", b"MEET", b"127.0.0.1", b"%d" % other.port)
         wait(bench, daemons, b"cluster_reachable_nodes", b"%d" % (NODES - 1), JOIN_S)
