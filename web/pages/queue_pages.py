@@ -82,7 +82,6 @@ async def queue_values(site: Site, name: bytes, visitor: Visitor, *, fresh_s: fl
     node = site.gateway.view
     queue, row = node.queue(name), found.total
     here = found.on_nodes.get(node.id)
-    delayed = node.dead_failing_delayed(name)[2]
     peeked = [
         {**job_row(node, job, visitor), "blocked": "" if queue is None else _shown(node.limits.hindrance(queue, job))}
         for job in first_of(node, name, PEEKED)
@@ -97,7 +96,6 @@ async def queue_values(site: Site, name: bytes, visitor: Visitor, *, fresh_s: fl
         "sources": _shown_sources(site, found.sources),
         "on_nodes": list(rows),
         "minute": site.history.acked_in_minute(name),
-        "delayed": delayed,
         "peeked": peeked,
         "visitor": visitor,
         "pauses": actions.pause(name, pause, node.pause_of(name).reason.decode()),
@@ -279,7 +277,7 @@ def _where(sources: node_labels.ShownSources) -> str:
 
 async def _is_known(site: Site, name: bytes, values: Values) -> bool:
     """Return whether something is set for a queue that is not on this node, or a job of it is."""
-    if any(values[part] for part in ("delayed", "policy", "throttles", "slots", "limits")):
+    if any(values[part] for part in ("policy", "throttles", "slots", "limits")):
         return True
     if site.gateway.view.pause_of(name).bits:
         return True
