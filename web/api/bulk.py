@@ -122,11 +122,11 @@ def read_filter(given: Any, visitor: Visitor) -> JobFilter:
                      limit)  # fmt: skip
 
 
-def read_ids(given: Any) -> tuple[bytes, ...]:
+def read_ids(given: Any, most: int = IDS_MAX) -> tuple[bytes, ...]:
     """Read a list of job ids.  Raises Problem 400."""
     ids = [text.encode() for text in given if isinstance(text, str)] if isinstance(given, list) else []
-    if not ids or len(ids) > IDS_MAX or len(ids) != len(given) or not all(map(is_job_id, ids)):
-        raise Problem(400, f"ids: allowed are lists of 1 to {IDS_MAX} job ids")
+    if not ids or len(ids) > most or len(ids) != len(given) or not all(map(is_job_id, ids)):
+        raise Problem(400, f"ids: allowed are lists of 1 to {most} job ids")
     return tuple(dict.fromkeys(ids))
 
 

@@ -15,7 +15,7 @@ import attrs
 
 from disqued.errors import CommandError
 from disqued.web.api import bulk
-from disqued.web.api.bulk import IDS_AT_ONCE, IDS_MAX, SAMPLE, DryRun, dry_run_of, flag, is_dry, read_ids, token_of
+from disqued.web.api.bulk import IDS_AT_ONCE, SAMPLE, DryRun, dry_run_of, flag, is_dry, read_ids, token_of
 from disqued.web.api.fields import JOB_IDS, VALUE, read_bytes, read_object
 from disqued.web.api.objects import JOB, job_object, shown_to
 from disqued.web.http.bodies import Body, JSONWriter
@@ -27,6 +27,7 @@ from disqued.web.site import Site
 from disqued.web.views.failed_jobs import DEAD, FAILING, FILTERS, PAGE, FailedJob, FailedPage, FailedQuery
 
 LINES: Final = "application/x-ndjson"
+NAMED_MAX: Final = 1_000  #: jobs that one filter names
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 _TEXT: Final[Schema] = {"type": "string"}
 _LIST: Final[Schema] = object_of(
@@ -123,7 +124,7 @@ _BODY: Final[dict[str, Any]] = {
     "filter": object_of(
         "All of the conditions have to hold.",
         ids={
-            "type": "array", "items": JOB_IDS, "minItems": 1, "maxItems": IDS_MAX, "description": "These jobs.",
+            "type": "array", "items": JOB_IDS, "minItems": 1, "maxItems": NAMED_MAX, "description": "These jobs.",
         },
         queue={**VALUE, "description": "Jobs of this queue, or of those that this glob covers."},
         reason={**_TEXT, "description": "Jobs with this in the reason of their last failure, in any case."},
@@ -200,7 +201,7 @@ def _read(asked: Request, kind: str) -> FailedQuery:
     if not isinstance(reason, str):
         raise Problem(400, "reason: allowed is text")
     wanted = FailedQuery(kind, read_bytes("queue", given.get("queue", "")), reason,
-                         frozenset(read_ids(given["ids"])) if "ids" in given else None)  # fmt: skip
+                         frozenset(read_ids(given["ids"], NAMED_MAX)) if "ids" in given else None)  # fmt: skip
     means_all = flag(asked.body, "all", default=False)
     if not (means_all or wanted.queue or wanted.reason or wanted.ids):
         conditions = ", ".join(_FILTERED)
