@@ -163,3 +163,15 @@ async def test_the_overview_of_a_node_that_puts_commands_off_says_so(admin: Admi
     assert (found["nodes"], found["cluster"]) == (0, None)
     assert "CLIENT PAUSE" in found["failure"]
     assert [group["kind"] for group in found["attention"]][:2] == ["cannot-ask", "this-node"]
+
+
+@async_test
+async def test_the_overview_is_live_with_what_is_wrong(admin: Admin) -> None:
+    client = admin()
+    watching = client.begin("GET", "/api/events?page=overview")
+    await wait_until(lambda: b'"findings"' in watching.received and b'"cluster"' in watching.received)
+    assert b"1 queue is paused" not in watching.received
+    await add(client, "mail", "x")
+    await run(client.running, "PAUSE", "mail", "out", "REASON", "deploy")
+    await wait_until(lambda: b"1 queue is paused" in watching.received and b"deploy" in watching.received)
+    watching.hang_up()
