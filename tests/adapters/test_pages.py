@@ -693,6 +693,7 @@ async def test_a_wrong_column_is_refused_with_those_that_are_allowed(admin: Admi
 @async_test
 async def test_a_walk_over_queues_gives_others_their_turn(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_views, "SLICE_ROWS", 3)
+    monkeypatch.setattr(queue_views, "WALK_ROWS", 3)
     client = admin()
     for number in range(10):
         await add(client, f"q{number}", "x")

@@ -31,6 +31,7 @@ from disqued.web.views.everywhere import Everywhere, NodeReply
 from disqued.web.views.history import History
 
 PAGE_ROWS: Final = 100  #: queues on a page
+WALK_ROWS: Final = 20  #: queues in an answer of a walk: clients of either node wait for a millisecond
 REST_S: Final = 2.0  #: from the end of a walk to the next one, at least
 REST_TIMES: Final = 10  #: times what the walk took, at least
 LEAST_S: Final = 0.5  #: counters that are closer together make no rate
@@ -305,7 +306,7 @@ class QueueTable:
         clock = self._gateway.reactor
         self._rates.prune(began)
         try:
-            async for reply in self._everywhere.pages(b"QSCAN", b"REPLY", b"all", count=SLICE_ROWS, fresh_s=0):
+            async for reply in self._everywhere.pages(b"QSCAN", b"REPLY", b"all", count=WALK_ROWS, fresh_s=0):
                 replies[reply.node_id] = attrs.evolve(reply, value=None if reply.status == OK else reply.value)
                 if reply.status != OK:
                     found.pop(reply.node_id, None)  # part of its figures would pass for all of them

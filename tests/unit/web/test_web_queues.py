@@ -109,7 +109,7 @@ def test_each_figure_is_the_sum_and_the_oldest_the_greatest(node: Node, table: Q
         (A, b"ok", ended(told(len=2, dead=1, oldest=5, idle=9, in_flight=1), told(b"here", len=1))),
         (B, b"ok", ended(told(len=3, failing=2, oldest=-1, delayed=4, idle=3, blocked=7), told(b"there", oldest=8))),
     )
-    assert words == [b"CLUSTER", b"ASK", b"*", b"QSCAN", b"0", b"REPLY", b"all", b"COUNT", b"500"]
+    assert words == [b"CLUSTER", b"ASK", b"*", b"QSCAN", b"0", b"REPLY", b"all", b"COUNT", b"20"]
     rows = by_name(outcome)
     assert rows.keys() == {b"q", b"here", b"there"}
     row = rows[b"q"]
