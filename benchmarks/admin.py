@@ -230,15 +230,19 @@ def add_at(rate: int, seconds: float, lanes: Sequence[Connection], pages: Sequen
     return times
 
 
-def messages_per_s(daemons: Sequence[Disqued], seconds: float, pages: Sequence[Page]) -> float:
-    """Messages a second that the nodes send each other while no job moves."""
+def cost(daemons: Sequence[Disqued], seconds: float, pages: Sequence[Page]) -> tuple[float, float]:
+    """Messages between the nodes, and ms of their processor time, a second while no job moves."""
 
-    def sent() -> int:
-        return sum(int(facts_of(daemon)[b"cluster_stats_messages_sent"]) for daemon in daemons)
+    def spent() -> tuple[int, float]:
+        messages = sum(int(facts_of(daemon)[b"cluster_stats_messages_sent"]) for daemon in daemons)
+        return messages, sum(sum(daemon.cpu_seconds()) for daemon in daemons)
 
-    before, started = sent(), time.perf_counter()
+    messages, processor_s = spent()
+    started = time.perf_counter()
     add_at(0, seconds, (), pages)
-    return (sent() - before) / (time.perf_counter() - started)
+    more_messages, more_s = spent()
+    took = time.perf_counter() - started
+    return (more_messages - messages) / took, (more_s - processor_s) / took * 1e3
 
 
 def prepare(daemons: Sequence[Disqued], queues: int) -> bytes:
@@ -267,9 +271,9 @@ def pages(bench: Bench, name: str, title: str) -> Row:
     with joined(bench, http_ports=ports) as daemons, ExitStack() as stack:
         job_id = prepare(daemons, queues)
         lanes = [stack.enter_context(daemons[0].connect()) for _ in range(LANES)]
-        idle = messages_per_s(daemons, seconds, ())
+        idle = cost(daemons, seconds, ())
         with opened(ports, job_id) as shown:
-            asked = messages_per_s(daemons, seconds, shown)
+            looked_at = cost(daemons, seconds, shown)
         for _ in range(bench.rounds):
             bench.left_s()
             without.append(percentile(add_at(RATE, seconds, lanes, ()), 99))
@@ -279,8 +283,9 @@ def pages(bench: Bench, name: str, title: str) -> Row:
     return Row(
         name, title, "ms more", spread(more), goal=Goal(5.0, unit="ms more"), rounds=bench.rounds,
         note=f"{RATE} jobs/s with REPLICATE {NODES}, {queues} queues; p99 {percentile(without, 50):.1f} ms without, "
-        f"{percentile(during, 50):.1f} ms with pages; while no job moves the nodes send each other "
-        f"{asked:.0f} messages/s with these pages and {idle:.0f} without",
+        f"{percentile(during, 50):.1f} ms with pages; while no job moves the nodes send "
+        f"{looked_at[0]:.0f} messages/s and use {looked_at[1]:.0f} ms/s of a processor with these pages, "
+        f"{idle[0]:.0f} and {idle[1]:.0f} without",
     )  # fmt: skip
 
 
