@@ -24,7 +24,7 @@ from disqued.web.http.problems import Problem
 from disqued.web.http.values import BYTES
 from disqued.web.routes import route
 from disqued.web.site import Site
-from disqued.web.views.failed_jobs import DEAD, FAILING, FILTERS, PAGE, FailedJob, FailedPage, FailedQuery
+from disqued.web.views.failed_jobs import DEAD, FAILING, FILTERS, PAGE, FailedJob, FailedPage, FailedQuery, read_since
 
 LINES: Final = "application/x-ndjson"
 NAMED_MAX: Final = 1_000  #: jobs that one filter names
@@ -119,7 +119,7 @@ async def export(site: Site, asked: Request) -> Reply:
 
 # Actions.
 
-_FILTERED: Final = ("ids", "queue", "reason")
+_FILTERED: Final = ("ids", "queue", "reason", "since")
 _BODY: Final[dict[str, Any]] = {
     "filter": object_of(
         "All of the conditions have to hold.",
@@ -128,6 +128,7 @@ _BODY: Final[dict[str, Any]] = {
         },
         queue={**VALUE, "description": "Jobs of this queue, or of those that this glob covers."},
         reason={**_TEXT, "description": "Jobs with this in the reason of their last failure, in any case."},
+        since={**_TEXT, "description": "Jobs that failed then or later; a moment in UTC, such as 2026-11-28T12:00."},
         optional=_FILTERED,
     ),
     **{name: bulk.BODY[name] for name in ("all", "dry_run", "token")},
@@ -197,13 +198,14 @@ def _why(asked: Request) -> bytes | None:
 def _read(asked: Request, kind: str) -> FailedQuery:
     """Read the filter of an action.  Raises Problem 400."""
     given = read_object(asked.body.get("filter", {}), _FILTERED, "the filter")
-    reason = given.get("reason", "")
-    if not isinstance(reason, str):
-        raise Problem(400, "reason: allowed is text")
-    wanted = FailedQuery(kind, read_bytes("queue", given.get("queue", "")), reason,
+    reason, since = given.get("reason", ""), given.get("since", "")
+    for name, value in (("reason", reason), ("since", since)):
+        if not isinstance(value, str):
+            raise Problem(400, f"{name}: allowed is text")
+    wanted = FailedQuery(kind, read_bytes("queue", given.get("queue", "")), reason, read_since(since),
                          frozenset(read_ids(given["ids"], NAMED_MAX)) if "ids" in given else None)  # fmt: skip
     means_all = flag(asked.body, "all", default=False)
-    if not (means_all or wanted.queue or wanted.reason or wanted.ids):
+    if not (means_all or wanted.queue or wanted.reason or wanted.since or wanted.ids):
         conditions = ", ".join(_FILTERED)
         raise Problem(400, f'the filter has no condition and fits every job; say "all": true, or one of {conditions}')
     return wanted

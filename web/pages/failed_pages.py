@@ -1,6 +1,6 @@
 """The pages of failing and of dead jobs: those of the whole cluster, each once, and what can be done with them.
 
-/failing?queue=...&reason=...    /dead?queue=...&reason=...
+/failing?queue=...&reason=...&since=...    /dead?queue=...&reason=...&since=...
 
 What is done with all jobs that match, or with those selected, goes through `api.failed`: a dry run counts first.
 """
@@ -13,6 +13,7 @@ from disqued.web.pages.actions import ACT
 from disqued.web.pages.lines import PICKED, Action, Input, quoted
 from disqued.web.pages.render import Values, page
 from disqued.web.site import Site
+from disqued.web.views import rendering
 from disqued.web.views.failed_jobs import DEAD, FAILING, FILTERS, PAGE, FailedPage, FailedQuery
 
 #: What can be done: the word of the API, buttons for all jobs that match and for those selected, what is said
@@ -36,6 +37,8 @@ def ways_with_all(wanted: FailedQuery) -> list[Action]:
     meant: dict[str, Any] = {"queue": wanted.queue} if wanted.queue else {}
     if wanted.reason:
         meant["reason"] = wanted.reason
+    if wanted.since:
+        meant["since"] = rendering.input_moment(wanted.since)
     fixed = {"filter": meant, **ACT, **({} if meant else {"all": True})}
     found = []
     for word, label, _, done, ends in _WAYS[wanted.kind]:
@@ -63,7 +66,7 @@ def _inputs(word: str) -> tuple[Input, ...]:
 
 def _command(wanted: FailedQuery, word: str) -> tuple[bytes, ...]:
     """The command that does it with all dead jobs of a queue; empty where no single one does."""
-    if wanted.kind != DEAD or wanted.reason or not wanted.queue or wanted.is_glob:
+    if wanted.kind != DEAD or wanted.reason or wanted.since or not wanted.queue or wanted.is_glob:
         return ()
     return (b"REDRIVE", wanted.queue) if word == "redrive" else (b"QPURGE", wanted.queue, b"STATE", b"dead")
 
@@ -73,14 +76,14 @@ async def _values(site: Site, asked: Request, kind: str) -> Values:
     async with site.large_walk:
         found = await site.failed.find(wanted)
     cut = FailedPage.of(found.jobs, asked.query.get("page", 1))
-    terms = {name: asked.query[name] for name in ("queue", "reason") if asked.query.get(name)}
+    terms = {name: asked.query[name] for name in ("queue", "reason", "since") if asked.query.get(name)}
 
     def link(number: int) -> str:
         return f"/{kind}?{urlencode({**terms, 'page': number})}"
 
     config = site.gateway.config
     return {
-        "wanted": wanted, "found": found, "cut": cut, "link": link,
+        "wanted": wanted, "since": rendering.input_moment(wanted.since), "found": found, "cut": cut, "link": link,
         "here_count": sum(job.is_here for job in found.jobs),
         "ways": ways_with_all(wanted) if found.jobs else [],
         "selected": ways_with_selected(kind) if found.jobs else [],

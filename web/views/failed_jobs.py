@@ -13,6 +13,7 @@ Moments are unix milliseconds, spans milliseconds.
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from disqued.core.model.glob import matches
 from disqued.errors import CommandError
 from disqued.web.gateway import Gateway
 from disqued.web.http.exchange import QueryParameter, Request
+from disqued.web.http.problems import Problem
 from disqued.web.turns import next_turn
 from disqued.web.views import rendering
 from disqued.web.views.cluster_answers import MissingNode, missing_nodes
@@ -52,8 +54,20 @@ _LONG: Final = ("body", "headers", "progress", "result")
 FILTERS: Final = (
     QueryParameter("queue", "The queue, or a glob; all unless given.", {"type": "string", "format": "bytes"}),
     QueryParameter("reason", "Part of the reason of the last failure, in any case."),
+    QueryParameter("since", "Jobs that failed then or later; a moment in UTC, such as 2026-11-28T12:00."),
 )
 PAGE: Final = QueryParameter("page", "Which page of a hundred; 1 unless given.", {"type": "integer", "minimum": 1})
+
+
+def read_since(text: str) -> int:
+    """Read a moment in UTC, as a field of a form sends it; empty is 0.  Raises Problem 400."""
+    if not text:
+        return 0
+    try:
+        moment = datetime.fromisoformat(text)
+        return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1_000)
+    except (ValueError, OverflowError):
+        raise Problem(400, f"since={text[:100]}: expected a moment in UTC, such as 2026-11-28T12:00") from None
 
 
 @attrs.frozen
@@ -63,12 +77,14 @@ class FailedQuery:
     kind: str  #: FAILING or DEAD
     queue: bytes = b""  #: a name, or a glob; empty = all
     reason: str = ""  #: part of the reason of the last failure, in any case
+    since: int = 0  #: jobs whose last failure was then or later; 0 = all
     ids: frozenset[bytes] | None = None  #: these alone; None = all
 
     @classmethod
     def of(cls, asked: Request, kind: str) -> "FailedQuery":
-        """The jobs that a query string means."""
-        return cls(kind, asked.query.get("queue", b""), asked.query.get("reason", ""))
+        """The jobs that a query string means.  Raises Problem 400."""
+        query = asked.query
+        return cls(kind, query.get("queue", b""), query.get("reason", ""), read_since(query.get("since", "")))
 
     def is_in(self, queue: bytes) -> bool:
         """Return whether jobs of a queue are meant."""
@@ -82,7 +98,11 @@ class FailedQuery:
     def lets_through(self, job: "FailedJob") -> bool:
         """Return whether a job of one of the queues is meant."""
         is_named = self.ids is None or job.id in self.ids
-        return is_named and self.reason.casefold() in job.reason.decode("utf-8", "backslashreplace").casefold()
+        return (
+            is_named
+            and job.failed_at >= self.since
+            and self.reason.casefold() in job.reason.decode("utf-8", "backslashreplace").casefold()
+        )
 
 
 @attrs.frozen

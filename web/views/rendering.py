@@ -142,6 +142,11 @@ def moment(unix_ms: int) -> str:
     return moment_us(unix_ms * 1_000)
 
 
+def input_moment(unix_ms: int) -> str:
+    """The same to a second, as a field of a form takes it: ``2026-11-21T20:00:00``; empty for 0."""
+    return moment(unix_ms)[:19].replace(" ", "T") if unix_ms else ""
+
+
 def body(raw: bytes, limit: int, *, indents: bool = False) -> dict[str, Any]:
     """The beginning of a body: {kind: text, json or hex, text, size, cut: there is more}.
 
