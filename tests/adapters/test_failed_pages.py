@@ -64,8 +64,8 @@ async def test_lists_are_filtered_by_queue_glob_and_reason(admin: Admin) -> None
         assert {job["queue"] for job in answer.body["jobs"]} == found, query
     assert "No jobs match." in words(await page(client, "/failing?queue=none"))
     html = await page(client, "/failing?since=2001-01-01T12:00")
-    assert 'name="since" value="2001-01-01T12:00:00"' in html
-    assert html.count("2001-01-01T12:00:00") > 3, "the buttons act on those alone"
+    assert 'name="since" value="2001-01-01T12:00"' in html
+    assert html.count("2001-01-01T12:00") > 3, "the buttons act on those alone"
     for since, matched in (("2001-01-01T12:00", 3), ("2201-01-01T12:00:00Z", 0)):
         assert (await client.post("/api/failing/retry", {"filter": {"since": since}})).body["matched"] == matched
     for path in ("/api/failing?since=noon", "/failing?since=2001-13-01"):

@@ -167,10 +167,9 @@ async def test_a_queue_that_something_is_set_for_is_there(admin: Admin) -> None:
 async def test_a_job_that_is_not_there_is_a_page_that_says_what_to_do(admin: Admin) -> None:
     client = admin()
     assert "there is no job DIx&lt;y: ids are 48 bytes" in await page(client, "/jobs/DIx%3Cy", status=404)
-    port = client.site.gateway.config.port
     html = await page(client, f"/jobs/{UNKNOWN}", status=404)
     assert f"there is no job {UNKNOWN} on any node:" in words(html)
-    assert f"redis-cli -p {port} WAITJOB 1000 {UNKNOWN}" in html
+    assert "How it ended, as far as nodes remember: no node that answered knows it." in words(html)
     assert "SHOW" not in html, "nobody knows the node that the id names"
     assert (await client.get(f"/jobs/{UNKNOWN}")).body["code"] == "NOJOB"
 

@@ -86,9 +86,8 @@ def pause(queue: bytes, now: str, reason: str = "") -> list[Action]:
         words = (word.encode(),) if is_resume else (scope,)
         asked = () if word == "none" else (why,)
         fixed: dict[str, Any] = {"queue": queue, "words": [word]} if is_resume else {"queue": queue}
-        found.append(
-            Action(key, label, "/api/pause", (b"PAUSE", queue, *words, *asked), fixed, "Pause of the queue: {result}.")
-        )
+        done = f"{'Adds are' if key == 'pause-in' else 'Delivery is'} {'resumed' if is_resume else 'paused'}."
+        found.append(Action(key, label, "/api/pause", (b"PAUSE", queue, *words, *asked), fixed, done))
     return found
 
 

@@ -7,6 +7,7 @@ from disqued.commands.jobs import SHOWN_TOO
 from disqued.core.model.fate import FAILURES_KEPT
 from disqued.core.model.ids import is_job_id
 from disqued.core.model.job import KIND_WORK
+from disqued.errors import CommandError
 from disqued.web.http.exchange import Request, Visitor
 from disqued.web.http.problems import Problem
 from disqued.web.pages import actions
@@ -27,6 +28,7 @@ PARTS: Final = {
 }  # fmt: skip
 #: What does something to a job on a node that has it alone, by where the job is there.
 _LOCAL: Final = {"ready": b"DEQUEUE", "delayed": b"ENQUEUE", "in-flight": b"NACK"}
+REMEMBERED_MS: Final = 1_000  #: how long nodes are asked how a job ended
 AT_ONCE: Final = 2 << 10  #: bytes of a body that are indented in the turn of the loop: some milliseconds' work
 
 
@@ -40,7 +42,7 @@ async def job(site: Site, asked: Request) -> tuple[str, Values]:
     known = await job_reports.job_everywhere(site.everywhere, site.gateway.view, job_id, fresh_s=0)
     best = known.best
     if best is None:
-        raise _missing(site, job_id, known)
+        raise _missing(site, job_id, known, await _end(site, job_id, asked.visitor))
     raw = best.fields["body"]
     body = await _body(site, raw) if asked.visitor.sees_bodies and best.is_known and raw is not None else None
     ways, others = _ways(site, job_id, known)
@@ -130,13 +132,21 @@ def _header(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes, str]:
     return (*pair, shown["text"] if shown["kind"] == "json" else "")
 
 
-def _missing(site: Site, job_id: bytes, known: ClusterJob) -> Problem:
-    """Say where to look for a job that no node that answers knows."""
+async def _end(site: Site, job_id: bytes, visitor: Visitor) -> str:
+    """Say how a job ended that no node has any more, as far as nodes remember that."""
+    try:
+        ((_, _, _, _, reason),) = await site.call(visitor, "WAITJOB", REMEMBERED_MS, job_id)
+    except (CommandError, Problem):  # this node cannot ask now, or WAITJOB was renamed
+        return ""
+    return rendering.name(bytes(reason), SAID_BYTES)
+
+
+def _missing(site: Site, job_id: bytes, known: ClusterJob, end: str) -> Problem:
+    """Say how a job ended that no node that answers knows, and where to look for it."""
     node, shown = site.gateway.view, rendering.name(job_id, 60)
     if any(one.id == node.id for one in known.missing):
         return Problem(503, f"this node cannot ask for the job now: {known.missing[0].why}", code="TRYAGAIN")
-    port = site.gateway.config.port
-    hints = [("While nodes remember it, each tells how it ended:", redis_line([b"WAITJOB", b"1000", job_id], port))]
+    hints = [(f"How it ended, as far as nodes remember: {end}.", "")] if end else []
     unheard = {one.id for one in known.missing}
     for each in node.known_nodes():
         if each.id[:8] == job_id[2:10] and each.id in unheard and each.host:

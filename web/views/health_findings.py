@@ -28,6 +28,8 @@ FULL_LEVEL: Final = 2  #: of memory: the node evicts what it may drop
 DISK_PART: Final = 20  #: disk space is low when less than one part in so many is free
 
 _NODES: Final = ("/#h-nodes", "Cluster nodes")  #: where the figures of nodes are
+#: Kinds whose jobs have a page, which also takes the name of a queue.
+_LISTS: Final = {"dead": ("/dead", "Dead jobs"), "failing": ("/failing", "Failing jobs")}
 
 Facts = Mapping[str, str]  #: fields of INFO
 
@@ -56,6 +58,11 @@ class FindingGroup:
     def is_error(self) -> bool:
         """True when data or service is at stake; False when somebody should have a look."""
         return KINDS[self.kind]
+
+    @property
+    def lists_jobs(self) -> bool:
+        """Return whether `path` lists the jobs themselves, of one queue with `?queue=`."""
+        return self.kind in _LISTS
 
     @property
     def severity(self) -> str:
@@ -278,8 +285,8 @@ class QueueSurvey:
             title = counted(self._counts[word], kind.one, kind.many)
             if word == "unconsumed" and not is_whole:
                 title += " that answers"
-            path = f"/queues?sort={kind.sort}"
-            made.append(FindingGroup(word, title, findings, path, "Table of queues", self._counts[word]))
+            place = _LISTS.get(word, (f"/queues?sort={kind.sort}", "Table of queues"))
+            made.append(FindingGroup(word, title, findings, *place, self._counts[word]))
         return made
 
 

@@ -143,8 +143,8 @@ def moment(unix_ms: int) -> str:
 
 
 def input_moment(unix_ms: int) -> str:
-    """The same to a second, as a field of a form takes it: ``2026-11-21T20:00:00``; empty for 0."""
-    return moment(unix_ms)[:19].replace(" ", "T") if unix_ms else ""
+    """The same to a second, as browsers write it in a field: ``2026-11-21T20:00`` or ``2026-11-21T20:00:01``."""
+    return moment(unix_ms)[:19].removesuffix(":00").replace(" ", "T") if unix_ms else ""
 
 
 def body(raw: bytes, limit: int, *, indents: bool = False) -> dict[str, Any]:

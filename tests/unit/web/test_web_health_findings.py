@@ -183,7 +183,7 @@ def test_the_worst_of_many_are_shown_and_the_others_counted_whatever_the_slices(
     for at in range(0, 25, 7):
         survey.look(rows[at : at + 7])
     [group] = in_order(survey.groups(lambda _: "", is_whole=True, has_copies=False))
-    assert (group.count, group.more, group.path) == (24, 24 - SHOWN, "/queues?sort=dead")
+    assert (group.count, group.more, group.path) == (24, 24 - SHOWN, "/dead")
     assert [one.queue for one in group.findings] == [b"q%d" % number for number in range(24, 24 - SHOWN, -1)]
     assert [row.name for row in survey.oldest] == [one.queue for one in group.findings]
     assert (survey.queues, survey.ready, survey.dead) == (25, 25, sum(range(25)))

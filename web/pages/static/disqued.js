@@ -203,15 +203,18 @@ function isUnsearched() {
   });
 }
 
+/** States of commands by the words of the page. */
+const WORDS = { queued: "ready", acked: "done" };
+
 /** What a filter means, for people. */
 function described(filter) {
   const text = filter.body_contains;
   if (!filter.state) {
-    const conditions = [["queue", filter.queue], ["last reason contains", filter.reason]].filter(([, value]) => value !== undefined);
+    const conditions = [["queue", filter.queue], ["last reason contains", filter.reason], ["failed since", filter.since]].filter(([, value]) => value !== undefined);
     return conditions.map(([what, value]) => `${what} ${typeof value === "string" ? `“${value}”` : "in binary"}`).join(", ") || "no filter";
   }
   return [
-    `state ${filter.state.length > 2 ? "any" : filter.state.join(" or ")}`,
+    `state ${filter.state.length > 2 ? "any" : filter.state.map((state) => WORDS[state] ?? state).join(" or ")}`,
     text === undefined ? "any body" : `body contains ${typeof text === "string" ? `“${text}”` : "binary data"}`,
     ...(filter.older_than_s ? [`older than ${filter.older_than_s} s`] : []),
   ].join(", ");
@@ -232,7 +235,9 @@ async function done(form) {
   if (ids && !ids.length) throw new Error("no jobs selected");
   const count = ids ? `Selected: ${ids.length}. ` : "";
   if ("filter" in value) {
-    if (!ids && isUnsearched()) throw new Error("the search form has changed: press Search first to see which jobs match");
+    if (!ids && isUnsearched()) {
+      throw new Error(`the search form has changed: press ${one("form.find button").textContent} first to see which jobs match`);
+    }
     const dry = await post(path, { ...value, dry_run: true });
     if (!dry.matched) throw new Error(ids ? "it applies to no selected job" : "no jobs match");
     const matches = `${dry.matched} ${dry.matched === 1 ? "job matches" : "jobs match"}`;

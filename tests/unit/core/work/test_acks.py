@@ -57,7 +57,7 @@ def test_a_job_can_be_acknowledged_when_its_queue_is_forgotten(server: Server) -
     job_id = server.add("q", "x", "RETRY", 0)
     server.get()
     server.advance(400_000)
-    assert server.stat() is None
+    assert server("QSTAT", "q") is None
     assert server("ACKJOB", job_id) == 1
     check(server)
 
