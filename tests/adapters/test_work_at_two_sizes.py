@@ -23,7 +23,7 @@ import pytest
 
 from benchmarks.profile import Bed, Transport
 from benchmarks.raw import words
-from disqued.commands import clients, groups, jobs, lists, parts, queues, tasks, workers
+from disqued.commands import clients, groups, jobs, lists, parts, scans, tasks, workers
 from disqued.commands.table import every_command
 from disqued.core import node
 from disqued.core.cluster import leaving
@@ -63,7 +63,7 @@ SLICES: list[tuple[Any, str]] = [
     (starts, "BEGINNINGS_AT_ONCE"),
     (state, "FREED_AT_ONCE"), (core_tasks, "LOOKED_AT_ONCE"), (core_tasks, "CHANGED_AT_ONCE"),
     (leaving, "LOOKED_AT_PER_STEP"), (pubsub, "TURN_UNITS"),
-    (queues, "ELEMENTS_MAX"), (queues, "LOOKED_AT_MAX"), (queues, "DESCRIBED_MAX"),
+    (scans, "ELEMENTS_MAX"), (scans, "LOOKED_AT_MAX"), (scans, "DESCRIBED_MAX"),
     (core_workers, "WORKERS_AT_ONCE"), (worker_leases, "LEASES_AT_ONCE"),
 ]  # fmt: skip
 
