@@ -91,14 +91,14 @@ async def drain(site: Site, asked: Request) -> dict[str, Any]:
     again, which changes nothing the second time.
     """
     found = read_object(asked.body, ["leaving", "node"])
-    leaving, node_id = found.get("leaving"), found.get("node")
+    leaving = found.get("leaving")
     if not isinstance(leaving, bool):
         raise Problem(400, "the field leaving is needed: true or false")
     words = ("CLUSTER", "LEAVING", "yes" if leaving else "no")
-    if node_id is None:
+    if "node" not in found:
         await site.call(asked.visitor, *words)
-    elif isinstance(node_id, str):
-        await _ask(site, asked, node_id, *words)
+    elif isinstance(found["node"], str):
+        await _ask(site, asked, found["node"], *words)
     else:
         raise Problem(400, "the field node is not a string: allowed is the id of a node, 40 hex digits")
     return {"leaving": leaving}

@@ -494,7 +494,14 @@ _FAILED: Final[Schema] = {"type": "array", "items": object_of(id=_TEXT, code=_TE
 _SAMPLE: Final[Schema] = {"type": "array", "items": _TEXT}
 REPLY: Final[Schema] = {
     "oneOf": [
-        object_of(dry_run={"const": True}, matched=_COUNT, sample=_SAMPLE, token=_TEXT),
+        object_of(
+            dry_run={"const": True},
+            matched=_COUNT,
+            sample=_SAMPLE,
+            token=_TEXT,
+            elsewhere={**_COUNT, "description": "How many of them this node cannot act on: it has no copy of them."},
+            optional=("elsewhere",),
+        ),
         object_of(dry_run={"const": False}, matched=_COUNT, done=_COUNT, failed=_FAILED),
     ]
 }

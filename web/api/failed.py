@@ -226,8 +226,9 @@ async def _run(site: Site, asked: Request, action: _Action) -> dict[str, Any]:
     jobs = [job for job in found.jobs if not action.phases or job.phase in action.phases]
     if dry:
         last = DryRun(max((job.failed_at for job in jobs), default=0), len(jobs))
+        elsewhere = {"elsewhere": sum(not job.is_here for job in jobs)} if action.is_local else {}
         return {"dry_run": True, "matched": len(jobs), "sample": [job.id for job in jobs[:SAMPLE]],
-                "token": token_of(action.name, asked.body, last)}  # fmt: skip
+                "token": token_of(action.name, asked.body, last), **elsewhere}  # fmt: skip
     if before is not None:
         # Nothing that came since, and no more than was said.
         jobs = [job for job in jobs if job.failed_at <= before.until][: before.matched]
