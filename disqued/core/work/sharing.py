@@ -228,8 +228,8 @@ class Sharing(Machine):
         if delay_ms:
             job.requeue_at = self._state.now + delay_ms
             self._queueing.reschedule(job)
-            if not retry_ms and self._state.journaling:
-                # The copy that was written down waits for nothing.
+            if self._state.journaling:
+                # The copy that was written down waits for nothing, or for a retry period more.
                 self._state.outbox.journal.append((JOB_ADDED, job))
         elif retry_ms and self._queueing.is_paused_in(job.queue):
             job.requeue_at = self._state.now + job.options.probe_ms

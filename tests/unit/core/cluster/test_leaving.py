@@ -1,10 +1,15 @@
 """Leaving: what a node holds goes to others, and it says when nothing is lost by stopping it."""
 
+from collections.abc import Iterable
+from typing import Self
+
 import pytest
 
 from disqued.core.cluster import leaving
-from disqued.core.model.job import ACTIVE, QUEUED
+from disqued.core.model.job import ACTIVE, FLAG_QUEUED_BEFORE, QUEUED, StoredJob
 from disqued.core.model.messages import ENQUEUE, GOTJOB, REPLJOB, YOURJOBS
+from disqued.core.model.outbox import JOB_ADDED, Record
+from disqued.wire.jobdump import decode_record, encode_job
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import in_journal
 
@@ -153,6 +158,40 @@ def test_a_delayed_job_is_due_elsewhere_when_its_delay_is_over(cluster: Cluster,
     assert b.answered("bob") + c.answered("carl") == []
     cluster.advance(2 * SECOND)
     assert b.answered("bob") + c.answered("carl") == [b"body"]
+
+
+class Written(list[Record]):
+    """A journal that writes each job down when it is told of it."""
+
+    def __init__(self, member: Member) -> None:
+        super().__init__()
+        self.member = member
+        self.timers: list[tuple[int, int]] = []  #: milliseconds left, and whether the job was queued before
+
+    def __iadd__(self, records: Iterable[Record]) -> Self:
+        for record in records:
+            if record[0] == JOB_ADDED:
+                wall = self.member.clock.wall()
+                _, stored = decode_record(encode_job(record[1], wall - self.member.clock.now(), record[1].state))
+                assert isinstance(stored, StoredJob)
+                self.timers.append((stored.requeue - wall, stored.flags & FLAG_QUEUED_BEFORE))
+            self.append(record)
+        return self
+
+
+@pytest.mark.parametrize("retry", [0, 60])
+def test_the_journal_of_the_other_node_has_the_delay_as_it_was(cluster: Cluster, retry: int) -> None:
+    a, b, c = cluster
+    for member in (b, c):
+        member.journal = Written(member)
+    job = a.add("q", "body", "REPLICATE", 1, "DELAY", 100, "RETRY", retry)
+    leave(a)
+    until_safe(a)
+    (holder,) = [member for member in (b, c) if member.holds(job)]
+    assert isinstance(holder.journal, Written)
+    left_ms, was_queued = holder.journal.timers[-1]
+    assert 80_000 < left_ms <= 100_000
+    assert not was_queued
 
 
 def test_an_answer_that_the_walk_does_not_wait_for_hands_no_delay_over(cluster: Cluster) -> None:
