@@ -28,7 +28,7 @@ GET = b"GET %b HTTP/1.1\r\nHost: localhost\r\n%b\r\n"
 POST = b"POST /api/commands/PING HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 #: Requests that are answered within the turn that they have, and how each answer begins.
 KINDS: list[tuple[str, bytes, bytes]] = [
-    ("page", GET % (b"/", b""), b"HTTP/1.1 200 "),
+    ("page", GET % (b"/schedules", b""), b"HTTP/1.1 200 "),
     ("health", GET % (b"/healthz", b""), b"HTTP/1.1 200 "),
     ("no such path", GET % (b"/nix", b""), b"HTTP/1.1 404 "),
     ("another host", GET.replace(b"localhost", b"example.com") % (b"/", b""), b"HTTP/1.1 421 "),

@@ -849,7 +849,7 @@ def test_one_action_with_the_keyboard_alone(page: Browser, daemon: Daemon) -> No
     assert focused() == "skip", "the first stop is the way past the menu"
     press(Keys.ENTER)
     wait_until(lambda: focused() == "main", "the content to have the focus")
-    for _ in range(40):
+    for _ in range(80):
         press(Keys.TAB)
         if focused() == "body":
             break
