@@ -56,7 +56,8 @@ def figures(html: str, key: str) -> list[str]:
     row = re.search(rf'<tr data-key="{re.escape(key)}">(.*?)</tr>', html, re.DOTALL)
     assert row is not None, html
     return [
-        unescape(cell) for cell in re.findall(r'<td data-label="[^"]*" class="num(?: strong)?">(?:<a [^>]*>)?([^<]*)<', row[1])
+        unescape(cell)
+        for cell in re.findall(r'<td data-label="[^"]*" class="num(?: strong)?">(?:<a [^>]*>)?([^<]*)<', row[1])
     ]
 
 
