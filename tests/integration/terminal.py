@@ -93,6 +93,11 @@ class Terminal:
         self._seen += found.end()
         return passed
 
+    def catch_up(self) -> None:
+        """Read all that has come by now, which may be many screens."""
+        while select.select([self._master], [], [], 0)[0]:
+            assert self._read(0), f"it ended: {self.text[self._seen :]!r}"
+
     def wait_end(self) -> int:
         """Read until the program has ended, and return its exit status."""
         end = time.monotonic() + LIMIT

@@ -55,7 +55,7 @@ def top(node: Daemon) -> Iterator[Terminal]:
 
 def last_frame(terminal: Terminal) -> list[str]:
     """The lines of the last screen that was drawn to its end."""
-    drawn = terminal.raw.split(HOME)
+    drawn = terminal.raw.rsplit(HOME, 2)
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r", "", drawn[-2] if len(drawn) > 2 else "").split("\n")
 
 
@@ -63,7 +63,7 @@ def wait_for(terminal: Terminal, pattern: str) -> list[str]:
     """Wait until the whole screen is as a pattern says, and return its lines."""
 
     def is_so() -> list[str]:
-        terminal.expect(r"q quit|disqued top: keys|Esc: leave|Sort")  # reads what has come
+        terminal.catch_up()
         frame = last_frame(terminal)
         return frame if re.search(pattern, "\n".join(frame), re.DOTALL) else []
 
