@@ -1,4 +1,4 @@
-"""What watching costs: ADDJOB while somebody looks, beside ADDJOB alone.
+"""What watching costs: ADDJOB while pages and metrics are read, beside ADDJOB alone.
 
 watching    metrics and scans of one node are fetched without a pause, under full load
 pages       ten pages of a cluster are open, and move, at a fixed rate of jobs

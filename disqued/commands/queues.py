@@ -179,8 +179,8 @@ FULL_STATISTICS = either(
 class QStat:
     """Statistics of a queue on this node; null for one that is not there, unless it has limits.
 
-    A queue is there once a job was queued in it here, or a consumer waited for one.  With FULL a queue of which this
-    node knows jobs is answered for, too: they are delayed, or copies.
+    A node has a queue after it has queued a job in it, or after a consumer has waited for one here.  FULL also answers
+    for a queue of which the node only has delayed jobs or copies.
 
     With FULL, more: jobs produced (queued here, each counted once), jobs consumed (acknowledged here), the nodes that
     ever sent jobs, when the queue came into being, in unix seconds, and what the last PAUSE for the whole cluster said:

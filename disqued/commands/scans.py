@@ -1,6 +1,6 @@
 """Commands that walk over the queues and jobs of a node: QSCAN and JSCAN, with their filters and cursors.
 
-Source: Disque 1.0-rc1; the Disque README announced SCAN, whose grammar works beside them.
+Source: Disque 1.0-rc1.  SCAN JOB and SCAN QUEUE, which its README announced, are the same commands by other names.
 """
 
 from collections.abc import Callable, Iterable

@@ -95,7 +95,7 @@ async def dead(site: Site, asked: Request) -> Reply:
 async def export(site: Site, asked: Request) -> Reply:
     """A line for each job: what SHOW tells of it, as the node that knows most of it does, with its body.
 
-    Whoever may not see bodies gets the lines without them.  If jobs may be missing a last line says why:
+    A user without the right to see bodies gets the lines without them.  If jobs may be missing, the last line says why:
     {"incomplete": ["..."]}.
     """
     async with site.large_walk:

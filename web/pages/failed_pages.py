@@ -78,8 +78,8 @@ async def _values(site: Site, asked: Request, kind: str) -> Values:
     cut = FailedPage.of(found.jobs, asked.query.get("page", 1))
     terms = {name: asked.query[name] for name in ("queue", "reason", "since") if asked.query.get(name)}
 
-    def link(number: int) -> str:
-        return f"/{kind}?{urlencode({**terms, 'page': number})}"
+    def link(page: int) -> str:
+        return f"/{kind}?{urlencode({**terms, 'page': page})}"
 
     config = site.gateway.config
     return {

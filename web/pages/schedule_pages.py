@@ -26,8 +26,8 @@ _NAME: Final = QueryParameter("name", "Which schedule", {"type": "string", "form
 def schedules_values(site: Site, view: ScheduleQuery, cut: SchedulePage) -> Values:
     """What the table of schedules shows."""
 
-    def link(number: int) -> str:
-        return "/schedules?" + urlencode({"q": view.text, "page": number})
+    def link(page: int) -> str:
+        return "/schedules?" + urlencode({"q": view.text, "page": page})
 
     node = site.gateway.view
     return {"view": view, "cut": cut, "link": link, "figures": node.schedules.figures, "counters": node.counters}

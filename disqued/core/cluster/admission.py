@@ -496,7 +496,7 @@ class Admission(Machine):
 
 
 def _is_gathering(this: LimitedQueue, now: int) -> bool:
-    """Return whether what is new is said together, when the steward has answered the last word."""
+    """Return whether news for the steward waits for its answer to the last word, to be said in one message."""
     return this.awaited > 0 and now - this.said[-1][1] < TOGETHER_MS
 
 

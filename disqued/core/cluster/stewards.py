@@ -22,8 +22,8 @@ before, and is not counted until a steward has told it all; if all known nodes a
 Which of the jobs that wait is the next is said in `applicants`.  A slot ends when its node says so, and at the latest
 when the job may be delivered again.  While that node is gone, the steward looks whether it knows that the job is over.
 
-Under load words are many: what comes while the others have yet to confirm the last slots waits until they have, and is
-told to them in one (`TOGETHER_MS` at most); nodes do the same while they wait for their steward (`admission`).
+Under load, changes are sent in batches: those that come before the followers have confirmed the last slots wait until
+they have, `TOGETHER_MS` at most.  Nodes do the same while they wait for the answer of their steward (`admission`).
 
 Several nodes may say that they have the same job: when a worker moves and takes its jobs along, or after a second
 delivery.  The slot is that of the one that began last to say so, and `others` has what the others say.  It is free when
@@ -519,7 +519,7 @@ class Stewards(Machine):
 
 
 def _is_gathering(this: Stewardship, now: int) -> bool:
-    """Return whether what is new is told together, once the others have confirmed what they were told last."""
+    """Return whether changes wait for the followers to confirm the last ones, to be told in one message."""
     return bool(this.gifts) and now - this.gifts[-1].at < TOGETHER_MS
 
 

@@ -38,7 +38,7 @@ from disqued.core.model.state import State
 
 SLACK_MS: Final = 5_000  #: how long the steward counts a slot beyond the lease
 ONCE_MS: Final = 300_000  #: how long a job with RETRY 0 has its slot, unless it ends before
-TOGETHER_MS: Final = 10  #: how long a word is held back at most while one before it awaits its answer
+TOGETHER_MS: Final = 10  #: how long a message is held back at most while the one before it has no answer
 SKEW_MS: Final = 5_000  #: by how much the wall clocks of two nodes may differ
 
 Epoch = tuple[int, bytes]
