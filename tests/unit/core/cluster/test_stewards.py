@@ -937,24 +937,44 @@ def test_a_job_that_comes_back_passes_those_that_wait_and_none_that_was_accepted
 # Words that are told together.
 
 
-@pytest.mark.parametrize(("kind", "lost"), [(SLOTS_KEEP, SLOTS_KEPT), (SLOTS_WANTED, SLOTS_GIVEN)])
-def test_what_comes_while_an_answer_is_awaited_is_told_in_one_word(kind: int, lost: int) -> None:
+def test_what_a_node_wants_while_it_awaits_an_answer_is_said_in_one_word() -> None:
     cluster = cluster_with({INFLIGHT_FIELD: (50,)})
     crowd = Crowd(cluster)
     first = steward(cluster)
     other = next(member for member in cluster if member is not first)
-    sender, receiver = (first, other) if kind == SLOTS_KEEP else (other, first)
-    fill(cluster, 20, sender)
-    crowd.wait(1, sender)
+    fill(cluster, 20, other)
+    crowd.wait(1, other)
     cluster.advance(TOGETHER_MS)
-    cluster.lose = lambda flight: flight.kind == lost
-    before = len(cluster.sent(kind, sender, receiver))
+    cluster.lose = lambda flight: flight.kind == SLOTS_GIVEN
+    before = len(cluster.sent(SLOTS_WANTED, other, first))
     for _ in range(TOGETHER_MS - 1):
-        crowd.wait(1, sender)
+        crowd.wait(1, other)
         cluster.advance(1)
-    assert len(cluster.sent(kind, sender, receiver)) == before + 1
+    assert len(cluster.sent(SLOTS_WANTED, other, first)) == before + 1
     cluster.advance(TOGETHER_MS)
-    assert len(cluster.sent(kind, sender, receiver)) == before + 2, "no answer is waited for for long"
+    assert len(cluster.sent(SLOTS_WANTED, other, first)) == before + 2, "no answer is waited for for long"
     cluster.lose = lambda flight: False
     cluster.advance(5_000)
     assert len(crowd.take()) == TOGETHER_MS
+
+
+def test_slots_that_nodes_want_while_others_are_confirmed_are_told_in_one_word() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (50,)})
+    crowd = Crowd(cluster)
+    first = steward(cluster)
+    other, third = [member for member in cluster if member is not first]
+    fill(cluster, 2)
+    crowd.wait(1)
+    cluster.advance(100)
+    assert len(crowd.take()) == 3
+    cluster.lose = lambda flight: flight.kind == SLOTS_KEPT
+    before = len(cluster.sent(SLOTS_KEEP, first, other))
+    for member in (first, other, third):
+        crowd.wait(1, member)
+        cluster.advance(2)
+    assert len(cluster.sent(SLOTS_KEEP, first, other)) == before + 1
+    cluster.advance(TOGETHER_MS)
+    assert len(cluster.sent(SLOTS_KEEP, first, other)) == before + 2, "no answer is waited for for long"
+    cluster.lose = lambda flight: False
+    cluster.advance(5_000)
+    assert len(crowd.take()) == 3
