@@ -127,17 +127,23 @@ def test_a_resized_terminal_is_filled_again(top: Terminal) -> None:
     top.type("\x1b[F")
     wait_for(top, "queues 16-41 of 41")
     top.resize(24, 80)
-    frame = wait_for(top, "queues 16-31 of 41")
+    frame = wait_for(top, "queues 26-41 of 41")
     assert max(map(len, frame)) <= 80
 
 
-def test_the_place_in_the_list_stays_while_the_node_does_not_answer(top: Terminal, node: Daemon) -> None:
+@pytest.mark.parametrize("during", ["", "\x1b[F"], ids=["pressed before", "pressed meanwhile"])
+def test_the_place_in_the_list_stays_while_the_node_does_not_answer(top: Terminal, node: Daemon, during: str) -> None:
     wait_for(top, "queues 1-16 of 41")
-    top.type("\x1b[F")
-    wait_for(top, "queues 26-41 of 41")
+    if not during:
+        top.type("\x1b[F")
+        wait_for(top, "queues 26-41 of 41")
     node.process.send_signal(signal.SIGSTOP)
     try:
         wait_for(top, "0 of 1 nodes.*no queues")
+        top.type(during + "\x1b[B")  # and down, where nothing is to scroll
+        top.type("h")
+        wait_for(top, "disqued top: keys")
+        top.type("x")
     finally:
         node.process.send_signal(signal.SIGCONT)
     wait_for(top, "queues 26-41 of 41")

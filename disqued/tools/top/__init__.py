@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 INTERVAL_S: Final = 2.0
 LINES: Final = 50  #: queues that --once shows
+ENDS: Final = {"home": 0, "end": sys.maxsize}  #: keys, and the number of the queue that is drawn first then
 
 
 class QueueColumn(click.Choice[str]):
@@ -196,12 +197,15 @@ class WatchedCluster:
         self.order, self.reverse, self.first = order, False, 0
 
     def _scroll(self, key: str, height: int) -> None:
+        if key in ENDS:
+            self.first = ENDS[key]
+            return
         view = self.view()
         page = self._page(view, height)
-        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page-up": -page, "page-down": page, " ": page,
-                 "home": -len(view.queues), "end": len(view.queues)}  # fmt: skip
-        last = max(0, len(view.queues) - page)
-        self.first = max(0, min(min(self.first, last) + steps.get(key, 0), last))
+        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page-up": -page, "page-down": page, " ": page}
+        if view.queues:  # else no node answers just now, and the place stays
+            last = max(0, len(view.queues) - page)
+            self.first = max(0, min(min(self.first, last) + steps.get(key, 0), last))
 
     def _type(self, key: str) -> None:
         """Change the pattern that is being typed, or take it."""
