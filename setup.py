@@ -50,6 +50,7 @@ COMPILED = (
             "messages",
             "pieces",
             "requests",
+            "slotmessages",
             "streammessages",
         )
     ),

@@ -61,6 +61,7 @@ SAID_AGAIN_MS: Final = 2_000  #: how often the steward hears everything
 AHEAD_MS: Final = 50  #: how long a job that was asked for ahead waits for a consumer
 AHEAD_MAX: Final = 128  #: jobs of a queue that are asked for ahead
 AHEAD_PART: Final = 2  #: of INFLIGHT, so that all nodes together keep one such part ahead at most
+SAID_MAX: Final = 100  #: words whose time is remembered; an answer to one before these does not count
 UNHEARD_MS: Final = 1_000  #: how long who would not wait is kept waiting for the steward
 
 
@@ -80,13 +81,14 @@ class LimitedQueue(Timed):
 
     __slots__ = (
         "ahead", "asked_at", "awaited", "chosen_at", "ended", "is_unheard", "moved", "name", "number", "returned",
-        "running", "said", "said_all_at", "steward", "units", "wanted_at", "wishes",
+        "running", "said", "said_all_at", "said_at", "steward", "units", "waiting", "wanted_at", "wishes",
     )  # fmt: skip
 
     def __init__(self, name: bytes, running: dict[bytes, tuple[Unit, SlotHolder]]) -> None:
         self.awake_at = 0
         self.name: bytes = name
         self.wishes: dict[bytes, Wish] = {}  #: by job, the latest one last
+        self.waiting: int = 0  #: how many of these wait, as the steward said
         self.units: GroupedUnits | None = None  #: what was lent of when that was last looked at
         self.running: dict[bytes, tuple[Unit, SlotHolder]] = running  #: as the witness of the queue has it
         #: Those of `running` that consumers of other nodes have now; the steward may not know that yet.
@@ -94,7 +96,8 @@ class LimitedQueue(Timed):
         self.ended: dict[bytes, None] = {}  #: jobs whose slots are free; the steward has yet to hear so
         self.returned: dict[bytes, None] = {}  #: the same, of jobs that were not handed out: their tokens are, too
         self.number: int = 0  #: of the last word
-        self.said: list[tuple[int, int]] = []  #: numbers of the last words, and when they were said
+        self.said: dict[int, int] = {}  #: when the last words were said, by their numbers
+        self.said_at: int = 0  #: when the last one was
         self.awaited: int = 0  #: of the last word with wishes that the steward has not answered; 0 = none
         self.said_all_at: int = 0  #: when the steward last heard everything
         self.steward: bytes = b""  #: who heard the last word
@@ -103,6 +106,19 @@ class LimitedQueue(Timed):
         self.wanted_at: int = 0  #: when a consumer waited for a job, or took one, last
         self.asked_at: int = 0  #: since when an answer is awaited; 0 = none is
         self.is_unheard: bool = False  #: the last answer did not come in time
+
+    def want(self, unit: Unit) -> None:
+        """Ask for a job; a former unit of it is not asked for any more."""
+        if unit.id in self.wishes:
+            self.drop(unit.id)
+        self.wishes[unit.id] = Wish(unit)
+
+    def drop(self, job_id: bytes) -> Wish:
+        """Ask for a job no more; it is one that is asked for."""
+        wish = self.wishes.pop(job_id)
+        if wish.waits:
+            self.waiting -= 1
+        return wish
 
 
 class Admission(Machine):
@@ -207,6 +223,7 @@ class Admission(Machine):
             this.running.clear()
             this.moved.clear()
             this.wishes.clear()
+            this.waiting = 0
 
     def flushed(self) -> None:
         """Stewards are to hear that nothing is left."""
@@ -336,7 +353,7 @@ class Admission(Machine):
 
     def _see(self, this: LimitedQueue, unit: Unit) -> None:
         """See what became of a job that was asked for and is not lent any more."""
-        del this.wishes[unit.id]
+        this.drop(unit.id)
         this.wanted_at = self._state.now
         if unit.state == ACTIVE and unit.flags & FLAG_LEASED:
             self._state.custody.limited.setdefault(unit, SlotHolder(self._state.now, b""))
@@ -355,7 +372,7 @@ class Admission(Machine):
             older = None if wish.unit in units.given else units.lend_older(wish.unit)
             if older is not None:
                 self._take_back(this, [job_id])
-                this.wishes[older.id] = Wish(older)
+                this.want(older)
                 passed = True
         return passed
 
@@ -363,7 +380,7 @@ class Admission(Machine):
         """Ask for these jobs no more."""
         queue = self._state.queues.by_name.get(this.name)
         for job_id in job_ids:
-            wish = this.wishes.pop(job_id)
+            wish = this.drop(job_id)
             if queue is not None and queue.grouped is not None:
                 queue.grouped.take_back(wish.unit)
             if wish.number:
@@ -371,10 +388,10 @@ class Admission(Machine):
 
     def _wish(self, this: LimitedQueue, units: GroupedUnits, wanted: int) -> None:
         """Choose further jobs to ask for."""
-        open_count = sum(not wish.waits for wish in this.wishes.values())
+        open_count = len(this.wishes) - this.waiting
         while open_count < wanted and len(this.wishes) < WISHES_PER_MESSAGE and units.ready_count:
             unit = units.lend()
-            this.wishes[unit.id] = Wish(unit)
+            this.want(unit)
             open_count += 1
 
     def _ahead_of(self, this: LimitedQueue) -> int:
@@ -406,7 +423,8 @@ class Admission(Machine):
         if not self._can_say(steward) or (not is_whole and _is_gathering(this, self._state.now)):
             return
         this.number += 1
-        this.said = [*this.said[-99:], (this.number, state.now)]
+        this.said[this.number] = this.said_at = state.now
+        this.said.pop(this.number - SAID_MAX, 0)
         told = list(this.wishes.values()) if is_whole else fresh
         if fresh:
             this.awaited = this.number
@@ -466,18 +484,20 @@ class Admission(Machine):
             this.awaited = 0
         since = self._state.now - GIVEN_MS
         units = queue.grouped
-        said_at = max((at for said, at in this.said if said == number and at >= since), default=0)
-        if said_at:
+        said_at = this.said.get(number, since - 1)
+        is_timely = said_at >= since
+        if is_timely:
             until = said_at + GIVEN_MS
             units.given_until = min(units.given_until, until) if units.given else until
-        for job_id in given if said_at else ():
+        for job_id in given if is_timely else ():
             wish = this.wishes.get(job_id)
             if wish is not None and 0 < wish.number <= number and wish.unit in units.lent:
                 units.give(wish.unit)
         for job_id in (*waiting, *held):
             wish = this.wishes.get(job_id)
-            if wish is not None:
+            if wish is not None and not wish.waits:
                 wish.waits = True
+                this.waiting += 1
         for job_id in held:
             wish = this.wishes.get(job_id)
             if wish is not None:
@@ -497,13 +517,16 @@ class Admission(Machine):
 
 def _is_gathering(this: LimitedQueue, now: int) -> bool:
     """Return whether news for the steward waits for its answer to the last word, to be said in one message."""
-    return this.awaited > 0 and now - this.said[-1][1] < TOGETHER_MS
+    return this.awaited > 0 and now - this.said_at < TOGETHER_MS
 
 
 def _has_open(this: LimitedQueue, units: GroupedUnits | None) -> bool:
     """Return whether the steward has yet to answer."""
     given = {} if units is None else units.given
-    return any(not wish.waits and wish.unit not in given for wish in reversed(this.wishes.values()))
+    for wish in reversed(this.wishes.values()):  # noqa: SIM110 - a generator takes longer, and this is for each job
+        if not wish.waits and wish.unit not in given:
+            return True
+    return False
 
 
 def _remove(this: LimitedQueue, job_id: bytes) -> None:

@@ -12,7 +12,7 @@ Times are integer milliseconds of the monotonic clock; spans travel.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from disqued.core.model.messages import SLOTS_KEEP, SlotSpan
+from disqued.core.model.messages import SLOTS_KEEP, Message, SlotSpan
 from disqued.core.model.peers import Peers
 from disqued.core.model.slots import Slot, SlotTable
 from disqued.core.model.state import State
@@ -56,8 +56,8 @@ class Followers:
         if not self.changed:
             return
         self.number += 1
-        taken = tuple(slot for slot in self.changed.values() if slot is not None)
-        ended = tuple(job_id for job_id, slot in self.changed.items() if slot is None)
+        taken = tuple([slot for slot in self.changed.values() if slot is not None])
+        ended = tuple([job_id for job_id, slot in self.changed.items() if slot is None])
         self._log.append(Change(self.number, taken, ended))
         self.changed.clear()
         if len(self._log) > LOG_MAX:
@@ -65,6 +65,7 @@ class Followers:
 
     def tell(self, state: State, name: bytes, counter: int, table: SlotTable) -> None:
         """Tell each node the changes that it lacks."""
+        told: dict[int, Message] = {}  # by number; nodes that are told the same have the same object, written down once
         for node_id in state.peers.linked:
             follower = self._by_id.setdefault(node_id, Follower())
             is_silent = follower.asked_at and state.now - follower.asked_at >= ANSWER_MS
@@ -79,10 +80,11 @@ class Followers:
                 state.send(node_id, (SLOTS_KEEP, name, counter, 0, self.number, slots, ()))
             else:
                 for change in self._log[follower.told + 1 - self._log[0].number :]:
-                    taken = spans_of(change.taken, state.now)
-                    state.send(
-                        node_id, (SLOTS_KEEP, name, counter, change.number - 1, change.number, taken, change.ended)
-                    )
+                    number = change.number
+                    if number not in told:
+                        taken = spans_of(change.taken, state.now)
+                        told[number] = (SLOTS_KEEP, name, counter, number - 1, number, taken, change.ended)
+                    state.send(node_id, told[number])
             follower.told = self.number
 
     def kept(self, node_id: bytes, number: int, now: int) -> None:
@@ -111,7 +113,8 @@ class Followers:
 
 def spans_of(slots: Iterable[Slot], now: int) -> tuple[SlotSpan, ...]:
     """Say of slots how long they last from now on."""
-    return tuple(
+    spans = [
         SlotSpan(slot.job_id, slot.group, slot.node_id, slot.boot, max(0, slot.until - now), slot.client)
         for slot in slots
-    )
+    ]
+    return tuple(spans)

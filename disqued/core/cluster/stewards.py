@@ -36,7 +36,7 @@ Times are integer milliseconds of the monotonic clock; spans travel, never insta
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from disqued.core.cluster.admission import Admission
 from disqued.core.cluster.followers import ANSWER_MS, Followers
@@ -67,13 +67,16 @@ LATE_MS: Final = 1_000  #: how long a slot may wait until enough nodes remember 
 Answer = tuple[SlotsKnown, tuple[SlotSpan, ...]]
 
 
-class Gift(NamedTuple):
+class Gift:
     """A slot that is given as soon as enough nodes remember it, if it is still the same then, and not too late."""
 
-    number: int  #: of the change
-    slot: Slot
-    applicant: Applicant
-    at: int  #: when the slot was taken
+    __slots__ = ("applicant", "at", "number", "slot")
+
+    def __init__(self, number: int, slot: Slot, applicant: Applicant, at: int) -> None:
+        self.number: int = number  #: of the change
+        self.slot: Slot = slot
+        self.applicant: Applicant = applicant
+        self.at: int = at  #: when the slot was taken
 
 
 class Stewardship(Timed):
@@ -327,15 +330,16 @@ class Stewards(Machine):
         given: dict[bytes, list[bytes]] = {}
         ready = [gift for gift in this.gifts if gift.number <= known]
         del this.gifts[: len(ready)]
-        for _, slot, applicant, at in ready:
+        for gift in ready:
+            slot = gift.slot
             if this.table.by_id.get(slot.job_id) is not slot:
                 continue
-            if now - at <= LATE_MS:
+            if now - gift.at <= LATE_MS:
                 given.setdefault(slot.node_id, []).append(slot.job_id)
             else:
                 self._end(this, slot.job_id)
                 this.applicants.give_back(slot.group)
-                this.applicants.apply(applicant)
+                this.applicants.apply(gift.applicant)
         for node_id, job_ids in given.items():
             self._tell_node(this, node_id, given=job_ids)
 
@@ -404,7 +408,7 @@ class Stewards(Machine):
             if is_over or (is_available and is_apart):
                 self._end(this, job_id)
             elif is_forgotten and slot.until - state.now > RETRY_NEVER_MS // 2:
-                self._take(this, slot._replace(until=state.now + ONCE_MS))
+                self._take(this, slot.ending_at(state.now + ONCE_MS))
 
     def _is_there(self, this: Stewardship, slot: Slot) -> bool:
         """Return whether the process that has a job tells this node what becomes of it."""

@@ -7,7 +7,6 @@ The oldest has the next slot, on whatever node it is.  Times are integer millise
 """
 
 from heapq import heappop, heappush
-from typing import NamedTuple
 
 from disqued.core.model.gates import NO_LIMITS, Limits
 from disqued.core.model.messages import SLOTS_MAX, SlotWish
@@ -17,12 +16,15 @@ from disqued.core.model.slots import Bucket, Rate, SlotTable
 Place = tuple[int, bytes]
 
 
-class Applicant(NamedTuple):
-    """A job that waits for a slot, and who asked for it."""
+class Applicant:
+    """A job that waits for a slot, and who asked for it; it does not change."""
 
-    node_id: bytes
-    boot: int  #: which life of that node
-    wish: SlotWish
+    __slots__ = ("boot", "node_id", "wish")
+
+    def __init__(self, node_id: bytes, boot: int, wish: SlotWish) -> None:
+        self.node_id: bytes = node_id
+        self.boot: int = boot  #: which life of that node
+        self.wish: SlotWish = wish
 
 
 class Applicants:

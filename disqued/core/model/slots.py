@@ -22,15 +22,24 @@ SLOT_COST: Final = 420  #: bytes of a slot without its group and client
 STALE_MAX: Final = 64  #: entries of slots that ended, beyond as many as there are slots
 
 
-class Slot(NamedTuple):
-    """A job that is with a consumer, or is about to be."""
+class Slot:
+    """A job that is with a consumer, or is about to be; it does not change."""
 
-    job_id: bytes
-    group: bytes
-    node_id: bytes  #: of the node that hands it out
-    boot: int  #: which life of that node
-    until: int
-    client: bytes  #: who has the job, as that node says: `SlotSpan`
+    __slots__ = ("boot", "client", "group", "job_id", "node_id", "until")
+
+    def __init__(  # noqa: PLR0917 - the fields
+        self, job_id: bytes, group: bytes, node_id: bytes, boot: int, until: int, client: bytes
+    ) -> None:
+        self.job_id: bytes = job_id
+        self.group: bytes = group
+        self.node_id: bytes = node_id  #: of the node that hands it out
+        self.boot: int = boot  #: which life of that node
+        self.until: int = until
+        self.client: bytes = client  #: who has the job, as that node says: `SlotSpan`
+
+    def ending_at(self, until: int) -> "Slot":
+        """Return the same slot with another end."""
+        return Slot(self.job_id, self.group, self.node_id, self.boot, until, self.client)
 
 
 class SlotTable:

@@ -177,7 +177,7 @@ def test_a_slot_without_end_gets_one_when_its_node_is_forgotten() -> None:
     cluster, (first, old, new) = limited(retry_s=1)
     job_id = start(cluster, old)
     table = first.node.witnesses.of(b"q").table
-    never = table.by_id[job_id]._replace(until=first.state.now + (1 << 32) * 1_000)
+    never = table.by_id[job_id].ending_at(first.state.now + (1 << 32) * 1_000)
     cluster.isolate(old)
     table.put(never)
     cluster.advance(60_000)
