@@ -23,14 +23,14 @@ from tests.limits import LIMIT
 
 #: Columns of the table of queues and, with those below, of the page of a queue, by fields of QSTAT.
 COLUMNS: Final = {
-    "Ready": "len", "In flight": "in-flight", "Delayed": "delayed", "Dead": "dead", "Failing": "failing",
-    "Waiting consumers": "blocked",
+    "Ready": "len", "In flight": "in-flight", "Delayed copies": "delayed", "Dead copies": "dead",
+    "Failing copies": "failing", "Waiting consumers": "blocked",
 }  # fmt: skip
 TOTALS: Final = {"Queued": "jobs-in", "Delivered": "jobs-out", "Acknowledged": "consumed"}
 WORKER_COLUMNS: Final = {"Tasks": "processes", "Started": "started", "Completed": "done", "Requeued": "returned"}
 #: What the load lets grow alone; nobody uses the queue `quiet`.
 GROWING: Final = {
-    "mail": ("Delayed", "Dead", "Failing", "Queued", "Delivered", "Acknowledged"),
+    "mail": ("Delayed copies", "Dead copies", "Failing copies", "Queued", "Delivered", "Acknowledged"),
     "held": ("In flight", "Queued", "Delivered"),
     "added": ("Ready", "Queued"),
     "quiet": (*COLUMNS, *TOTALS),

@@ -35,9 +35,12 @@ _GROUP: Final = object_of(
     path={"type": "string", "description": "The page where one can act."},
     findings={"type": "array", "items": _FINDING},
 )
+_COPIES: Final = "Copies: each node that holds such a job counts it."
 _DISK: Final = object_of(node=_ID, free=_COUNT, size=_COUNT)
 _FIGURES: Final = object_of(
-    **dict.fromkeys(("queues", "ready", "in_flight", "delayed", "dead", "failing", "consumers", "clients"), _COUNT),
+    **dict.fromkeys(("queues", "ready", "in_flight"), _COUNT),
+    **{name: {**_COUNT, "description": _COPIES} for name in ("delayed", "dead", "failing")},
+    **dict.fromkeys(("consumers", "clients"), _COUNT),
     in_rate=_RATE, out_rate=_RATE, memory=_COUNT, memory_limit=_COUNT,
     disk={"anyOf": [_DISK, {"type": "null"}],
           "description": "Bytes where the node with the smallest part free has its data; null = no node tells."},
@@ -65,6 +68,9 @@ async def overview(site: Site, asked: Request) -> dict[str, Any]:
     A kind is true of nodes (`cannot-ask`, `node-missing`, `store`, `this-node`, `disk`, `memory`, `node-loading`,
     `node-leaving`) or of queues (`dead`, `unconsumed`: ready jobs and no consumer on any node, `failing`, `paused`,
     `old`: a ready job that was added 15 minutes ago or earlier).
+
+    In `cluster` the figures `delayed`, `dead` and `failing` count copies: each node that holds such a job counts it.
+    The others count each job once.  /api/failing and /api/dead list each job once.
     """
     found = await site.cluster.overview(site.trouble)
     sources = found.sources

@@ -96,7 +96,7 @@ class ClusterWatch:
         known = node.known_nodes()
         nodes = NodeFacts(node.id, known, facts, sources.missing, sources.failure, trouble)
         is_whole = not (sources.missing or sources.failure)
-        groups = survey.groups(lambda row: _pauses(node, row), is_whole=is_whole, has_copies=len(facts) > 1)
+        groups = survey.groups(lambda row: _pauses(node, row), is_whole=is_whole, has_copies=sources.has_copies)
         figures = self._figures(survey, facts, known) if facts else None
         return ClusterOverview(sources, figures, survey.oldest, in_order([*node_groups(nodes), *groups]))
 

@@ -1,9 +1,14 @@
 """What nodes are called on pages, and which of them are missing from the figures of a page.
 
 ids of nodes, their replies --label, shown_sources--> what the templates print
+
+Figures are sums of what each node says of itself.  Most of them count a job once: one node has it in its queue, or
+handed it to its consumer.  Those in `COPIED` count a job once for each node that holds it, so that pages call their
+sums copies (`ShownSources.label`); only lists of jobs (`failed_jobs`) know which copies are those of one job.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 import attrs
 
@@ -11,6 +16,8 @@ from disqued.core.model.peers import KnownNode
 from disqued.core.view import NodeView
 from disqued.web.views.cluster_answers import MissingNode, missing_nodes
 from disqued.web.views.everywhere import ClusterReply
+
+COPIED: Final = frozenset({"Delayed", "Dead", "Failing"})  #: labels of figures that every holder of a job counts
 
 
 @attrs.frozen
@@ -34,6 +41,15 @@ class ShownSources:
     missing: list[MissingNode]  #: nodes whose figures are not known
     age_ms: int
     failure: str  #: why no node can be asked now
+
+    @property
+    def has_copies(self) -> bool:
+        """Return whether a job may be in the figures of several nodes."""
+        return self.nodes > 1
+
+    def label(self, name: str) -> str:
+        """Return the label of a figure, which says so if the figure counts copies."""
+        return f"{name} copies" if self.has_copies and name in COPIED else name
 
 
 def labels(node: NodeView, ids: Iterable[bytes]) -> list[NodeLabel]:

@@ -269,6 +269,15 @@ def test_a_pause_that_only_another_node_has_is_a_banner_that_names_it() -> None:
     assert queue_views.pauses_of(view, b"q", None) == []
 
 
+def test_sums_of_copies_are_called_copies_where_several_nodes_count() -> None:
+    of_one, of_two = (node_labels.ShownSources(nodes, [], 0, "") for nodes in (1, 2))
+    labels = ("Ready", "In flight", "Delayed", "Dead", "Failing")
+    assert [of_one.label(name) for name in labels] == list(labels)
+    assert [of_two.label(name) for name in labels] == [
+        "Ready", "In flight", "Delayed copies", "Dead copies", "Failing copies"
+    ]  # fmt: skip
+
+
 def test_nodes_that_are_missing_are_named_with_the_reason() -> None:
     view: Any = View()
     replies = [
