@@ -161,7 +161,7 @@ STATISTICS = (
 MORE_STATISTICS = (
     "produced", "consumed", "sources", "ctime", "pause-reason", "pause-by", "pause-at", "pause-node",
     "dead", "failing", "delayed", "groups", "throttled-for", *LIMIT_STATISTICS, "in-flight", "elsewhere", "done",
-    "oldest",
+    "oldest", "delivered",
 )  # fmt: skip
 STREAM_STATISTICS = ("owned",)
 FULL_STATISTICS = either(
@@ -205,7 +205,8 @@ class QStat:
     in-flight, elsewhere and done count each job of the queue that this node knows once, but for those that wait for
     their copies.  What consumers have of a log QSTATUS counts, for each group.
 
-    oldest is the age, in seconds, of the job that waits first, or of the oldest event; -1 if there is none.
+    oldest is the age, in seconds, of the job that waits first, or of the oldest event; -1 if there is none.  delivered
+    is how many jobs were handed to consumers; jobs-out counts those that moved to other nodes, too.
 
     Of a log it also answers how many of its events this node hands out (owned).  Other nodes have copies of these, so
     that only the sum of owned over all nodes counts each event once.
@@ -244,6 +245,7 @@ def statistics(node: Node, queue: Queue, *, full: bool) -> list[Any]:
             *limit_facts(node, queue),
             *_phase_facts(node, queue),
             b"oldest", -1 if oldest is None else max(0, node.state.wall - oldest // 1_000_000) // 1_000,
+            b"delivered", queue.delivered,
         ]  # fmt: skip
         if queue.stream is not None:
             values += [b"owned", queue.stream.owned]

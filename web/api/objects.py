@@ -127,6 +127,7 @@ QUEUE: Final[Schema] = object_of(
         "elsewhere": {**_COUNT, "description": "Jobs neither in the queue of this node nor with its consumers."},
         "done": {**_COUNT, "description": "Acknowledged jobs: kept until all nodes know, or for a result."},
         "oldest": {"type": "integer", "description": "Age of the job that waits first, in seconds; -1 if none does."},
+        "delivered": {**_COUNT, "description": "Jobs handed to consumers: jobs-out without those for other nodes."},
         "owned": {**_COUNT, "description": "Of a log: events that this node hands out; others have copies."},
     },
     optional=("owned",),

@@ -326,7 +326,7 @@ async def cluster_nodes(site: Site, asked: Request) -> list[dict[str, Any]]:
     """What CLUSTER NODES answers, a node an object; flags are myself, fail?, fail, handshake, noaddr, leaving.
 
     With it comes what each node told last of itself, and when: its version, jobs and bytes that it holds, its
-    maxmemory, and how often a job came into a queue of it and left one since its start.
+    maxmemory, how often a job came into a queue of it, and how often it handed one to a consumer, since its start.
     """
     text: bytes = await site.call(asked.visitor, "CLUSTER", "NODES")
     node = site.gateway.view

@@ -82,6 +82,7 @@ class Transfer:
             state.note(LEAVE, job, who=node_id)
             self._leave_to(job, node_id)
         queue.jobs_out += len(given)
+        queue.exported += len(given)
         state.counters.exported += len(given)
         return given
 

@@ -376,7 +376,7 @@ class Vitals(NamedTuple):
     limit: int  #: maxmemory
     jobs: int  #: that it holds
     queued: int  #: times that a job came into a queue of it, since its start
-    given: int  #: times that a job left a queue for a consumer or another node, since its start
+    given: int  #: times that it handed a job to a consumer, since its start
 
 
 class WorkerStatus(NamedTuple):

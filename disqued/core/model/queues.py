@@ -108,6 +108,7 @@ class Queue(Awaited):
         "created_wall",
         "dead",
         "elsewhere",
+        "exported",
         "failing",
         "gate",
         "given",
@@ -151,7 +152,8 @@ class Queue(Awaited):
         self.pause_here: int = 0  #: PAUSE_... bits of this node alone
         self.jobs_in: int = 0  #: times that a job was queued
         self.requeued: int = 0  #: how many of these were requeues
-        self.jobs_out: int = 0  #: times that a job was fetched
+        self.jobs_out: int = 0  #: times that a job was fetched by a consumer, or taken out for another node
+        self.exported: int = 0  #: of these: taken out for another node
         self.acked: int = 0  #: jobs of this queue that were acknowledged here
         self.sources: dict[bytes, int] = {}  #: when each node last sent jobs for this queue, by node id
         self.import_rate: ImportRate = ImportRate(now)
@@ -164,6 +166,11 @@ class Queue(Awaited):
         if self.dead or self.failing:
             return False
         return not (len(self.units) or self.waiters or self.watchers or self.leased or self.elsewhere or self.pause)
+
+    @property
+    def delivered(self) -> int:
+        """Times that a job was handed to a consumer."""
+        return self.jobs_out - self.exported
 
     def set_pause(self, pause: int) -> None:
         """Set the PAUSE_... bits in effect."""

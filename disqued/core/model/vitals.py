@@ -25,13 +25,13 @@ class LastVitals(NamedTuple):
     vitals: Vitals
     at: int  #: monotonic milliseconds
     queued_rate: float | None  #: jobs that came into its queues, per second; None = not known yet
-    given_rate: float | None  #: jobs that left them for consumers and other nodes, per second; None = not known yet
+    given_rate: float | None  #: jobs that consumers were handed, per second; None = not known yet
     since: tuple[int, Vitals]  #: when, and what, the next rates are worked out from
 
 
 def own_vitals(memory: Memory, jobs: int, counters: Counters) -> Vitals:
     """Return what a node with so many jobs tells of itself."""
-    return Vitals(_VERSION, memory.used, memory.limit, jobs, counters.queued, counters.given)
+    return Vitals(_VERSION, memory.used, memory.limit, jobs, counters.queued, counters.delivered)
 
 
 def account_of(vitals: Vitals, before: LastVitals | None, now: int) -> LastVitals:

@@ -152,7 +152,7 @@ def test_qstat_counts_what_comes_and_goes(server: Server) -> None:
         "pause-reason": b"", "pause-by": b"", "pause-at": 0, "pause-node": b"none", "dead": 0, "failing": 0,
         "delayed": 0, "groups": 0, "throttled-for": 0, "inflight": 0, "group-inflight": 0, "rate": b"",
         "group-rate": b"", "partition": b"", "slots": 0, "slots-awaited": 0, "steward": b"",
-        "slots-blocked": b"", "in-flight": 0, "elsewhere": 0, "done": 0, "oldest": 2,
+        "slots-blocked": b"", "in-flight": 0, "elsewhere": 0, "done": 0, "oldest": 2, "delivered": 2,
     }  # fmt: skip
 
 

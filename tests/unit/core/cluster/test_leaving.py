@@ -9,6 +9,7 @@ from disqued.core.cluster import leaving
 from disqued.core.model.job import ACTIVE, FLAG_QUEUED_BEFORE, QUEUED, StoredJob
 from disqued.core.model.messages import ENQUEUE, GOTJOB, REPLJOB, YOURJOBS
 from disqued.core.model.outbox import JOB_ADDED, Record
+from disqued.core.model.vitals import own_vitals
 from disqued.wire.jobdump import decode_record, encode_job
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import in_journal
@@ -102,6 +103,22 @@ def test_queued_jobs_go_to_the_other_nodes_in_turn(cluster: Cluster) -> None:
     assert in_journal(b.journal) | in_journal(c.journal) == jobs
     stop(a)
     assert len(taken_from(b, c)) == 1_000
+
+
+def test_jobs_that_move_are_not_counted_as_deliveries(cluster: Cluster) -> None:
+    a, b, c = cluster
+    for retry in (0, 60):
+        for number in range(10):
+            a.add("q", number, "REPLICATE", 1, "RETRY", retry)
+    a.get()
+    leave(a)
+    until_safe(a)
+    stat = a.stat("q")
+    assert stat is not None
+    assert (stat["jobs-out"], stat["delivered"], a.state.counters.exported) == (20, 1, 19)
+    assert own_vitals(a.state.memory, 0, a.state.counters).given == 1
+    assert len(taken_from(b, c)) == 19
+    assert sum(queue.delivered for queue in (b.state.queues.by_name[b"q"], c.state.queues.by_name[b"q"])) == 19
 
 
 def test_what_a_node_that_is_leaving_had_asked_for_is_not_brought(cluster: Cluster) -> None:

@@ -234,7 +234,7 @@ class Model(RuleBasedStateMachine):
         counters = self.server.state.counters
         queues = self.server.state.queues.by_name.values()
         assert sum(queue.jobs_in for queue in queues) == counters.queued
-        assert sum(queue.jobs_out for queue in queues) == counters.delivered
+        assert sum(queue.delivered for queue in queues) == counters.delivered
 
 
 Model.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -28,7 +28,8 @@ def test_each_pong_comes_with_what_the_node_holds_then() -> None:
     a, b = Mesh(2)
     b.node.state.memory.used = 77
     b.node.state.counters.queued = 3
-    b.node.state.counters.exported = 2
+    b.node.state.counters.exported = 5
+    b.node.state.counters.waiting_buckets[1] = 2
     b.node.message(a.id, (m.PING, 0, ()))
     said = [message for _, message in b.node.outbox.messages if message[0] == m.VITALS]
     assert [vitals[1:] for (_, vitals) in said] == [(77, b.node.state.memory.limit, 0, 3, 2)]
