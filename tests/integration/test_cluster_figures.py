@@ -26,7 +26,7 @@ COLUMNS: Final = {
     "Ready": "len", "In flight": "in-flight", "Delayed copies": "delayed", "Dead copies": "dead",
     "Failing copies": "failing", "Waiting consumers": "blocked",
 }  # fmt: skip
-TOTALS: Final = {"Queued": "jobs-in", "Delivered": "jobs-out", "Acknowledged": "consumed"}
+TOTALS: Final = {"Queued": "jobs-in", "Delivered": "delivered", "Acknowledged": "consumed"}
 WORKER_COLUMNS: Final = {"Tasks": "processes", "Started": "started", "Completed": "done", "Requeued": "returned"}
 #: What the load lets grow alone; nobody uses the queue `quiet`.
 GROWING: Final = {

@@ -127,7 +127,7 @@ _HISTORY: Final = object_of(
     time={**_NUMBERS, "description": "Unix seconds at which each step begins; all arrays have one length."},
     backlog={**_NUMBERS, "description": "Jobs waiting at the end of the step; of a queue also events that are kept."},
     **{name: {**_NUMBERS, "description": f"Jobs {word} a second, the mean of the step."}
-       for name, word in (("in", "queued"), ("out", "handed out"), ("acked", "acknowledged"))},
+       for name, word in (("in", "queued"), ("out", "handed to consumers"), ("acked", "acknowledged"))},
     oldest={**_NUMBERS, "description": "Age of the oldest at the end of the step, seconds; 0 = none waits."},
 )  # fmt: skip
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,5})([smhd])")

@@ -57,7 +57,7 @@ class ClusterFigures:
     consumers: int  #: that wait for jobs
     clients: int
     in_rate: float | None  #: jobs queued a second; None = not known of every node
-    out_rate: float | None  #: jobs handed out a second
+    out_rate: float | None  #: jobs handed to consumers a second
     memory: int  #: bytes of jobs and queues
     memory_limit: int
     disk: DiskSpace | None  #: of the node with the smallest part free; None = no node tells

@@ -46,7 +46,7 @@ class Series:
     times: list[int]  #: unix seconds
     length: Any  #: jobs in the queue, and events of its log, as the other columns an `array` of numbers
     in_rate: Any  #: jobs queued a second
-    out_rate: Any  #: jobs handed out a second, to consumers and to other nodes
+    out_rate: Any  #: jobs handed to consumers a second
     acked_rate: Any  #: jobs acknowledged a second
     oldest_s: Any  #: age of the job that waits first, or the oldest event, seconds; 0 = there is none
 
@@ -134,7 +134,7 @@ class History:
         """What has changed if anything has: in, out, acked, and whatever else makes queues longer or shorter."""
         node = self._gateway.view
         counters = node.counters
-        return (counters.queued, counters.given, counters.acked, node.job_count, counters.expired, counters.deleted,
+        return (counters.queued, counters.delivered, counters.acked, node.job_count, counters.expired, counters.deleted,
                 counters.cancelled, counters.dequeued, node.queue_count)  # fmt: skip
 
     async def _walk_on(self, slot: int, span: int) -> None:
@@ -167,7 +167,7 @@ class History:
             first = queue.units.first.job.ctime
             walk.length += len(queue.units)
             walk.oldest = first if walk.oldest is None else min(walk.oldest, first)
-        seen = (queue.jobs_in, queue.jobs_out, queue.acked, length)
+        seen = (queue.jobs_in, queue.delivered, queue.acked, length)
         track = self._tracks.get(queue.name)
         if track is None or track.identity != (queue.serial, queue.created_at):
             is_quiet = queue.accessed_at < self._walked_at

@@ -43,7 +43,11 @@ _Families = tuple[tuple[str, str, type[Any]], ...]
 #: Families of /metrics/per-queue, and of the groups of these queues.
 PER_QUEUE: Final[_Families] = (
     ("disqued_queue_jobs_in", "Times that a job was queued.", CounterMetricFamily),
-    ("disqued_queue_jobs_out", "Times that a job was handed out.", CounterMetricFamily),
+    (
+        "disqued_queue_jobs_out",
+        "Times that a job was handed out, to consumers and to other nodes.",
+        CounterMetricFamily,
+    ),
     ("disqued_queue_len_jobs", "Jobs that wait, and events that are kept.", GaugeMetricFamily),
     ("disqued_queue_age_seconds", "Since the queue came into being.", GaugeMetricFamily),
     ("disqued_queue_idle_seconds", "Since the queue was used last.", GaugeMetricFamily),

@@ -27,7 +27,7 @@ from disqued.web.views.everywhere import FRESH_S, Everywhere
 log = Logger()
 
 Values = dict[str, Any]
-NodeRates = tuple[float | None, float | None]  #: jobs queued and handed out a second; None = not known
+NodeRates = tuple[float | None, float | None]  #: jobs queued and handed to consumers a second; None = not known
 
 
 # Draining.

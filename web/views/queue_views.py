@@ -53,11 +53,11 @@ class QueueRow:
     dead: int = 0
     failing: int = 0  #: jobs that are not dead and of which a failure is known
     in_rate: float | None = None  #: jobs queued a second; None = not known yet
-    out_rate: float | None = None  #: jobs handed out a second
+    out_rate: float | None = None  #: jobs handed to consumers a second
     oldest_ms: int | None = None  #: age of the job that waits first, or of the oldest event; None = there is none
     blocked: int = 0  #: consumers that wait
     jobs_in: int = 0  #: jobs queued, all told
-    jobs_out: int = 0  #: jobs handed out
+    delivered: int = 0  #: jobs handed to consumers
     acked: int = 0
     requeued: int = 0
     idle_ms: int = 0  #: since it was last used on any node
@@ -71,13 +71,14 @@ class QueueRow:
         """Read what QSTAT FULL answered at a moment of the reactor's clock."""
         told: dict[bytes, Any] = dict(zip(statistics[::2], statistics[1::2], strict=True))
         name: bytes = told[b"name"]
-        jobs_in, jobs_out, oldest_s = told[b"jobs-in"], told[b"jobs-out"], told.get(b"oldest", -1)
+        jobs_in, oldest_s = told[b"jobs-in"], told.get(b"oldest", -1)
+        delivered = told.get(b"delivered", told[b"jobs-out"])  # an older node does not tell them apart
         node_pause = _PAUSE_BITS.get(told.get(b"pause-node", b"none"), 0)
         owned = told.get(b"owned")
         return cls(
             name, told[b"len"] if owned is None else owned, told.get(b"in-flight", 0), told.get(b"delayed", 0),
-            told.get(b"dead", 0), told.get(b"failing", 0), *rates.of(node_id, name, jobs_in, jobs_out, at),
-            None if oldest_s < 0 else oldest_s * 1_000, told[b"blocked"], jobs_in, jobs_out, told.get(b"consumed", 0),
+            told.get(b"dead", 0), told.get(b"failing", 0), *rates.of(node_id, name, jobs_in, delivered, at),
+            None if oldest_s < 0 else oldest_s * 1_000, told[b"blocked"], jobs_in, delivered, told.get(b"consumed", 0),
             jobs_in - told.get(b"produced", jobs_in), told[b"idle"] * 1_000, _PAUSE_BITS.get(told[b"pause"], 0),
             node_pause, (node_id,) if node_pause else (), owned is not None,
         )  # fmt: skip
@@ -88,7 +89,7 @@ class QueueRow:
             self.name, self.length + other.length, self.in_flight + other.in_flight, self.delayed + other.delayed,
             self.dead + other.dead, self.failing + other.failing, _sum_of(self.in_rate, other.in_rate),
             _sum_of(self.out_rate, other.out_rate), _greatest(self.oldest_ms, other.oldest_ms),
-            self.blocked + other.blocked, self.jobs_in + other.jobs_in, self.jobs_out + other.jobs_out,
+            self.blocked + other.blocked, self.jobs_in + other.jobs_in, self.delivered + other.delivered,
             self.acked + other.acked, self.requeued + other.requeued, min(self.idle_ms, other.idle_ms),
             self.pause | other.pause, self.node_pause | other.node_pause, self.paused_on + other.paused_on,
             self.is_log or other.is_log,
@@ -190,7 +191,7 @@ class Rates:
 
     def _measure_node(self) -> dict[str, float | None]:
         now, counters = self._gateway.reactor.seconds(), self._gateway.view.counters
-        seen = (counters.queued, counters.given, counters.acked)
+        seen = (counters.queued, counters.delivered, counters.acked)
         last = self._node
         if last is not None and now - last[0] < LEAST_S:
             return last[2]
@@ -201,24 +202,24 @@ class Rates:
         self._node = (now, seen, rates)
         return rates
 
-    def of(self, node_id: bytes, name: bytes, jobs_in: int, jobs_out: int, at: float) -> QueueRates:
+    def of(self, node_id: bytes, name: bytes, jobs_in: int, delivered: int, at: float) -> QueueRates:
         """Jobs in and out a second on a node since its answer before; None = not known yet."""
-        rates = self._measure((node_id, name), jobs_in, jobs_out, at)
+        rates = self._measure((node_id, name), jobs_in, delivered, at)
         if rates[0] is None and node_id == self._gateway.view.id:
             queue = self._gateway.view.queue(name)
             return rates if queue is None else self._history.last_rates(queue) or rates
         return rates
 
-    def _measure(self, key: tuple[bytes, bytes], jobs_in: int, jobs_out: int, at: float) -> QueueRates:
+    def _measure(self, key: tuple[bytes, bytes], jobs_in: int, delivered: int, at: float) -> QueueRates:
         last = self._last.get(key)
         if last is not None and at - last[0] < LEAST_S:
             return last[3], last[4]
         rate_in = rate_out = None
         # Smaller counters are those of a queue that began again, or of a node.
-        if last is not None and at - last[0] < STALE_S and jobs_in >= last[1] and jobs_out >= last[2]:
+        if last is not None and at - last[0] < STALE_S and jobs_in >= last[1] and delivered >= last[2]:
             seconds = at - last[0]
-            rate_in, rate_out = (jobs_in - last[1]) / seconds, (jobs_out - last[2]) / seconds
-        self._last[key] = (at, jobs_in, jobs_out, rate_in, rate_out)
+            rate_in, rate_out = (jobs_in - last[1]) / seconds, (delivered - last[2]) / seconds
+        self._last[key] = (at, jobs_in, delivered, rate_in, rate_out)
         return rate_in, rate_out
 
     def prune(self, now: float) -> None:

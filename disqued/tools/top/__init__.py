@@ -74,10 +74,10 @@ def command(  # noqa: PLR0917 - click gives them by name
     a second (ops/s), and how many of the nodes that it knows it can give jobs to (sees).
 
     Of a queue, over all nodes that answer: jobs that are ready, in flight (consumers have them), delayed, failing and
-    dead, age of the oldest that is ready, jobs that were queued (in/s) and that left it (out/s) a second, consumers
-    that wait for it, on how many nodes it is, and its pause with the reason.  Each holder of a failing or dead job
-    counts it: these figures are those of the node that has most of them.  Holders count a job that a NACK or a back-off
-    has put off, too, so that delayed may be too many.  A dash stands for what a node of an older
+    dead, age of the oldest that is ready, jobs that were queued (in/s) and that consumers were handed (out/s) a
+    second, consumers that wait for it, on how many nodes it is, and its pause with the reason.  Each holder of a
+    failing or dead job counts it: these figures are those of the node that has most of them.  Holders count a job that
+    a NACK or a back-off has put off, too, so that delayed may be too many.  A dash stands for what a node of an older
     version does not tell.  A narrow terminal shows fewer columns.
 
     Rates are of the time between two looks.  Of each node 2000 queues are looked at, and the age of the oldest job in

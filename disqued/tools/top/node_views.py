@@ -35,7 +35,7 @@ class QueueSnapshot:
     name: bytes
     length: int  #: jobs that wait here; of a stream the events that this node hands out, and not its copies
     jobs_in: int  #: since the node began
-    jobs_out: int
+    delivered: int  #: to consumers; a node of an older version counts those for other nodes, too
     blocked: int
     pause: str
     dead: int = 0  #: jobs of which this node has a copy
@@ -160,10 +160,10 @@ def _queue(reply: Any) -> QueueSnapshot | None:
         return None
     facts: Any = read_facts(reply, b"")
     return QueueSnapshot(
-        facts["name"], facts.get("owned", facts["len"]), facts["jobs-in"], facts["jobs-out"], facts["blocked"],
-        facts["pause"].decode(), facts.get("dead", 0), facts.get("failing", 0), None, facts["age"],
-        text_of(facts.get("pause-reason", b"")), facts.get("delayed"), facts.get("in-flight"), facts.get("elsewhere"),
-        facts.get("done"),
+        facts["name"], facts.get("owned", facts["len"]), facts["jobs-in"],
+        facts.get("delivered", facts["jobs-out"]), facts["blocked"], facts["pause"].decode(), facts.get("dead", 0),
+        facts.get("failing", 0), None, facts["age"], text_of(facts.get("pause-reason", b"")), facts.get("delayed"),
+        facts.get("in-flight"), facts.get("elsewhere"), facts.get("done"),
     )  # fmt: skip
 
 

@@ -208,7 +208,7 @@ def _queue_row(name: bytes, address: str, parts: Sequence[_Part]) -> QueueRow:
         sum(queue.length for queue in queues),
         max((queue.oldest_s for queue in queues if queue.oldest_s is not None), default=None),
         _sum(rate(was.jobs_in, queue.jobs_in, seconds) for queue, was, seconds in parts if was),
-        _sum(rate(was.jobs_out, queue.jobs_out, seconds) for queue, was, seconds in parts if was),
+        _sum(rate(was.delivered, queue.delivered, seconds) for queue, was, seconds in parts if was),
         sum(queue.blocked for queue in queues),
         pauses.pop() if len(pauses) == 1 else "in part",
         len(queues),

@@ -202,6 +202,23 @@ def test_rates_are_those_of_each_node_so_that_one_that_comes_or_goes_makes_no_ju
     assert walk(node, table, (A, 9_004), (B, 220), (C, 20)) == 16
 
 
+def test_jobs_that_move_to_another_node_are_not_delivered(node: Node, table: QueueTable) -> None:
+    answers = (told(jobs_out=5, delivered=5), told(jobs_out=505, delivered=5), told(jobs_out=507, delivered=7))
+    rows = []
+    for answer in answers:
+        node.reactor.advance(REST_S)
+        outcome = heard(table.all_queues())
+        node.answer((B, b"ok", ended(answer)))
+        rows.append(by_name(outcome)[b"q"])
+    assert [(row.delivered, row.out_rate) for row in rows] == [(5, None), (5, 0), (7, 1)]
+
+
+def test_what_an_older_node_hands_out_counts_as_delivered(node: Node, table: QueueTable) -> None:
+    outcome = heard(table.all_queues())
+    node.answer((B, b"ok", ended(told(jobs_out=5))))
+    assert by_name(outcome)[b"q"].delivered == 5
+
+
 def test_counters_that_are_too_close_or_too_old_make_no_rate(
     node: Node, table: QueueTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
