@@ -3,9 +3,10 @@
     client --CLUSTER ASK * QSTAT mail--> us        `ClusterAsk` checks the command, and asks (`core.cluster.questions`)
     node that is asked: `check_asked` once more, since the other may be of another version; then as any command
 
-Commands that are asked for only look, are over at once, and mean the same to every client.  CLUSTER LEAVING alone
-changes something: a node drains whichever node the operator is connected to.  It is for one node at a time, and asking
-twice is asking once.
+Commands that are asked for only look, are over at once, and mean the same to every client.  Those of `CHANGING` change
+something that only one node can, whichever node the operator is connected to: CLUSTER LEAVING drains a node, ENQUEUE
+and NACK with DEAD apply to jobs of which a node has a copy.  They are for one node at a time, and asking twice does no
+harm.
 
 Source: Disque 1.0-rc1, src/cluster.c, whose replies and error texts these are.
 """
@@ -18,6 +19,7 @@ import attrs
 
 from disqued.commands.connection import DONE
 from disqued.commands.host import Session
+from disqued.commands.jobs import Nack
 from disqued.commands.shapes import OK, Shape, array, bulk, either, integer, status
 from disqued.commands.table import (
     BLOCKED,
@@ -270,9 +272,10 @@ ASKED: Final = frozenset({
     "QPEEK", "QSCAN", "QSTAT", "QSTATUS", "RQ.INFO", "SCHEDULE GET", "SCHEDULE LIST", "SHOW", "SLOTS", "WORKER INFO",
     "WORKER LIST", "WQ.LEN", "WQ.PEEK", "WQ.PROCS", "WQ.QUEUES", "WQ.TASKS",
 })  # fmt: skip
-#: What one node does for another; each is idempotent, as a question whose answer is lost is asked again.
-CHANGING: Final = frozenset({"CLUSTER LEAVING"})
+#: What one node does for another; each does no harm twice, as a question whose answer is lost is asked again.
+CHANGING: Final = frozenset({"CLUSTER LEAVING", "ENQUEUE", "NACK"})
 _CHANGING_TEXT: Final = ", ".join(sorted(CHANGING))
+_DEAD_ALONE: Final = "NACK without DEAD is not asked of another node: asked twice it counts two tries; allowed is DEAD"
 _NOT_ASKED: Final = (
     f"nodes do not answer <command> to each other; allowed are {', '.join(sorted(ASKED))}, and of one node "
     f"{_CHANGING_TEXT}"
@@ -290,7 +293,9 @@ def check_asked(words: Sequence[bytes]) -> Command:
         raise CommandError(_NOT_ASKED.replace("<command>", entry.name))
     if entry.name in CHANGING and not is_callable(entry.name):
         raise CommandError(_RENAMED.replace("<command>", entry.name))
-    parse(entry, list(words))
+    call = parse(entry, list(words))
+    if isinstance(call, Nack) and not call.dead:
+        raise CommandError(_DEAD_ALONE)
     return entry
 
 
@@ -306,7 +311,7 @@ def _is_answer(value: Any) -> bool:
 @command(
     "CLUSTER ASK", group="cluster", flags=Flag.ADMIN | Flag.READ, cost="O(1) for each node, and the command on each",
     reply=array(Shape("[node, status, value]", _is_answer), "[node, status, value] of each node, by their ids"),
-    errors=(_NO_NODE, _NOT_ASKED, _ONE_NODE, _RENAMED, f"NOPERM {_NOT_ALL}"), shows_bodies=True,
+    errors=(_NO_NODE, _NOT_ASKED, _ONE_NODE, _RENAMED, _DEAD_ALONE, f"NOPERM {_NOT_ALL}"), shows_bodies=True,
 )  # fmt: skip
 @attrs.define
 class ClusterAsk:
@@ -320,8 +325,11 @@ class ClusterAsk:
     QINFO, QLEN, QPEEK, QSCAN, QSTAT, QSTATUS, RQ.INFO, SCHEDULE GET, SCHEDULE LIST, SHOW, SLOTS, WORKER INFO, WORKER
     LIST, WQ.LEN, WQ.PEEK, WQ.PROCS, WQ.QUEUES and WQ.TASKS.  They only look.
 
-    CLUSTER LEAVING may be asked of one node, by users who may run it themselves: the node drains, or stays.  A silent
-    node may have heard; ask it again, which changes nothing the second time.
+    CLUSTER LEAVING, ENQUEUE and NACK with DEAD may be asked of one node, by users who may run them themselves: the node
+    drains, or stays; jobs of which it has a copy are queued, or are dead.  The failure that NACK notes is one of the
+    node that asks, and the value is how many jobs it was.  A silent node may have heard.  CLUSTER LEAVING and NACK
+    change nothing the second time; before ENQUEUE is asked again see where the jobs are, since it queues those that a
+    consumer has.
     """
 
     node: bytes = positional("Who is asked: * for every node, or the id of one.", BYTES)

@@ -4,8 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import attrs
+import pytest
+
+from disqued.core.model.messages import Greeting
 from disqued.core.model.policies import QUEUE_FIELD_NAMES
 from disqued.web.pages import actions
+from disqued.web.views.failed_jobs import FailedJobs, FailedQuery, FoundJobs
 from tests.adapters.test_pages import (
     OPERATOR,
     VIEWER,
@@ -116,6 +121,34 @@ async def test_failing_jobs_are_tried_at_once_buried_and_cancelled(admin: Admin)
     assert "being tried" in words(await page(client, "/failing"))
     assert (await client.post("/api/failing/cancel", act)).body["done"] == 1
     assert taken in json.dumps((await client.post("/api/failing/cancel", {"all": True})).body)
+
+
+@async_test
+async def test_the_node_that_knows_most_of_a_job_is_asked_and_one_that_is_away_is_told(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = admin()
+    away = b"b" * 40
+    client.running.daemon.node.greeted(Greeting(away, "10.0.0.2", 7711, 17711, 0, True), "10.0.0.2", "10.0.0.1")
+    here, there = [await fail(client, "mail", "DELAY", 600) for _ in range(2)]
+    find = FailedJobs.find
+
+    async def find_there(jobs: FailedJobs, wanted: FailedQuery) -> FoundJobs:
+        found = await find(jobs, wanted)
+        moved = [attrs.evolve(job, node_id=away) if job.id == there.encode() else job for job in found.jobs]
+        return attrs.evolve(found, jobs=moved)
+
+    monkeypatch.setattr(FailedJobs, "find", find_there)
+    asked: dict[str, Any] = {"filter": {"queue": "mail"}}
+    for word in ("retry", "bury"):
+        dry = (await client.post(f"/api/failing/{word}", asked)).body
+        assert dry["matched"] == 2
+        answer = await client.post(f"/api/failing/{word}", {**asked, "dry_run": False, "token": dry["token"]})
+        assert (answer.body["matched"], answer.body["done"]) == (2, 1)
+        detail = f"node {away.decode()} has no link to this node: try again when it is back"
+        assert answer.body["failed"] == [{"id": there, "code": "HTTP", "detail": detail}]
+    assert (await client.get(f"/api/show/{here}")).body["state"] == "dead"
+    assert (await client.get(f"/api/show/{there}")).body["phase"] == "delayed"
 
 
 @async_test

@@ -154,9 +154,8 @@ def test_failing_and_dead_jobs_of_all_nodes_are_listed_once_and_redriven(cluster
     # It has failed, and is tried again.
     wait_words(cluster, "/failing?queue=mail", "Failing jobs 4, all nodes", "waits in its queue")
     asked = {"filter": {"ids": failing}, "dry_run": False, "token": None}
-    done = cluster.post("/api/failing/retry", asked)
-    held = [job_id for job_id in failing if cluster.nodes[0].call("SHOW", job_id) is not None]
-    assert (done["matched"], done["done"], len(done["failed"])) == (3, len(held), 3 - len(held))
+    assert cluster.post("/api/failing/retry", {**asked, "dry_run": True})["matched"] == 3
+    assert cluster.post("/api/failing/retry", asked) == {"dry_run": False, "matched": 3, "done": 3, "failed": []}
     cluster.freeze(2)
     try:
         said = wait_words(
@@ -168,6 +167,45 @@ def test_failing_and_dead_jobs_of_all_nodes_are_listed_once_and_redriven(cluster
     wait_until(lambda: "are missing" not in cluster.page("/dead?queue=mail"), "a word of the node that is back")
     assert cluster.post("/api/dead/purge", {"filter": {"queue": "ma*"}, "dry_run": False, "token": None})["done"] == 2
     wait_words(cluster, "/dead", "Dead jobs 0, all nodes")
+
+
+def test_failing_jobs_of_which_this_node_has_no_copy_are_tried_now_and_buried(cluster: WithPages) -> None:
+    failing: dict[int, list[str]] = {1: [], 2: []}
+    for number in (1, 1, 2, 2):
+        node = cluster.nodes[number]
+        job_id = str(node.call("ADDJOB", "mail", "x", 0, "REPLICATE", 1, "RETRY", 600, "MAXTRIES", 3))
+        node.call("GETJOB", "FROM", "mail")
+        node.call("NACK", job_id, "DELAY", 600, "REASON", "no such host")
+        assert cluster.nodes[0].call("SHOW", job_id) is None
+        failing[number].append(job_id)
+    tried, buried = zip(*failing.values(), strict=True)
+    wait_words(cluster, "/failing?queue=mail", "Failing jobs 4, all nodes")
+
+    asked: dict[str, Any] = {"filter": {"ids": tried}}
+    dry = cluster.post("/api/failing/retry", asked)
+    assert (dry["matched"], sorted(dry["sample"])) == (2, sorted(tried))
+    assert "elsewhere" not in dry
+    act = {"dry_run": False, "token": dry["token"]}
+    assert cluster.post("/api/failing/retry", {**asked, **act}) == {
+        "dry_run": False, "matched": 2, "done": 2, "failed": []
+    }  # fmt: skip
+    assert [node.call("QLEN", "mail") for node in cluster.nodes] == [0, 1, 1]
+
+    act = {"filter": {"ids": buried}, "why": "hopeless", "dry_run": False, "token": None}
+    cluster.freeze(2)
+    try:
+        done = cluster.post("/api/failing/bury", act)
+    finally:
+        cluster.thaw(2)
+    # The silent node was asked neither for its jobs nor to bury them, and the list says so.
+    assert (done["matched"], done["done"], done["failed"]) == (1, 1, [])
+    wait_words(cluster, "/failing?queue=mail", "Failing jobs 3, all nodes")
+    assert cluster.post("/api/failing/bury", act)["done"] == 1
+    for number, job_id in enumerate(buried, 1):
+        words: Any = cluster.nodes[number].call("SHOW", job_id)
+        shown = dict(zip(words[::2], words[1::2], strict=True))
+        assert (shown["state"], shown["failures"][-1][3]) == ("dead", "hopeless"), job_id
+        assert shown["failures"][-1][2] == f"node {cluster.ids[0]}"
 
 
 def test_a_node_is_drained_from_the_page_of_another_one(cluster: WithPages) -> None:

@@ -98,14 +98,14 @@ async def drain(site: Site, asked: Request) -> dict[str, Any]:
     if "node" not in found:
         await site.call(asked.visitor, *words)
     elif isinstance(found["node"], str):
-        await _ask(site, asked, found["node"], *words)
+        await ask(site, asked, found["node"], *words)
     else:
         raise Problem(400, "the field node is not a string: allowed is the id of a node, 40 hex digits")
     return {"leaving": leaving}
 
 
-async def _ask(site: Site, asked: Request, node_id: str, *words: str) -> None:
-    """Let one node run a command.  Raises CommandError, and Problem: it refuses, or does not answer."""
+async def ask(site: Site, asked: Request, node_id: str, *words: bytes | str) -> Any:
+    """Let one node run a command; returns its value.  Raises CommandError, and Problem: it refuses, or is silent."""
     ((_, status, value),) = await site.call(asked.visitor, "CLUSTER", "ASK", node_id, *words)
     if status == REFUSED:
         code, _, text = value.decode("utf-8", "replace").partition(" ")
@@ -116,6 +116,7 @@ async def _ask(site: Site, asked: Request, node_id: str, *words: str) -> None:
         )
     if status == AWAY:
         raise Problem(503, f"node {node_id} has no link to this node: try again when it is back")
+    return value
 
 
 @route("POST", "/api/config", role=Role.ADMIN, summary="Change a setting now", body=schema(COMMANDS["CONFIG SET"]),

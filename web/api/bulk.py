@@ -499,8 +499,6 @@ REPLY: Final[Schema] = {
             matched=_COUNT,
             sample=_SAMPLE,
             token=_TEXT,
-            elsewhere={**_COUNT, "description": "How many of them this node cannot act on: it has no copy of them."},
-            optional=("elsewhere",),
         ),
         object_of(dry_run={"const": False}, matched=_COUNT, done=_COUNT, failed=_FAILED),
     ]

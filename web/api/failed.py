@@ -5,7 +5,8 @@
 
 Requests and replies are those of `bulk`, and so are the rules for the dry run and its token.  The jobs are those that
 `views.failed_jobs` lists, on whatever node they are.  REDRIVE and CANCEL reach the nodes that hold a job; ENQUEUE and
-NACK apply to jobs of which this node has a copy, and the others are told in `failed`.
+NACK apply to jobs of which a node has a copy, so that the node that knows most of a job is asked (CLUSTER ASK).  Jobs
+of a node that does not answer are told in `failed`.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,6 +16,7 @@ import attrs
 
 from disqued.errors import CommandError
 from disqued.web.api import bulk
+from disqued.web.api.acts import ask
 from disqued.web.api.bulk import IDS_AT_ONCE, SAMPLE, DryRun, dry_run_of, flag, is_dry, read_ids, token_of
 from disqued.web.api.fields import JOB_IDS, VALUE, read_bytes, read_object
 from disqued.web.api.objects import JOB, job_object, shown_to
@@ -142,12 +144,12 @@ class _Tally:
     done: int = 0
     failed: list[dict[str, Any]] = attrs.field(factory=list)
 
-    def fail(self, ids: Sequence[bytes], error: CommandError, detail: str = "") -> None:
+    def fail(self, ids: Sequence[bytes], problem: Problem) -> None:
         """Note that nothing came of some jobs, and why."""
-        self.failed += [{"id": job_id, "code": error.code, "detail": detail or error.text} for job_id in ids]
+        self.failed += [{"id": job_id, "code": problem.code, "detail": problem.detail} for job_id in ids]
 
 
-#: Acts on some jobs of one queue.
+#: Acts on some jobs of one queue, or of one node.
 Act = Callable[[Site, Request, _Tally, bytes, list[bytes]], Awaitable[None]]
 
 
@@ -160,7 +162,7 @@ class _Action:
     command: str
     act: Act
     phases: Sequence[str] = ()  #: of the jobs that it is for; empty = any
-    is_local: bool = False  #: it applies to jobs of which this node has a copy
+    by_node: bool = False  #: it applies to jobs of which a node has a copy, and is not told others
 
     @property
     def name(self) -> str:
@@ -178,16 +180,24 @@ async def _cancel(site: Site, asked: Request, tally: _Tally, queue: bytes, ids: 
         if word in {b"cancelled", b"cancelling"}:
             tally.done += 1
         else:
-            tally.fail([job_id], CommandError(f"CANCEL answered {word.decode()}"))
+            tally.fail([job_id], Problem.of(CommandError(f"CANCEL answered {word.decode()}")))
 
 
-async def _enqueue(site: Site, asked: Request, tally: _Tally, queue: bytes, ids: list[bytes]) -> None:
-    tally.done += await site.call(asked.visitor, "ENQUEUE", *ids)
+async def _enqueue(site: Site, asked: Request, tally: _Tally, node_id: bytes, ids: list[bytes]) -> None:
+    tally.done += await _on_node(site, asked, node_id, "ENQUEUE", *ids)
 
 
-async def _bury(site: Site, asked: Request, tally: _Tally, queue: bytes, ids: list[bytes]) -> None:
+async def _bury(site: Site, asked: Request, tally: _Tally, node_id: bytes, ids: list[bytes]) -> None:
     why = _why(asked)
-    tally.done += await site.call(asked.visitor, "NACK", *ids, "DEAD", *(() if why is None else ("REASON", why)))
+    reason = () if why is None else ("REASON", why)
+    tally.done += await _on_node(site, asked, node_id, "NACK", *ids, "DEAD", *reason)
+
+
+async def _on_node(site: Site, asked: Request, node_id: bytes, *words: bytes | str) -> Any:
+    """Run a command on a node.  Raises CommandError, and Problem: another node refuses, or does not answer."""
+    if node_id == site.gateway.view.id:
+        return await site.call(asked.visitor, *words)
+    return await ask(site, asked, node_id.decode("ascii"), *words)
 
 
 def _why(asked: Request) -> bytes | None:
@@ -211,9 +221,6 @@ def _read(asked: Request, kind: str) -> FailedQuery:
     return wanted
 
 
-_ELSEWHERE: Final = "this node has no copy of it: ask node {node}"
-
-
 async def _run(site: Site, asked: Request, action: _Action) -> dict[str, Any]:
     """Do what a request asks for: the dry run, or the act."""
     wanted, dry = _read(asked, action.kind), is_dry(asked.body)
@@ -226,26 +233,26 @@ async def _run(site: Site, asked: Request, action: _Action) -> dict[str, Any]:
     jobs = [job for job in found.jobs if not action.phases or job.phase in action.phases]
     if dry:
         last = DryRun(max((job.failed_at for job in jobs), default=0), len(jobs))
-        elsewhere = {"elsewhere": sum(not job.is_here for job in jobs)} if action.is_local else {}
         return {"dry_run": True, "matched": len(jobs), "sample": [job.id for job in jobs[:SAMPLE]],
-                "token": token_of(action.name, asked.body, last), **elsewhere}  # fmt: skip
+                "token": token_of(action.name, asked.body, last)}  # fmt: skip
     if before is not None:
         # Nothing that came since, and no more than was said.
         jobs = [job for job in jobs if job.failed_at <= before.until][: before.matched]
     tally = _Tally()
-    by_queue: dict[bytes, list[bytes]] = {}
+    parts: dict[bytes, list[bytes]] = {}
     for job in jobs:
-        if action.is_local and not job.is_here:
-            tally.fail([job.id], CommandError(_ELSEWHERE), _ELSEWHERE.format(node=job.node))
-        else:
-            by_queue.setdefault(job.queue, []).append(job.id)
-    for queue, ids in by_queue.items():
+        parts.setdefault(job.node_id if action.by_node else job.queue, []).append(job.id)
+    for part, ids in parts.items():
         for at in range(0, len(ids), IDS_AT_ONCE):
             some = ids[at : at + IDS_AT_ONCE]
             try:
-                await action.act(site, asked, tally, queue, some)
+                await action.act(site, asked, tally, part, some)
             except CommandError as error:
-                tally.fail(some, error)
+                tally.fail(some, Problem.of(error))
+            except Problem as problem:
+                if not action.by_node:
+                    raise
+                tally.fail(some, problem)
     return {"dry_run": False, "matched": len(jobs), "done": tally.done, "failed": tally.failed}
 
 
@@ -266,7 +273,7 @@ _HOW: Final = (
     "Unless dry_run is false nothing is changed: the answer counts the jobs and shows some ids, and a token for the "
     "act.  The act leaves alone what failed since, and answers to how many jobs it applied, and which failed and why."
 )
-_HERE: Final = "Jobs of which this node has no copy are told in failed, with the node to ask."
+_ASKED: Final = "The node that knows most of a job is asked; jobs of one that does not answer are told in failed."
 _declare(
     _Action(kind=DEAD, word="redrive", command="REDRIVE", act=_redrive), "Queue dead jobs again, on all nodes",
     "REDRIVE: they begin again, whichever node holds them; their tries count afresh.",
@@ -276,13 +283,13 @@ _declare(
     "CANCEL: they end on every node, and no copy comes back.",
 )  # fmt: skip
 _declare(
-    _Action(kind=FAILING, word="retry", command="ENQUEUE", act=_enqueue, phases=("delayed",), is_local=True),
-    "Try failing jobs now", f"ENQUEUE: those that wait for their next try are queued now.  {_HERE}",
+    _Action(kind=FAILING, word="retry", command="ENQUEUE", act=_enqueue, phases=("delayed",), by_node=True),
+    "Try failing jobs now", f"ENQUEUE: those that wait for their next try are queued now.  {_ASKED}",
 )  # fmt: skip
 _declare(
-    _Action(kind=FAILING, word="bury", command="NACK", act=_bury, phases=("delayed", "ready"), is_local=True),
+    _Action(kind=FAILING, word="bury", command="NACK", act=_bury, phases=("delayed", "ready"), by_node=True),
     "Make failing jobs dead letters",
-    f"NACK with DEAD: they are not tried again before REDRIVE.  Jobs with consumers are left alone.  {_HERE}",
+    f"NACK with DEAD: they are not tried again before REDRIVE.  Jobs with consumers are left alone.  {_ASKED}",
     why={**VALUE, "description": "REASON of NACK."},
 )  # fmt: skip
 _declare(

@@ -84,7 +84,6 @@ async def _values(site: Site, asked: Request, kind: str) -> Values:
     config = site.gateway.config
     return {
         "wanted": wanted, "since": rendering.input_moment(wanted.since), "found": found, "cut": cut, "link": link,
-        "here_count": sum(job.is_here for job in found.jobs),
         "ways": ways_with_all(wanted) if found.jobs else [],
         "selected": ways_with_selected(kind) if found.jobs else [],
         "export": f"/api/dead/export?{urlencode(terms)}" if terms else "/api/dead/export",

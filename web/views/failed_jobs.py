@@ -114,7 +114,6 @@ class FailedJob:
     phase: str  #: where it is, on the node that knows most of it
     node_id: bytes  #: that node
     holders: Sequence[bytes]  #: nodes that told of it
-    is_here: bool  #: this node is one of them
     tries: int  #: that have failed since it was added, or redriven
     max_tries: int  #: 0 = no limit
     failed_at: int  #: the last failure that is known; 0 = none is
@@ -164,7 +163,7 @@ def merged(reports: Sequence[JobReport]) -> FailedJob:
     is_moving = best.phase in ("ready", "in-flight", DEAD)
     return FailedJob(
         fields["id"], fields["queue"], best.phase, best.node_id, [report.node_id for report in reports],
-        any(report.is_here for report in reports), max(map(tries_counted, current)), fields.get("max-tries", 0),
+        max(map(tries_counted, current)), fields.get("max-tries", 0),
         at, who, reason, None if is_moving else min(waits, default=None),
         1_000 * max(report.fields["ttl"] for report in current), fields["ctime"],
     )  # fmt: skip

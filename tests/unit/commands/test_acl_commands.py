@@ -386,6 +386,18 @@ def test_what_another_node_is_asked_to_change_needs_the_right_to_run_that_here(w
         assert (caught.value.reason, caught.value.what) == (b"command", b"cluster|leaving")
 
 
+@pytest.mark.parametrize(("name", "options"), [("enqueue", ()), ("nack", (b"DEAD",))])
+def test_jobs_of_another_node_are_queued_and_buried_by_those_who_may_do_so_here(
+    name: str, options: tuple[bytes, ...]
+) -> None:
+    daemon = Daemon()
+    entry = COMMANDS["CLUSTER ASK"]
+    call = table.parse(entry, [b"CLUSTER", b"ASK", daemon.node.id, name.encode(), ID.encode(), *options])
+    assert check_names(user("+cluster|ask", f"+{name}", "allkeys"), entry, call, daemon.node) is call
+    with pytest.raises(NoPermission, match=f"no permissions to run the '{name}' command"):
+        check_names(user("+@all", f"-{name}", "allkeys"), entry, call, daemon.node)
+
+
 def test_jobs_that_are_unknown_here_are_passed_over_for_who_may_not_touch_all_queues():
     daemon = Daemon()
     mine, ann = Client(daemon).says("ADDJOB", "mine", "body", "0"), user("+@all", "~mine")

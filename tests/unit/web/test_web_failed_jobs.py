@@ -48,7 +48,7 @@ def test_the_node_that_knows_most_says_where_a_job_is_and_all_of_them_how_it_fai
         report(A, told(JOB, "elsewhere", failures=(FIRST,), ttl=70)),
         report(B, told(JOB, "delayed", failures=(FIRST, SECOND), next_requeue_within=900, nacks=2)),
     ])  # fmt: skip
-    assert (job.phase, job.node_id, job.is_here) == ("delayed", B, True)
+    assert (job.phase, job.node_id) == ("delayed", B)
     assert list(job.holders) == [A, B]
     assert (job.tries, job.max_tries) == (3, 3)
     assert (job.failed_at, job.who, job.reason) == (SECOND[0], SECOND[2], SECOND[3])

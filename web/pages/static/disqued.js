@@ -240,11 +240,10 @@ async function done(form) {
     }
     const dry = await post(path, { ...value, dry_run: true });
     if (!dry.matched) throw new Error(ids ? "it applies to no selected job" : "no jobs match");
-    const apart = dry.elsewhere ? `, of which this node has no copy of ${dry.elsewhere}: these stay as they are` : "";
     const matches = `${dry.matched} ${dry.matched === 1 ? "job matches" : "jobs match"}`;
     const to = value.to === undefined ? "" : ` to ${value.to}`;
     const meant = ids ? "" : ` (${described(value.filter)})`;
-    const question = `${count}${matches}${meant}${apart}. ${one(".does button", form).textContent}${to}?`;
+    const question = `${count}${matches}${meant}. ${one(".does button", form).textContent}${to}?`;
     return (await confirmed(form, question)) ? post(path, { ...value, token: dry.token }) : null;
   }
   if ("previews" in form.dataset) {

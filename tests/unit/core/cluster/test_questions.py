@@ -7,6 +7,7 @@ from disqued.commands.categories import BLOCKING, PUBSUB, writes
 from disqued.commands.cluster import ASKED, CHANGING
 from disqued.commands.table import BLOCKED, find
 from disqued.core.cluster.questions import ANSWER_MS
+from disqued.core.model.job import DEAD
 from disqued.core.model.messages import ASK, TOLD
 from tests.cluster_fixtures import Cluster, Member
 from tests.core_fixtures import UNKNOWN_ID, Server, Word, check
@@ -176,7 +177,7 @@ def test_only_commands_are_asked_for_that_look_and_are_over_at_once() -> None:
         assert name not in BLOCKING | PUBSUB
 
 
-# The one command that changes something.
+# The commands that change something.
 
 
 def test_a_node_drains_and_stays_when_another_one_is_asked(cluster: Cluster) -> None:
@@ -223,9 +224,55 @@ def test_bad_words_of_it_are_refused_here() -> None:
     assert refusal.startswith("ERR Unknown node " + "f" * 40)
 
 
-def test_what_is_changed_may_be_asked_twice() -> None:
-    assert {"CLUSTER LEAVING"} == CHANGING
+def test_few_commands_that_change_something_are_asked() -> None:
+    assert {"CLUSTER LEAVING", "ENQUEUE", "NACK"} == CHANGING
     assert not CHANGING & ASKED
+
+
+def failing(member: Member) -> bytes:
+    """A job that one node alone has, and that waits for its next try."""
+    job_id = member.add("q", "body", "REPLICATE", 1, "RETRY", 60, "MAXTRIES", 9)
+    member.get()
+    member("NACK", "DELAY", 600, job_id)
+    return job_id
+
+
+def test_a_node_queues_a_job_that_another_one_has_no_copy_of(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    job_id = failing(b)
+    assert a("ENQUEUE", job_id) == 0
+    for count in (1, 0):
+        assert asked(a, b.id, "ENQUEUE", job_id) == {b.id: (b"ok", count)}
+        assert b("QLEN", "q") == 1
+    assert asked(a, a.id, "ENQUEUE", job_id) == {a.id: (b"ok", 0)}
+    for member in cluster:
+        check(member)
+
+
+def test_a_node_buries_a_job_that_another_one_has_no_copy_of(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    job_id = failing(b)
+    cluster.advance(1)
+    for count in (1, 0):
+        assert asked(a, b.id, "NACK", "DEAD", "REASON", "hopeless", job_id) == {b.id: (b"ok", count)}
+        assert b.job(job_id).state == DEAD
+    assert [one.reason for one in b.job(job_id).options.fate.failures] == [b"", b"hopeless"], "each failure once"
+    check(b)
+
+
+@pytest.mark.parametrize("words", [(), ("DELAY", 5), ("UNTRIED",)])
+def test_a_nack_that_counts_a_try_is_refused(words: tuple[Word, ...]) -> None:
+    server = Server()
+    refusal = server.refusal("CLUSTER", "ASK", server.node.id, "NACK", UNKNOWN_ID, *words)
+    assert refusal == (
+        "ERR NACK without DEAD is not asked of another node: asked twice it counts two tries; allowed is DEAD"
+    )
+
+
+@pytest.mark.parametrize("words", [("ENQUEUE", UNKNOWN_ID), ("nack", "DEAD", UNKNOWN_ID)])
+def test_jobs_are_queued_and_buried_on_one_node_at_a_time(words: tuple[Word, ...]) -> None:
+    server = Server()
+    assert "is asked of one node at a time: * is not allowed" in server.refusal("CLUSTER", "ASK", "*", *words)
 
 
 def test_a_job_that_is_unknown_is_null_everywhere(cluster: Cluster) -> None:
