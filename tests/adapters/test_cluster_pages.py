@@ -68,8 +68,31 @@ async def test_the_search_field_leads_to_a_job_or_to_a_queue(admin: Admin) -> No
         answer = await client.get(f"/find?q={text}")
         assert (answer.status, answer.headers["location"]) == (303, target), text
     html = await page(client, "/find?q=none%3C", status=404)
-    assert "none&lt; is neither the id of a job nor in the name of a queue" in html
+    assert "none&lt; is neither the id of a job nor in the name of a queue, worker or client" in html
+    assert "Only admins" not in html
     assert ways(html) == {"add"}
+
+
+@async_test
+async def test_the_search_field_leads_to_a_worker_or_to_a_client(admin: Admin, tmp_path: Path) -> None:
+    client = with_tokens(admin, tmp_path)
+    connection = await client.running.connect()
+    await add(client, "press-jobs", "x")
+    await connection.call("CLIENT", "SETNAME", "press-client")
+    await connection.call("WORKER", "START", "ID", "worker-1", "NAME", "the old one", "TTL", 0)
+    await connection.call("WORKER", "START", "ID", "worker-2", "TTL", 0)
+    for text, target in (
+        ("worker-1", "/workers/worker-1"), ("OLD", "/workers/worker-1"), ("worker", "/workers?q=worker"),
+        ("press-c", "/connections?q=press-c"),
+    ):  # fmt: skip
+        answer = await client.get(f"/find?q={text}", headers={"Authorization": f"Bearer {ADMIN}"})
+        assert (answer.status, answer.headers.get("location")) == (303, target), text
+    said = words(await page(client, "/find?q=press-c", OPERATOR, status=404))
+    assert "Only admins find clients by their names." in said
+    html = await page(client, "/find?q=press", ADMIN)
+    assert 'href="/queues/press-jobs">1 queue</a>' in html
+    assert 'href="/connections?q=press">1 client</a>' in html
+    assert "worker" not in words(html.partition("<main")[2])
 
 
 @async_test

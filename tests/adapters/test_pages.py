@@ -307,7 +307,10 @@ async def test_a_job_shows_its_failed_tries_and_what_can_be_done_with_it_now(adm
     await run(running, "WORKING", job_id, "PROGRESS", "half of it")
     await run(running, "NACK", job_id, "REASON", "no <i>host</i>")
     html = await page(client, path)
-    assert "It failed, and is put off until" in words(html)
+    assert re.search(
+        r"It failed, and is tried again at [^(]* UTC \([^)]* s from now\)\. The last failure: no <i>host</i>\.",
+        words(html),
+    )
     assert "Max tries 2 Backoff 30 s, doubling each time up to 1 min" in words(html)
     assert ("no <i>host</i>" in words(html), "<i>" in html, "half of it" in html) == (True, False, True)
     assert "trace: <b>" in words(html)
@@ -872,6 +875,7 @@ async def test_actions_are_on_their_page(admin: Admin) -> None:
     client = admin()
     await client.post("/api/pause", {"queue": "<q>", "words": ["in"]})
     html = await page(client, "/actions")
+    assert f"Audit log node {client.running.daemon.node.id[:8].decode()} (this node), latest" in words(html)
     assert "POST /api/pause" in html
     assert "\\u003cq\\u003e" in html
 

@@ -1,24 +1,44 @@
-"""The search field in the head of every page: a job by its id, or a queue by its name."""
+"""The search field in the head of every page: a job by its id; a queue, a worker or a client by its name.
 
+id of a job, name of a queue, id of a worker --> its page
+part of names                                --> page or list of queues, workers or clients; a choice of kinds
+"""
+
+from collections.abc import AsyncIterator
 from typing import Final
 from urllib.parse import urlencode
 
+import attrs
+
 from disqued.core.model.ids import is_job_id
+from disqued.reports.value_formats import count
 from disqued.web.http.exchange import HTML, QueryParameter, Reply, Request, Role
 from disqued.web.pages import actions
-from disqued.web.pages.render import MissingProblem
+from disqued.web.pages.render import MissingProblem, page_of
 from disqued.web.routes import route
 from disqued.web.site import Site
 from disqued.web.views import rendering
 from disqued.web.views.cluster_answers import ask_all, missing_nodes
+from disqued.web.views.connection_views import ConnectionQuery
+from disqued.web.views.worker_views import WorkerQuery
 
-_WANTED: Final = QueryParameter("q", "Id of a job, or name of a queue or a part of it", {"type": "string"})
+_WANTED: Final = QueryParameter(
+    "q", "Id of a job; name of a queue, of a worker or of a client, or a part of it", {"type": "string"}
+)
 
 
-@route("GET", "/find", role=Role.VIEWER, summary="Page: where a job or a queue is", media="text/html", listed=False,
-       query=(_WANTED,))  # fmt: skip
+@attrs.frozen
+class Found:
+    """What of one kind has a text in its name."""
+
+    said: str  #: how many of what
+    path: str  #: where it is, or they are
+
+
+@route("GET", "/find", role=Role.VIEWER, summary="Page: where a job, queue, worker or client is", media="text/html",
+       listed=False, query=(_WANTED,))  # fmt: skip
 async def find(site: Site, asked: Request) -> Reply:
-    """Lead to what is meant: to a job, to the one queue, or to the list of those that have the text in their names."""
+    """Lead to what is meant: to the one thing, to a list of those that have the text in their names, or to a choice."""
     text = asked.query.get("q", "").strip()
     wanted = text.encode("utf-8", "surrogateescape")
     if not wanted:
@@ -29,20 +49,47 @@ async def find(site: Site, asked: Request) -> Reply:
     exact = await ask_all(site.everywhere, node, b"QSTAT", wanted)
     if any(each.value is not None for each in exact.answered):
         return _to(rendering.queue_path(wanted))
-    async with site.large_walk:
-        _, found = await site.everywhere.walk(b"QSCAN", count=2_000)
-    part = wanted.lower()
-    names = {name for elements in found.values() for name in elements if part in bytes(name).lower()}
-    if len(names) > 1:
-        return _to("/queues?" + urlencode({"q": text}))
-    if names:
-        return _to(rendering.queue_path(names.pop()))
+    if node.worker(wanted) is not None:
+        return _to(rendering.worker_path(wanted))
+    found = [one async for one in _found(site, asked, text)]
+    if len(found) == 1:
+        return _to(found[0].path)
+    if found:
+        return page_of(site, asked, "", "found.html", {"text": text, "found": found})
     hints = [
         ("Ids of jobs are 48 bytes, DI…SQ, or 40 of Disque 1.0, D-…; tables show their beginnings alone.", ""),
-        *((f"{one.sentence} It may have such a queue.", "") for one in missing_nodes(node, exact)),
+        *((f"{one.sentence} It may have such a queue, worker or client.", "") for one in missing_nodes(node, exact)),
     ]
-    detail = f"{rendering.name(wanted, 60)} is neither the id of a job nor in the name of a queue"
+    if asked.visitor.role < Role.ADMIN:
+        hints.append(("Only admins find clients by their names.", ""))
+    detail = f"{rendering.name(wanted, 60)} is neither the id of a job nor in the name of a queue, worker or client"
     raise MissingProblem(detail, "NOQUEUE", hints=hints, ways=[actions.add_job(wanted)])
+
+
+async def _found(site: Site, asked: Request, text: str) -> AsyncIterator[Found]:
+    """Yield each kind of which some have a text in their names, on any node."""
+    node, everywhere, query = site.gateway.view, site.everywhere, urlencode({"q": text})
+    async with site.large_walk:
+        _, elements = await everywhere.walk(b"QSCAN", count=2_000)
+    part = text.encode("utf-8", "surrogateescape").lower()
+    names = {name for some in elements.values() for name in some if part in bytes(name).lower()}
+    if names:
+        path = rendering.queue_path(next(iter(names))) if len(names) == 1 else f"/queues?{query}"
+        yield Found(_counted(len(names), "queue"), path)
+    workers = await WorkerQuery(text).cut(everywhere, node)
+    if workers.rows:
+        is_one = len(workers.rows) == 1 and not workers.has_more
+        path = rendering.worker_path(workers.rows[0].id) if is_one else f"/workers?{query}"
+        yield Found(_counted(len(workers.rows), "worker", has_more=workers.has_more), path)
+    if asked.visitor.role >= Role.ADMIN:
+        clients = await ConnectionQuery(text, by_name=True).cut(everywhere, node, site.gateway.turns)
+        if clients.found:
+            yield Found(_counted(clients.found, "client"), f"/connections?{query}")
+
+
+def _counted(number: int, what: str, *, has_more: bool = False) -> str:
+    more = "more than " if has_more else ""
+    return f"{more}{count(number)} {what}{'' if number == 1 else 's'}"
 
 
 def _to(path: str) -> Reply:

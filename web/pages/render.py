@@ -105,6 +105,12 @@ def _possible(value: Any) -> Any:
     return value
 
 
+def page_of(site: Site, asked: Request, here: str, template: str, values: Mapping[str, Any]) -> Reply:
+    """Make a page of a template and its values; `here` is the entry of the menu."""
+    offered = {name: _possible(value) for name, value in values.items()}
+    return _page(template, {**common(site, asked.visitor, asked.request, here), **offered})
+
+
 Values = dict[str, Any]  #: what a template shows
 Fill = Callable[[Site, Request], Awaitable[tuple[str, Values]]]
 
@@ -117,9 +123,7 @@ def page(
     def enter(fill: Fill) -> Fill:
         @wraps(fill)
         async def show(site: Site, asked: Request) -> Reply:
-            template, values = await fill(site, asked)
-            offered = {name: _possible(value) for name, value in values.items()}
-            return _page(template, {**common(site, asked.visitor, asked.request, here), **offered})
+            return page_of(site, asked, here, *await fill(site, asked))
 
         route("GET", path, role=role, summary=summary, media="text/html", listed=False, query=query)(show)
         return fill

@@ -48,6 +48,7 @@ class ConnectionQuery:
     text: str = ""  #: part of node, address, name, user or command, in any case; empty = all
     sort: str = "node"
     page: int = 1
+    by_name: bool = False  #: the text is part of the name
 
     async def cut(self, everywhere: Everywhere, node: NodeView, turns: SharedTurns) -> "ConnectionPage":
         """Ask all nodes, filter, sort and cut; SLICE_ROWS lines are read in a turn of the loop."""
@@ -55,7 +56,8 @@ class ConnectionQuery:
         wanted = self.text.casefold()
         found: list[Connection] = []
         for number, one in enumerate(_connections(node, reply.answered), 1):
-            if wanted in f"{one.node} {one.address} {one.name} {one.user} {one.command}".casefold():
+            searched = one.name if self.by_name else f"{one.node} {one.address} {one.name} {one.user} {one.command}"
+            if wanted in searched.casefold():
                 found.append(one)
             if number % SLICE_ROWS == 0:
                 await next_turn(turns)

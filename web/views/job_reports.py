@@ -82,14 +82,22 @@ class JobReport:
             return f"It waits in the queue of node {self.short}{reason}."
         if self.phase == "delayed":
             within = "" if self.requeue_ms is None else f" within {rendering.span(self.requeue_ms)}"
+            if self.fields.get("failures"):
+                return f"It failed, and node {self.short} queues it again{within}.{self._last_failure}"
             return f"It is delayed: node {self.short} queues it{within}."
         if self.phase == "dead":
-            return "It is dead: it failed too often, or was buried. It is delivered no more before REDRIVE."
+            why = "it failed too often, or was buried"
+            return f"It is dead: {why}. It is delivered no more before REDRIVE.{self._last_failure}"
         if self.phase == "done":
             return "It is acknowledged: done. It is kept until all nodes that may hold it know, or for its result."
         if self.phase == "wait-repl":
             return f"It waits for copies on node {self.short}. Its producer waits, too."
         return f"No node that answers has it in its queue or with a consumer.{again}"
+
+    @property
+    def _last_failure(self) -> str:
+        failures = self.fields.get("failures", ())
+        return rendering.last_failure(failures[-1][3]) if failures else ""
 
 
 @attrs.frozen

@@ -142,9 +142,13 @@ def _why_acked(job: Job) -> str:
 
 
 def _why_dead(job: Job) -> str:
+    why = "it failed too often, or was buried"
+    return f"It is dead: {why}. It is delivered no more before REDRIVE.{_last_failure(job)}"
+
+
+def _last_failure(job: Job) -> str:
     failures = job.options.fate.failures
-    reason = f" The last failure: {rendering.name(failures[-1].reason, 200)}." if failures else ""
-    return f"It is dead: it failed too often, or was buried. It is delivered no more before REDRIVE.{reason}"
+    return rendering.last_failure(failures[-1].reason) if failures else ""
 
 
 def _why_queued(node: NodeView, job: Job) -> str:
@@ -188,7 +192,7 @@ def _why_active(node: NodeView, job: Job) -> str:
     if not job.options.retry_ms:
         return _why_once(job)
     if job.flags & FLAG_PUT_OFF:
-        return f"It failed, and is put off until {until} ({left} from now)."
+        return f"It failed, and is tried again at {until} ({left} from now).{_last_failure(job)}"
     holder = worker_of(node, job)
     if holder is not None:
         worker_id, home = holder

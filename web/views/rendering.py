@@ -54,6 +54,11 @@ class _Seen(dict[int, str]):
 _IN_BODIES: Final = _Seen()
 
 
+def last_failure(reason: bytes) -> str:
+    """The reason of the last failure as a sentence with a blank in front; empty where none was given."""
+    return f" The last failure: {name(reason)}." if reason else ""
+
+
 def is_named(wanted: str, raw: bytes) -> bool:
     """Return whether a name has a text in it, or matches it as a glob where it is one, in any case."""
     if not any(mark in wanted for mark in "*?["):

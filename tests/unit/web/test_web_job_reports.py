@@ -96,6 +96,14 @@ def test_of_equal_words_that_of_this_node_counts_and_one_without_the_job_never()
     [
         (shown(b"ready"), "It waits in the queue of node bbbbbbbb."),
         (
+            shown(b"delayed", failures=[[1, B, b"ann", b"timeout"], [2, B, b"ann", b"no such host"]]),
+            "It failed, and node bbbbbbbb queues it again within 5 s. The last failure: no such host.",
+        ),
+        (
+            shown(b"delayed", failures=[[1, B, b"ann", b""]]),
+            "It failed, and node bbbbbbbb queues it again within 5 s.",
+        ),
+        (
             shown(b"ready", blocked=b"paused"),
             "It waits in the queue of node bbbbbbbb, and may not be handed out: paused.",
         ),
