@@ -34,13 +34,13 @@ class Site:
         self.history = History(gateway)
         self.rates = Rates(gateway, self.history)
         self.queues = QueueTable(gateway, self.everywhere, self.rates)
-        self.failed = FailedJobs(gateway, self.everywhere, self.queues)
+        self.large_walk = OneAtATime()  #: for pages that gather many rows
+        self.failed = FailedJobs(gateway, self.everywhere, self.queues, self.large_walk)
         self.cluster = ClusterWatch(gateway, self.everywhere, self.queues, self.rates)
         self.live = Live(gateway)
         self.metrics = Metrics(gateway, self.history.pulse)
         self.reports = ReportsFile(gateway.config.reports_file, gateway.reactor)
         self.kept = LongValues()  #: long values of answers that are being sent
-        self.large_walk = OneAtATime()  #: for pages that gather many rows
         self.in_thread = InThread(gateway.reactor)
 
     @property

@@ -11,6 +11,7 @@ from disqued.core.model.messages import Greeting
 from disqued.core.model.policies import QUEUE_FIELD_NAMES
 from disqued.web.pages import actions
 from disqued.web.views.failed_jobs import FailedJobs, FailedQuery, FoundJobs
+from tests.adapters.inprocess import wait_until
 from tests.adapters.test_pages import (
     OPERATOR,
     VIEWER,
@@ -121,6 +122,27 @@ async def test_failing_jobs_are_tried_at_once_buried_and_cancelled(admin: Admin)
     assert "being tried" in words(await page(client, "/failing"))
     assert (await client.post("/api/failing/cancel", act)).body["done"] == 1
     assert taken in json.dumps((await client.post("/api/failing/cancel", {"all": True})).body)
+
+
+@async_test
+async def test_the_lists_are_live(admin: Admin) -> None:
+    client = admin()
+    first = await fail(client, "mail", "DELAY", 600, "REASON", "no such host")
+    html = await page(client, "/failing?queue=ma*&reason=host")
+    assert 'data-events="page=failing&amp;queue=ma%2A&amp;q=host&amp;since=&amp;n=1"' in html
+    assert f'<tr data-key="{first}">' in html
+    watching = client.begin("GET", "/api/events?page=failing&queue=ma*&q=host&since=&n=1")
+    await wait_until(lambda: first.encode() in watching.received)
+    second = await fail(client, "mail", "DELAY", 600, "REASON", "another host")
+    other = await fail(client, "post", "DELAY", 600, "REASON", "another host")
+    await wait_until(lambda: second.encode() in watching.received)
+    assert other.encode() not in watching.received
+    assert b"2, all nodes" in watching.received
+    watching.hang_up()
+    watching = client.begin("GET", "/api/events?page=dead")
+    await wait_until(lambda: b"No dead jobs." in watching.received)
+    watching.hang_up()
+    assert (await client.get("/api/events?page=dead&since=noon")).status == 400
 
 
 @async_test

@@ -383,6 +383,55 @@ def test_failing_jobs_are_buried_and_dead_ones_purged_from_their_lists(page: Bro
     assert daemon.call("SHOW", job_id) is None or show(job_id, daemon)["state"] == "acked"
 
 
+def test_a_list_of_failing_jobs_is_live_and_keeps_what_is_selected(page: Browser, daemon: Daemon) -> None:
+    page.open("/failing?queue=live")
+    page.wait_text("#found tbody", "No jobs match.")
+    assert page.driver.find_elements("css selector", "#do-bulk-retry") == []
+    first = failing_job(daemon, "live")
+    # The first one brings the actions, too: the page loads itself again.
+    page.find(f'#found tr[data-key="{first}"]')
+    page.find("#do-bulk-retry")
+    page.run("window.sameAsBefore = true")
+    page.click(f'#found tr[data-key="{first}"] input[name=pick]')
+    second = failing_job(daemon, "live")
+    page.find(f'#found tr[data-key="{second}"]')
+    page.wait_text("h1", "2, all nodes")
+    assert page.run("return window.sameAsBefore") is True
+    picked = "return [...document.querySelectorAll('#found input[name=pick]:checked')].map((box) => box.value)"
+    assert page.run(picked) == [first]
+    assert page.run("return document.querySelector('#all').indeterminate") is True
+    daemon.call("CANCEL", first, second)
+    page.wait_text("#found tbody", "No jobs match.")
+    wait_until(lambda: not page.driver.find_elements("css selector", "#do-bulk-retry"), "actions that went")
+
+
+@pytest.mark.parametrize("path", ["/failing?queue=cards", "/queues/cards?state=any"])
+def test_the_boxes_of_cards_are_for_fingers_and_nothing_lies_below(page: Browser, daemon: Daemon, path: str) -> None:
+    failing_job(daemon, "cards")
+    page.cdp("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=False)
+    try:
+        page.open(path)
+        page.find("#found input[name=pick]")
+        sizes = (
+            "return [...document.querySelectorAll('#found input')].map((box) => [box.offsetWidth, box.offsetHeight])"
+        )
+        assert page.run(sizes) == [[24, 24], [24, 24]]
+        found = page.run("""
+            const box = document.querySelector('#found tbody input').getBoundingClientRect();
+            const card = document.querySelector('#found tbody tr').getBoundingClientRect();
+            const apart = (one) => one.bottom <= box.top || one.top >= box.bottom || one.right <= box.left;
+            const cells = [...document.querySelectorAll('#found tbody tr > :not(.pick)')];
+            return [box.right < card.right && box.top > card.top, cells.filter((cell) => {
+              const range = document.createRange();
+              range.selectNodeContents(cell);
+              return [...range.getClientRects()].some((one) => !apart(one));
+            }).length];
+        """)
+        assert found == [True, 0]
+    finally:
+        page.cdp("Emulation.clearDeviceMetricsOverride")
+
+
 def test_a_dead_job_is_redriven_alone_and_with_all_others(page: Browser, daemon: Daemon) -> None:
     job_id, _ = dead_job(daemon, "failing"), dead_job(daemon, "failing")
     page.open(f"/jobs/{job_id}")

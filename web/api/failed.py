@@ -59,8 +59,7 @@ _LIST: Final[Schema] = object_of(
 
 
 async def _listed(site: Site, asked: Request, kind: str) -> Reply:
-    async with site.large_walk:
-        found = await site.failed.find(FailedQuery.of(asked, kind))
+    found = await site.failed.find(FailedQuery.of(asked, kind))
     cut = FailedPage.of(found.jobs, asked.query.get("page", 1))
     return await site.json(
         {"found": cut.count, "page": cut.page, "pages": cut.pages, "incomplete": found.gaps,
@@ -100,8 +99,7 @@ async def export(site: Site, asked: Request) -> Reply:
     A user without the right to see bodies gets the lines without them.  If jobs may be missing, the last line says why:
     {"incomplete": ["..."]}.
     """
-    async with site.large_walk:
-        found, rows = await site.failed.describe(FailedQuery.of(asked, DEAD))
+    found, rows = await site.failed.describe(FailedQuery.of(asked, DEAD))
     body = Body(site.kept)
     try:
         for row in rows:
@@ -226,8 +224,7 @@ async def _run(site: Site, asked: Request, action: _Action) -> dict[str, Any]:
     wanted, dry = _read(asked, action.kind), is_dry(asked.body)
     _why(asked)
     before = dry_run_of(action.name, asked.body)
-    async with site.large_walk:
-        found = await site.failed.find(wanted)
+    found = await site.failed.find(wanted)
     if found.failure:
         raise Problem(503, f"the nodes cannot be asked now: {found.failure}", code="TRYAGAIN")
     jobs = [job for job in found.jobs if not action.phases or job.phase in action.phases]

@@ -2,7 +2,8 @@
 
 /failing?queue=...&reason=...&since=...    /dead?queue=...&reason=...&since=...
 
-What is done with all jobs that match, or with those selected, goes through `api.failed`: a dry run counts first.
+They are live: what moves on them is what the last walk has found (`FailedJobs.watch`).  What is done with all jobs that
+match, or with those selected, goes through `api.failed`: a dry run counts first.
 """
 
 from typing import Any, Final
@@ -14,7 +15,7 @@ from disqued.web.pages.lines import PICKED, Action, Input, quoted
 from disqued.web.pages.render import Values, page
 from disqued.web.site import Site
 from disqued.web.views import rendering
-from disqued.web.views.failed_jobs import DEAD, FAILING, FILTERS, PAGE, FailedPage, FailedQuery
+from disqued.web.views.failed_jobs import DEAD, FAILING, FILTERS, PAGE, FailedQuery, ShownJobs
 
 #: What can be done: the word of the API, buttons for all jobs that match and for those selected, what is said
 #: afterwards, and whether it ends jobs.
@@ -71,11 +72,23 @@ def _command(wanted: FailedQuery, word: str) -> tuple[bytes, ...]:
     return (b"REDRIVE", wanted.queue) if word == "redrive" else (b"QPURGE", wanted.queue, b"STATE", b"dead")
 
 
+#: What changes by itself: ids of elements, and their templates.
+PARTS: Final = {
+    "found-count": "_failed_count.html", "found-gaps": "_failed_gaps.html", "found-rows": "_failed_rows.html",
+    "found-at": "_failed_at.html",
+}  # fmt: skip
+
+
+def live_values(site: Site, wanted: FailedQuery, shown: ShownJobs) -> Values:
+    """What changes by itself on the page of a list."""
+    return {"wanted": wanted, "is_dead": wanted.kind == DEAD, "found": shown.found, "cut": shown.cut,
+            "now": site.gateway.view.wall()}  # fmt: skip
+
+
 async def _values(site: Site, asked: Request, kind: str) -> Values:
     wanted = FailedQuery.of(asked, kind)
-    async with site.large_walk:
-        found = await site.failed.find(wanted)
-    cut = FailedPage.of(found.jobs, asked.query.get("page", 1))
+    shown = await site.failed.open(wanted, asked.query.get("page", 1))
+    has_some = bool(shown.cut.count)
     terms = {name: asked.query[name] for name in ("queue", "reason", "since") if asked.query.get(name)}
 
     def link(page: int) -> str:
@@ -83,9 +96,11 @@ async def _values(site: Site, asked: Request, kind: str) -> Values:
 
     config = site.gateway.config
     return {
-        "wanted": wanted, "since": rendering.input_moment(wanted.since), "found": found, "cut": cut, "link": link,
-        "ways": ways_with_all(wanted) if found.jobs else [],
-        "selected": ways_with_selected(kind) if found.jobs else [],
+        **live_values(site, wanted, shown), "since": rendering.input_moment(wanted.since), "link": link,
+        "events": urlencode({"page": kind, "queue": terms.get("queue", ""), "q": wanted.reason,
+                             "since": terms.get("since", ""), "n": shown.cut.page}),
+        "ways": ways_with_all(wanted) if has_some else [],
+        "selected": ways_with_selected(kind) if has_some else [],
         "export": f"/api/dead/export?{urlencode(terms)}" if terms else "/api/dead/export",
         "export_line": _export_line(config.persistence, str(config.dir)),
     }  # fmt: skip

@@ -6,17 +6,39 @@ from disqued.core.model.ids import is_job_id
 from disqued.web.http import answers
 from disqued.web.http.exchange import STREAM, QueryParameter, Reply, Request, Role, Visitor
 from disqued.web.http.problems import Problem
-from disqued.web.pages import job_pages, node_pages, overview, queue_pages, render, schedule_pages, worker_pages
+from disqued.web.pages import (
+    failed_pages,
+    job_pages,
+    node_pages,
+    overview,
+    queue_pages,
+    render,
+    schedule_pages,
+    worker_pages,
+)
 from disqued.web.routes import route
 from disqued.web.site import Site
 from disqued.web.views.consumer_views import consumers_of
 from disqued.web.views.everywhere import FRESH_S
+from disqued.web.views.failed_jobs import DEAD, FAILING, FailedQuery, read_since
 from disqued.web.views.live import Subscription
 from disqued.web.views.queue_views import SORTS, QueueQuery
 from disqued.web.views.schedule_views import ScheduleQuery
 from disqued.web.views.worker_views import WorkerQuery
 
-PAGES: Final = ("overview", "queues", "queue", "job", "workers", "worker", "schedules", "schedule", "node")
+PAGES: Final = (
+    "overview",
+    "queues",
+    "queue",
+    "job",
+    "workers",
+    "worker",
+    "schedules",
+    "schedule",
+    "node",
+    FAILING,
+    DEAD,
+)
 
 
 @route(
@@ -28,14 +50,15 @@ PAGES: Final = ("overview", "queues", "queue", "job", "workers", "worker", "sche
             "Which page",
             {"type": "string", "enum": list(PAGES)},
         ),
-        QueryParameter("queue", "Which queue", {"type": "string", "format": "bytes"}),
+        QueryParameter("queue", "Which queue; of lists of jobs or a glob", {"type": "string", "format": "bytes"}),
         QueryParameter("job", "Which job", {"type": "string", "format": "bytes"}),
         QueryParameter("worker", "Which worker", {"type": "string", "format": "bytes"}),
         QueryParameter("schedule", "Which schedule", {"type": "string", "format": "bytes"}),
         QueryParameter("node", "Which node", {"type": "string", "format": "bytes"}),
-        QueryParameter("q", "Part of the names of queues, workers or schedules, or a glob"),
+        QueryParameter("q", "Part of the names of queues, workers or schedules, or a glob; part of the last reason"),
+        QueryParameter("since", "Failing and dead jobs: those that failed then or later"),
         QueryParameter("sort", "Column of the table of queues"),
-        QueryParameter("n", "Page of the table of queues, workers or schedules", {"type": "integer", "minimum": 1}),
+        QueryParameter("n", "Page of a table", {"type": "integer", "minimum": 1}),
     ),
 )  # fmt: skip
 async def events(site: Site, asked: Request) -> Reply:
@@ -47,7 +70,7 @@ async def events(site: Site, asked: Request) -> Reply:
     watched = Subscription(query.get("page", "overview"), query.get("queue", b""),
                            QueueQuery(query.get("q", ""), sort, query.get("n", 1)), visitor.sees_bodies, visitor.role,
                            query.get("worker", b""), query.get("schedule", b""), query.get("job", b""),
-                           query.get("node", b""))  # fmt: skip
+                           query.get("node", b""), read_since(query.get("since", "")))  # fmt: skip
     answers.begin(asked.request, STREAM)
     await site.live.listen(asked.request, watched, lambda one: draw(site, one),
                            lambda: site.access.still_holds(asked.request, visitor))  # fmt: skip
@@ -60,6 +83,8 @@ async def draw(site: Site, watched: Subscription) -> dict[str, Any]:
     shared = {"visitor": reader, "may_act": watched.role >= Role.OPERATOR}
     at = site.gateway.view.wall() / 1_000
     point: list[Any] = []
+    values: render.Values | None
+    gone: dict[str, str] = {}  #: what is said once there is nothing to show
     if watched.page == "queues":
         values = await queue_pages.queues_values(site, watched.view)
         parts = {"sources": "_sources.html", "queue-rows": "_queue_rows.html"}
@@ -84,15 +109,16 @@ async def draw(site: Site, watched: Subscription) -> dict[str, Any]:
             "groups": "_groups.html",
         }
     elif watched.page == "job":
-        found = await job_pages.job_values(site, watched.job, reader) if is_job_id(watched.job) else None
-        if found is None:
-            return {"html": {"why": "No node that answers knows this job any more: it has ended."}, "point": []}
-        values, parts = found, dict(job_pages.PARTS)
+        values = await job_pages.job_values(site, watched.job, reader) if is_job_id(watched.job) else None
+        parts, gone = dict(job_pages.PARTS), {"why": "No node that answers knows this job any more: it has ended."}
+    elif watched.page in {FAILING, DEAD}:
+        wanted = FailedQuery(watched.page, watched.queue, watched.view.text, watched.since)
+        shown = site.failed.watch(wanted, watched.view.page)
+        values = None if shown is None else failed_pages.live_values(site, wanted, shown)
+        parts = dict(failed_pages.PARTS)
     elif watched.page == "node":
-        about = await node_pages.node_values(site, watched.node)
-        if about is None:
-            return {"html": {"node": "This node no longer knows the node: it was forgotten."}, "point": []}
-        values, parts = about, {"node": "_node.html"}
+        values = await node_pages.node_values(site, watched.node)
+        parts, gone = {"node": "_node.html"}, {"node": "This node no longer knows the node: it was forgotten."}
     elif watched.page == "workers":
         view = WorkerQuery(watched.view.text, watched.view.page)
         values = await worker_pages.workers_values(site, view)
@@ -112,5 +138,7 @@ async def draw(site: Site, watched: Subscription) -> dict[str, Any]:
         rates = values["rates"]
         point = [at, site.history.backlog, rates["in"], rates["out"], rates["acked"]]
         parts = dict(overview.PARTS)
+    if values is None:
+        return {"html": gone, "point": []}
     html = {key: render.fragment(name, {**values, **shared}) for key, name in parts.items()}
     return {"html": html, "point": point}

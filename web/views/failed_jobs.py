@@ -8,6 +8,9 @@ failing: nodes are asked for the jobs of queues that count failing ones, first f
 with a consumer, then for the others.  The walk ends once it has met as many reports as the nodes count, after
 `CALLS_MAX` calls on a node, or at `FOUND_MAX` jobs; what is left out then is told (`FoundJobs.is_partial`).
 
+A page that is open shows what the last walk has found (`FailedJobs.watch`).  All lists that are open share the time:
+walks take a part in `REST_TIMES` of it at most, however many there are.
+
 Moments are unix milliseconds, spans milliseconds.
 """
 
@@ -18,6 +21,8 @@ from itertools import chain
 from typing import Any, Final
 
 import attrs
+from twisted.internet.defer import ensureDeferred
+from twisted.logger import Logger
 
 from disqued.core.cluster.questions import OK
 from disqued.core.model.glob import matches
@@ -25,12 +30,14 @@ from disqued.errors import CommandError
 from disqued.web.gateway import Gateway
 from disqued.web.http.exchange import QueryParameter, Request
 from disqued.web.http.problems import Problem
-from disqued.web.turns import next_turn
+from disqued.web.turns import OneAtATime, next_turn
 from disqued.web.views import rendering
 from disqued.web.views.cluster_answers import MissingNode, missing_nodes
 from disqued.web.views.everywhere import ClusterReply, Everywhere, NodeReply
 from disqued.web.views.job_reports import ClusterJob, JobReport
-from disqued.web.views.queue_views import QueueRow, QueueTable
+from disqued.web.views.queue_views import REST_S, REST_TIMES, QueueRow, QueueTable
+
+log = Logger()
 
 PAGE_ROWS: Final = 100  #: jobs on a page
 FOUND_MAX: Final = 5_000  #: jobs of which one look makes a list
@@ -39,6 +46,7 @@ CALLS_MAX: Final = 100  #: of one walk on a node; each looks at 10 000 jobs, or 
 LONG_CALLS_MAX: Final = 20  #: of a walk that meets jobs which never failed, too
 BODIES_MAX: Final = 64 << 20  #: bytes of bodies of one list that has them
 AT_ONCE: Final = -1  #: COUNT of JSCAN: as much as a call may do
+UNWATCHED_S: Final = 30.0  #: how long a list is kept that no page asks for
 
 FAILING: Final = "failing"
 DEAD: Final = "dead"
@@ -185,6 +193,7 @@ class _Walk:
     wanted: FailedQuery
     node_id: bytes  #: this node
     keeps_bodies: bool
+    rests: bool = False  #: figures of queues may be those of the last walk
     replies: dict[bytes, NodeReply] = attrs.field(factory=dict)
     reports: dict[bytes, dict[bytes, JobReport]] = attrs.field(factory=dict)  #: by job and node
     long: dict[bytes, dict[str, Any]] = attrs.field(factory=dict)  #: fields of `_LONG` that are kept, by job
@@ -229,22 +238,104 @@ def _queue_of(by_node: Mapping[bytes, JobReport]) -> bytes:
     return queue
 
 
-class FailedJobs:
-    """Asks all nodes for their failing and dead jobs."""
+@attrs.frozen
+class FailedPage:
+    """A page of failing or dead jobs."""
 
-    def __init__(self, gateway: Gateway, everywhere: Everywhere, queues: QueueTable) -> None:
+    rows: Sequence[FailedJob]
+    count: int
+    page: int
+    pages: int
+
+    @classmethod
+    def of(cls, jobs: Sequence[FailedJob], page: int) -> "FailedPage":
+        """Cut a page of a list; beyond the last one there is the last one."""
+        pages = max(1, -(-len(jobs) // PAGE_ROWS))
+        page = min(max(1, page), pages)
+        return cls(jobs[(page - 1) * PAGE_ROWS : page * PAGE_ROWS], len(jobs), page, pages)
+
+
+@attrs.frozen
+class ShownJobs:
+    """What a page of a list shows."""
+
+    found: FoundJobs  #: without the jobs
+    cut: FailedPage
+
+
+@attrs.define
+class _Watched:
+    """A page of a list that is open somewhere, or was a moment ago."""
+
+    asked_at: float  #: seconds of the reactor's clock
+    shown: ShownJobs | None = None
+    due_at: float = 0.0  #: when the next walk may begin
+    is_walking: bool = False
+
+
+class FailedJobs:
+    """Asks all nodes for their failing and dead jobs, one walk at a time."""
+
+    def __init__(self, gateway: Gateway, everywhere: Everywhere, queues: QueueTable, alone: OneAtATime) -> None:
+        """`alone` is for all that gather many rows."""
         self._gateway = gateway
         self._everywhere = everywhere
         self._queues = queues
+        self._alone = alone
+        self._watched: dict[tuple[FailedQuery, int], _Watched] = {}
+
+    async def open(self, wanted: FailedQuery, page: int) -> ShownJobs:
+        """Find the jobs of a page that is opened, and keep them for `watch`."""
+        return await self._look(wanted, page, self._entry(wanted, page), rests=False)
+
+    def watch(self, wanted: FailedQuery, page: int) -> ShownJobs | None:
+        """Return what a page that is open shows: what was found last; None = the first walk is under way.
+
+        It waits for no walk, so that a long one does not hold up other pages; one that is due goes on by itself.
+        """
+        watched = self._entry(wanted, page)
+        if watched.asked_at >= watched.due_at and not watched.is_walking:
+            ensureDeferred(self._look(wanted, page, watched, rests=True)).addErrback(
+                lambda failure: log.failure("Internal error in a walk over failed jobs", failure)
+            )
+        return watched.shown
+
+    def _entry(self, wanted: FailedQuery, page: int) -> _Watched:
+        """Note that a page is asked for, and forget those that no page has asked for lately."""
+        now = self._gateway.reactor.seconds()
+        self._watched = {
+            key: each for key, each in self._watched.items() if each.is_walking or now - each.asked_at <= UNWATCHED_S
+        }
+        watched = self._watched.setdefault((wanted, page), _Watched(now))
+        watched.asked_at = now
+        return watched
+
+    async def _look(self, wanted: FailedQuery, page: int, watched: _Watched, *, rests: bool) -> ShownJobs:
+        watched.is_walking = True
+        clock = self._gateway.reactor
+        took = 0.0
+        try:
+            async with self._alone:
+                began = clock.seconds()
+                found, _ = await self._find(_Walk(wanted, self._gateway.view.id, keeps_bodies=False, rests=rests))
+                took = clock.seconds() - began
+            cut = FailedPage.of(found.jobs, page)
+            watched.shown = ShownJobs(attrs.evolve(found, jobs=()), cut)
+            return watched.shown
+        finally:
+            watched.is_walking = False
+            watched.due_at = clock.seconds() + max(REST_S, REST_TIMES * took * len(self._watched))
 
     async def find(self, wanted: FailedQuery) -> FoundJobs:
         """Find the jobs that a query means."""
-        found, _ = await self._find(_Walk(wanted, self._gateway.view.id, keeps_bodies=False))
+        async with self._alone:
+            found, _ = await self._find(_Walk(wanted, self._gateway.view.id, keeps_bodies=False))
         return found
 
     async def describe(self, wanted: FailedQuery) -> tuple[FoundJobs, list[dict[str, Any]]]:
         """Find the jobs that a query means; returns what SHOW tells of each, too, as the node that knows most does."""
-        return await self._find(_Walk(wanted, self._gateway.view.id, keeps_bodies=True))
+        async with self._alone:
+            return await self._find(_Walk(wanted, self._gateway.view.id, keeps_bodies=True))
 
     async def _find(self, walk: _Walk) -> tuple[FoundJobs, list[dict[str, Any]]]:
         found = await self._walk(walk)
@@ -262,7 +353,7 @@ class FailedJobs:
         node = self._gateway.view
         at = node.wall()
         try:
-            rows, replies = await self._rows(walk.wanted)
+            rows, replies = await self._rows(walk.wanted, rests=walk.rests)
             walk.replies.update((reply.node_id, reply) for reply in replies)
             for some in [[row] for row in rows] if len(rows) <= QUEUES_APART else [rows]:
                 await self._walk_in(walk, some)
@@ -271,13 +362,13 @@ class FailedJobs:
         missing = missing_nodes(node, ClusterReply(0.0, list(walk.replies.values())))
         return FoundJobs([], missing, walk.is_partial, at)
 
-    async def _rows(self, wanted: FailedQuery) -> tuple[list[QueueRow], Sequence[NodeReply]]:
+    async def _rows(self, wanted: FailedQuery, *, rests: bool) -> tuple[list[QueueRow], Sequence[NodeReply]]:
         """The queues that a query means and that have such jobs, on any node."""
         if wanted.queue and not wanted.is_glob:
             one = await self._queues.one(wanted.queue, 0)
             sources, rows = one.sources, [] if one.total is None else [one.total]
         else:
-            every = await self._queues.all_queues(rests=False)
+            every = await self._queues.all_queues(rests=rests)
             sources, rows = every.sources, every.rows
         if sources.failure:
             raise CommandError(sources.failure)
@@ -311,20 +402,3 @@ class FailedJobs:
 def _count(wanted: FailedQuery, row: QueueRow) -> int:
     """Jobs of a queue that the nodes count, each node for itself."""
     return row.dead if wanted.kind == DEAD else row.failing
-
-
-@attrs.frozen
-class FailedPage:
-    """A page of failing or dead jobs."""
-
-    rows: Sequence[FailedJob]
-    count: int
-    page: int
-    pages: int
-
-    @classmethod
-    def of(cls, jobs: Sequence[FailedJob], page: int) -> "FailedPage":
-        """Cut a page of a list; beyond the last one there is the last one."""
-        pages = max(1, -(-len(jobs) // PAGE_ROWS))
-        page = min(max(1, page), pages)
-        return cls(jobs[(page - 1) * PAGE_ROWS : page * PAGE_ROWS], len(jobs), page, pages)

@@ -1,8 +1,8 @@
 """What moves on the pages: parts of them, sent again while somebody looks (server-sent events).
 
     listeners --which view--> Live: one timer, once a second, while anybody listens
-                                |  each view is drawn once, however many look at it; the table of queues, which is
-                                |  long, every other second
+                                |  each view is drawn once, however many look at it; long ones (`TABLES`) every
+                                |  other second
                                 v
     event: {"html": {id of an element: its new content}, "point": [unix seconds, ...] for the chart}
 
@@ -33,7 +33,8 @@ log = Logger()
 
 LISTENERS_MAX: Final = 100
 PERIOD_S: Final = 1.0
-TABLE_EVERY: Final = 2  #: periods from one event of the table of queues to the next
+TABLES: Final = frozenset({"queues", "failing", "dead"})
+TABLE_EVERY: Final = 2  #: periods from one event of these to the next
 PATIENCE_S: Final = 30.0
 RETRY: Final = {"Retry-After": "30"}
 
@@ -51,6 +52,7 @@ class Subscription:
     schedule: bytes = b""
     job: bytes = b""
     node: bytes = b""
+    since: int = 0  #: of a list of failing or dead jobs; its part of the reason is the text of the view
 
 
 #: Draws a view: {"html": {id: text}, "point": [...]}.
@@ -208,5 +210,5 @@ class Live:
             for listener in self.listeners
             if not listener.ended.called
             and listener.silent_since is None
-            and (has_table or listener.watched.page != "queues")
+            and (has_table or listener.watched.page not in TABLES)
         ]

@@ -1,7 +1,7 @@
 """Failing and dead jobs as all nodes tell of them: each once, what counts, when a walk ends, and who is missing."""
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -10,11 +10,21 @@ from twisted.internet.task import Clock
 
 from disqued.core.model.peers import KnownNode
 from disqued.errors import CommandError
+from disqued.web.turns import OneAtATime
 from disqued.web.views import failed_jobs
 from disqued.web.views.everywhere import Everywhere
-from disqued.web.views.failed_jobs import DEAD, FAILING, FailedJobs, FailedPage, FailedQuery, FoundJobs, merged
+from disqued.web.views.failed_jobs import (
+    DEAD,
+    FAILING,
+    FailedJobs,
+    FailedPage,
+    FailedQuery,
+    FoundJobs,
+    ShownJobs,
+    merged,
+)
 from disqued.web.views.job_reports import ClusterJob, JobReport, attempts_of
-from disqued.web.views.queue_views import AllQueues, QueueOnNodes, QueueRow, Sources
+from disqued.web.views.queue_views import REST_S, AllQueues, QueueOnNodes, QueueRow, Sources
 
 A, B, C = b"a" * 40, b"b" * 40, b"c" * 40
 NOW = 1_000_000
@@ -114,6 +124,7 @@ class Nodes:
     asked: list[tuple[bytes, ...]] = attrs.field(factory=list)
     reactor: Clock = attrs.field(factory=Clock)
     id: bytes = A
+    rests: bool = False  #: an open page is content with figures of a moment ago
 
     @property
     def clients(self) -> "Nodes":
@@ -147,7 +158,7 @@ class Nodes:
         return node_id, b"ok", [b"7" if node_id in self.endless else b"0", rows]
 
     async def all_queues(self, *, rests: bool) -> AllQueues:
-        assert not rests
+        assert rests == self.rests
         return AllQueues(Sources(0.0), [QueueRow(b"mail", dead=self.dead, failing=self.failing), QueueRow(b"other")])
 
     async def one(self, name: bytes, fresh_s: float) -> QueueOnNodes:
@@ -157,7 +168,7 @@ class Nodes:
 
 def find(nodes: Any, wanted: FailedQuery) -> FoundJobs:
     outcome: list[FoundJobs] = []
-    work: Coroutine[Any, Any, FoundJobs] = FailedJobs(nodes, Everywhere(nodes), nodes).find(wanted)
+    work: Coroutine[Any, Any, FoundJobs] = FailedJobs(nodes, Everywhere(nodes), nodes, OneAtATime()).find(wanted)
     ensureDeferred(work).addCallback(outcome.append)
     return outcome[0]
 
@@ -256,3 +267,53 @@ def test_what_became_of_a_worker_is_the_outcome_of_its_attempts(reason: bytes, o
 def test_the_end_of_a_job_is_an_attempt_unless_it_was_cancelled(more: Fields, outcomes: list[str]) -> None:
     known = ClusterJob([report(A, told(JOB, "done", **more))], ())
     assert [one.outcome for one in attempts_of(known, NOW).rows] == outcomes
+
+
+# Pages that are open.
+
+
+def test_an_open_page_shows_what_was_found_last_and_walks_rest() -> None:
+    nodes = Nodes({A: [told(JOB, "dead", failures=(FIRST,))]}, dead=1)
+    jobs = FailedJobs(cast("Any", nodes), Everywhere(cast("Any", nodes)), cast("Any", nodes), OneAtATime())
+    opened: list[ShownJobs] = []
+    ensureDeferred(jobs.open(FailedQuery(DEAD), 1)).addCallback(opened.append)
+    walks = len(nodes.asked)
+    shown = jobs.watch(FailedQuery(DEAD), 1)
+    assert shown is opened[0]
+    assert [job.id for job in shown.cut.rows] == [JOB]
+    assert len(nodes.asked) == walks, "it was found just now"
+    nodes.rests = True
+    nodes.jobs[A].append(told(OTHER, "dead", failures=(SECOND,)))
+    nodes.dead = 2
+    nodes.reactor.advance(REST_S)
+    for _ in range(3):
+        shown = jobs.watch(FailedQuery(DEAD), 1)
+        assert shown is not None
+    assert [job.id for job in shown.cut.rows] == [OTHER, JOB]
+    assert len(nodes.asked) == 2 * walks
+
+
+def test_a_page_whose_list_is_not_known_waits_for_no_walk() -> None:
+    nodes = Nodes({A: [told(JOB, "dead", failures=(FIRST,))]}, dead=1, rests=True)
+    alone = OneAtATime()
+    jobs = FailedJobs(cast("Any", nodes), Everywhere(cast("Any", nodes)), cast("Any", nodes), alone)
+    ensureDeferred(alone.__aenter__())
+    assert jobs.watch(FailedQuery(DEAD), 1) is None
+    assert jobs.watch(FailedQuery(DEAD), 1) is None
+    assert not nodes.asked
+    ensureDeferred(alone.__aexit__())
+    shown = jobs.watch(FailedQuery(DEAD), 1)
+    assert shown is not None
+    assert shown.cut.count == 1
+
+
+def test_a_list_that_nobody_looks_at_is_forgotten() -> None:
+    nodes = Nodes({A: []}, rests=True)
+    alone = OneAtATime()
+    jobs = FailedJobs(cast("Any", nodes), Everywhere(cast("Any", nodes)), cast("Any", nodes), alone)
+    assert jobs.watch(FailedQuery(DEAD), 1) is not None
+    ensureDeferred(alone.__aenter__())  # no walk ends from here on
+    nodes.reactor.advance(failed_jobs.UNWATCHED_S)
+    assert jobs.watch(FailedQuery(DEAD), 2) is None
+    nodes.reactor.advance(1)
+    assert jobs.watch(FailedQuery(DEAD), 1) is None

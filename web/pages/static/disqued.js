@@ -293,7 +293,7 @@ async function reread() {
     return location.reload();
   }
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-  for (const selector of ["#found tbody", "#looked", "#pauses", "#paused", "#schedule-now", "#runs", "#coming", "#groups", "#throttles", "#policy tbody", ".timeline", "#why", "#node", ".facts", "h1"]) {
+  for (const selector of ["#found tbody", "#found-count", "#looked", "#pauses", "#paused", "#schedule-now", "#runs", "#coming", "#groups", "#throttles", "#policy tbody", ".timeline", "#why", "#node", ".facts", "h1"]) {
     const [old, now] = [one(selector), one(selector, fresh)];
     if (old && now) swap(old, now.innerHTML);
   }
@@ -384,6 +384,7 @@ function listen(terms) {
       const element = document.getElementById(id);
       if (element) renew(element, html);
     }
+    if (news.html) sumUp();
     if (news.point) chart?.add(news.point);
     if (ways() !== offered) reread().catch(() => {}); // the next news or a reload brings them
   };
