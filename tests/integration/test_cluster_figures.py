@@ -35,6 +35,20 @@ GROWING: Final = {
     "added": ("Ready", "Queued"),
     "quiet": (*COLUMNS, *TOTALS),
 }
+#: Figures of the overview, by those of the table of queues, and of it and the page of a node by fields of INFO.
+OF_QUEUES: Final = {
+    "Jobs ready": "Ready", "In flight": "In flight", "Delayed copies": "Delayed copies", "Dead copies": "Dead copies",
+    "Failing copies": "Failing copies",
+}  # fmt: skip
+OF_CLIENTS: Final = {"Waiting consumers": "blocked_clients", "Clients": "connected_clients"}
+OF_NODE: Final = {
+    "Jobs": "registered_jobs", "Dead jobs": "dead_jobs", "Failing jobs": "failing_jobs", "Queues": "registered_queues",
+    **OF_CLIENTS,
+}  # fmt: skip
+#: What of these the load lets grow alone.
+GROWING_SUMS: Final = ("Delayed copies", "Dead copies", "Failing copies")
+GROWING_OF_NODE: Final = ("Jobs", "Dead jobs", "Failing jobs")
+WITH_COPIES: Final = " copies of other nodes' jobs included"
 TERMS: Final = (5_000, "REPLICATE", 1, "RETRY", 3_600)
 #: Script: the cells of each row of a table by their labels, and the row's key and heading.
 CELLS: Final = """
@@ -45,8 +59,9 @@ return [...document.querySelectorAll(arguments[0] + " tr:not(:has(td.none))")].m
 """
 #: Script: the large figures of a page by their names.
 FIGURES: Final = """
+const said = (figure, name) => figure.querySelector(name).textContent.trim().replace(/\\s+/g, " ");
 return Object.fromEntries([...document.querySelectorAll(arguments[0] + " .figure")].map((figure) =>
-  [figure.querySelector("dt").textContent.trim(), figure.querySelector("dd").textContent.trim()]));
+  [said(figure, "dt"), said(figure, "dd")]));
 """
 
 Sums = dict[str, dict[str, int]]
@@ -183,6 +198,20 @@ def told_of_all(clients: Sequence[Any]) -> Sums:
     return {queue: told(clients, queue) for queue in names}
 
 
+def told_cluster(clients: Sequence[Any]) -> dict[str, int]:
+    """Add up what nodes say of their queues and of themselves."""
+    queues, infos = told_of_all(clients), [client.info() for client in clients]
+    sums = {label: sum(row[of] for row in queues.values()) for label, of in OF_QUEUES.items()}
+    sums |= {label: sum(info[field] for info in infos) for label, field in OF_CLIENTS.items()}
+    return {**sums, "Queues": len(queues)}
+
+
+def told_node(client: Any) -> dict[str, int]:
+    """What a node says of itself."""
+    info = client.info()
+    return {label: info[field] for label, field in OF_NODE.items()}
+
+
 def told_workers(clients: Sequence[Any]) -> Sums:
     """What each node says of its workers."""
     rows = [by_name(row) for client in clients for row in client.execute_command("WORKER", "LIST", "FULL")]
@@ -250,6 +279,24 @@ def facts_of_queue(page: Browser) -> dict[str, int]:
     }
 
 
+def figures_of_cluster(page: Browser) -> dict[str, int]:
+    page.open("/")
+    figures = page.run(FIGURES, "#cluster")
+    return {label: whole(figures[label]) for label in (*OF_QUEUES, *OF_CLIENTS, "Queues")}
+
+
+def figures_of_node(page: Browser, node_id: str) -> dict[str, int]:
+    page.open(f"/nodes/{node_id}")
+    figures = {name.removesuffix(WITH_COPIES): value for name, value in page.run(FIGURES, "#node").items()}
+    return {label: whole(figures[label]) for label in OF_NODE}
+
+
+def table_of_nodes(page: Browser, known: Mapping[str, Any]) -> dict[str, int]:
+    """How many jobs the overview says that each of these nodes has."""
+    rows = cells(page, "/", "#nodes")
+    return {row["key"]: whole(row["Jobs with copies"]) for row in rows if row["key"] in known}
+
+
 def table_of_workers(page: Browser) -> Sums:
     rows = cells(page, "/workers", "#worker-rows")
     return {row["key"]: {label: whole(row[label]) for label in WORKER_COLUMNS} for row in rows}
@@ -300,17 +347,19 @@ def wait_same(shown: Callable[[], Known], told: Callable[[], Known], what: str) 
         raise AssertionError(f"{error}: the page shows {seen[0]}, the nodes tell {seen[1]}") from error
 
 
-def lies_between(before: Sums, shown: Sums, after: Sums) -> list[str]:
+def lies_between(before: Sums, shown: Sums, after: Sums, growing: Mapping[str, Sequence[str]]) -> list[str]:
     """Say which of the figures that only grow are outside the sums of before and after."""
     return [
         f"{queue}, {label}: {before[queue][label]} <= {row[label]} <= {after[queue][label]}"
         for queue, row in shown.items()
-        for label in GROWING.get(queue, ())
+        for label in growing.get(queue, ())
         if label in row and not before[queue][label] <= row[label] <= after[queue][label]
     ]
 
 
-def wait_between(shown: Callable[[], Sums], told: Callable[[], Sums], what: str) -> None:
+def wait_between(
+    shown: Callable[[], Sums], told: Callable[[], Sums], what: str, growing: Mapping[str, Sequence[str]] = GROWING
+) -> None:
     """Wait until a page that was opened between two rounds of questions shows nothing outside of what they say.
 
     An answer is shared for a moment, so that a page may be older than the first round once, and not always.
@@ -320,7 +369,7 @@ def wait_between(shown: Callable[[], Sums], told: Callable[[], Sums], what: str)
     def is_between() -> bool:
         before = told()
         found = shown()
-        outside[:] = lies_between(before, found, told()) if set(GROWING) & set(found) else ["the page has no rows"]
+        outside[:] = lies_between(before, found, told(), growing) if growing.keys() & found else ["nothing is shown"]
         return not outside
 
     try:
@@ -344,8 +393,28 @@ def check_growing(page: Browser, clients: Sequence[Any], queue: str) -> None:
         wait_between(figures, lambda: {queue: told(clients, queue)}, f"the figures of {queue}")
 
 
-def check_under_load(page: Browser, clients: Sequence[Any]) -> None:
-    """Hold the table of queues, and the page of each queue, against the nodes while the figures grow."""
+def check_growing_sums(page: Browser, known: Mapping[str, Any]) -> None:
+    """Hold the overview, and the page of each node that answers, against the nodes while their figures grow."""
+    clients = list(known.values())
+    wait_between(
+        lambda: {"all": figures_of_cluster(page)}, lambda: {"all": told_cluster(clients)}, "the overview",
+        {"all": GROWING_SUMS},
+    )  # fmt: skip
+    for node_id, client in known.items():
+
+        def shown(node_id: str = node_id) -> Sums:
+            return {"node": figures_of_node(page, node_id)}
+
+        def of_node(client: Any = client) -> Sums:
+            return {"node": told_node(client)}
+
+        wait_between(shown, of_node, f"the page of node {node_id}", {"node": GROWING_OF_NODE})
+
+
+def check_under_load(page: Browser, known: Mapping[str, Any]) -> None:
+    """Hold the table of queues, and the pages of queues, nodes and all of them, against nodes whose figures grow."""
+    clients = list(known.values())
+    check_growing_sums(page, known)
     before = told_of_all(clients)
     wait_between(lambda: table_of_queues(page), lambda: told_of_all(clients), "the table of queues")
     for queue in GROWING:
@@ -381,6 +450,7 @@ def check_at_rest(page: Browser, known: Mapping[str, Any], jobs: Sequence[str]) 
     """Hold every figure against the sum over these nodes, which are those that answer."""
     clients = list(known.values())
     wait_same(lambda: table_of_queues(page), lambda: narrowed(told_of_all(clients), list(COLUMNS)), "the queues")
+    check_nodes(page, known)
     for queue in told_of_all(clients):
         check_queue(page, known, queue)
     for job_id in jobs:
@@ -388,6 +458,26 @@ def check_at_rest(page: Browser, known: Mapping[str, Any], jobs: Sequence[str]) 
     wait_same(lambda: table_of_workers(page), lambda: told_workers(clients), "the table of workers")
     wait_same(lambda: live_workers(page), lambda: (len(told_workers(clients)),) * 2, "the count of workers")
     wait_same(lambda: connections(page), lambda: told_connections(known), "the table of connections")
+
+
+def check_nodes(page: Browser, known: Mapping[str, Any]) -> None:
+    """Hold the overview and the pages of nodes against what these nodes tell."""
+    clients = list(known.values())
+    wait_same(lambda: figures_of_cluster(page), lambda: told_cluster(clients), "the overview")
+    for node_id, client in known.items():
+
+        def shown(node_id: str = node_id) -> dict[str, int]:
+            return figures_of_node(page, node_id)
+
+        def of_node(client: Any = client) -> dict[str, int]:
+            return told_node(client)
+
+        wait_same(shown, of_node, f"the page of node {node_id}")
+
+    def jobs() -> dict[str, int]:
+        return {node_id: told_node(client)["Jobs"] for node_id, client in known.items()}
+
+    wait_same(lambda: table_of_nodes(page, known), jobs, "the table of nodes")
 
 
 def by_id(cluster: WithPages, clients: Sequence[Any]) -> dict[str, Any]:
@@ -404,6 +494,18 @@ def jobs_of(client: Any, *queues: str) -> list[str]:
     return list(found.values())
 
 
+def check_fits(page: Browser, path: str) -> None:
+    """See that no table of a page is wider than a window of 1440 pixels lets it be."""
+    page.cdp("Emulation.setDeviceMetricsOverride", width=1440, height=900, deviceScaleFactor=1, mobile=False)
+    try:
+        page.open(path)
+        page.find("tbody tr[data-key]")
+        wide = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth)"
+        assert page.run(f"return {wide}.map((one) => one.outerHTML.slice(0, 200))") == []
+    finally:
+        page.cdp("Emulation.clearDeviceMetricsOverride")
+
+
 def wait_names_node(page: Browser, path: str, node_id: str) -> None:
     """Wait until a page says that the figures of a node are missing."""
 
@@ -417,7 +519,7 @@ def wait_names_node(page: Browser, path: str, node_id: str) -> None:
 
 def test_figures_are_sums_while_jobs_come_and_go(page: Browser, cluster: WithPages, clients: list[Any]) -> None:
     with working(cluster.nodes[:2]):
-        check_under_load(page, clients)
+        check_under_load(page, by_id(cluster, clients))
         page.open("/queues/mail")
         page.run("window.sameAsBefore = true")
         floor = told(clients, "mail")["Acknowledged"]
@@ -425,7 +527,7 @@ def test_figures_are_sums_while_jobs_come_and_go(page: Browser, cluster: WithPag
         assert page.run("return window.sameAsBefore") is True
         cluster.kill(2)
         cluster.wait_lost(2, cluster.nodes[:1])
-        check_under_load(page, clients[:2])
+        check_under_load(page, by_id(cluster, clients[:2]))
     check_at_rest(page, by_id(cluster, clients[:2]), ())
 
 
@@ -441,9 +543,12 @@ def test_figures_at_rest_are_sums_of_all_nodes_then_of_those_that_live(
     assert len(jobs) >= 8
     with waiting(cluster.nodes[:2]):
         check_at_rest(page, by_id(cluster, clients), jobs)
+        for path in ("/", "/queues", "/queues/mail"):
+            check_fits(page, path)
         cluster.kill(2)
         cluster.wait_lost(2, cluster.nodes[:1])
         check_at_rest(page, by_id(cluster, clients[:2]), jobs)
+        assert f"Without the figures of node {cluster.ids[2][:8]}." in cluster.page("/")
         for path in ("/queues", "/queues/mail", "/workers", "/connections"):
             wait_names_node(page, path, cluster.ids[2])
 

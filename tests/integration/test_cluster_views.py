@@ -17,7 +17,7 @@ from tests.integration.daemon import HOST, Daemon, free_port, launch, wait_until
 from tests.limits import LIMIT
 
 #: Fields of QSTAT in the order of the columns of the page of a queue; the table of queues begins with the first five.
-FIELDS = ("len", "in-flight", "delayed", "dead", "failing", "blocked", "jobs-in", "jobs-out", "consumed")
+FIELDS = ("len", "in-flight", "delayed", "dead", "failing", "blocked", "jobs-in", "delivered", "consumed")
 
 
 @attrs.define
