@@ -464,7 +464,7 @@ class Chart {
     this.columns = [[element.dataset.backlog, "y", "backlog"], ...RATES];
     this.range = sessionStorage.getItem("range") ?? "1h";
     this.data = [[], ...this.columns.map(() => [])];
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.plot && this.draw());
     new ResizeObserver(() => this.plot?.setSize(this.size())).observe(element);
     this.load();
   }
