@@ -19,7 +19,7 @@ import attrs
 
 from disqued.commands.connection import DONE
 from disqued.commands.host import Session
-from disqued.commands.jobs import Nack
+from disqued.commands.jobs import is_burial
 from disqued.commands.shapes import OK, Shape, array, bulk, either, integer, status
 from disqued.commands.table import (
     BLOCKED,
@@ -294,7 +294,7 @@ def check_asked(words: Sequence[bytes]) -> Command:
     if entry.name in CHANGING and not is_callable(entry.name):
         raise CommandError(_RENAMED.replace("<command>", entry.name))
     call = parse(entry, list(words))
-    if isinstance(call, Nack) and not call.dead:
+    if entry.name == "NACK" and not is_burial(call):
         raise CommandError(_DEAD_ALONE)
     return entry
 

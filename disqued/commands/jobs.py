@@ -557,6 +557,12 @@ class Nack(_OnEachJob):
         return _give_back(node, said, is_plain=is_plain)
 
 
+def is_burial(call: Any) -> bool:
+    """Return whether a call, of however many jobs, is NACK with DEAD."""
+    said = call.command if isinstance(call, _InParts) else call
+    return isinstance(said, Nack) and said.dead
+
+
 def _give_back(node: Node, said: GivenBack, *, is_plain: bool) -> Callable[[bytes], bool]:
     requeueing = node.requeueing
 

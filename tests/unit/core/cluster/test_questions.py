@@ -4,8 +4,8 @@ import pytest
 
 from disqued.acl.user import User
 from disqued.commands.categories import BLOCKING, PUBSUB, writes
-from disqued.commands.cluster import ASKED, CHANGING
-from disqued.commands.table import BLOCKED, find
+from disqued.commands.cluster import ASKED, CHANGING, check_asked
+from disqued.commands.table import BLOCKED, LONG, find
 from disqued.core.cluster.questions import ANSWER_MS
 from disqued.core.model.job import DEAD
 from disqued.core.model.messages import ASK, TOLD
@@ -260,13 +260,15 @@ def test_a_node_buries_a_job_that_another_one_has_no_copy_of(cluster: Cluster) -
     check(b)
 
 
+@pytest.mark.parametrize("count", [1, LONG])
 @pytest.mark.parametrize("words", [(), ("DELAY", 5), ("UNTRIED",)])
-def test_a_nack_that_counts_a_try_is_refused(words: tuple[Word, ...]) -> None:
+def test_a_nack_that_counts_a_try_is_refused(words: tuple[Word, ...], count: int) -> None:
     server = Server()
-    refusal = server.refusal("CLUSTER", "ASK", server.node.id, "NACK", UNKNOWN_ID, *words)
+    refusal = server.refusal("CLUSTER", "ASK", server.node.id, "NACK", *[UNKNOWN_ID] * count, *words)
     assert refusal == (
         "ERR NACK without DEAD is not asked of another node: asked twice it counts two tries; allowed is DEAD"
     )
+    assert check_asked([b"NACK", b"DEAD", *[UNKNOWN_ID] * count]).name == "NACK"
 
 
 @pytest.mark.parametrize("words", [("ENQUEUE", UNKNOWN_ID), ("nack", "DEAD", UNKNOWN_ID)])
