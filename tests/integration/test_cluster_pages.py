@@ -229,6 +229,11 @@ def test_a_node_is_drained_from_the_page_of_another_one(cluster: WithPages) -> N
     wait_until(lambda: "leaving: 3 of " in cluster.page("/"), "the drain on the overview")
     assert "Stop draining" in cluster.page(path)
     assert "Drain this node" not in cluster.page(path)
+    # What moved to other nodes was not delivered, and nobody consumes it.
+    assert second.call("QLEN", "mail") == 0
+    assert "Queued total 400 Delivered total 0 " in cluster.page("/queues/mail")
+    wait_until(lambda: "Out/s 0 " in cluster.page("/queues/mail"), "a rate of delivery")
+    wait_until(lambda: "mail : 200 ready jobs" in cluster.page("/"), "a queue without consumers")
 
     assert cluster.press(path, "Stop draining") == {"leaving": False}
     assert "healthy The node answers and takes jobs." in cluster.page(path)
