@@ -425,6 +425,9 @@ def check_phases(state: State) -> None:
     assert {name: tuple(counts) for name, counts in found.items()} == {
         name: tuple(count_phases(queues, name)) for name in queues.counts
     }
+    in_order = queues.names_from(0, len(found) + 1)
+    assert dict(in_order) == {name: each.serial for name, each in queues.counts.items()}
+    assert in_order == sorted(in_order, key=lambda entry: entry[1])
 
 
 def slots_of(server: Server) -> list[Slot]:

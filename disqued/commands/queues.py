@@ -74,7 +74,7 @@ from disqued.core.model.policies import (
     is_empty,
     is_printable,
 )
-from disqued.core.model.queues import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Queue, check_name
+from disqued.core.model.queues import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Queue, Queues, check_name
 from disqued.core.node import Node
 from disqued.core.work.delivery import FETCHED_BYTES
 from disqued.core.work.redrives import NO_LIMIT
@@ -180,15 +180,15 @@ class QStat:
     """Statistics of a queue on this node; null for one that is not there, unless it has limits.
 
     A node has a queue after it has queued a job in it, or after a consumer has waited for one here.  FULL also answers
-    for a queue of which the node only has delayed jobs or copies.
+    for a queue of which the node only has delayed jobs or copies; its ctime is 0, and so are age and idle.
 
     With FULL, more: jobs produced (queued here, each counted once), jobs consumed (acknowledged here), the nodes that
-    ever sent jobs, when the queue came into being, in unix seconds, and what the last PAUSE for the whole cluster said:
-    its reason, who said it and when, in unix seconds (0 = never).  pause-node is the pause of this node alone; pause
-    is both together.  dead are the dead jobs that this node holds, failing the others of which it knows a failure:
-    those that were given back with options, and those with terms.  groups are the groups of which jobs wait on this
-    node, in a queue that keeps its groups apart (QPOLICY FAIR, or THROTTLE with GROUP), and throttled-for is how many
-    seconds THROTTLE holds the whole queue back from now on.
+    ever sent jobs, when the queue came into being (ctime), in unix seconds, and what the last PAUSE for the whole
+    cluster said: its reason, who said it and when, in unix seconds (0 = never).  pause-node is the pause of this node
+    alone; pause is both together.  dead are the dead jobs that this node holds, failing the others of which it knows a
+    failure: those that were given back with options, and those with terms.  groups are the groups of which jobs wait on
+    this node, in a queue that keeps its groups apart (QPOLICY FAIR, or THROTTLE with GROUP), and throttled-for is how
+    many seconds THROTTLE holds the whole queue back from now on.
 
     inflight, group-inflight, rate, group-rate and partition are the limits of the queue (QPOLICY); 0 and nothing are
     none.  slots are the jobs of the queue that are with consumers in the whole cluster, as far as this node knows
@@ -219,11 +219,24 @@ class QStat:
         """Describe the queue; None when this node neither has it, nor knows limits of it, nor with FULL jobs."""
         queues, queue = node.state.queues, node.state.queues.by_name.get(self.queue)
         if queue is None:
-            has_jobs = self.full and self.queue in queues.counts  # delayed ones, or copies
-            if not has_jobs and queues.policies.limits_of(self.queue) == NO_LIMITS:
+            if not (self.full and has_jobs(queues, self.queue)) and queues.policies.limits_of(self.queue) == NO_LIMITS:
                 return None
-            queue = Queue(self.queue, 0, node.state.now, node.state.wall)
+            queue = absent(node, self.queue)
         return statistics(node, queue, full=self.full)
+
+
+def has_jobs(queues: Queues, name: bytes) -> bool:
+    """Return whether this node knows jobs of a queue, which need not be there: delayed ones, copies and others.
+
+    Acknowledgements of unknown jobs are counted as done under the empty name.
+    """
+    counts = queues.counts.get(name)
+    return counts is not None and counts.known > (0 if name else counts.done)
+
+
+def absent(node: Node, name: bytes) -> Queue:
+    """Stand in for a queue that is not there, in statistics."""
+    return Queue(name, 0, node.state.now, 0)
 
 
 def statistics(node: Node, queue: Queue, *, full: bool) -> list[Any]:

@@ -17,7 +17,7 @@ from disqued.commands.jobs import (
     touches,
 )
 from disqued.commands.permission import Sees, seen_by
-from disqued.commands.queues import FULL_STATISTICS, statistics
+from disqued.commands.queues import FULL_STATISTICS, absent, has_jobs, statistics
 from disqued.commands.shapes import array, bulk, either, status
 from disqued.commands.table import Flag, command, container, flag, option, optional, repeated
 from disqued.commands.values import QUEUE, Kind, one_of, read_integer, whole
@@ -41,7 +41,8 @@ _STATE = one_of(
     {word.upper(): PHASES_OF_WORD[word] for word in STATE_WORDS},
     f"Invalid job state name - allowed are {', '.join(word.decode() for word in STATE_WORDS)}",
 )
-_QUEUE_REPLY = one_of({b"NAME": False, b"ALL": True}, "Invalid REPLY type, try NAME or ALL")
+_NAME, _KNOWN, _ALL = range(3)
+_QUEUE_REPLY = one_of({b"NAME": _NAME, b"KNOWN": _KNOWN, b"ALL": _ALL}, "Invalid REPLY type, try NAME, KNOWN or ALL")
 _REPLY = one_of({b"ID": False, b"ALL": True}, "Invalid REPLY type, try ID or ALL")
 
 DEFAULT_COUNT = 100
@@ -86,6 +87,27 @@ def scan_queues(node: Node, cursor: int, limits: Limits, wanted: Callable[[Queue
             size += len(queue.name)
         cursor = queue.serial + 1
     return (cursor if node.state.queues.from_serial(cursor, 1) else 0), found
+
+
+def scan_names(node: Node, cursor: int, limits: Limits, wanted: Callable[[Queue], bool]) -> tuple[int, list[Queue]]:
+    """Walk over all names that have a queue or jobs here, in the order in which they came.
+
+    Returns the next cursor (0 = done) and queues; of a name without one a queue that stands in for it.
+    """
+    found: list[Queue] = []
+    size = 0
+    queues = node.state.queues
+    for name, serial in queues.names_from(cursor, limits.look_at):
+        if len(found) >= limits.wanted or size >= FETCHED_BYTES:
+            return serial, found
+        queue = queues.by_name.get(name)
+        if queue is None and has_jobs(queues, name):
+            queue = absent(node, name)
+        if queue is not None and wanted(queue):
+            found.append(queue)
+            size += len(name)
+        cursor = serial + 1
+    return (cursor if queues.names_from(cursor, 1) else 0), found
 
 
 def scan_jobs(
@@ -168,12 +190,17 @@ class _QueueScan:
         "IMPORTRATE", "Only queues that import this many jobs a second.", whole("IMPORTRATE")
     )
     maxidle: int | None = option("MAXIDLE", "Only queues used within this many seconds.", whole("MAXIDLE"))
-    full: bool = option("REPLY", "NAME: names; ALL: statistics as of QSTAT FULL.", _QUEUE_REPLY, default=False)
+    reply: int = option(
+        "REPLY", "NAME: names of queues; KNOWN: also names with jobs alone; ALL: statistics of these as of QSTAT FULL.",
+        _QUEUE_REPLY, default=_NAME,
+    )  # fmt: skip
 
     def run(self, node: Node, client: Client) -> list[Any]:
-        limits = Limits.of(self.count, busyloop=self.busyloop, most=STATISTICS_MAX if self.full else ELEMENTS_MAX)
-        cursor, queues = scan_queues(node, self.cursor, limits, self._filter(node.state.now, seen_by(client)))
-        if self.full:
+        is_full = self.reply == _ALL
+        limits = Limits.of(self.count, busyloop=self.busyloop, most=STATISTICS_MAX if is_full else ELEMENTS_MAX)
+        scan = scan_queues if self.reply == _NAME else scan_names
+        cursor, queues = scan(node, self.cursor, limits, self._filter(node.state.now, seen_by(client)))
+        if is_full:
             return _page(cursor, (statistics(node, queue, full=True) for queue in queues))
         return _page(cursor, (queue.name for queue in queues))
 
@@ -185,7 +212,7 @@ class _QueueScan:
                 and (self.minlen is None or length >= self.minlen)
                 and (self.maxlen is None or length <= self.maxlen)
                 and (self.import_rate is None or queue.import_rate.per_second(now) >= self.import_rate)
-                and (self.maxidle is None or now - queue.accessed_at <= self.maxidle * 1_000)
+                and (self.maxidle is None or (queue.serial > 0 and now - queue.accessed_at <= self.maxidle * 1_000))
             )
 
         return wanted
@@ -253,8 +280,15 @@ def _touched_at(job: Job) -> int:
 class QScan(_QueueScan):
     """Walk over the queues of this node.
 
-    A call looks at 10000 queues and answers 2000 names, or the statistics of 500, or a mebibyte of names, at most,
-    whatever COUNT says and with BUSYLOOP, too: the walk goes on until the cursor is 0.
+    A node has a queue after it has queued a job in it, or after a consumer has waited for one here.  REPLY KNOWN and
+    ALL also answer names of which the node only has jobs that are in no queue of it: delayed ones, copies of jobs that
+    are on other nodes, jobs with RETRY 0 that a consumer has, and done ones.  Such a name has no jobs that wait: MINLEN
+    1 leaves it out.  MAXIDLE leaves it out, too, and its statistics have ctime 0.  A cursor of REPLY NAME goes on with
+    REPLY NAME, and one of the other two with either of these.
+
+    What is there throughout the walk is met at least once.  A call looks at 10000 names and answers 2000 of them, or
+    the statistics of 500, or a mebibyte of names, at most, whatever COUNT says and with BUSYLOOP, too: the walk goes on
+    until the cursor is 0.
     """
 
 

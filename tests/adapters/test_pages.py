@@ -491,6 +491,24 @@ async def test_a_queue_of_delayed_jobs_alone_says_how_many_they_are(admin: Admin
     await add(client, "later", "x", "DELAY", 60)
     assert "Ready 0 " in (said := words(await page(client, "/queues/later")))
     assert "Delayed 1 " in said
+    assert f"Idle {rendering.NONE} " in said
+
+
+@async_test
+async def test_a_queue_of_delayed_jobs_alone_is_in_every_list(admin: Admin) -> None:
+    client = admin()
+    await add(client, "later", "x", "DELAY", 60)
+    assert re.findall(r'<th scope="row"><a [^>]*>(\w+)</a></th>', await page(client, "/queues")) == ["later"]
+    assert "Queues 1 " in (said := words(await page(client, "/")))
+    assert "Delayed 1 " in said
+    found = await client.get("/find?q=later", headers=BROWSER)
+    assert (found.status, found.headers["location"]) == (303, "/queues/later")
+    found = await client.get("/find?q=ate", headers=BROWSER)
+    assert (found.status, found.headers["location"]) == (303, "/queues/later")
+    names = await client.get("/api/scan/queues")
+    assert names.body == {"cursor": 0, "items": ["later"]}
+    (item,) = (await client.get("/api/scan/queues?reply=all")).body["items"]
+    assert (item["name"], item["delayed"], item["len"], item["ctime"]) == ("later", 1, 0, 0)
 
 
 @async_test

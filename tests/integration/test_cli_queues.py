@@ -41,6 +41,9 @@ def test_the_queues_of_a_cluster_are_shown_with_their_dead_and_failing_jobs(node
     assert (mail[:2], mail[3:]) == (["mail", "0"], ["1", "1", "1", "0", "1"])
     assert (post[:2], post[3:6], post[7:]) == (["post", "1"], ["0", "0", "0"], ["0", "1"])
     assert "mail" not in done("queues", "p*", *at(node))
+    node.call("ADDJOB", "later", "x", 0, "DELAY", 600)
+    _, later = [line.split() for line in done("queues", "l*", *at(node)).splitlines()]
+    assert later == ["later", "0", "0", "1", "0", "0", "0", "1"]
     info = node.call("INFO", "jobs")
     assert (info["dead_jobs"], info["failing_jobs"]) == (1, 1)
 

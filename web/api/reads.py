@@ -183,10 +183,13 @@ async def scan_jobs(site: Site, asked: Request) -> Reply:
     at="/api/scan/queues?minlen=1&reply=all&sort=-len", reply=_page_of(BYTES, QUEUE),
 )  # fmt: skip
 async def scan_queues(site: Site, asked: Request) -> Reply:
-    """Queues in the order of their creation.  The walk is over when the cursor is 0."""
+    """Queues, in the order in which the node heard of them.  The walk is over when the cursor is 0.
+
+    Those are among them of which the node only has jobs, such as delayed ones; their `ctime` is 0.
+    """
     full = asked.query.get("reply") == "all"
     words = _scan_words(asked, ("minlen", "maxlen", "importrate", "maxidle"))
-    cursor, found = await _scanned(site, asked, "QSCAN", words, FULL_MAX if full else PAGE_MAX)
+    cursor, found = await _scanned(site, asked, "QSCAN", [*words, "REPLY", "KNOWN"], FULL_MAX if full else PAGE_MAX)
     items = await _described(site, asked, found) if full else found
     items = _sorted(items, asked.query.get("sort"), full=full, alone="name")
     return await site.json({"cursor": int(cursor), "items": items})

@@ -46,7 +46,7 @@ async def find(site: Site, asked: Request) -> Reply:
     if is_job_id(wanted):
         return _to(f"/jobs/{rendering.segment(wanted)}")
     node = site.gateway.view
-    exact = await ask_all(site.everywhere, node, b"QSTAT", wanted)
+    exact = await ask_all(site.everywhere, node, b"QSTAT", wanted, b"FULL")
     if any(each.value is not None for each in exact.answered):
         return _to(rendering.queue_path(wanted))
     if node.worker(wanted) is not None:

@@ -60,7 +60,7 @@ class QueueRow:
     delivered: int = 0  #: jobs handed to consumers
     acked: int = 0
     requeued: int = 0
-    idle_ms: int = 0  #: since it was last used on any node
+    idle_ms: int | None = None  #: since it was last used on any node; None = on none, it only has jobs there
     pause: int = 0  #: bits: in effect on any node
     node_pause: int = 0  #: bits: set on single nodes
     paused_on: tuple[bytes, ...] = ()  #: nodes that have a pause of their own
@@ -75,11 +75,12 @@ class QueueRow:
         delivered = told.get(b"delivered", told[b"jobs-out"])  # an older node does not tell them apart
         node_pause = _PAUSE_BITS.get(told.get(b"pause-node", b"none"), 0)
         owned = told.get(b"owned")
+        idle_ms = told[b"idle"] * 1_000 if told.get(b"ctime", 1) else None
         return cls(
             name, told[b"len"] if owned is None else owned, told.get(b"in-flight", 0), told.get(b"delayed", 0),
             told.get(b"dead", 0), told.get(b"failing", 0), *rates.of(node_id, name, jobs_in, delivered, at),
             None if oldest_s < 0 else oldest_s * 1_000, told[b"blocked"], jobs_in, delivered, told.get(b"consumed", 0),
-            jobs_in - told.get(b"produced", jobs_in), told[b"idle"] * 1_000, _PAUSE_BITS.get(told[b"pause"], 0),
+            jobs_in - told.get(b"produced", jobs_in), idle_ms, _PAUSE_BITS.get(told[b"pause"], 0),
             node_pause, (node_id,) if node_pause else (), owned is not None,
         )  # fmt: skip
 
@@ -107,6 +108,10 @@ def _sum_of(one: float | None, other: float | None) -> float | None:
 
 def _greatest(one: int | None, other: int | None) -> int | None:
     return max((age for age in (one, other) if age is not None), default=None)
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((age for age in (one, other) if age is not None), default=None)
 
 
 def pause_scope(node: NodeView, row: QueueRow) -> str:

@@ -26,6 +26,7 @@ from disqued.core.model.waiters import Awaited, Consumer, Lease
 from disqued.errors import NameTooLong, QueuePaused, WrongType
 
 NAME_MAX: Final = 65_000  #: bytes of a queue name that a client may create
+BLOCK: Final = 256  #: names whose counts are walked over together
 
 PAUSE_IN: Final = 1  #: takes no new jobs
 PAUSE_OUT: Final = 2  #: hands out no jobs
@@ -88,9 +89,10 @@ class ImportRate:
 class JobCounts:
     """How many jobs of one queue this node knows, whether the queue is there or not."""
 
-    __slots__ = ("delayed", "done", "known", "once", "waiting")
+    __slots__ = ("delayed", "done", "known", "once", "serial", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, serial: int) -> None:
+        self.serial: int = serial  #: number in the order in which the names came; the order of a walk over names
         self.known: int = 0  #: in any state
         self.waiting: int = 0  #: of these: that wait for their copies
         self.delayed: int = 0  #: of these: that are in `Queues.delayed`
@@ -258,7 +260,10 @@ class Queue(Awaited):
 class Queues:
     """Every queue of the node, by name, and in the order in which they were created; and what is said of them."""
 
-    __slots__ = ("_memory", "_order", "_serials", "by_name", "counts", "dead", "delayed", "failing", "policies")
+    __slots__ = (
+        "_blocks", "_memory", "_order", "_serials", "_started", "by_name", "counts", "dead", "delayed", "failing",
+        "policies",
+    )  # fmt: skip
 
     def __init__(self, policies: PolicyTable, memory: Memory) -> None:
         self._memory = memory
@@ -270,6 +275,8 @@ class Queues:
         self.delayed: dict[Unit, None] = {}
         #: For each queue that exists, or has jobs that are known here; mostly changed by `State`.
         self.counts: dict[bytes, JobCounts] = {}
+        self._blocks: dict[int, dict[bytes, JobCounts]] = {}  #: the same by serial // BLOCK, in the order of serials
+        self._started = 0  #: serial of the counts begun last
         self._order: list[Queue] = []
         self._serials = 0
 
@@ -292,14 +299,19 @@ class Queues:
 
     def count(self, name: bytes) -> JobCounts:
         """Begin to count the jobs of a queue that are known."""
-        counts = self.counts[name] = JobCounts()
+        self._started = serial = self._started + 1
+        counts = self.counts[name] = JobCounts(serial)
+        self._blocks.setdefault(serial // BLOCK, {})[name] = counts
         self._memory.used += COUNTS_COST
         return counts
 
     def stop_counting(self, name: bytes) -> None:
         """Forget the counts of a queue without known jobs, unless the queue exists."""
         if name not in self.by_name:
-            del self.counts[name]
+            number = self.counts.pop(name).serial // BLOCK
+            del self._blocks[number][name]
+            if not self._blocks[number]:
+                del self._blocks[number]
             self._memory.used -= COUNTS_COST
 
     def note_delay(self, unit: Unit) -> None:
@@ -360,3 +372,16 @@ class Queues:
         """The first `count` queues whose serial is not below the given one, in the order of their creation."""
         start = bisect_left(self._order, serial, key=_serial)
         return self._order[start : start + count]
+
+    def names_from(self, serial: int, count: int) -> list[tuple[bytes, int]]:
+        """The first `count` names of `counts` whose serial is not below the given one, each with it, in their order."""
+        found: list[tuple[bytes, int]] = []
+        for number, block in self._blocks.items():
+            if number < serial // BLOCK:
+                continue
+            for name, counts in block.items():
+                if counts.serial >= serial:
+                    found.append((name, counts.serial))
+                    if len(found) >= count:
+                        return found
+        return found

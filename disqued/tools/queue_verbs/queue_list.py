@@ -38,7 +38,8 @@ def command(  # noqa: PLR0917 - click gives them by name
       disqued queues --interval 5 --json | jq '.queues[] | select(.in_s > .out_s) | .name'
 
     Columns: jobs that are ready, in flight (consumers have them), delayed, failing and dead; age of the oldest that is
-    ready; consumers that wait; nodes that have the queue; its pause, with the reason.  A narrow terminal shows fewer.
+    ready; consumers that wait; nodes that have the queue or jobs of it; its pause, with the reason.  A narrow terminal
+    shows fewer.
 
     Figures are added up over the nodes, but for failing and dead jobs: each holder of one counts it, and the figure is
     that of the node that has most of them.  A job that a NACK or a back-off has put off is counted by each holder, too,

@@ -1,7 +1,7 @@
 """What each node of a cluster says of itself and of its queues, again and again.
 
     every node --INFO, CLUSTER INFO, TIME, HELLO--> of itself, and where the others are
-               --QSCAN--> names that match --QSTAT FULL--> of each queue
+               --QSCAN REPLY known--> names that match --QSTAT FULL--> of each queue
                --QPEEK 1, SHOW of the longest--> since when its oldest job is there
 
 A node is looked for where the others say that it is.  Nodes that no node tells of any more are forgotten, unless nobody
@@ -141,8 +141,13 @@ def _sound(reply: Any) -> Any:
 def _queues(node: NodeConnection, now_s: int, choice: QueueChoice) -> dict[bytes, QueueSnapshot]:
     names: dict[bytes, None] = {}
     cursor = b"0"
+    scope: tuple[str, ...] = ("REPLY", "known")
     while choice.most is None or len(names) < choice.most:
-        cursor, found = read_page(node.call("QSCAN", cursor, "COUNT", PAGE), b"")
+        (page,) = node.call_all([("QSCAN", cursor, "COUNT", PAGE, *scope)])
+        if scope and isinstance(page, ServerError):  # a node of an older version
+            scope = ()
+            continue
+        cursor, found = read_page(_sound(page), b"")
         names.update(dict.fromkeys(filter(choice.fits, found)))
         if cursor == b"0":
             break

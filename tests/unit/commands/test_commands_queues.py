@@ -7,9 +7,12 @@ import pytest
 from disqued.commands import scans
 from disqued.commands.jobs import JOBS_AT_ONCE
 from disqued.commands.scans import DESCRIBED_MAX, ELEMENTS_MAX, LOOKED_AT_MAX, STATISTICS_MAX
+from disqued.commands.table import BLOCKED
 from disqued.core.model.job import QUEUED, WAIT_REPL
+from disqued.core.model.queues import BLOCK
 from disqued.core.model.registry import TABLES
 from disqued.core.work.delivery import FETCHED_BYTES
+from tests.cluster_fixtures import Cluster
 from tests.core_fixtures import NODE_ID, UNKNOWN_ID, Server, Word
 
 SYNTAX = "ERR syntax error"
@@ -66,7 +69,7 @@ def server() -> Server:
         (("JSCAN", "STATE", "wait_repl"), BAD_STATE),
         (("JSCAN", "REPLY", "some"), BAD_REPLY),
         (("QSCAN", "QUEUE", "q"), BAD_CURSOR),
-        (("QSCAN", "REPLY", "id"), "ERR Invalid REPLY type, try NAME or ALL"),
+        (("QSCAN", "REPLY", "id"), "ERR Invalid REPLY type, try NAME, KNOWN or ALL"),
         (("JSCAN", "MINLEN", 1), BAD_CURSOR),
         (("SCAN", "BOTH", 0), "ERR SCAN takes JOB or QUEUE, then a cursor and options"),
         (("SCAN", "JOB", 0, 0), BAD_CURSOR),
@@ -336,6 +339,67 @@ def test_a_walk_over_queues_answers_the_statistics_of_each(server: Server) -> No
     assert [row[1] for row in (*first, *rest)] == [b"%d" % number for number in range(STATISTICS_MAX + 3)]
     assert rest[-1] == server("QSTAT", STATISTICS_MAX + 2, "FULL")
     assert server("QSCAN", "REPLY", "name", "COUNT", 2)[1] == [b"0", b"1"]
+
+
+def test_names_with_jobs_that_are_in_no_queue_here_are_met_by_two_of_the_forms() -> None:
+    cluster = Cluster(2)
+    a, b = cluster
+    assert a("ADDJOB", "here", "x", 0, "REPLICATE", 2, "TTL", 10_000) is BLOCKED
+    a.add("later", "x", "DELAY", 9_000, "REPLICATE", 1)
+    once = a.add("once", "x", "RETRY", 0, "REPLICATE", 1)
+    a.get("once")
+    a("ACKJOB", UNKNOWN_ID)  # kept, and nothing is known of its queue
+    a.advance(400_000)
+    assert a("QSCAN")[1] == [b"here"]
+    assert b("QSCAN")[1] == []
+    assert a("QSCAN", "REPLY", "known") == [b"0", [b"here", b"later", b"once"]]
+    assert b("QSCAN", "REPLY", "known") == [b"0", [b"here"]]
+    for member in cluster:
+        cursor, rows = member("QSCAN", "REPLY", "all")
+        assert (cursor, rows) == (b"0", [member("QSTAT", row[1], "FULL") for row in rows])
+    rows = {row[1]: dict(zip(row[::2], row[1::2], strict=True)) for row in a("QSCAN", "REPLY", "all")[1]}
+    assert [(row[b"len"], row[b"delayed"], row[b"in-flight"]) for row in rows.values()] == [
+        (1, 0, 0), (0, 1, 0), (0, 0, 1),
+    ]  # fmt: skip
+    assert [row[b"ctime"] > 0 for row in rows.values()] == [True, False, False]
+    assert a("QSTAT", "", "FULL") is None
+    assert a("QSCAN", "REPLY", "known", "MINLEN", 1)[1] == [b"here"]
+    assert a("QSCAN", "REPLY", "known", "MAXIDLE", 1_000)[1] == [b"here"]
+    a("DELJOB", once)
+    assert a("QSCAN", "REPLY", "known")[1] == [b"here", b"later"]
+
+
+@pytest.mark.parametrize("count", [1, 7, 100, 1_000])
+def test_a_name_with_delayed_jobs_alone_is_met_whatever_comes_and_goes(server: Server, count: int) -> None:
+    rng = Random(7)
+    go = {}
+    for number in range(BLOCK + 50):
+        server.add(f"stay {number}", "x", "DELAY", 9_000)
+        go[f"go {number}"] = server.add(f"go {number}", "x", "DELAY", 9_000)
+    found: list[bytes] = []
+    cursor, page, step = b"0", [], 0
+    while cursor != b"0" or not step:
+        cursor, page = server("QSCAN", cursor, "COUNT", count, "REPLY", "known")
+        found += page
+        step += 1
+        for name in rng.sample(sorted(go), min(len(go), 2)):
+            server("DELJOB", go.pop(name))
+        if step % 2:
+            server.add(f"new {step}", "x", "DELAY", 9_000)
+        if not step % 3:  # the queue comes, and its name was there before
+            server("GETJOB", "NOHANG", "FROM", f"stay {rng.randrange(BLOCK)}")
+    assert {b"stay %d" % number for number in range(BLOCK + 50)} <= set(found)
+    assert len(set(found)) == len(found)
+
+
+def test_a_walk_over_known_names_answers_no_more_than_it_may(server: Server) -> None:
+    for number in range(STATISTICS_MAX + 3):
+        server.add(number, "x", "DELAY", 60)
+    cursor, first = server("QSCAN", "BUSYLOOP", "REPLY", "all")
+    assert (int(cursor), len(first)) == (STATISTICS_MAX + 1, STATISTICS_MAX)
+    assert len(server("QSCAN", cursor, "BUSYLOOP", "REPLY", "all")[1]) == 3
+    assert server("QSCAN", "COUNT", 2, "REPLY", "known") == [b"3", [b"0", b"1"]]
+    assert server("QSCAN", "COUNT", 2, "MINLEN", 1, "REPLY", "known") == [b"21", []]
 
 
 def test_a_queue_forgotten_in_the_middle_of_a_walk_hides_no_other(server: Server) -> None:
