@@ -17,7 +17,7 @@ from disqued.commands.jobs import (
     touches,
 )
 from disqued.commands.permission import Sees, seen_by
-from disqued.commands.queues import FULL_STATISTICS, absent, has_jobs, statistics
+from disqued.commands.queues import FIGURES, FULL_STATISTICS, absent, figures, has_jobs, statistics
 from disqued.commands.shapes import array, bulk, either, status
 from disqued.commands.table import Flag, command, container, flag, option, optional, repeated
 from disqued.commands.values import QUEUE, Kind, one_of, read_integer, whole
@@ -41,8 +41,11 @@ _STATE = one_of(
     {word.upper(): PHASES_OF_WORD[word] for word in STATE_WORDS},
     f"Invalid job state name - allowed are {', '.join(word.decode() for word in STATE_WORDS)}",
 )
-_NAME, _KNOWN, _ALL = range(3)
-_QUEUE_REPLY = one_of({b"NAME": _NAME, b"KNOWN": _KNOWN, b"ALL": _ALL}, "Invalid REPLY type, try NAME, KNOWN or ALL")
+_NAME, _KNOWN, _FIGURES, _ALL = range(4)
+_QUEUE_REPLY = one_of(
+    {b"NAME": _NAME, b"KNOWN": _KNOWN, b"FIGURES": _FIGURES, b"ALL": _ALL},
+    "Invalid REPLY type, try NAME, KNOWN, FIGURES or ALL",
+)
 _REPLY = one_of({b"ID": False, b"ALL": True}, "Invalid REPLY type, try ID or ALL")
 
 DEFAULT_COUNT = 100
@@ -164,7 +167,13 @@ def _end_within(
 
 _SCAN_REPLY = "[cursor, elements]; the walk is over when the cursor is 0"
 _SCANNED_QUEUES = array(
-    either(bulk("cursor"), array(bulk("name"), "queue names"), array(FULL_STATISTICS, "statistics")), _SCAN_REPLY
+    either(
+        bulk("cursor"),
+        array(bulk("name"), "queue names"),
+        array(FULL_STATISTICS, "statistics"),
+        array(FIGURES, "figures"),
+    ),
+    _SCAN_REPLY,
 )
 _SCANNED_JOBS = array(
     either(bulk("cursor"), array(either(status("job id"), DESCRIPTION), "job ids, or descriptions")), _SCAN_REPLY
@@ -191,17 +200,21 @@ class _QueueScan:
     )
     maxidle: int | None = option("MAXIDLE", "Only queues used within this many seconds.", whole("MAXIDLE"))
     reply: int = option(
-        "REPLY", "NAME: names of queues; KNOWN: also names with jobs alone; ALL: statistics of these as of QSTAT FULL.",
+        "REPLY",
+        "NAME: names of queues; KNOWN: also names with jobs alone; ALL: statistics of these as of QSTAT FULL; FIGURES: "
+        "the most important ones.",
         _QUEUE_REPLY, default=_NAME,
     )  # fmt: skip
 
     def run(self, node: Node, client: Client) -> list[Any]:
-        is_full = self.reply == _ALL
-        limits = Limits.of(self.count, busyloop=self.busyloop, most=STATISTICS_MAX if is_full else ELEMENTS_MAX)
+        is_described = self.reply in {_FIGURES, _ALL}
+        limits = Limits.of(self.count, busyloop=self.busyloop, most=STATISTICS_MAX if is_described else ELEMENTS_MAX)
         scan = scan_queues if self.reply == _NAME else scan_names
         cursor, queues = scan(node, self.cursor, limits, self._filter(node.state.now, seen_by(client)))
-        if is_full:
+        if self.reply == _ALL:
             return _page(cursor, (statistics(node, queue, full=True) for queue in queues))
+        if self.reply == _FIGURES:
+            return _page(cursor, (figures(node, queue) for queue in queues))
         return _page(cursor, (queue.name for queue in queues))
 
     def _filter(self, now: int, sees: Sees | None) -> Callable[[Queue], bool]:
@@ -280,15 +293,15 @@ def _touched_at(job: Job) -> int:
 class QScan(_QueueScan):
     """Walk over the queues of this node.
 
-    A node has a queue after it has queued a job in it, or after a consumer has waited for one here.  REPLY KNOWN and
-    ALL also answer names of which the node only has jobs that are in no queue of it: delayed ones, copies of jobs that
-    are on other nodes, jobs with RETRY 0 that a consumer has, and done ones.  Such a name has no jobs that wait: MINLEN
-    1 leaves it out.  MAXIDLE leaves it out, too, and its statistics have ctime 0.  A cursor of REPLY NAME goes on with
-    REPLY NAME, and one of the other two with either of these.
+    A node has a queue after it has queued a job in it, or after a consumer has waited for one here.  REPLY KNOWN,
+    FIGURES and ALL also answer names of which the node only has jobs that are in no queue of it: delayed ones, copies
+    of jobs that are on other nodes, jobs with RETRY 0 that a consumer has, and done ones.  Such a name has no jobs that
+    wait: MINLEN 1 leaves it out.  MAXIDLE leaves it out, too, and its statistics have ctime 0.  A cursor of REPLY NAME
+    goes on with REPLY NAME, and one of the other three with each of these.
 
     What is there throughout the walk is met at least once.  A call looks at 10000 names and answers 2000 of them, or
-    the statistics of 500, or a mebibyte of names, at most, whatever COUNT says and with BUSYLOOP, too: the walk goes on
-    until the cursor is 0.
+    the statistics or figures of 500, or a mebibyte of names, at most, whatever COUNT says and with BUSYLOOP, too: the
+    walk goes on until the cursor is 0.
     """
 
 

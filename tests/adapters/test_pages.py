@@ -14,10 +14,14 @@ import pytest
 import pytest_twisted
 
 from disqued.web.api.fields import COMMANDS
-from disqued.web.pages import actions, assets, lines
+from disqued.web.http.exchange import Role
+from disqued.web.pages import actions, assets, lines, queue_pages, updates
+from disqued.web.pages.queue_pages import DRAWN_ROWS
+from disqued.web.pages.render import Values
 from disqued.web.views import queue_views, rendering
 from disqued.web.views.job_views import JobSearch
-from disqued.web.views.queue_views import PAGE_ROWS
+from disqued.web.views.live import Subscription
+from disqued.web.views.queue_views import PAGE_ROWS, QueueQuery
 from tests.adapters.http import AdminClient
 from tests.adapters.inprocess import Running
 from tests.limits import LIMIT
@@ -712,7 +716,7 @@ async def test_a_wrong_column_is_refused_with_those_that_are_allowed(admin: Admi
 
 @async_test
 async def test_a_walk_over_queues_gives_others_their_turn(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_views, "SLICE_ROWS", 3)
+    monkeypatch.setattr(queue_views, "ADDED_ROWS", 3)
     monkeypatch.setattr(queue_views, "WALK_ROWS", 3)
     client = admin()
     for number in range(10):
@@ -729,6 +733,34 @@ async def test_a_walk_over_queues_gives_others_their_turn(admin: Admin, monkeypa
     rows = (await client.site.queues.all_queues()).rows
     assert len(rows) == 10
     assert turns == 8, "after each of the four answers, and each slice that is added up"
+
+
+@async_test
+async def test_rows_of_a_table_are_drawn_in_turns_and_once_for_each_walk(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_views, "REST_S", 1_000.0)
+    drawn: list[int] = []
+    original = queue_pages.fragment
+
+    def counted(template: str, values: Values) -> str:
+        drawn.append(len(values["cut"].rows))
+        return original(template, values)
+
+    monkeypatch.setattr(queue_pages, "fragment", counted)
+    client = admin()
+    for number in range(DRAWN_ROWS + 3):
+        await add(client, f"q{number:02}", "x")
+    first = await page(client, "/queues")
+    assert drawn == [DRAWN_ROWS, 3]
+    names = re.findall(r'<th scope="row"><a [^>]*>(\w+)</a></th>', first)
+    assert names == [f"q{number:02}" for number in range(DRAWN_ROWS + 3)]
+    await page(client, "/queues")
+    event = await updates.draw(client.site, Subscription("queues", b"", QueueQuery(), True, Role.VIEWER))
+    assert re.findall(r'<th scope="row"><a [^>]*>(\w+)</a></th>', event["html"]["queue-rows"]) == names
+    assert drawn == [DRAWN_ROWS, 3], "the walk rests, and what it found is drawn"
+    assert len(re.findall("<th scope", await page(client, "/queues?q=q0"))) > 10
+    assert drawn[2:] == [10]
 
 
 @async_test

@@ -70,7 +70,7 @@ async def _found(site: Site, asked: Request, text: str) -> AsyncIterator[Found]:
     """Yield each kind of which some have a text in their names, on any node."""
     node, everywhere, query = site.gateway.view, site.everywhere, urlencode({"q": text})
     async with site.large_walk:
-        _, elements = await everywhere.walk(b"QSCAN", count=2_000)
+        _, elements = await everywhere.walk(b"QSCAN", b"REPLY", b"known", count=2_000)
     part = text.encode("utf-8", "surrogateescape").lower()
     names = {name for some in elements.values() for name in some if part in bytes(name).lower()}
     if names:

@@ -14,10 +14,10 @@ PARTS: Final = {
 }  # fmt: skip
 
 
-async def overview_values(site: Site, *, fresh_s: float) -> Values:
-    """What the overview shows; what other nodes say of themselves is at most `fresh_s` old."""
+async def overview_values(site: Site, *, fresh_s: float, rest_s: float | None = None) -> Values:
+    """What the overview shows; `fresh_s` and `rest_s` are those of `ClusterWatch.overview`."""
     gateway = site.gateway
-    cluster = await site.cluster.overview(site.trouble, fresh_s)
+    cluster = await site.cluster.overview(site.trouble, fresh_s, rest_s)
     node, facts = gateway.view, gateway.facts()
     stats, server = facts.get("Stats", {}), facts.get("Server", {})
     return {

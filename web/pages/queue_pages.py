@@ -19,13 +19,15 @@ from disqued.core.view import NodeView
 from disqued.web.http.exchange import QueryParameter, Request, Visitor
 from disqued.web.http.problems import Problem
 from disqued.web.pages import actions
-from disqued.web.pages.render import MissingProblem, Values, page
+from disqued.web.pages.render import MissingProblem, Values, fragment, page
 from disqued.web.site import Site
+from disqued.web.turns import next_turn
 from disqued.web.views import group_views, job_views, node_labels, rendering, worker_views
 from disqued.web.views.consumer_views import consumers_of
 from disqued.web.views.everywhere import ClusterReply
 from disqued.web.views.queue_views import SORTS, QueueQuery, QueueRow, Sources, first_of, pause_note, pauses_of
 
+DRAWN_ROWS: Final = 20  #: rows of the table of queues that are drawn in a turn of the loop, a millisecond's work
 SLOTS_SHOWN: Final = 20
 PEEKED: Final = 10  #: jobs of a queue that are shown without being asked for
 GROUPS_SHOWN: Final = 5  #: throttled groups that are named
@@ -57,8 +59,22 @@ async def queues_values(site: Site, view: QueueQuery) -> Values:
         chosen = attrs.evolve(view, page=1, **changes) if "page" not in changes else attrs.evolve(view, **changes)
         return "/queues?" + urlencode({"q": chosen.text, "sort": chosen.sort, "page": chosen.page})
 
-    return {"view": view, "cut": cut, "link": link, "sources": _shown_sources(site, found.sources),
+    return {"view": view, "cut": cut, "link": link, "sources": _shown_sources(site, found.sources), "found": found,
             "pause_notes": {row.name: pause_note(node, row) for row in cut.rows if row.pause}}  # fmt: skip
+
+
+async def drawn_rows(site: Site, values: Values) -> str:
+    """Draw the rows of the table, some in a turn of the loop; of the same walk each view is drawn once."""
+    cut, drawn = values["cut"], values["found"].drawn
+    html: str | None = drawn.get(values["view"])
+    if html is None:
+        html = ""
+        for at in range(0, max(1, len(cut.rows)), DRAWN_ROWS):
+            await next_turn(site.gateway.turns)
+            some = attrs.evolve(cut, rows=cut.rows[at : at + DRAWN_ROWS])
+            html += fragment("_queue_rows.html", {**values, "cut": some})
+        drawn[values["view"]] = html
+    return html
 
 
 def _shown_sources(site: Site, sources: Sources) -> node_labels.ShownSources:
@@ -70,7 +86,8 @@ def _shown_sources(site: Site, sources: Sources) -> node_labels.ShownSources:
 @page("/queues", "queues", "Page: queues", query=_VIEW)
 async def queues(site: Site, asked: Request) -> tuple[str, Values]:
     """A table of the queues of all nodes."""
-    return "queues.html", {**await queues_values(site, view_of(asked)), "add": actions.add_job(None)}
+    values = await queues_values(site, view_of(asked))
+    return "queues.html", {**values, "drawn": await drawn_rows(site, values), "add": actions.add_job(None)}
 
 
 # One queue.

@@ -18,6 +18,7 @@ from disqued.web.pages import (
 )
 from disqued.web.routes import route
 from disqued.web.site import Site
+from disqued.web.turns import next_turn
 from disqued.web.views.consumer_views import consumers_of
 from disqued.web.views.everywhere import FRESH_S
 from disqued.web.views.failed_jobs import DEAD, FAILING, FailedQuery, read_since
@@ -26,6 +27,7 @@ from disqued.web.views.queue_views import SORTS, QueueQuery
 from disqued.web.views.schedule_views import ScheduleQuery
 from disqued.web.views.worker_views import WorkerQuery
 
+OVERVIEW_REST_S: Final = 8.0  #: from one walk over all queues to the next, for an overview that is open
 PAGES: Final = (
     "overview",
     "queues",
@@ -85,9 +87,11 @@ async def draw(site: Site, watched: Subscription) -> dict[str, Any]:
     point: list[Any] = []
     values: render.Values | None
     gone: dict[str, str] = {}  #: what is said once there is nothing to show
+    html: dict[str, str] = {}
     if watched.page == "queues":
         values = await queue_pages.queues_values(site, watched.view)
-        parts = {"sources": "_sources.html", "queue-rows": "_queue_rows.html"}
+        html["queue-rows"] = await queue_pages.drawn_rows(site, values)
+        parts = {"sources": "_sources.html"}
     elif watched.page == "queue":
         values = {
             **await queue_pages.queue_values(site, watched.queue, reader, fresh_s=FRESH_S),
@@ -134,11 +138,13 @@ async def draw(site: Site, watched: Subscription) -> dict[str, Any]:
         values = schedule_pages.schedule_values(site, watched.schedule, reader)
         parts = {"schedule-now": "_schedule.html", "runs": "_runs.html", "coming": "_coming.html"}
     else:
-        values = await overview.overview_values(site, fresh_s=FRESH_S)
+        values = await overview.overview_values(site, fresh_s=FRESH_S, rest_s=OVERVIEW_REST_S)
         rates = values["rates"]
         point = [at, site.history.backlog, rates["in"], rates["out"], rates["acked"]]
         parts = dict(overview.PARTS)
     if values is None:
         return {"html": gone, "point": []}
-    html = {key: render.fragment(name, {**values, **shared}) for key, name in parts.items()}
+    for key, name in parts.items():
+        await next_turn(site.gateway.turns)  # which short parts share
+        html[key] = render.fragment(name, {**values, **shared})
     return {"html": html, "point": point}

@@ -1,6 +1,6 @@
 """The whole cluster at a glance: its figures, the queues that wait longest, and what needs attention.
 
-    INFO and QSCAN REPLY ALL on every node --> sums, QueueSurvey, findings --> the overview, GET /api/overview
+    INFO and QSCAN REPLY figures on every node --> sums, QueueSurvey, findings --> the overview, GET /api/overview
 
 All of it is what the nodes say of themselves.  Nodes that do not answer are named, and their figures are missing.
 """
@@ -83,11 +83,16 @@ class ClusterWatch:
         self._rates = rates
         self._surveyed: tuple[AllQueues, QueueSurvey] | None = None
 
-    async def overview(self, trouble: Sequence[str], fresh_s: float = FRESH_S) -> ClusterOverview:
-        """Describe the cluster; `trouble` is what this node says of itself, INFO is at most `fresh_s` old."""
+    async def overview(
+        self, trouble: Sequence[str], fresh_s: float = FRESH_S, rest_s: float | None = None
+    ) -> ClusterOverview:
+        """Describe the cluster; `trouble` is what this node says of itself.
+
+        INFO is at most `fresh_s` old, and queues are walked over again `rest_s` after the walk before.
+        """
         node = self._gateway.view
         asking = ensureDeferred(ask_all(self._everywhere, node, b"INFO", fresh_s=fresh_s))  # both questions at once
-        found = await self._queues.all_queues()
+        found = await self._queues.all_queues(rest_s)
         reply = _joined(await asking, found)
         survey = await self._survey(found)
         age_s = self._gateway.reactor.seconds() - found.sources.asked_at

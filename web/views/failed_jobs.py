@@ -368,7 +368,7 @@ class FailedJobs:
             one = await self._queues.one(wanted.queue, 0)
             sources, rows = one.sources, [] if one.total is None else [one.total]
         else:
-            every = await self._queues.all_queues(rests=rests)
+            every = await self._queues.all_queues(None if rests else 0)
             sources, rows = every.sources, every.rows
         if sources.failure:
             raise CommandError(sources.failure)

@@ -1,6 +1,6 @@
 """What the pages show of queues: figures of the whole cluster, found, sorted and cut into pages.
 
-    viewers --QueueTable.all_queues--> one walk, QSCAN REPLY ALL on every node --> a row of each queue: sums
+    viewers --QueueTable.all_queues--> one walk, QSCAN REPLY figures on each node --> a row of each queue: sums
             --QueueTable.one---------> QSTAT FULL on every node                --> a row of each node, and their sum
     rows --filter, sort--> page of 100
 
@@ -31,7 +31,8 @@ from disqued.web.views.everywhere import Everywhere, NodeReply
 from disqued.web.views.history import History
 
 PAGE_ROWS: Final = 100  #: queues on a page
-WALK_ROWS: Final = 20  #: queues in an answer of a walk: clients of either node wait for a millisecond
+WALK_ROWS: Final = 25  #: queues in an answer of a walk: clients of either node wait for less than a millisecond
+ADDED_ROWS: Final = 100  #: rows of nodes that are added up in a turn of the loop, half a millisecond's work
 REST_S: Final = 2.0  #: from the end of a walk to the next one, at least
 REST_TIMES: Final = 10  #: times what the walk took, at least
 LEAST_S: Final = 0.5  #: counters that are closer together make no rate
@@ -67,22 +68,33 @@ class QueueRow:
     is_log: bool = False
 
     @classmethod
+    def told(cls, node_id: bytes, figures: Sequence[Any], rates: "Rates", at: float) -> "QueueRow":
+        """Read what QSCAN REPLY figures answered at a moment of the reactor's clock."""
+        (name, length, in_flight, delayed, dead, failing, oldest_s, blocked, jobs_in, delivered, requeued, acked, idle_s,
+         pause, node_pause, is_log) = figures  # fmt: skip
+        in_rate, out_rate = rates.of(node_id, name, jobs_in, delivered, at)
+        pause_here = _PAUSE_BITS[node_pause]
+        return cls(
+            name, length, in_flight, delayed, dead, failing, in_rate, out_rate,
+            None if oldest_s < 0 else oldest_s * 1_000, blocked, jobs_in, delivered, acked, requeued,
+            None if idle_s < 0 else idle_s * 1_000, _PAUSE_BITS[pause], pause_here, (node_id,) if pause_here else (),
+            bool(is_log),
+        )  # fmt: skip
+
+    @classmethod
     def of(cls, node_id: bytes, statistics: Sequence[Any], rates: "Rates", at: float) -> "QueueRow":
         """Read what QSTAT FULL answered at a moment of the reactor's clock."""
-        told: dict[bytes, Any] = dict(zip(statistics[::2], statistics[1::2], strict=True))
-        name: bytes = told[b"name"]
-        jobs_in, oldest_s = told[b"jobs-in"], told.get(b"oldest", -1)
-        delivered = told.get(b"delivered", told[b"jobs-out"])  # an older node does not tell them apart
-        node_pause = _PAUSE_BITS.get(told.get(b"pause-node", b"none"), 0)
-        owned = told.get(b"owned")
-        idle_ms = told[b"idle"] * 1_000 if told.get(b"ctime", 1) else None
-        return cls(
-            name, told[b"len"] if owned is None else owned, told.get(b"in-flight", 0), told.get(b"delayed", 0),
-            told.get(b"dead", 0), told.get(b"failing", 0), *rates.of(node_id, name, jobs_in, delivered, at),
-            None if oldest_s < 0 else oldest_s * 1_000, told[b"blocked"], jobs_in, delivered, told.get(b"consumed", 0),
-            jobs_in - told.get(b"produced", jobs_in), idle_ms, _PAUSE_BITS.get(told[b"pause"], 0),
-            node_pause, (node_id,) if node_pause else (), owned is not None,
+        facts: dict[bytes, Any] = dict(zip(statistics[::2], statistics[1::2], strict=True))
+        owned, jobs_in = facts.get(b"owned"), facts[b"jobs-in"]
+        delivered = facts.get(b"delivered", facts[b"jobs-out"])  # an older node does not tell them apart
+        figures = (
+            facts[b"name"], facts[b"len"] if owned is None else owned, facts.get(b"in-flight", 0),
+            facts.get(b"delayed", 0), facts.get(b"dead", 0), facts.get(b"failing", 0), facts.get(b"oldest", -1),
+            facts[b"blocked"], jobs_in, delivered, jobs_in - facts.get(b"produced", jobs_in),
+            facts.get(b"consumed", 0), facts[b"idle"] if facts.get(b"ctime", 1) else -1, facts[b"pause"],
+            facts.get(b"pause-node", b"none"), owned is not None,
         )  # fmt: skip
+        return cls.told(node_id, figures, rates, at)
 
     def plus(self, other: "QueueRow") -> "QueueRow":
         """Add the figures of another node; a rate that is not known makes the sum unknown."""
@@ -259,6 +271,7 @@ class AllQueues:
 
     sources: Sources
     rows: list[QueueRow] = attrs.Factory(list)
+    drawn: dict[object, str] = attrs.Factory(dict)  #: tables of these rows as HTML, by what is shown of them
 
 
 @attrs.frozen
@@ -286,24 +299,26 @@ class QueueTable:
         self._rates = rates
         self._walking = OneAtATime()
         self._last: AllQueues | None = None
-        self._next_at = 0.0  #: when the next walk may begin
-        self._rested_at = 0.0  #: when it may at the earliest, for those who want figures of now
+        self._ended_at = 0.0  #: when the last walk ended
+        self._rested_at = 0.0  #: when the next one may begin at the earliest
 
-    async def all_queues(self, *, rests: bool = True) -> AllQueues:
+    async def all_queues(self, rest_s: float | None = None) -> AllQueues:
         """Describe every queue of any node; those who ask meanwhile, or soon after, share the answer.
 
-        Without `rests` a walk that took little does not rest for `REST_S`: its reader may have changed something.
+        A walk begins `rest_s` seconds after the one before, or `REST_S` of them: 0 for a reader who may have changed
+        something.  It rests for `REST_TIMES` what that one took in any case.
         """
         async with self._walking:
             clock = self._gateway.reactor
-            if self._last is None or clock.seconds() >= (self._next_at if rests else self._rested_at):
+            rests_until = self._ended_at + (REST_S if rest_s is None else rest_s)
+            if self._last is None or clock.seconds() >= max(rests_until, self._rested_at):
                 began = clock.seconds()
                 last = self._last = await self._walk(began)
                 took = clock.seconds() - began
                 if any(reply.status == SILENT for reply in last.sources.replies):
                     took -= ANSWER_MS / 1_000  # waiting is no work
-                self._rested_at = clock.seconds() + REST_TIMES * took
-                self._next_at = max(clock.seconds() + REST_S, self._rested_at)
+                self._ended_at = clock.seconds()
+                self._rested_at = self._ended_at + REST_TIMES * took
             return self._last
 
     async def _walk(self, began: float) -> AllQueues:
@@ -312,22 +327,22 @@ class QueueTable:
         clock = self._gateway.reactor
         self._rates.prune(began)
         try:
-            async for reply in self._everywhere.pages(b"QSCAN", b"REPLY", b"all", count=WALK_ROWS, fresh_s=0):
+            async for reply in self._everywhere.pages(b"QSCAN", b"REPLY", b"figures", count=WALK_ROWS, fresh_s=0):
                 replies[reply.node_id] = attrs.evolve(reply, value=None if reply.status == OK else reply.value)
                 if reply.status != OK:
                     found.pop(reply.node_id, None)  # part of its figures would pass for all of them
                     continue
                 at = clock.seconds()
                 rows = found.setdefault(reply.node_id, [])
-                rows += (QueueRow.of(reply.node_id, each, self._rates, at) for each in reply.value[1])
+                rows += (QueueRow.told(reply.node_id, each, self._rates, at) for each in reply.value[1])
                 await next_turn(self._gateway.turns)
         except CommandError as error:
             before = self._last or AllQueues(Sources(began))
             return attrs.evolve(before, sources=attrs.evolve(before.sources, failure=str(error)))
         totals: dict[bytes, QueueRow] = {}
         for rows in found.values():
-            for at_row in range(0, len(rows), SLICE_ROWS):
-                for row in rows[at_row : at_row + SLICE_ROWS]:
+            for at_row in range(0, len(rows), ADDED_ROWS):
+                for row in rows[at_row : at_row + ADDED_ROWS]:
                     other = totals.get(row.name)
                     totals[row.name] = row if other is None else other.plus(row)
                 await next_turn(self._gateway.turns)

@@ -25,6 +25,7 @@ from twisted.python import log
 from disqued.net.loop.rounds import Rounds
 
 SLICE_S: Final = 0.01  #: one that has worked for so long lets others have their turn
+LONG_S: Final = 0.001  #: what those whose work is long share in a turn, and the last one of them goes on to its own end
 LONGEST_S: Final = 86_400.0  #: the loop turns at least so often
 #: What tells that Twisted has something to do: calls of threads, timed calls, the end of the loop.
 READ: Final = ("threadCallQueue", "_newTimedCalls", "_pendingTimedCalls", "_justStopped")
@@ -51,7 +52,8 @@ class TurnTaker(Protocol):
 class BusyClients:
     """Clients with more to do than fits into a slice: in each turn of the loop they share one, in the order they came.
 
-    Half of the slice is for those whose input is short: they do not wait for long pipelines.  So a turn does not grow
+    Half of a slice is for those whose input is short: they do not wait for long pipelines.  Of those with long work,
+    which may be pieces of pages of some tenths of a millisecond, no more begin after `LONG_S`.  So a turn does not grow
     with how many clients there are, and a client that asks for little waits for one slice at most.
     """
 
@@ -78,8 +80,8 @@ class BusyClients:
     def _share(self) -> None:
         """Let clients go on, one after the other, until the slice is over."""
         self._is_due = False
-        for waiting in (self._short, self._long):
-            ends = perf_counter() + SLICE_S / 2
+        for waiting, share_s in ((self._short, SLICE_S / 2), (self._long, LONG_S)):
+            ends = perf_counter() + share_s
             for _ in range(len(waiting)):
                 client = waiting.popleft()
                 try:

@@ -1,6 +1,7 @@
 """Commands on queues: their grammar, their errors, what they answer, and that a walk misses nothing."""
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ def server() -> Server:
         (("JSCAN", "STATE", "wait_repl"), BAD_STATE),
         (("JSCAN", "REPLY", "some"), BAD_REPLY),
         (("QSCAN", "QUEUE", "q"), BAD_CURSOR),
-        (("QSCAN", "REPLY", "id"), "ERR Invalid REPLY type, try NAME, KNOWN or ALL"),
+        (("QSCAN", "REPLY", "id"), "ERR Invalid REPLY type, try NAME, KNOWN, FIGURES or ALL"),
         (("JSCAN", "MINLEN", 1), BAD_CURSOR),
         (("SCAN", "BOTH", 0), "ERR SCAN takes JOB or QUEUE, then a cursor and options"),
         (("SCAN", "JOB", 0, 0), BAD_CURSOR),
@@ -341,6 +342,36 @@ def test_a_walk_over_queues_answers_the_statistics_of_each(server: Server) -> No
     assert server("QSCAN", "REPLY", "name", "COUNT", 2)[1] == [b"0", b"1"]
 
 
+def expected_figures(statistics: list[Any]) -> list[Any]:
+    """What REPLY figures answers of a queue of which this is what QSTAT FULL answers."""
+    told = dict(zip(statistics[::2], statistics[1::2], strict=True))
+    return [
+        told[b"name"], told.get(b"owned", told[b"len"]), told[b"in-flight"], told[b"delayed"], told[b"dead"],
+        told[b"failing"], told[b"oldest"], told[b"blocked"], told[b"jobs-in"], told[b"delivered"],
+        told[b"jobs-in"] - told[b"produced"], told[b"consumed"], told[b"idle"] if told[b"ctime"] else -1,
+        told[b"pause"], told[b"pause-node"], int(b"owned" in told),
+    ]  # fmt: skip
+
+
+def test_the_figures_of_a_queue_are_those_of_its_statistics(server: Server) -> None:
+    for number in range(5):
+        server.add("q", number, "RETRY", 60)
+    taken = [bytes(row[1]) for row in server.get("q", count=4)]
+    server("ACKJOB", taken[0])
+    server("NACK", taken[1], "DEAD")
+    server("NACK", taken[2], "DELAY", 60)
+    server("PAUSE", "q", "out")
+    server("PAUSE", "q", "in", "NODE")
+    server("QADD", "log", 600, "x")
+    server("GETJOB", "FROM", "waited", client="anna")
+    server.advance(3_000)
+    names = {bytes(row[0]): list(row) for row in server("QSCAN", "REPLY", "figures")[1]}
+    assert names.keys() == {b"q", b"log", b"waited"}
+    for name, row in names.items():
+        assert row == expected_figures(server("QSTAT", name, "FULL"))
+    assert names[b"q"] == [b"q", 1, 1, 1, 1, 1, 3, 0, 5, 4, 0, 1, 3, b"all", b"in", 0]
+
+
 def test_names_with_jobs_that_are_in_no_queue_here_are_met_by_two_of_the_forms() -> None:
     cluster = Cluster(2)
     a, b = cluster
@@ -357,6 +388,8 @@ def test_names_with_jobs_that_are_in_no_queue_here_are_met_by_two_of_the_forms()
     for member in cluster:
         cursor, rows = member("QSCAN", "REPLY", "all")
         assert (cursor, rows) == (b"0", [member("QSTAT", row[1], "FULL") for row in rows])
+        short = [list(row) for row in member("QSCAN", "REPLY", "figures")[1]]
+        assert short == [expected_figures(row) for row in rows]
     rows = {row[1]: dict(zip(row[::2], row[1::2], strict=True)) for row in a("QSCAN", "REPLY", "all")[1]}
     assert [(row[b"len"], row[b"delayed"], row[b"in-flight"]) for row in rows.values()] == [
         (1, 0, 0), (0, 1, 0), (0, 0, 1),

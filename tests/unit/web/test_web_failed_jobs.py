@@ -157,8 +157,8 @@ class Nodes:
         rows = [[word for name, value in fields.items() for word in (name.encode(), value)] for fields in found]
         return node_id, b"ok", [b"7" if node_id in self.endless else b"0", rows]
 
-    async def all_queues(self, *, rests: bool) -> AllQueues:
-        assert rests == self.rests
+    async def all_queues(self, rest_s: float | None) -> AllQueues:
+        assert rest_s == (None if self.rests else 0)
         return AllQueues(Sources(0.0), [QueueRow(b"mail", dead=self.dead, failing=self.failing), QueueRow(b"other")])
 
     async def one(self, name: bytes, fresh_s: float) -> QueueOnNodes:

@@ -93,9 +93,23 @@ def told(name: bytes = b"q", **fields: Any) -> list[Any]:
     return [b"name", name, *(part for field, value in figures.items() for part in (field.encode(), value))]
 
 
+def figures(facts: list[Any]) -> list[Any]:
+    """The same as QSCAN REPLY figures answers it."""
+    given = {bytes(name).decode(): value for name, value in zip(facts[::2], facts[1::2], strict=True)}
+    told = {"in-flight": 0, "delayed": 0, "dead": 0, "failing": 0, "oldest": -1, "consumed": 0, "pause-node": b"none"}
+    told |= {"ready": given.get("owned", given["len"]), "requeued": 0, "is-log": int("owned" in given)}
+    told |= {"delivered": given["jobs-out"]} | given
+    return [
+        told[name] for name in (
+            "name", "ready", "in-flight", "delayed", "dead", "failing", "oldest", "blocked", "jobs-in", "delivered",
+            "requeued", "consumed", "idle", "pause", "pause-node", "is-log",
+        )
+    ]  # fmt: skip
+
+
 def ended(*rows: list[Any]) -> list[Any]:
     """The last page of a walk."""
-    return [b"0", list(rows)]
+    return [b"0", [figures(row) for row in rows]]
 
 
 def by_name(outcome: list[Any]) -> dict[bytes, QueueRow]:
@@ -109,7 +123,7 @@ def test_each_figure_is_the_sum_and_the_oldest_the_greatest(node: Node, table: Q
         (A, b"ok", ended(told(len=2, dead=1, oldest=5, idle=9, in_flight=1), told(b"here", len=1))),
         (B, b"ok", ended(told(len=3, failing=2, oldest=-1, delayed=4, idle=3, blocked=7), told(b"there", oldest=8))),
     )
-    assert words == [b"CLUSTER", b"ASK", b"*", b"QSCAN", b"0", b"REPLY", b"all", b"COUNT", b"20"]
+    assert words == [b"CLUSTER", b"ASK", b"*", b"QSCAN", b"0", b"REPLY", b"figures", b"COUNT", b"25"]
     rows = by_name(outcome)
     assert rows.keys() == {b"q", b"here", b"there"}
     row = rows[b"q"]
@@ -147,6 +161,30 @@ def test_a_walk_is_shared_and_rests_longer_the_longer_it_took(node: Node, table:
     assert len(node.calls) == 1
 
 
+def test_who_looks_now_and_then_shares_older_figures_and_who_has_changed_something_waits_for_none(
+    node: Node, table: QueueTable
+) -> None:
+    first = heard(table.all_queues())
+    node.answer((A, b"ok", ended(told())))
+    node.reactor.advance(REST_S + 1)
+    assert heard(table.all_queues(REST_S + 2))[0] is first[0]
+    assert not node.calls
+    second = heard(table.all_queues())
+    node.answer((A, b"ok", ended(told())))
+    assert second[0] is not first[0]
+    heard(table.all_queues(0))
+    assert len(node.calls) == 1
+
+
+def test_a_name_that_a_node_only_has_jobs_of_was_used_where_it_has_a_queue(node: Node, table: QueueTable) -> None:
+    outcome = heard(table.all_queues())
+    alone = told(b"later", idle=-1, delayed=2)
+    node.answer((A, b"ok", ended(told(idle=9), alone)), (B, b"ok", ended(told(idle=-1, delayed=1), alone)))
+    rows = by_name(outcome)
+    assert (rows[b"q"].idle_ms, rows[b"q"].delayed) == (9_000, 1)
+    assert (rows[b"later"].idle_ms, rows[b"later"].delayed) == (None, 4)
+
+
 def test_waiting_for_a_silent_node_is_no_work(node: Node, table: QueueTable) -> None:
     heard(table.all_queues())
     node.reactor.advance(2)
@@ -168,7 +206,7 @@ def test_one_who_has_gone_leaves_the_walk_to_the_next(node: Node, table: QueueTa
 
 def test_a_node_that_falls_silent_within_a_walk_is_missing_with_all_its_figures(node: Node, table: QueueTable) -> None:
     outcome = heard(table.all_queues())
-    node.answer((A, b"ok", ended(told(len=1))), (B, b"ok", [b"7", [told(len=1)]]), (C, b"away", None))
+    node.answer((A, b"ok", ended(told(len=1))), (B, b"ok", [b"7", [figures(told(len=1))]]), (C, b"away", None))
     node.answer((B, b"silent", None))
     assert by_name(outcome)[b"q"].length == 1
     assert [(reply.node_id, reply.status) for reply in outcome[0].sources.missing] == [(B, b"silent"), (C, b"away")]
@@ -214,9 +252,9 @@ def test_jobs_that_move_to_another_node_are_not_delivered(node: Node, table: Que
 
 
 def test_what_an_older_node_hands_out_counts_as_delivered(node: Node, table: QueueTable) -> None:
-    outcome = heard(table.all_queues())
-    node.answer((B, b"ok", ended(told(jobs_out=5))))
-    assert by_name(outcome)[b"q"].delivered == 5
+    outcome = heard(table.one(b"q", 0))
+    node.answer((B, b"ok", told(jobs_out=5)))
+    assert outcome[0].total.delivered == 5
 
 
 def test_counters_that_are_too_close_or_too_old_make_no_rate(
