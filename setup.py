@@ -49,6 +49,7 @@ COMPILED = (
             "jobdump",
             "messages",
             "pieces",
+            "questionmessages",
             "requests",
             "slotmessages",
             "streammessages",

@@ -70,6 +70,7 @@ def machine_code() -> set[str]:
                 "jobdump",
                 "messages",
                 "pieces",
+                "questionmessages",
                 "requests",
                 "streammessages",
             )
