@@ -6,6 +6,7 @@ from disqued.web.http.exchange import Request
 from disqued.web.pages import actions
 from disqued.web.pages.render import Values, page
 from disqued.web.site import Site
+from disqued.web.turns import next_turn
 from disqued.web.views.node_states import node_rows
 
 #: What of the page moves: elements and their templates.
@@ -18,6 +19,7 @@ async def overview_values(site: Site, *, fresh_s: float, rest_s: float | None = 
     """What the overview shows; `fresh_s` and `rest_s` are those of `ClusterWatch.overview`."""
     gateway = site.gateway
     cluster = await site.cluster.overview(site.trouble, fresh_s, rest_s)
+    await next_turn(gateway.turns)
     node, facts = gateway.view, gateway.facts()
     stats, server = facts.get("Stats", {}), facts.get("Server", {})
     return {

@@ -94,6 +94,7 @@ class ClusterWatch:
         asking = ensureDeferred(ask_all(self._everywhere, node, b"INFO", fresh_s=fresh_s))  # both questions at once
         found = await self._queues.all_queues(rest_s)
         reply = _joined(await asking, found)
+        await next_turn(self._gateway.turns)  # to read the answers takes long enough
         survey = await self._survey(found)
         age_s = self._gateway.reactor.seconds() - found.sources.asked_at
         sources = shown_sources(node, reply, age_s, found.sources.failure)
