@@ -97,8 +97,7 @@ async def draw(site: Site, watched: Subscription) -> dict[str, Any]:
             **await queue_pages.queue_values(site, watched.queue, reader, fresh_s=FRESH_S),
             "consumers": await consumers_of(site.everywhere, site.gateway.view, watched.queue),
         }
-        row = values["here"]
-        acked = site.history.acked_rate(watched.queue)
+        row, acked = values["here"], site.history.acked_rate(watched.queue)
         point = [at, 0, 0, 0, 0] if row is None else [at, row.length, row.in_rate, row.out_rate, acked]
         parts = {
             "sources": "_sources.html",

@@ -70,8 +70,8 @@ class QueueRow:
     @classmethod
     def told(cls, node_id: bytes, figures: Sequence[Any], rates: "Rates", at: float) -> "QueueRow":
         """Read what QSCAN REPLY figures answered at a moment of the reactor's clock."""
-        (name, length, in_flight, delayed, dead, failing, oldest_s, blocked, jobs_in, delivered, requeued, acked, idle_s,
-         pause, node_pause, is_log) = figures  # fmt: skip
+        (name, length, in_flight, delayed, dead, failing, oldest_s, blocked, jobs_in, delivered, requeued, acked,
+         idle_s, pause, node_pause, is_log) = figures  # fmt: skip
         in_rate, out_rate = rates.of(node_id, name, jobs_in, delivered, at)
         pause_here = _PAUSE_BITS[node_pause]
         return cls(
@@ -103,7 +103,7 @@ class QueueRow:
             self.dead + other.dead, self.failing + other.failing, _sum_of(self.in_rate, other.in_rate),
             _sum_of(self.out_rate, other.out_rate), _greatest(self.oldest_ms, other.oldest_ms),
             self.blocked + other.blocked, self.jobs_in + other.jobs_in, self.delivered + other.delivered,
-            self.acked + other.acked, self.requeued + other.requeued, min(self.idle_ms, other.idle_ms),
+            self.acked + other.acked, self.requeued + other.requeued, _least(self.idle_ms, other.idle_ms),
             self.pause | other.pause, self.node_pause | other.node_pause, self.paused_on + other.paused_on,
             self.is_log or other.is_log,
         )  # fmt: skip
