@@ -969,6 +969,7 @@ def test_axe_finds_no_violations(page: Browser, daemon: Daemon, scheme: str) -> 
     daemon.call("PAUSE", "checked", "in")
     daemon.call("ADDJOB", "delayed", "x", 0, "DELAY", 100)
     put_to_work(daemon, "press-2", "checked-too")
+    daemon.call("ADDJOB", "press-jobs", "x", 0)
     event_id = str(daemon.call("QADD", "logged", 600, "the event"))
     daemon.call("QGET", "logged", "mailers", "EX", 600)
     dead_id = dead_job(daemon, "failing")
@@ -987,7 +988,7 @@ def test_axe_finds_no_violations(page: Browser, daemon: Daemon, scheme: str) -> 
     daemon.call("SCHEDULE", "PAUSE", "seen")
     paths += ["/schedules", "/schedules/seen", "/schedules/stopped", "/schedules/none"]
     paths += [f"/nodes/{daemon.call('CLUSTER', 'MYID')}", "/nodes/none"]
-    for path in paths:
+    for path in [*paths, "/find?q=press"]:
         page.open(path)
         page.run("document.querySelectorAll('details').forEach(one => one.open = true)")
         assert (path, page.violations()) == (path, [])

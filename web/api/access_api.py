@@ -68,7 +68,7 @@ async def logout(site: Site, asked: Request) -> Reply:
 
 
 @route(
-    "GET", "/api/audit", role=Role.ADMIN, summary="The log of actions, newest first",
+    "GET", "/api/audit", role=Role.ADMIN, summary="The log of actions of this node, newest first",
     query=(
         QueryParameter(
             "count", f"How many entries at most; the last {RECENT} are kept.",
