@@ -81,7 +81,7 @@ def _value_of(text: bytes) -> Any:
 
 def _read(text: bytes, at: int, depth: int) -> tuple[Any, int]:
     """Read the value that begins here; returns it and where it ends.  Raises ValueError, IndexError."""
-    end = text.index(b"\r\n", at, at + LINE_MAX)
+    end = text.index(b"\r\n", at + 1, at + LINE_MAX)  # so that no slice ends before it begins
     kind, line, at = text[at], text[at + 1 : end], end + 2
     if kind == _BULK:
         end = at + int(line)
