@@ -7,6 +7,7 @@ import pytest
 from disqued.core.model.endings import Endings
 from disqued.core.model.ids import JobIds, comes_first
 from disqued.core.model.job import ACKED, FLAG_CAME_BACK, JobOptions, JobState
+from disqued.core.model.memory import COUNTS_COST, QUEUE_COST
 from disqued.core.model.messages import DELJOB, GOTACK, QUEUED, REPLJOB, SETACK, YOURJOBS
 from disqued.core.model.outbox import GONE_DELETED, JOB_ADDED, JOB_GONE, UNIT_DONE
 from disqued.core.recovery import Recovery, walk
@@ -59,7 +60,9 @@ def test_an_ack_on_any_holder_is_collected_everywhere(place: int) -> None:
     assert [len(cluster.sent(kind)) for kind in (SETACK, GOTACK, DELJOB)] == [2, 2, 2]
     for member in cluster:
         assert member.journal[-1] == (UNIT_DONE, job_id, b"")
-        assert member.state.memory.used == sum(1_080 + len(name) for name in member.state.queues.by_name)
+        assert member.state.memory.used == sum(
+            QUEUE_COST + COUNTS_COST + len(name) for name in member.state.queues.by_name
+        )
 
 
 def test_an_ack_is_kept_until_the_last_holder_knows() -> None:
