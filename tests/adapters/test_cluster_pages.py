@@ -71,6 +71,8 @@ async def test_the_search_field_leads_to_a_job_or_to_a_queue(admin: Admin) -> No
     assert "none&lt; is neither the id of a job nor in the name of a queue, worker or client" in html
     assert "Only admins" not in html
     assert ways(html) == {"add"}
+    html = await page(client, f"/find?q={UNKNOWN[:18]}", status=404)
+    assert ways(html) == set(), "the beginning of an id is no name for a new queue"
 
 
 @async_test

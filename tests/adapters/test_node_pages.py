@@ -74,6 +74,7 @@ async def test_a_node_that_is_not_known_is_a_404_in_words(admin: Admin) -> None:
 async def test_a_node_that_puts_commands_off_says_so_on_its_page(admin: Admin) -> None:
     client = admin()
     await run(client.running, "CLIENT", "PAUSE", 60_000)
-    said = words(await page(client, path_of(client)))
+    said = words(html := await page(client, path_of(client)))
     assert "not answering" in said
+    assert "do-drain" not in html, "what does not answer does not drain"
     assert "refuses to answer: TRYAGAIN" in said

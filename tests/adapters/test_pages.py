@@ -496,6 +496,7 @@ async def test_a_queue_of_delayed_jobs_alone_says_how_many_they_are(admin: Admin
     assert "Ready 0 " in (said := words(await page(client, "/queues/later")))
     assert "Delayed 1 " in said
     assert f"Idle {rendering.NONE} " in said
+    assert "/api/history" not in await page(client, "/queues/later"), "a queue that is not here has no history"
 
 
 @async_test

@@ -26,11 +26,11 @@ COLUMNS: Final = {
     "Ready": "len", "In flight": "in-flight", "Delayed copies": "delayed", "Dead copies": "dead",
     "Failing copies": "failing", "Waiting consumers": "blocked",
 }  # fmt: skip
-TOTALS: Final = {"Queued": "jobs-in", "Delivered": "delivered", "Acknowledged": "consumed"}
+TOTALS: Final = {"Queued": "jobs-in", "Delivered": "delivered", "Acknowledged copies": "consumed"}
 WORKER_COLUMNS: Final = {"Tasks": "processes", "Started": "started", "Completed": "done", "Requeued": "returned"}
 #: What the load lets grow alone; nobody uses the queue `quiet`.
 GROWING: Final = {
-    "mail": ("Delayed copies", "Dead copies", "Failing copies", "Queued", "Delivered", "Acknowledged"),
+    "mail": ("Delayed copies", "Dead copies", "Failing copies", "Queued", "Delivered", "Acknowledged copies"),
     "held": ("In flight", "Queued", "Delivered"),
     "added": ("Ready", "Queued"),
     "quiet": (*COLUMNS, *TOTALS),
@@ -522,7 +522,7 @@ def test_figures_are_sums_while_jobs_come_and_go(page: Browser, cluster: WithPag
         check_under_load(page, by_id(cluster, clients))
         page.open("/queues/mail")
         page.run("window.sameAsBefore = true")
-        floor = told(clients, "mail")["Acknowledged"]
+        floor = told(clients, "mail")["Acknowledged copies"]
         wait_until(lambda: shown_live(page) >= floor, "the new figures, without a reload")
         assert page.run("return window.sameAsBefore") is True
         cluster.kill(2)
@@ -533,7 +533,7 @@ def test_figures_are_sums_while_jobs_come_and_go(page: Browser, cluster: WithPag
 
 def shown_live(page: Browser) -> int:
     """What the page that is open says of all jobs of its queue that are done."""
-    return rows_of_queue(page)["all"]["Acknowledged"]
+    return rows_of_queue(page)["all"]["Acknowledged copies"]
 
 
 def test_figures_at_rest_are_sums_of_all_nodes_then_of_those_that_live(

@@ -4,6 +4,7 @@ id of a job, name of a queue, id of a worker --> its page
 part of names                                --> page or list of queues, workers or clients; a choice of kinds
 """
 
+import re
 from collections.abc import AsyncIterator
 from typing import Final
 from urllib.parse import urlencode
@@ -22,6 +23,8 @@ from disqued.web.views.cluster_answers import ask_all, missing_nodes
 from disqued.web.views.connection_views import ConnectionQuery
 from disqued.web.views.worker_views import WorkerQuery
 
+#: As tables show ids of jobs; who looks for one does not want a queue of that name.
+_BEGINNING_OF_ID: Final = re.compile(rb"(DI|D-)[0-9a-f]{8}")
 _WANTED: Final = QueryParameter(
     "q", "Id of a job; name of a queue, of a worker or of a client, or a part of it", {"type": "string"}
 )
@@ -63,7 +66,8 @@ async def find(site: Site, asked: Request) -> Reply:
     if asked.visitor.role < Role.ADMIN:
         hints.append(("Only admins find clients by their names.", ""))
     detail = f"{rendering.name(wanted, 60)} is neither the id of a job nor in the name of a queue, worker or client"
-    raise MissingProblem(detail, "NOQUEUE", hints=hints, ways=[actions.add_job(wanted)])
+    ways = [] if _BEGINNING_OF_ID.match(wanted) else [actions.add_job(wanted)]
+    raise MissingProblem(detail, "NOQUEUE", hints=hints, ways=ways)
 
 
 async def _found(site: Site, asked: Request, text: str) -> AsyncIterator[Found]:

@@ -29,4 +29,6 @@ async def node(site: Site, asked: Request) -> tuple[str, Values]:
             f"no node {shown} is known to this node: its id is as CLUSTER NODES shows it, 40 hex digits", "ERR",
             hints=[("A node that was forgotten comes back with CLUSTER MEET.", "")],
         )  # fmt: skip
-    return "node.html", {**values, "ways": actions.on_node(node_id, is_leaving=values["one"].is_leaving)}
+    one = values["one"]
+    ways = () if one.missing else actions.on_node(node_id, is_leaving=one.is_leaving)  # a silent node does nothing
+    return "node.html", {**values, "ways": ways}

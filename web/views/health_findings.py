@@ -207,9 +207,10 @@ class QueueKind:
 
 
 def _is_unconsumed(row: QueueRow) -> bool:
-    has_consumer = row.blocked or row.in_flight or row.out_rate
+    """A consumer that polls is not there between two calls, so that a delivery of the last minutes counts."""
+    has_consumer = row.blocked or row.in_flight or row.out_rate or row.delivered_ms is not None
     is_new = row.oldest_ms is not None and row.oldest_ms < UNCONSUMED_MS
-    return bool(row.length) and not (row.is_log or has_consumer or is_new)
+    return bool(row.length) and not (row.is_log or has_consumer or is_new or row.pause & PAUSE_OUT)
 
 
 def _is_old(row: QueueRow) -> bool:

@@ -17,7 +17,8 @@ from disqued.core.view import NodeView
 from disqued.web.views.cluster_answers import MissingNode, missing_nodes
 from disqued.web.views.everywhere import ClusterReply
 
-COPIED: Final = frozenset({"Delayed", "Dead", "Failing"})  #: labels of figures that every holder of a job counts
+#: Labels of figures that every holder of a job counts.
+COPIED: Final = frozenset({"Acknowledged", "Delayed", "Dead", "Failing"})
 
 
 @attrs.frozen

@@ -66,6 +66,7 @@ class QueueRow:
     node_pause: int = 0  #: bits: set on single nodes
     paused_on: tuple[bytes, ...] = ()  #: nodes that have a pause of their own
     is_log: bool = False
+    delivered_ms: int | None = None  #: since `delivered` was last seen to grow on any node; None = not seen lately
 
     @classmethod
     def told(cls, node_id: bytes, figures: Sequence[Any], rates: "Rates", at: float) -> "QueueRow":
@@ -78,7 +79,7 @@ class QueueRow:
             name, length, in_flight, delayed, dead, failing, in_rate, out_rate,
             None if oldest_s < 0 else oldest_s * 1_000, blocked, jobs_in, delivered, acked, requeued,
             None if idle_s < 0 else idle_s * 1_000, _PAUSE_BITS[pause], pause_here, (node_id,) if pause_here else (),
-            bool(is_log),
+            bool(is_log), rates.since_delivery(node_id, name, at),
         )  # fmt: skip
 
     @classmethod
@@ -105,7 +106,7 @@ class QueueRow:
             self.blocked + other.blocked, self.jobs_in + other.jobs_in, self.delivered + other.delivered,
             self.acked + other.acked, self.requeued + other.requeued, _least(self.idle_ms, other.idle_ms),
             self.pause | other.pause, self.node_pause | other.node_pause, self.paused_on + other.paused_on,
-            self.is_log or other.is_log,
+            self.is_log or other.is_log, _least(self.delivered_ms, other.delivered_ms),
         )  # fmt: skip
 
     @property
@@ -186,7 +187,7 @@ def pause_note(node: NodeView, row: QueueRow) -> str:
 class Rates:
     """Counters of queues and of the node as they were, and what follows for jobs a second."""
 
-    __slots__ = ("_gateway", "_history", "_last", "_node", "_pruned_at")
+    __slots__ = ("_delivered_at", "_gateway", "_history", "_last", "_node", "_pruned_at")
 
     def __init__(self, gateway: Gateway, history: History) -> None:
         """`history` knows the rates of this node while nobody has looked yet."""
@@ -194,6 +195,7 @@ class Rates:
         self._history = history
         #: Node and queue: (when, in, out, rate in, rate out).
         self._last: dict[tuple[bytes, bytes], tuple[float, int, int, float | None, float | None]] = {}
+        self._delivered_at: dict[tuple[bytes, bytes], float] = {}  #: when a queue of a node was seen to deliver
         self._pruned_at = 0.0
         #: When, counters, rates.
         self._node: tuple[float, tuple[int, ...], dict[str, float | None]] | None = None
@@ -227,11 +229,18 @@ class Rates:
             return rates if queue is None else self._history.last_rates(queue) or rates
         return rates
 
+    def since_delivery(self, node_id: bytes, name: bytes, at: float) -> int | None:
+        """Milliseconds since a queue of a node was last seen to hand a job to a consumer; None = not lately."""
+        seen_at = self._delivered_at.get((node_id, name))
+        return None if seen_at is None or at - seen_at >= STALE_S else round((at - seen_at) * 1_000)
+
     def _measure(self, key: tuple[bytes, bytes], jobs_in: int, delivered: int, at: float) -> QueueRates:
         last = self._last.get(key)
         if last is not None and at - last[0] < LEAST_S:
             return last[3], last[4]
         rate_in = rate_out = None
+        if last is not None and delivered > last[2]:
+            self._delivered_at[key] = at
         # Smaller counters are those of a queue that began again, or of a node.
         if last is not None and at - last[0] < STALE_S and jobs_in >= last[1] and delivered >= last[2]:
             seconds = at - last[0]
@@ -244,10 +253,12 @@ class Rates:
         if now - self._pruned_at >= STALE_S:
             self._pruned_at = now
             self._last = {key: last for key, last in self._last.items() if now - last[0] < STALE_S}
+            self._delivered_at = {key: at for key, at in self._delivered_at.items() if now - at < STALE_S}
 
     def forget(self) -> None:
         """Forget all counters, as if nobody had looked."""
         self._last.clear()
+        self._delivered_at.clear()
         self._node = None
 
 

@@ -149,7 +149,15 @@ def test_a_queue_stands_under_what_is_wrong_with_it(row: QueueRow, kind: str, ti
 
 @pytest.mark.parametrize(
     "fields",
-    [{"blocked": 1}, {"in_flight": 1}, {"out_rate": 0.5}, {"oldest_ms": UNCONSUMED_MS - 1}, {"length": 0}],
+    [
+        {"blocked": 1},
+        {"in_flight": 1},
+        {"out_rate": 0.5},
+        {"delivered_ms": 40_000},
+        {"pause": PAUSE_OUT},
+        {"oldest_ms": UNCONSUMED_MS - 1},
+        {"length": 0},
+    ],
 )
 def test_a_queue_with_a_consumer_or_nothing_to_consume_is_not_unconsumed(fields: dict[str, Any]) -> None:
     row = attrs.evolve(QueueRow(b"q", length=1, oldest_ms=60_000), **fields)

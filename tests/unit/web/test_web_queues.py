@@ -251,6 +251,16 @@ def test_jobs_that_move_to_another_node_are_not_delivered(node: Node, table: Que
     assert [(row.delivered, row.out_rate) for row in rows] == [(5, None), (5, 0), (7, 1)]
 
 
+def test_a_row_says_for_how_long_no_job_was_seen_to_be_delivered(node: Node, table: QueueTable) -> None:
+    ages = []
+    for delivered, pause_s in ((5, REST_S), (5, REST_S), (7, REST_S), (7, 40), (7, queue_views.STALE_S - 40)):
+        node.reactor.advance(pause_s)
+        outcome = heard(table.all_queues())
+        node.answer((A, b"ok", ended(told(jobs_out=1))), (B, b"ok", ended(told(jobs_out=delivered))))
+        ages.append(by_name(outcome)[b"q"].delivered_ms)
+    assert ages == [None, None, 0, 40_000, None]
+
+
 def test_what_an_older_node_hands_out_counts_as_delivered(node: Node, table: QueueTable) -> None:
     outcome = heard(table.one(b"q", 0))
     node.answer((B, b"ok", told(jobs_out=5)))
