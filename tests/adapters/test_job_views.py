@@ -22,6 +22,7 @@ from disqued.web.views.job_views import (
     why_not_running,
 )
 from disqued.wire.jobdump import decode_record, encode_job
+from tests.cluster_fixtures import Cluster
 from tests.core_fixtures import Server
 
 RETRY_MS = 3_000
@@ -147,6 +148,15 @@ def test_a_delay_that_was_cut_short_is_not_said_to_have_ended() -> None:
     early = "Queued for the first time, before its delay was over"
     assert moments(server, job_id)[early] == TimelineEntry(early, None)
     assert "Delay ends: queued for the first time" not in moments(server, job_id)
+
+
+def test_a_copy_of_a_delayed_job_is_not_said_to_have_been_queued() -> None:
+    a, b = Cluster(2)
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2, "DELAY", 60)
+    ((job_id,),) = a.answers.values()
+    (ends,) = [moment for moment in timeline(NodeView(b.node), b.job(job_id)) if "Delay" in moment.what]
+    assert ends.is_ahead
+    assert "Queued for the first time, before its delay was over" not in moments(b, job_id)
 
 
 class OneNode:

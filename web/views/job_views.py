@@ -60,12 +60,13 @@ def timeline(node: NodeView, job: Job) -> list[TimelineEntry]:
     created = job.ctime // 1_000_000
     moments = [TimelineEntry("Added", created)]
     if options.delay_ms:
-        over = job.flags & FLAG_QUEUED_BEFORE or job.state in (QUEUED, ACKED)
+        # A copy is marked as queued from the beginning, as the node that delays the job may have queued it.
+        was_here = job.state == QUEUED or job.flags & (FLAG_LEASED | FLAG_DELIVERED)
         ends_at = created + options.delay_ms
-        if over and ends_at > wall:
+        if ends_at > wall and (was_here or job.state == ACKED):
             moments.append(TimelineEntry("Queued for the first time, before its delay was over", None))
         else:
-            moments.append(TimelineEntry("Delay ends: queued for the first time", ends_at, not over))
+            moments.append(TimelineEntry("Delay ends: queued for the first time", ends_at, is_ahead=ends_at > wall))
     moments += _deliveries(node, job)
     if job.state == ACKED:
         moments.append(TimelineEntry("Acknowledged", None))
