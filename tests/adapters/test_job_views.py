@@ -159,6 +159,13 @@ def test_a_copy_of_a_delayed_job_is_not_said_to_have_been_queued() -> None:
     assert "Queued for the first time, before its delay was over" not in moments(b, job_id)
 
 
+def test_a_copy_is_queued_unless_another_node_has_the_job_in_its_queue() -> None:
+    a, b = Cluster(2)
+    a("ADDJOB", "q", "x", 0, "REPLICATE", 2, "RETRY", 3)
+    ((job_id,),) = a.answers.values()
+    assert f"{AGAIN} or in the queue of another node" in moments(b, job_id)
+
+
 class OneNode:
     """As much of a gateway as a search needs."""
 

@@ -21,6 +21,7 @@ from disqued.core.model.job import (
     FLAG_LEASED,
     FLAG_PUT_OFF,
     FLAG_QUEUED_BEFORE,
+    FLAG_WITH_CONSUMER,
     KEYED,
     KIND_LOG,
     QUEUED,
@@ -71,9 +72,10 @@ def timeline(node: NodeView, job: Job) -> list[TimelineEntry]:
     if job.state == ACKED:
         moments.append(TimelineEntry("Acknowledged", None))
     elif _is_to_come_back(job) and (job.flags & FLAG_QUEUED_BEFORE or not options.delay_ms):
-        moments.append(
-            TimelineEntry("Queued again unless acknowledged", wall + requeue_within(job, now), is_ahead=True)
-        )
+        what = "Queued again unless acknowledged"
+        if not job.flags & FLAG_WITH_CONSUMER:
+            what += " or in the queue of another node"
+        moments.append(TimelineEntry(what, wall + requeue_within(job, now), is_ahead=True))
     moments.append(TimelineEntry("Time to live ends: dropped", wall + job.expires_at - now, is_ahead=True))
     return moments
 
