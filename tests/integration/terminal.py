@@ -42,11 +42,13 @@ class Terminal:
         self._seen = 0  #: how much of the text `expect` has passed
         self._master, slave = pty.openpty()
         self.resize(*(size or (ROWS, COLUMNS)))
+        # readline, which pytest imports, puts the size of a terminal into the environment of the processes that follow.
+        inherited = {name: value for name, value in environment().items() if name not in {"COLUMNS", "LINES"}}
         columns = {} if size else {"COLUMNS": str(COLUMNS)}
         file = None if output is None else output.open("wb")
         self.process = subprocess.Popen(
             list(map(str, argv)), stdin=slave, stdout=file or slave, stderr=slave, cwd="/", start_new_session=True,
-            env={**environment(), "TERM": "xterm", **columns, **(variables or {})},
+            env={**inherited, "TERM": "xterm", **columns, **(variables or {})},
             preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0) and None,  # noqa: PLW1509 - no thread of ours is there
         )  # fmt: skip
         os.close(slave)

@@ -4,13 +4,14 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.cluster import QUICK, Cluster, ends_well
-from tests.integration.daemon import LIMIT, Daemon
+from tests.integration.daemon import LIMIT, Daemon, wait_until
 from tests.integration.terminal import Terminal
 from tests.integration.verbs import address, at, done, refused, run, told
 from tests.limits import seconds
@@ -38,7 +39,11 @@ def bury(node: Daemon, queue: str, reason: str, *words: object) -> str:
 
 
 def test_jobs_that_wait_are_shown_from_all_nodes_oldest_first(cluster: Cluster) -> None:
-    jobs = [(add(node, "peeked"), address(node)) for _ in range(2) for node in cluster.nodes]
+    jobs = []
+    for node in cluster.nodes * 2:
+        jobs.append((add(node, "peeked"), address(node)))
+        added_ms = time.time_ns() // 1_000_000
+        wait_until(lambda: time.time_ns() // 1_000_000 > added_ms, "the next millisecond")  # noqa: B023 - called at once
     rows = [tuple(line.split()[:2]) for line in done("peek", "peeked", *at(cluster.nodes[1])).splitlines()[1:]]
     assert rows == jobs
     rows = [

@@ -248,7 +248,7 @@ def told_job(clients: Mapping[str, Any], job_id: str) -> list[tuple[str, str, in
 
 
 def whole(text: str) -> int:
-    return int(text.replace("\u202f", ""))
+    return int(text.replace("\u202f", "").replace(" ", ""))  # FIGURES makes each space a plain one
 
 
 def cells(page: Browser, path: str, table: str) -> list[dict[str, str]]:

@@ -72,6 +72,7 @@ def machine_code() -> set[str]:
                 "pieces",
                 "questionmessages",
                 "requests",
+                "slotmessages",
                 "streammessages",
             )
         }
