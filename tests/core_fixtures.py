@@ -349,6 +349,9 @@ def check(server: Server) -> None:
         *(SLOT_COST + len(slot.group) + len(slot.client) for slot in slots_of(server)),
     ]
     assert state.memory.used == sum(counted)
+    for name in state.queues.policies.gates:
+        limited = server.node.admission.of(name)
+        assert limited is None or limited.waiting == sum(wish.waits for wish in limited.wishes.values())
     assert sorted(job.id for same in state.aliases.named.values() for job in same) == sorted(job.id for job in named)
     assert all(job in state.aliases.named[job.queue, job.alias] for job in named)
     queued: list[Unit] = []

@@ -5,8 +5,8 @@
 
 Commands that are asked for only look, are over at once, and mean the same to every client.  Those of `CHANGING` change
 something that only one node can, whichever node the operator is connected to: CLUSTER LEAVING drains a node, ENQUEUE
-and NACK with DEAD apply to jobs of which a node has a copy.  They are for one node at a time, and asking twice does no
-harm.
+and NACK with DEAD are for jobs of which a node has a copy.  They are asked of one node at a time.  A node repeats no
+question; who asks again after a silence changes nothing, but that ENQUEUE queues what a consumer has taken meanwhile.
 
 Source: Disque 1.0-rc1, src/cluster.c, whose replies and error texts these are.
 """
@@ -272,7 +272,7 @@ ASKED: Final = frozenset({
     "QPEEK", "QSCAN", "QSTAT", "QSTATUS", "RQ.INFO", "SCHEDULE GET", "SCHEDULE LIST", "SHOW", "SLOTS", "WORKER INFO",
     "WORKER LIST", "WQ.LEN", "WQ.PEEK", "WQ.PROCS", "WQ.QUEUES", "WQ.TASKS",
 })  # fmt: skip
-#: What one node does for another; each does no harm twice, as a question whose answer is lost is asked again.
+#: What one node does for another; a client whose question had no answer may ask each of them again.
 CHANGING: Final = frozenset({"CLUSTER LEAVING", "ENQUEUE", "NACK"})
 _CHANGING_TEXT: Final = ", ".join(sorted(CHANGING))
 _DEAD_ALONE: Final = "NACK without DEAD is not asked of another node: asked twice it counts two tries; allowed is DEAD"
@@ -326,10 +326,10 @@ class ClusterAsk:
     LIST, WQ.LEN, WQ.PEEK, WQ.PROCS, WQ.QUEUES and WQ.TASKS.  They only look.
 
     CLUSTER LEAVING, ENQUEUE and NACK with DEAD may be asked of one node, by users who may run them themselves: the node
-    drains, or stays; jobs of which it has a copy are queued, or are dead.  The failure that NACK notes is one of the
-    node that asks, and the value is how many jobs it was.  A silent node may have heard.  CLUSTER LEAVING and NACK
-    change nothing the second time; before ENQUEUE is asked again see where the jobs are, since it queues those that a
-    consumer has.
+    drains or stays; it queues the jobs of which it has a copy, or makes them dead letters.  The last two answer how
+    many jobs changed, and NACK notes the asking node as the one that failed.  A node that is silent may still have done
+    it.  Asking again changes nothing with CLUSTER LEAVING and NACK.  ENQUEUE also queues jobs that consumers have: look
+    where the jobs are before you ask it again.
     """
 
     node: bytes = positional("Who is asked: * for every node, or the id of one.", BYTES)

@@ -188,16 +188,16 @@ FIGURES = tuple_of(
 class QStat:
     """Statistics of a queue on this node; null for one that is not there, unless it has limits.
 
-    A node has a queue after it has queued a job in it, or after a consumer has waited for one here.  FULL also answers
-    for a queue of which the node only has delayed jobs or copies; its ctime is 0, and so are age and idle.
+    A node has a queue once a job was queued in it there, or a consumer has waited for one.  FULL also answers for a
+    queue that the node does not have while it knows jobs of it, delayed ones or copies; ctime, age and idle are 0 then.
 
     With FULL, more: jobs produced (queued here, each counted once), jobs consumed (acknowledged here), the nodes that
     ever sent jobs, when the queue came into being (ctime), in unix seconds, and what the last PAUSE for the whole
     cluster said: its reason, who said it and when, in unix seconds (0 = never).  pause-node is the pause of this node
-    alone; pause is both together.  dead are the dead jobs that this node holds, failing the others of which it knows a
-    failure: those that were given back with options, and those with terms.  groups are the groups of which jobs wait on
-    this node, in a queue that keeps its groups apart (QPOLICY FAIR, or THROTTLE with GROUP), and throttled-for is how
-    many seconds THROTTLE holds the whole queue back from now on.
+    alone; pause combines both.  dead counts the dead jobs that this node holds, and failing its other jobs with a
+    failure that it knows: nodes note failures of jobs with terms, and of jobs given back with options.  groups counts
+    the groups that have jobs waiting on this node, if the queue keeps its groups apart (QPOLICY FAIR, or THROTTLE with
+    GROUP).  throttled-for is how many seconds THROTTLE holds the whole queue back from now on.
 
     inflight, group-inflight, rate, group-rate and partition are the limits of the queue (QPOLICY); 0 and nothing are
     none.  slots are the jobs of the queue that are with consumers in the whole cluster, as far as this node knows
@@ -215,7 +215,7 @@ class QStat:
     their copies.  What consumers have of a log QSTATUS counts, for each group.
 
     oldest is the age, in seconds, of the job that waits first, or of the oldest event; -1 if there is none.  delivered
-    is how many jobs were handed to consumers; jobs-out counts those that moved to other nodes, too.
+    counts the jobs handed to consumers; jobs-out also counts those that moved to other nodes.
 
     Of a log it also answers how many of its events this node hands out (owned).  Other nodes have copies of these, so
     that only the sum of owned over all nodes counts each event once.

@@ -293,15 +293,15 @@ def _touched_at(job: Job) -> int:
 class QScan(_QueueScan):
     """Walk over the queues of this node.
 
-    A node has a queue after it has queued a job in it, or after a consumer has waited for one here.  REPLY KNOWN,
-    FIGURES and ALL also answer names of which the node only has jobs that are in no queue of it: delayed ones, copies
-    of jobs that are on other nodes, jobs with RETRY 0 that a consumer has, and done ones.  Such a name has no jobs that
-    wait: MINLEN 1 leaves it out.  MAXIDLE leaves it out, too, and its statistics have ctime 0.  A cursor of REPLY NAME
-    goes on with REPLY NAME, and one of the other three with each of these.
+    A node has a queue once a job was queued in it there, or a consumer has waited for one.  REPLY KNOWN, FIGURES and
+    ALL also tell of queues that the node does not have while it knows jobs of them: delayed ones, copies of jobs of
+    other nodes, jobs with RETRY 0 that a consumer has, and done ones.  No job waits in such a queue, so that MINLEN 1
+    leaves it out, as MAXIDLE does; its ctime is 0.  A cursor of REPLY NAME is for REPLY NAME alone; one of the other
+    three is for any of these.
 
-    What is there throughout the walk is met at least once.  A call looks at 10000 names and answers 2000 of them, or
-    the statistics or figures of 500, or a mebibyte of names, at most, whatever COUNT says and with BUSYLOOP, too: the
-    walk goes on until the cursor is 0.
+    What is there throughout the walk is met at least once.  Whatever COUNT says, and with BUSYLOOP, too, a call looks
+    at 10000 names at most, and answers at most 2000 names, a mebibyte of them, or the statistics or figures of 500
+    queues: the walk goes on until the cursor is 0.
     """
 
 

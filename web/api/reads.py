@@ -185,7 +185,7 @@ async def scan_jobs(site: Site, asked: Request) -> Reply:
 async def scan_queues(site: Site, asked: Request) -> Reply:
     """Queues, in the order in which the node heard of them.  The walk is over when the cursor is 0.
 
-    Those are among them of which the node only has jobs, such as delayed ones; their `ctime` is 0.
+    Queues that the node does not have while it knows jobs of them, such as delayed ones, have `ctime` 0.
     """
     full = asked.query.get("reply") == "all"
     words = _scan_words(asked, ("minlen", "maxlen", "importrate", "maxidle"))

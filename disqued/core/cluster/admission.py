@@ -107,12 +107,6 @@ class LimitedQueue(Timed):
         self.asked_at: int = 0  #: since when an answer is awaited; 0 = none is
         self.is_unheard: bool = False  #: the last answer did not come in time
 
-    def want(self, unit: Unit) -> None:
-        """Ask for a job; a former unit of it is not asked for any more."""
-        if unit.id in self.wishes:
-            self.drop(unit.id)
-        self.wishes[unit.id] = Wish(unit)
-
     def drop(self, job_id: bytes) -> Wish:
         """Ask for a job no more; it is one that is asked for."""
         wish = self.wishes.pop(job_id)
@@ -372,7 +366,7 @@ class Admission(Machine):
             older = None if wish.unit in units.given else units.lend_older(wish.unit)
             if older is not None:
                 self._take_back(this, [job_id])
-                this.want(older)
+                this.wishes[older.id] = Wish(older)
                 passed = True
         return passed
 
@@ -391,7 +385,7 @@ class Admission(Machine):
         open_count = len(this.wishes) - this.waiting
         while open_count < wanted and len(this.wishes) < WISHES_PER_MESSAGE and units.ready_count:
             unit = units.lend()
-            this.want(unit)
+            this.wishes[unit.id] = Wish(unit)
             open_count += 1
 
     def _ahead_of(self, this: LimitedQueue) -> int:

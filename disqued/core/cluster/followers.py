@@ -65,7 +65,7 @@ class Followers:
 
     def tell(self, state: State, name: bytes, counter: int, table: SlotTable) -> None:
         """Tell each node the changes that it lacks."""
-        told: dict[int, Message] = {}  # by number; nodes that are told the same have the same object, written down once
+        told: dict[int, Message] = {}  # by number: a message that goes to several nodes is encoded once
         for node_id in state.peers.linked:
             follower = self._by_id.setdefault(node_id, Follower())
             is_silent = follower.asked_at and state.now - follower.asked_at >= ANSWER_MS

@@ -4,11 +4,13 @@ from typing import NamedTuple
 
 import pytest
 
+from disqued.core.cluster.followers import Followers
 from disqued.core.model.messages import SLOTS_KEEP
 from disqued.core.model.outbox import CLIENT_NAME_MAX
 from disqued.core.model.policies import INFLIGHT_FIELD
+from disqued.core.model.slots import SlotTable
 from tests.cluster_fixtures import Cluster, Member
-from tests.core_fixtures import Server, check
+from tests.core_fixtures import UNKNOWN_ID, Server, check
 from tests.unit.core.cluster.test_limits_of_lists import push, recover
 from tests.unit.core.cluster.test_slots_after_crashes import HOWS, Disk, started
 from tests.unit.core.cluster.test_stewards import cluster_with, limit, steward
@@ -67,6 +69,19 @@ def test_a_job_that_is_done_soon_costs_no_word_more() -> None:
     cluster.advance(10_000)
     taken = [span for flight in cluster.sent(SLOTS_KEEP) for span in flight.message[5]]
     assert [span.client for span in taken] == [b""] * len(cluster.members[1:])
+
+
+def test_what_all_followers_are_told_is_one_object_which_is_encoded_once() -> None:
+    state, followers = Cluster(3).members[0].state, Followers()
+    table = SlotTable(state.memory)
+    followers.tell(state, b"q", 1, table)  # all slots, to each
+    followers.changed[UNKNOWN_ID] = None
+    followers.note()
+    state.outbox.messages.clear()
+    followers.tell(state, b"q", 1, table)
+    (_, one), (_, other) = state.outbox.messages
+    assert one is other
+    assert one == (SLOTS_KEEP, b"q", 1, 1, 2, (), (UNKNOWN_ID,))
 
 
 def test_a_later_steward_knows_it_from_the_others() -> None:
