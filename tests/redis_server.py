@@ -42,7 +42,7 @@ class RedisServer:
         return f"{HOST}:{self.port}"
 
     def start(self, *options: str) -> None:
-        """Start it, and wait until it answers; it has what the process before it has saved."""
+        """Start it, and wait until it takes commands: it has loaded what the process before it has saved."""
         self.options = options
         for _ in range(ATTEMPTS):
             argv = [
@@ -68,7 +68,8 @@ class RedisServer:
         while self._process.poll() is None:
             assert time.monotonic() < end, "the redis-server does not answer"
             with contextlib.suppress(redis.exceptions.ConnectionError, redis.exceptions.ResponseError):
-                if self.call("INFO", "server")["process_id"] == self._process.pid:
+                information = self.call("INFO")
+                if information["process_id"] == self._process.pid and not information["loading"]:
                     return True
             time.sleep(0.01)
         return False
