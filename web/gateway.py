@@ -22,7 +22,7 @@ BODY_SEARCHED: Final = 1 << 16
 #: Bytes of a name that a request can ask for, each of them escaped; a queue with a longer one is shown without a link.
 NAME_MAX: Final = 5_000
 SLICE_BYTES: Final = 1 << 19  #: of bodies searched in one turn, and one body more
-SLICE_ROWS: Final = 500  #: queues or jobs looked at before others have their turn, some milliseconds' work
+SLICE_ROWS: Final = 200  #: queues or jobs looked at before others have their turn, a millisecond's work
 
 
 class Commits(Protocol):

@@ -188,7 +188,6 @@ def _node_facts(node: NodeView) -> dict[str, dict[str, Any]]:
         "Schedules": _schedule_facts(node),
         "Stats": {"background_additions": additions.running, "background_additions_failed": additions.failed},
         "Replication": {"master_replid": node.id.decode()},
-        "Commandstats": _command_statistics(),
     }
 
 
@@ -249,8 +248,11 @@ class Info:
     section: bytes | None = optional("Section to answer, in any case.", BYTES)
 
     def run(self, node: Node, client: Session) -> bytes:
+        names = self._names()
         node_facts, host_facts = _node_facts(NodeView(node)), client.host.facts()
-        sections = (_section(name, node_facts.get(name, {}), host_facts.get(name, {})) for name in self._names())
+        if "Commandstats" in names:
+            node_facts["Commandstats"] = _command_statistics()
+        sections = (_section(name, node_facts.get(name, {}), host_facts.get(name, {})) for name in names)
         return "\r\n".join(sections).encode("utf-8", "surrogateescape")
 
     def _names(self) -> list[str]:

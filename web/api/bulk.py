@@ -59,7 +59,7 @@ from disqued.web.routes import route
 from disqued.web.site import Site
 from disqued.web.turns import next_turn
 
-IDS_AT_ONCE: Final = 250  #: jobs of one command
+IDS_AT_ONCE: Final = 100  #: jobs of one command
 MOVED_AT_ONCE: Final = 50  #: jobs that are copied at the same time
 SAMPLE: Final = 20  #: ids that a dry run shows
 FAILED_MAX: Final = 1_000  #: jobs that fail before the rest is left alone

@@ -27,7 +27,7 @@ from disqued.web.views.consumer_views import consumers_of
 from disqued.web.views.everywhere import ClusterReply
 from disqued.web.views.queue_views import SORTS, QueueQuery, QueueRow, Sources, first_of, pause_note, pauses_of
 
-DRAWN_ROWS: Final = 20  #: rows of the table of queues that are drawn in a turn of the loop, a millisecond's work
+DRAWN_ROWS: Final = 10  #: rows of the table of queues that are drawn in a turn of the loop, a millisecond's work
 SLOTS_SHOWN: Final = 20
 PEEKED: Final = 10  #: jobs of a queue that are shown without being asked for
 GROUPS_SHOWN: Final = 5  #: throttled groups that are named

@@ -43,7 +43,7 @@ from disqued.web.views import rendering
 
 ROWS_MAX: Final = 100  #: jobs on a page
 LOOKED_AT_MAX: Final = 20_000  #: jobs that one request looks at
-PLACE_MAX: Final = SLICE_ROWS  #: places in a queue that are counted
+PLACE_MAX: Final = 500  #: places in a queue that are counted
 
 
 @attrs.frozen
