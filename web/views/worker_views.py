@@ -18,7 +18,6 @@ from disqued.core.model.job import Unit, attempt_of
 from disqued.core.model.queues import Queue
 from disqued.core.model.worker import Worker
 from disqued.core.view import NodeView
-from disqued.web.gateway import SLICE_ROWS
 from disqued.web.http.exchange import Visitor
 from disqued.web.views import rendering
 from disqued.web.views.cluster_answers import MissingNode, ask_all, missing_nodes
@@ -31,6 +30,7 @@ QUEUES_SHOWN: Final = 50  #: of one worker
 HELD_SHOWN: Final = 20  #: jobs of a queue that consumers have, those first that they have longest
 BODY_BYTES: Final = 400  #: of each body
 PAGES_MAX: Final = DESCRIBED_MAX // PAGE_ROWS  #: a node describes no more workers in one reply
+ELSEWHERE_MAX: Final = 500  #: jobs with consumers of other nodes among which the longest are looked for
 
 
 @attrs.frozen
@@ -147,10 +147,10 @@ def held_of(node: NodeView, queue: Queue, visitor: Visitor) -> list[dict[str, An
     """Jobs of a queue that consumers have, longest first; HELD_SHOWN at most from this node, and as many from others.
 
     Of what consumers of other nodes have this node knows those that no timer queues again and that it has a copy of;
-    SLICE_ROWS of them are looked at.
+    ELSEWHERE_MAX of them are looked at.
     """
     own = _held(node, islice(queue.leased, HELD_SHOWN), visitor)
-    others = nsmallest(HELD_SHOWN, islice(queue.elsewhere.items(), SLICE_ROWS), key=lambda entry: entry[1][0])
+    others = nsmallest(HELD_SHOWN, islice(queue.elsewhere.items(), ELSEWHERE_MAX), key=lambda entry: entry[1][0])
     now = node.now()
     rows = own + [_row(unit, None, max(0, now - since), node_id, visitor) for unit, (since, node_id) in others]
     return sorted(rows, key=lambda row: -row["since_ms"])
