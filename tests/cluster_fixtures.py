@@ -66,12 +66,18 @@ class Member(Server):
         self.cluster = cluster
         self.name = LETTERS[number]
         self.id = self.name.encode() * 40
+        self._number, self._seed, self._maxmemory = number, seed, maxmemory
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Start with nothing but the id."""
         self.node = Node(
-            self.id, self.clock, Random(f"{seed} {self.name}"), maxmemory=maxmemory, calendar=CronCalendar()
+            self.id, self.clock, Random(f"{self._seed} {self.name}"), maxmemory=self._maxmemory,
+            calendar=CronCalendar(),
         )  # fmt: skip
         self.state = self.node.state
         self.state.journaling = True
-        self.node.membership.own_address.announce(f"127.0.0.{number + 1}", 7711, 17711)
+        self.node.membership.own_address.announce(f"127.0.0.{self._number + 1}", 7711, 17711)
         self.settle()
 
     def __repr__(self) -> str:
@@ -193,6 +199,15 @@ class Cluster:
         for other in self.members:
             if other is not member:
                 self.cut(member, other)
+
+    def restart(self, member: Member, *, away_ms: int = 1_000) -> None:
+        """End a node that has no store, and start it again: it knows nothing but its id, and links are new."""
+        self.isolate(member)
+        self.advance(away_ms)
+        member.begin_anew()
+        for other in self.members:
+            if other is not member:
+                self.heal(member, other)
 
     def _lose_under_way(self, sender: Member, receiver: Member) -> None:
         self._under_way = deque(

@@ -94,6 +94,10 @@ class Followers:
         follower.told = max(follower.told, follower.kept) if number else 0
         follower.asked_at = 0 if not number or follower.kept >= self.number else now
 
+    def forget(self, node_id: bytes) -> None:
+        """Take it that a node remembers nothing, and has to be told all."""
+        self._by_id.pop(node_id, None)
+
     def known_to_most(self, peers: Peers) -> int:
         """Return the number of the last change that a majority remembers, this node among them."""
         others = peers.majority - 1

@@ -36,6 +36,7 @@ Times are integer milliseconds of the monotonic clock; spans travel, never insta
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from disqued.core.cluster.admission import Admission
@@ -62,6 +63,7 @@ from disqued.core.model.state import State
 from disqued.core.model.unfinished import AT_ONCE
 
 SAID_AGAIN_MS: Final = 2_000  #: how often nodes say everything
+LOOKED_AT: Final = 100  #: slots of a queue, to count those that are lost
 LATE_MS: Final = 1_000  #: how long a slot may wait until enough nodes remember it; later it is taken anew
 
 Answer = tuple[SlotsKnown, tuple[SlotSpan, ...]]
@@ -84,7 +86,7 @@ class Stewardship(Timed):
 
     __slots__ = (
         "answers", "applicants", "asked_at", "claimed_at", "counter", "followers", "gifts", "is_active", "name",
-        "others", "probed_at", "reporters", "told", "witness",
+        "others", "probed_at", "reporters", "told", "unheard", "witness",
     )  # fmt: skip
 
     def __init__(self, name: bytes, witness: Witness) -> None:
@@ -102,6 +104,7 @@ class Stewardship(Timed):
         self.gifts: list[Gift] = []
         self.others: dict[bytes, dict[bytes, Slot]] = {}  #: by job and node: reports beside that of the slot
         self.reporters: dict[bytes, tuple[int, int]] = {}  #: boot and number of the last word of each node
+        self.unheard: dict[bytes, None] = {}  #: nodes of a new link, which may have begun anew; until their next word
         self.probed_at: int = 0  #: when jobs of nodes that are gone were looked at last
 
     @property
@@ -137,6 +140,17 @@ class Stewards(Machine):
         """Return the queue as its steward knows it; None = this node is not its steward, or nobody has asked."""
         return self._by_name.get(name)
 
+    def lost_slots(self, name: bytes) -> int:
+        """Count the slots of a queue whose nodes are gone or began anew, of those that were taken first: O(LOOKED_AT).
+
+        Such a slot ends with its job, or when the job may be delivered again.  None is known of a node that is not the
+        steward.
+        """
+        this = self._by_name.get(name)
+        if this is None or not this.is_active:
+            return 0
+        return sum([not self._is_there(this, slot) for slot in islice(this.table.by_id.values(), LOOKED_AT)])
+
     # Events.
 
     def gate_changed(self, name: bytes, field: int) -> None:
@@ -154,8 +168,14 @@ class Stewards(Machine):
             self._wake(this)
 
     def link_opened(self, node_id: bytes) -> None:
-        """A node can be told again."""
-        self.reachable_changed()
+        """A node can be told again, and all of it: it may have begun anew.
+
+        A node that has jobs with consumers says so within `SAID_AGAIN_MS`, and one that has none need not say anything.
+        """
+        for this in self._by_name.values():
+            this.unheard[node_id] = None
+            this.followers.forget(node_id)
+            self._wake(this)
 
     def reachable_changed(self) -> None:
         """Another node may be the steward now."""
@@ -207,6 +227,7 @@ class Stewards(Machine):
         if before is not None and before[0] == boot and before[1] >= number:
             return
         this.reporters[sender] = (boot, number)
+        this.unheard.pop(sender, None)
         if this.is_active:
             for span in running:
                 self._renew(this, sender, boot, span)
@@ -413,7 +434,7 @@ class Stewards(Machine):
     def _is_there(self, this: Stewardship, slot: Slot) -> bool:
         """Return whether the process that has a job tells this node what becomes of it."""
         reporter = this.reporters.get(slot.node_id)
-        if reporter is None or reporter[0] != slot.boot:
+        if reporter is None or reporter[0] != slot.boot or slot.node_id in this.unheard:
             return False
         return slot.node_id == self._state.node_id or slot.node_id in self._state.peers.linked
 

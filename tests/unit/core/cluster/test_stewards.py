@@ -668,6 +668,43 @@ def test_a_consumer_that_came_and_went_takes_no_job_out_of_its_order() -> None:
         cluster.advance(1_000)
 
 
+def test_the_slot_of_a_node_that_began_anew_ends_with_its_job() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (1,)})
+    first = steward(cluster)
+    there, here = (member for member in cluster if member is not first)
+    job_id = there.add("q", "a", "RETRY", 3_000, "REPLICATE", 3, "ASYNC")
+    there.wait("consumer", "q")
+    cluster.advance(100)
+    assert there.answered("consumer") == [b"a"]
+    cluster.restart(there)
+    cluster.advance(10_000)
+    here.add("q", "b", "RETRY", 3_000, "REPLICATE", 3, "ASYNC")
+    here.wait("consumer", "q")
+    cluster.advance(10_000)
+    assert "consumer" not in here.answers  # a consumer may still have the job
+    assert [member.node.stewards.lost_slots(b"q") for member in cluster] == [member is first for member in cluster]
+    assert list(there.node.witnesses.of(b"q").table.by_id) == [job_id]
+    assert here("ACKJOB", job_id) == 1
+    cluster.advance(5_000)
+    assert here.answered("consumer") == [b"b"]
+    assert first.node.stewards.lost_slots(b"q") == 0
+
+
+def test_slots_of_a_node_whose_link_is_new_are_not_lost_once_it_has_spoken() -> None:
+    cluster = cluster_with({INFLIGHT_FIELD: (1,)})
+    first = steward(cluster)
+    there = next(member for member in cluster if member is not first)
+    there.add("q", "a", "RETRY", 3_000, "REPLICATE", 3, "ASYNC")
+    there.wait("consumer", "q")
+    cluster.advance(100)
+    cluster.cut(there, first)
+    cluster.advance(100)
+    assert first.node.stewards.lost_slots(b"q") == 1
+    cluster.heal(there, first)
+    cluster.advance(3_000)
+    assert first.node.stewards.lost_slots(b"q") == 0
+
+
 def test_a_node_that_cannot_be_told_what_ended_gives_its_jobs_when_their_slots_are_over() -> None:
     cluster = cluster_with({GROUPINFLIGHT_FIELD: (1,)})
     crowd = Crowd(cluster)
