@@ -36,7 +36,7 @@ class Site:
         self.queues = QueueTable(gateway, self.everywhere, self.rates)
         self.large_walk = OneAtATime()  #: for pages that gather many rows
         self.failed = FailedJobs(gateway, self.everywhere, self.queues, self.large_walk)
-        self.cluster = ClusterWatch(gateway, self.everywhere, self.queues, self.rates)
+        self.cluster = ClusterWatch(gateway, self.everywhere, self.queues, self.rates, self.drains)
         self.live = Live(gateway)
         self.metrics = Metrics(gateway, self.history.pulse)
         self.reports = ReportsFile(gateway.config.reports_file, gateway.reactor)
@@ -60,8 +60,6 @@ class Site:
             found.append(f"No jobs can be added: {gateway.store_failure}")
         if gateway.view.memory.level >= 2:
             found.append("Memory is nearly full. The node evicts what it may drop.")
-        if gateway.view.is_leaving:
-            found.append("The node is leaving the cluster: it drains its jobs and accepts no new ones.")
         return found
 
     async def call(self, visitor: Visitor, *words: bytes | str | int) -> Any:

@@ -161,7 +161,7 @@ STATISTICS = (
 MORE_STATISTICS = (
     "produced", "consumed", "sources", "ctime", "pause-reason", "pause-by", "pause-at", "pause-node",
     "dead", "failing", "delayed", "groups", "throttled-for", *LIMIT_STATISTICS, "in-flight", "elsewhere", "done",
-    "oldest", "delivered",
+    "oldest", "delivered", "slots-lost",
 )  # fmt: skip
 STREAM_STATISTICS = ("owned",)
 FULL_STATISTICS = either(
@@ -171,11 +171,12 @@ FULL_STATISTICS = either(
 #: What a table of queues shows of one, without names: a fifth of the bytes and of the work of the above.
 FIGURES = tuple_of(
     "[name, ready, in-flight, delayed, dead, failing, oldest, blocked, jobs-in, delivered, requeued, consumed, idle, "
-    "pause, pause-node, is a log]",
+    "pause, pause-node, is a log, elsewhere, done, slots-lost]",
     bulk("queue name"), integer("len, of a log owned"), integer("as of QSTAT"), integer("as of QSTAT"),
     integer("as of QSTAT"), integer("as of QSTAT"), integer("seconds, or -1"), integer("as of QSTAT"),
     integer("as of QSTAT"), integer("as of QSTAT"), integer("jobs-in without produced"), integer("as of QSTAT"),
     integer("seconds, or -1 for a name without a queue"), bulk("as of QSTAT"), bulk("as of QSTAT"), integer("0 or 1"),
+    integer("as of QSTAT"), integer("as of QSTAT"), integer("as of QSTAT"),
 )  # fmt: skip
 
 
@@ -216,6 +217,9 @@ class QStat:
 
     oldest is the age, in seconds, of the job that waits first, or of the oldest event; -1 if there is none.  delivered
     counts the jobs handed to consumers; jobs-out also counts those that moved to other nodes.
+
+    slots-lost are slots of nodes that are gone, or that crashed and began anew, as the steward counts them every two
+    seconds; other nodes answer 0.  Such a slot ends when its job is acknowledged, or may be delivered again.
 
     Of a log it also answers how many of its events this node hands out (owned).  Other nodes have copies of these, so
     that only the sum of owned over all nodes counts each event once.
@@ -267,6 +271,7 @@ def statistics(node: Node, queue: Queue, *, full: bool) -> list[Any]:
             *_phase_facts(node, queue),
             b"oldest", _oldest_s(node, queue),
             b"delivered", queue.delivered,
+            b"slots-lost", node.stewards.lost.get(queue.name, 0),
         ]  # fmt: skip
         if queue.stream is not None:
             values += [b"owned", queue.stream.owned]
@@ -276,10 +281,11 @@ def statistics(node: Node, queue: Queue, *, full: bool) -> list[Any]:
 def figures(node: Node, queue: Queue) -> tuple[Any, ...]:
     """A queue in the form of FIGURES."""
     state, stream = node.state, queue.stream
+    phases = count_phases(state.queues, queue.name)
     return (
         queue.name,
         queue.length if stream is None else stream.owned,
-        count_phases(state.queues, queue.name).in_flight,
+        phases.in_flight,
         state.queues.delayed_in(queue.name),
         len(queue.dead),
         len(queue.failing),
@@ -293,6 +299,9 @@ def figures(node: Node, queue: Queue) -> tuple[Any, ...]:
         PAUSE_NAMES[queue.pause],
         PAUSE_NAMES[queue.pause_here],
         int(stream is not None),
+        phases.elsewhere,
+        phases.done,
+        node.stewards.lost.get(queue.name, 0),
     )
 
 

@@ -95,11 +95,13 @@ def scan_queues(node: Node, cursor: int, limits: Limits, wanted: Callable[[Queue
 def scan_names(node: Node, cursor: int, limits: Limits, wanted: Callable[[Queue], bool]) -> tuple[int, list[Queue]]:
     """Walk over all names that have a queue or jobs here, in the order in which they came.
 
-    Returns the next cursor (0 = done) and queues; of a name without one a queue that stands in for it.
+    Before them come those with nothing here whose steward this node is, and slots are lost.  Returns the next cursor
+    (0 = done) and queues; of a name without one a queue that stands in for it.
     """
-    found: list[Queue] = []
-    size = 0
     queues = node.state.queues
+    unknown = [] if cursor else [name for name in node.stewards.lost if name not in queues.counts]
+    found = list(filter(wanted, [absent(node, name) for name in unknown[: limits.wanted]]))
+    size = 0
     for name, serial in queues.names_from(cursor, limits.look_at):
         if len(found) >= limits.wanted or size >= FETCHED_BYTES:
             return serial, found

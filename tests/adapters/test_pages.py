@@ -396,7 +396,7 @@ async def test_a_queue_shows_its_dead_and_failing_jobs_and_its_policy(admin: Adm
     await run(running, "NACK", ids[1], "DELAY", 60)
     await run(running, "QPOLICY", "mail", "SET", "MAXTRIES", 7)
     html = await page(client, "/queues/mail?state=dead")
-    assert "Delayed 1 Failing 1 Dead 1 Acknowledged last minute, this node" in words(html)
+    assert "Delayed 1 Elsewhere 0 Done 0 Failing 1 Dead 1 Acknowledged last minute, this node" in words(html)
     assert "Policy all nodes" in words(html)
     assert "maxtries 7" in words(html)
     assert (ids[0][:18] in html, {"bulk-redrive", "bulk-purge"} <= ways(html)) == (True, True)

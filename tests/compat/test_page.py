@@ -75,13 +75,13 @@ STATEMENTS: dict[str, list[tuple[str, str]]] = {
         ("QSCAN MAXIDLE 3600", r"\*2\r\n\$1\r\n0\r\n\*1\r\n\$1\r\nq\r\n"),
         ("SCAN 0", r"-ERR SCAN takes JOB or QUEUE, then a cursor and options\r\n"),
     ],
-    "QSTAT FULL adds 27 fields at the end": [
+    "QSTAT FULL adds 28 fields at the end": [
         ("ADDJOB q b 0", ADDED),
         ("QSTAT q", r"(?s)\*20\r\n\$4\r\nname\r\n.*\$5\r\npause\r\n\$4\r\nnone\r\n"),
         (
             "QSTAT q FULL",
             (
-                r"(?s)\*74\r\n.*none\r\n\$8\r\nproduced\r\n:1\r\n\$8\r\nconsumed\r\n:0\r\n\$7\r\nsources\r\n\*0\r\n.*ctime\r\n:\d+\r\n"
+                r"(?s)\*76\r\n.*none\r\n\$8\r\nproduced\r\n:1\r\n\$8\r\nconsumed\r\n:0\r\n\$7\r\nsources\r\n\*0\r\n.*ctime\r\n:\d+\r\n"
                 r"\$12\r\npause-reason\r\n\$0\r\n\r\n\$8\r\npause-by\r\n\$0\r\n\r\n\$8\r\npause-at\r\n:0\r\n"
                 r"\$10\r\npause-node\r\n\$4\r\nnone\r\n\$4\r\ndead\r\n:0\r\n\$7\r\nfailing\r\n:0\r\n"
                 r"\$7\r\ndelayed\r\n:0\r\n\$6\r\ngroups\r\n:0\r\n\$13\r\nthrottled-for\r\n:0\r\n"
@@ -91,6 +91,7 @@ STATEMENTS: dict[str, list[tuple[str, str]]] = {
                 r"\$13\r\nslots-blocked\r\n\$0\r\n\r\n"
                 r"\$9\r\nin-flight\r\n:0\r\n\$9\r\nelsewhere\r\n:0\r\n\$4\r\ndone\r\n:0\r\n\$6\r\noldest\r\n:0\r\n"
                 r"\$9\r\ndelivered\r\n:0\r\n"
+                r"\$10\r\nslots-lost\r\n:0\r\n"
             ),
         ),
     ],

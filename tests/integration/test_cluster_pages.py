@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.integration.cluster import Cluster, ends_well
+from tests.integration.cluster import QUICK, Cluster, ends_well
 from tests.integration.daemon import HOST, LIMIT, Daemon, free_port, launch, wait_until
 
 
@@ -269,15 +269,44 @@ def test_a_node_that_is_away_says_so_on_its_page_and_cannot_be_drained(cluster: 
     path = f"/nodes/{node_id}"
     wait_until(lambda: "Jobs" in cluster.page(path), "the page of a node")
     cluster.nodes[2].kill()
-    said = rf"not answering Node {node_id[:8]} \({HOST}:\d+\) has (failed|no link to this node), and was heard .* ago\."
+    why = "(failed|no link|not answering)", "(has failed|has no link to this node|does not answer)"
+    said = rf"{why[0]} Node {node_id[:8]} \({HOST}:\d+\) {why[1]}, and was heard .* ago\."
     wait_until(lambda: re.search(said, cluster.page(path)) is not None, "a node that is away")
     assert re.search(r"It was heard last at \d", cluster.page(path))
-    lost = "(lost|not responding) for "
+    assert f"CLUSTER FORGET {node_id}" in cluster.page(path)
+    lost = "(failed, not heard|not answering) for "
     wait_until(lambda: re.search(lost, cluster.page("/")) is not None, "the same on the overview")
     refused = cluster.post("/api/drain", {"leaving": True, "node": node_id}, status=503)
     assert refused["detail"] == f"node {node_id} has no link to this node: try again when it is back"
     unknown = cluster.page("/nodes/" + "f" * 40, status=404)
     assert "is known to this node" in unknown
+
+
+def test_what_hangs_because_a_node_was_lost_is_said_before_it_is_back_and_after(cluster: WithPages) -> None:
+    first, second, third = cluster.nodes
+    first.call("QPOLICY", "limited", "SET", "INFLIGHT", 1)
+    for queue in ("limited", "plain"):
+        third.call("ADDJOB", queue, "x", int(LIMIT * 1_000), "REPLICATE", 3, "RETRY", 3_600)
+    wait_until(lambda: third.call("GETJOB", "NOHANG", "FROM", "limited"), "a slot for the job")
+    cluster.kill(2)
+    second.call("ADDJOB", "limited", "waits", 0, "REPLICATE", 1)
+
+    def hangs() -> bool:
+        assert not second.call("GETJOB", "NOHANG", "FROM", "limited")
+        said = cluster.page("/")
+        slots = "1 queue has slots of nodes that are gone limited : 1 slot of a node that is gone or began anew"
+        return slots in said and "jobs that no node hands out" in said and "plain : at least 2 copies of jobs" in said
+
+    wait_until(hangs, "what hangs")
+    assert re.search("(failed|no link|not answering) .*CLUSTER FORGET", cluster.page(f"/nodes/{cluster.ids[2]}"))
+    cluster.options = QUICK  # without its store
+    cluster.restart(2)
+    cluster.wait_joined()
+    wait_until(lambda: "does not answer" not in cluster.page("/"), "all nodes on the overview")
+    wait_until(hangs, "the same, as it came back with nothing")
+    said = cluster.page("/queues/limited")
+    assert "Slots of nodes that are gone 1:" in said
+    assert "Elsewhere copies 2" in said
 
 
 def test_the_overview_of_one_node_says_what_is_wrong_in_the_cluster(cluster: WithPages) -> None:

@@ -128,6 +128,7 @@ QUEUE: Final[Schema] = object_of(
         "done": {**_COUNT, "description": "Acknowledged jobs: kept until all nodes know, or for a result."},
         "oldest": {"type": "integer", "description": "Age of the job that waits first, in seconds; -1 if none does."},
         "delivered": {**_COUNT, "description": "Jobs handed to consumers: jobs-out without those for other nodes."},
+        "slots-lost": {**_COUNT, "description": "Slots of nodes that are gone or began anew, as the steward says."},
         "owned": {**_COUNT, "description": "Of a log: events that this node hands out; others have copies."},
     },
     optional=("owned",),

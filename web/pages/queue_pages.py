@@ -126,7 +126,7 @@ async def queue_values(site: Site, name: bytes, visitor: Visitor, *, fresh_s: fl
             (field.decode(), policy_value(field, register.value).decode(), register.set_at, register.node_id)
             for field, register in node.policy_of(name).items()
         ],
-        "limits": limits_of(node, name),
+        "limits": limits_of(node, name, 0 if row is None else row.slots_lost),
         "slots": slot_rows(node, name),
         "kind": _kind_of(queue, row),
     }
@@ -155,8 +155,11 @@ def _throttles(gate: Gate | None, wall: int) -> list[tuple[bytes, int, int]]:
     return [(group, until, max(0, until - wall)) for group, until in ends]
 
 
-def limits_of(node: NodeView, name: bytes) -> list[tuple[str, str]]:
-    """The limits of a queue in words, and how much of each is in use as far as this node knows."""
+def limits_of(node: NodeView, name: bytes, lost: int = 0) -> list[tuple[str, str]]:
+    """The limits of a queue in words, and how much of each is in use as far as this node knows.
+
+    `lost` are slots of nodes that are gone or began anew, as the steward says.
+    """
     limits, queue = node.limits.of(name), node.queue(name)
     if limits == NO_LIMITS:
         return []
@@ -164,6 +167,11 @@ def limits_of(node: NodeView, name: bytes) -> list[tuple[str, str]]:
         return [("Limits", "set for jobs; they do not apply to the events of this log")]
     used = f"{len(node.limits.slots_of(name))} in use"
     found = [("Jobs in flight", f"{used}, max {limits.in_flight}" if limits.in_flight else used)]
+    if lost:
+        way = "Queue now on the page of the job does that at once"
+        found.append(
+            ("Slots of nodes that are gone", f"{lost}: free when their jobs are acknowledged or come again; {way}")
+        )
     if limits.group_in_flight:
         found.append(("In flight per group", f"max {limits.group_in_flight}"))
     for label, rate in (("Rate limit", limits.rate), ("Rate limit per group", limits.group_rate)):

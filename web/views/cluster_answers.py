@@ -5,7 +5,7 @@ from typing import Final
 import attrs
 
 from disqued.core.cluster.questions import ANSWER_MS, OK, REFUSED, SILENT
-from disqued.core.model.peers import FAILING
+from disqued.core.model.peers import FAIL, PFAIL
 from disqued.core.view import NodeView
 from disqued.errors import CommandError
 from disqued.web.views import rendering
@@ -42,6 +42,7 @@ class MissingNode:
     id: bytes
     address: str  #: empty = not known
     why: str  #: the end of a sentence that begins with the node
+    word: str = "not answering"  #: the same in a word or two
     error: str = ""  #: the line of the error that it has answered
 
     @property
@@ -55,6 +56,13 @@ class MissingNode:
         return f"Node {self.short}{where} {self.why}."
 
 
+def _away(flags: int) -> tuple[str, str]:
+    """Say how a node is that cannot be asked: the end of a sentence, and a word or two."""
+    if flags & FAIL:
+        return "has failed", "failed"
+    return ("does not answer", "not answering") if flags & PFAIL else ("has no link to this node", "no link")
+
+
 def missing_nodes(node: NodeView, reply: ClusterReply) -> list[MissingNode]:
     """Return the nodes that have not answered, and what is known of why."""
     known = {each.id: each for each in node.known_nodes()} if reply.missing else {}
@@ -64,14 +72,15 @@ def missing_nodes(node: NodeView, reply: ClusterReply) -> list[MissingNode]:
         address = "" if peer is None or not peer.host else f"{peer.host}:{peer.port}"
         error = ""
         heard = "" if peer is None or not peer.pong_at else rendering.span(max(0, node.wall() - peer.pong_at))
+        word = "not answering"
         if each.status == SILENT:
             why = f"{_SILENT}; it was heard {heard} ago" if heard else _SILENT
         elif each.status == REFUSED:
             error = rendering.name(bytes(each.value), 200)
             why = f"refuses to answer: {error}"
         else:
-            why = "has failed" if peer is not None and peer.flags & FAILING else "has no link to this node"
+            why, word = _away(0 if peer is None else peer.flags)
             if heard:
                 why += f", and was heard {heard} ago"
-        found.append(MissingNode(each.node_id, address, why, error))
+        found.append(MissingNode(each.node_id, address, why, word, error))
     return found

@@ -29,7 +29,7 @@ from disqued.web.views.health_findings import (
     whole,
 )
 from disqued.web.views.node_labels import ShownSources, shown_sources
-from disqued.web.views.node_states import rates_now
+from disqued.web.views.node_states import Drains, rates_now
 from disqued.web.views.queue_views import AllQueues, QueueRow, QueueTable, Rates, pauses_of
 
 REASON_SHOWN: Final = 200  #: characters of the reason of a pause, and of who paused
@@ -76,7 +76,11 @@ class ClusterOverview:
 class ClusterWatch:
     """Asks all nodes how they are; each walk over the queues is counted once, however many look."""
 
-    def __init__(self, gateway: Gateway, everywhere: Everywhere, queues: QueueTable, rates: Rates) -> None:
+    def __init__(
+        self, gateway: Gateway, everywhere: Everywhere, queues: QueueTable, rates: Rates, drains: Drains
+    ) -> None:
+        """`drains` knows how far nodes that leave have come."""
+        self._drains = drains
         self._gateway = gateway
         self._everywhere = everywhere
         self._queues = queues
@@ -100,7 +104,9 @@ class ClusterWatch:
         sources = shown_sources(node, reply, age_s, found.sources.failure)
         facts = {one.node_id: fields_of(one) for one in reply.answered if one.value is not None}
         known = node.known_nodes()
-        nodes = NodeFacts(node.id, known, facts, sources.missing, sources.failure, trouble)
+        self._drains.refresh(known)
+        drained = frozenset(each.id for each in known if self._drains.is_safe(each.id))
+        nodes = NodeFacts(node.id, known, facts, sources.missing, sources.failure, trouble, drained)
         is_whole = not (sources.missing or sources.failure)
         groups = survey.groups(lambda row: _pauses(node, row), is_whole=is_whole, has_copies=sources.has_copies)
         figures = self._figures(survey, facts, known) if facts else None

@@ -7,7 +7,7 @@ Each finding stands in the group of what is wrong: a queue that is paused and wh
 group shows `SHOWN` findings, counts the others, and says where all of them are.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import chain
 from typing import Any, Final
@@ -23,10 +23,14 @@ from disqued.web.views.queue_views import QueueRow
 
 SHOWN: Final = 10  #: findings of a group
 UNCONSUMED_MS: Final = 2_000  #: a job that is younger may be between two calls of a consumer
+NEW_S: Final = 600  #: for how long a start without a store is told
+APART_S: Final = 60  #: nodes that start together do so within that
 OLD_MS: Final = 15 * 60_000  #: age of a ready job that is worth a look, whoever consumes its queue
 FULL_LEVEL: Final = 2  #: of memory: the node evicts what it may drop
 DISK_PART: Final = 20  #: disk space is low when less than one part in so many is free
 
+_DRAINS: Final = "leaves the cluster: it hands its jobs to other nodes and accepts no new ones"
+_DRAINED: Final = "has left the cluster: it is drained and may be stopped"
 _NODES: Final = ("/#h-nodes", "Cluster nodes")  #: where the figures of nodes are
 #: Kinds whose jobs have a page, which also takes the name of a queue.
 _LISTS: Final = {"dead": ("/dead", "Dead jobs"), "failing": ("/failing", "Failing jobs")}
@@ -77,8 +81,8 @@ class FindingGroup:
 #: Kinds of findings, worst first, and whether each is an error.
 KINDS: Final = {
     "cannot-ask": True, "node-missing": True, "store": True, "this-node": True, "disk": True, "memory": True,
-    "dead": True, "node-loading": False, "unconsumed": False, "failing": False, "paused": False, "old": False,
-    "node-leaving": False,
+    "dead": True, "node-loading": False, "node-new": False, "slots-lost": False, "stranded": False,
+    "unconsumed": False, "failing": False, "paused": False, "old": False, "node-leaving": False,
 }  # fmt: skip
 _PLACES: Final = {kind: place for place, kind in enumerate(KINDS)}
 
@@ -112,6 +116,7 @@ class NodeFacts:
     missing: Sequence[MissingNode] = ()
     failure: str = ""  #: why no node can be asked now
     trouble: Sequence[str] = ()  #: sentences of this node about itself
+    drained: Collection[bytes] = ()  #: ids of those that leave and may be stopped
 
     def name(self, node_id: bytes) -> str:
         """A node as the subject of a sentence."""
@@ -126,10 +131,10 @@ def node_groups(nodes: NodeFacts) -> list[FindingGroup]:
     """Return what is wrong with nodes; what this node says in `trouble` is not said again."""
     missing = [Finding(one.sentence, node_id=one.id) for one in nodes.missing]
     leaving = [
-        Finding(f"{nodes.name(each.id)} leaves the cluster: it drains its jobs and accepts no new ones.",
-                node_id=each.id)
-        for each in nodes.known if each.flags & LEAVING and each.id != nodes.own_id
+        Finding(f"{nodes.name(each.id)} {_DRAINED if each.id in nodes.drained else _DRAINS}.", node_id=each.id)
+        for each in nodes.known if each.flags & LEAVING
     ]  # fmt: skip
+    new = _new(nodes)
     failure = [Finding(rendering.sentence(nodes.failure), node_id=nodes.own_id)] if nodes.failure else []
     return [
         _of_nodes("cannot-ask", "The nodes cannot be asked now", failure),
@@ -141,6 +146,7 @@ def node_groups(nodes: NodeFacts) -> list[FindingGroup]:
         _by_node(nodes, "disk", "Disk space is low on", _disk),
         _by_node(nodes, "memory", "Memory is nearly full on", _memory),
         _by_node(nodes, "node-loading", "Data are being loaded on", _loading),
+        _of_nodes("node-new", f"{counted(len(new), 'node')} started a short time ago without a store", new),
         _of_nodes("node-leaving", _said(leaving, "node leaves the cluster", "nodes leave the cluster"), leaving),
     ]  # fmt: skip
 
@@ -190,6 +196,18 @@ def _loading(facts: Facts, is_here: bool) -> str:
     return "loads its data and answers commands with LOADING" if facts.get("loading") == "1" and not is_here else ""
 
 
+def _new(nodes: NodeFacts) -> list[Finding]:
+    """Say which nodes began with nothing while others went on."""
+    up_s = {node_id: whole(facts, "uptime_in_seconds") for node_id, facts in nodes.facts.items()}
+    longest_s = max(up_s.values(), default=0)
+    return [
+        Finding(f"{nodes.name(node_id)} started {rendering.span(up_s[node_id] * 1_000)} ago: jobs that it alone had "
+                "before are lost.", node_id=node_id)
+        for node_id, facts in nodes.facts.items()
+        if facts.get("persistence") == "none" and up_s[node_id] < NEW_S and longest_s - up_s[node_id] >= APART_S
+    ]  # fmt: skip
+
+
 # Queues.
 
 
@@ -224,10 +242,28 @@ def _waiting(row: QueueRow) -> str:
     return ready if row.oldest_ms is None else f"{ready}, the oldest added {rendering.span(row.oldest_ms)} ago"
 
 
+def _lost_slots(row: QueueRow) -> str:
+    slots = counted(row.slots_lost, "slot")
+    return f"{slots} of a node that is gone or began anew; it is free when its job is acknowledged or comes again"
+
+
+def _stranded(row: QueueRow) -> str:
+    copies = counted(row.stranded, "copy", "copies")
+    return f"at least {copies} of jobs that wait for the end of their retry time, as the node that had them is gone"
+
+
 _QUEUE_KINDS: Final = {
     "dead": QueueKind(
         lambda row: row.dead, lambda row: row.dead, "dead", "queue has dead jobs", "queues have dead jobs",
         lambda row: counted(row.dead, "dead job"), counts_copies=True,
+    ),
+    "slots-lost": QueueKind(
+        lambda row: row.slots_lost, lambda row: row.slots_lost, "in-flight", "queue has slots of nodes that are gone",
+        "queues have slots of nodes that are gone", _lost_slots,
+    ),
+    "stranded": QueueKind(
+        lambda row: row.stranded, lambda row: row.stranded, "elsewhere", "queue has jobs that no node hands out",
+        "queues have jobs that no node hands out", _stranded,
     ),
     "unconsumed": QueueKind(
         _is_unconsumed, lambda row: row.length, "length", "queue has ready jobs and no consumer on any node",

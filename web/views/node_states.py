@@ -64,7 +64,7 @@ class Drain:
     def sentence(self) -> str:
         """On the page of the node."""
         if self.is_safe:
-            return "Drained: the node may be stopped, and nothing is lost."
+            return "Drained: the node may be stopped, and nothing is lost. What its consumers have comes again."
         why = f" It is not safe to stop yet: {self.waits_for}." if self.waits_for else ""
         return f"Leaving: {self.amount}.{why}"
 
@@ -94,9 +94,14 @@ class Drains:
         found = self._by_id[node_id] = Drain(left, most, acks, facts.get("cluster_leaving_waits_for", ""), is_safe)
         return found
 
-    def refresh(self, leaving: Iterable[bytes]) -> None:
-        """Ask how far these nodes have come; the answers are there when the table is drawn again."""
-        ids = set(leaving)
+    def is_safe(self, node_id: bytes) -> bool:
+        """Return whether a node has said that it may be stopped."""
+        drain = self._by_id.get(node_id)
+        return drain is not None and drain.is_safe
+
+    def refresh(self, known_nodes: Iterable[KnownNode]) -> None:
+        """Ask how far those have come that leave; the answers are there when this is asked for again."""
+        ids = {known.id for known in known_nodes if known.flags & LEAVING and not known.flags & FAILING}
         self._by_id = {node_id: drain for node_id, drain in self._by_id.items() if node_id in ids}
         if ids and not self._is_asking:
             self._is_asking = True
@@ -121,7 +126,7 @@ class Drains:
 def node_rows(node: NodeView, rates: Mapping[str, float | None], drains: Drains) -> list[Values]:
     """Rows of this node, then of the others with what they told of themselves, then the addresses that are tried."""
     known_nodes = node.known_nodes()
-    drains.refresh(known.id for known in known_nodes if known.flags & LEAVING and not known.flags & FAILING)
+    drains.refresh(known_nodes)
     own, *others = (_row(node, known, drains) for known in known_nodes)
     return [own | _vital_values(node.vitals, rates["in"], rates["out"]), *others]
 
@@ -159,9 +164,9 @@ def _states(node: NodeView, known: KnownNode, drain: Drain | None) -> list[str]:
     silent_ms = _silent_ms(node, known)
     since = "" if silent_ms is None else f" for {rendering.span(silent_ms)}"
     if known.flags & FAIL:
-        found.append(f"lost{since}")
+        found.append(f"failed, not heard{since}")
     elif known.flags & PFAIL:
-        found.append(f"not responding{since}")
+        found.append(f"not answering{since}")
     if known.flags & LEAVING:
         found.append("leaving" if drain is None or known.flags & FAILING else drain.short)
     if known.flags & FULL:
@@ -197,14 +202,16 @@ class NodeDetails:
         if self.missing is not None:
             return f"{self.missing.sentence}{self.seen} Its figures are missing here."
         if self.drain is not None:
-            return self.drain.sentence
+            copies = int(self.number("registered_jobs"))
+            kept = f" It keeps {count(copies)} copies of jobs, and other nodes have all of these." if copies else ""
+            return self.drain.sentence + (kept if self.drain.is_safe else "")
         return "The node answers and takes jobs."
 
     @property
     def badge(self) -> tuple[str, str]:
         """How serious that is (good, warn or bad), and the state in a word or two."""
         if self.missing is not None:
-            return "bad", "not answering"
+            return "bad", self.missing.word
         if self.drain is None:
             return "good", "healthy"
         return ("good", "drained") if self.drain.is_safe else ("warn", "leaving")

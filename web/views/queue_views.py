@@ -36,6 +36,7 @@ ADDED_ROWS: Final = 100  #: rows of nodes that are added up in a turn of the loo
 REST_S: Final = 2.0  #: from the end of a walk to the next one, at least
 REST_TIMES: Final = 10  #: times what the walk took, at least
 LEAST_S: Final = 0.5  #: counters that are closer together make no rate
+STILL_MS: Final = 5_000  #: since a job was last queued or handed out, for a sum to be one of the same moment
 STALE_S: Final = 120.0  #: counters that are older make none either
 
 QueueRates = tuple[float | None, float | None]  #: jobs in and out a second; None = not known yet
@@ -67,19 +68,23 @@ class QueueRow:
     paused_on: tuple[bytes, ...] = ()  #: nodes that have a pause of their own
     is_log: bool = False
     delivered_ms: int | None = None  #: since `delivered` was last seen to grow on any node; None = not seen lately
+    elsewhere: int = 0  #: copies of jobs which the node takes to be on another one; each holder counts its own
+    done: int = 0  #: acknowledged jobs that are kept; likewise
+    slots_lost: int = 0  #: slots of nodes that are gone or began anew
+    nodes: int = 1  #: that know the queue
 
     @classmethod
     def told(cls, node_id: bytes, figures: Sequence[Any], rates: "Rates", at: float) -> "QueueRow":
         """Read what QSCAN REPLY figures answered at a moment of the reactor's clock."""
         (name, length, in_flight, delayed, dead, failing, oldest_s, blocked, jobs_in, delivered, requeued, acked,
-         idle_s, pause, node_pause, is_log) = figures  # fmt: skip
+         idle_s, pause, node_pause, is_log, elsewhere, done, slots_lost) = figures  # fmt: skip
         in_rate, out_rate = rates.of(node_id, name, jobs_in, delivered, at)
         pause_here = _PAUSE_BITS[node_pause]
         return cls(
             name, length, in_flight, delayed, dead, failing, in_rate, out_rate,
             None if oldest_s < 0 else oldest_s * 1_000, blocked, jobs_in, delivered, acked, requeued,
             None if idle_s < 0 else idle_s * 1_000, _PAUSE_BITS[pause], pause_here, (node_id,) if pause_here else (),
-            bool(is_log), rates.since_delivery(node_id, name, at),
+            bool(is_log), rates.since_delivery(node_id, name, at), elsewhere, done, slots_lost,
         )  # fmt: skip
 
     @classmethod
@@ -93,7 +98,8 @@ class QueueRow:
             facts.get(b"delayed", 0), facts.get(b"dead", 0), facts.get(b"failing", 0), facts.get(b"oldest", -1),
             facts[b"blocked"], jobs_in, delivered, jobs_in - facts.get(b"produced", jobs_in),
             facts.get(b"consumed", 0), facts[b"idle"] if facts.get(b"ctime", 1) else -1, facts[b"pause"],
-            facts.get(b"pause-node", b"none"), owned is not None,
+            facts.get(b"pause-node", b"none"), owned is not None, facts.get(b"elsewhere", 0), facts.get(b"done", 0),
+            facts.get(b"slots-lost", 0),
         )  # fmt: skip
         return cls.told(node_id, figures, rates, at)
 
@@ -107,7 +113,20 @@ class QueueRow:
             self.acked + other.acked, self.requeued + other.requeued, _least(self.idle_ms, other.idle_ms),
             self.pause | other.pause, self.node_pause | other.node_pause, self.paused_on + other.paused_on,
             self.is_log or other.is_log, _least(self.delivered_ms, other.delivered_ms),
+            self.elsewhere + other.elsewhere, self.done + other.done, self.slots_lost + other.slots_lost,
+            self.nodes + other.nodes,
         )  # fmt: skip
+
+    @property
+    def stranded(self) -> int:
+        """Copies of jobs that no node has in its queue, with a consumer or delayed: so many at least.
+
+        Of a job that one node has so, each other node that knows the queue has one copy at most.  Nodes say what they
+        have at different moments, so that this is 0 while jobs are queued or handed out.
+        """
+        if self.is_log or (self.idle_ms is not None and self.idle_ms < STILL_MS):
+            return 0
+        return max(0, self.elsewhere - (self.length + self.in_flight + self.delayed) * (self.nodes - 1))
 
     @property
     def pause_word(self) -> str:
@@ -386,6 +405,8 @@ SORTS: Final[dict[str, tuple[Callable[[QueueRow], Any], bool]]] = {
     "blocked": (lambda row: (row.blocked, row.name), True),
     "failing": (lambda row: (row.failing, row.name), True),
     "dead": (lambda row: (row.dead, row.name), True),
+    "elsewhere": (lambda row: (row.elsewhere, row.name), True),
+    "done": (lambda row: (row.done, row.name), True),
     "paused": (lambda row: (bool(row.pause), row.name), True),
 }
 

@@ -36,7 +36,6 @@ Times are integer milliseconds of the monotonic clock; spans travel, never insta
 """
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import Final
 
 from disqued.core.cluster.admission import Admission
@@ -63,7 +62,6 @@ from disqued.core.model.state import State
 from disqued.core.model.unfinished import AT_ONCE
 
 SAID_AGAIN_MS: Final = 2_000  #: how often nodes say everything
-LOOKED_AT: Final = 100  #: slots of a queue, to count those that are lost
 LATE_MS: Final = 1_000  #: how long a slot may wait until enough nodes remember it; later it is taken anew
 
 Answer = tuple[SlotsKnown, tuple[SlotSpan, ...]]
@@ -122,13 +120,16 @@ class Stewardship(Timed):
 class Stewards(Machine):
     """The machine of stewards."""
 
-    __slots__ = ("_admission", "_by_name", "_state", "_witnesses")
+    __slots__ = ("_admission", "_by_name", "_state", "_witnesses", "lost")
 
     def __init__(self, state: State, witnesses: Witnesses, admission: Admission) -> None:
         self._state = state
         self._witnesses = witnesses
         self._admission = admission
         self._by_name: dict[bytes, Stewardship] = {}
+        #: How many slots of a queue are those of nodes that are gone or began anew, as it was when they were looked at
+        #: last; such a slot ends with its job, or when the job may be delivered again.
+        self.lost: dict[bytes, int] = {}
 
     def hears(self) -> dict[int, Hear]:
         return {SLOTS_WANTED: self.on_wanted, SLOTS_KEPT: self.on_kept, SLOTS_CLAIMED: self.on_claimed}
@@ -139,17 +140,6 @@ class Stewards(Machine):
     def of(self, name: bytes) -> Stewardship | None:
         """Return the queue as its steward knows it; None = this node is not its steward, or nobody has asked."""
         return self._by_name.get(name)
-
-    def lost_slots(self, name: bytes) -> int:
-        """Count the slots of a queue whose nodes are gone or began anew, of those that were taken first: O(LOOKED_AT).
-
-        Such a slot ends with its job, or when the job may be delivered again.  None is known of a node that is not the
-        steward.
-        """
-        this = self._by_name.get(name)
-        if this is None or not this.is_active:
-            return 0
-        return sum([not self._is_there(this, slot) for slot in islice(this.table.by_id.values(), LOOKED_AT)])
 
     # Events.
 
@@ -320,6 +310,8 @@ class Stewards(Machine):
         for job_id in this.table.over(state.now):
             self._end(this, job_id)
         self._probe(this)
+        if not this.table.by_id:
+            self.lost.pop(this.name, None)
         self._hand_over(this)
         if not _is_gathering(this, state.now):
             self._give(this)
@@ -418,10 +410,10 @@ class Stewards(Machine):
         if state.now - this.probed_at < SAID_AGAIN_MS:
             return
         this.probed_at = state.now
+        self.lost.pop(this.name, None)
         is_available = this.applicants.limits.is_available
-        for job_id, slot in list(this.table.by_id.items()):
-            if self._is_there(this, slot):
-                continue
+        lost = [(job_id, slot) for job_id, slot in this.table.by_id.items() if not self._is_there(this, slot)]
+        for job_id, slot in lost:
             job = state.jobs.get(job_id)
             is_over = job_id in state.custody.ended if job is None else job.state in (ACKED, DEAD)
             is_apart = slot.node_id != state.node_id and slot.node_id not in state.peers.reachable
@@ -430,6 +422,9 @@ class Stewards(Machine):
                 self._end(this, job_id)
             elif is_forgotten and slot.until - state.now > RETRY_NEVER_MS // 2:
                 self._take(this, slot.ending_at(state.now + ONCE_MS))
+        left = sum([job_id in this.table.by_id for job_id, _ in lost])
+        if left:
+            self.lost[this.name] = left
 
     def _is_there(self, this: Stewardship, slot: Slot) -> bool:
         """Return whether the process that has a job tells this node what becomes of it."""
@@ -517,6 +512,7 @@ class Stewards(Machine):
         """Be the steward of a queue no more."""
         self._state.schedule.cancel(this)
         self._by_name.pop(this.name, None)
+        self.lost.pop(this.name, None)
 
     def on_claimed(  # noqa: PLR0917 - the fields of the message
         self, sender: bytes, name: bytes, counter: int, steward: bytes, known: SlotsKnown, running: tuple[SlotSpan, ...]

@@ -156,7 +156,7 @@ def test_qstat_counts_what_comes_and_goes(server: Server) -> None:
         "pause-reason": b"", "pause-by": b"", "pause-at": 0, "pause-node": b"none", "dead": 0, "failing": 0,
         "delayed": 0, "groups": 0, "throttled-for": 0, "inflight": 0, "group-inflight": 0, "rate": b"",
         "group-rate": b"", "partition": b"", "slots": 0, "slots-awaited": 0, "steward": b"",
-        "slots-blocked": b"", "in-flight": 0, "elsewhere": 0, "done": 0, "oldest": 2, "delivered": 2,
+        "slots-blocked": b"", "in-flight": 0, "elsewhere": 0, "done": 0, "oldest": 2, "delivered": 2, "slots-lost": 0,
     }  # fmt: skip
 
 
@@ -349,7 +349,8 @@ def expected_figures(statistics: list[Any]) -> list[Any]:
         told[b"name"], told.get(b"owned", told[b"len"]), told[b"in-flight"], told[b"delayed"], told[b"dead"],
         told[b"failing"], told[b"oldest"], told[b"blocked"], told[b"jobs-in"], told[b"delivered"],
         told[b"jobs-in"] - told[b"produced"], told[b"consumed"], told[b"idle"] if told[b"ctime"] else -1,
-        told[b"pause"], told[b"pause-node"], int(b"owned" in told),
+        told[b"pause"], told[b"pause-node"], int(b"owned" in told), told[b"elsewhere"], told[b"done"],
+        told[b"slots-lost"],
     ]  # fmt: skip
 
 
@@ -369,7 +370,7 @@ def test_the_figures_of_a_queue_are_those_of_its_statistics(server: Server) -> N
     assert names.keys() == {b"q", b"log", b"waited"}
     for name, row in names.items():
         assert row == expected_figures(server("QSTAT", name, "FULL"))
-    assert names[b"q"] == [b"q", 1, 1, 1, 1, 1, 3, 0, 5, 4, 0, 1, 3, b"all", b"in", 0]
+    assert names[b"q"] == [b"q", 1, 1, 1, 1, 1, 3, 0, 5, 4, 0, 1, 3, b"all", b"in", 0, 0, 0, 0]
 
 
 def test_names_with_jobs_that_are_in_no_queue_here_are_met_by_two_of_the_forms() -> None:

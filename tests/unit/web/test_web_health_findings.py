@@ -10,6 +10,7 @@ from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT
 from disqued.web.views.cluster_answers import MissingNode
 from disqued.web.views.health_findings import (
     KINDS,
+    NEW_S,
     OLD_MS,
     SHOWN,
     UNCONSUMED_MS,
@@ -19,7 +20,7 @@ from disqued.web.views.health_findings import (
     in_order,
     node_groups,
 )
-from disqued.web.views.queue_views import QueueRow
+from disqued.web.views.queue_views import STILL_MS, QueueRow
 
 A, B, C = b"a" * 40, b"b" * 40, b"c" * 40
 KNOWN = [
@@ -107,13 +108,15 @@ def test_missing_leaving_and_own_trouble_are_told_and_the_worst_first() -> None:
     leaving = KnownNode(B, "10.0.0.2", 7711, 0, flags=LEAVING)
     own_leaves = KnownNode(A, "10.0.0.1", 7711, 0, flags=LEAVING, myself=True)
     missing = [MissingNode(C, "", "has failed, and was heard 5 s ago")]
-    found = of_nodes(known=[own_leaves, leaving], missing=missing, failure="LOADING the store", trouble=["Odd."])
+    found = of_nodes(known=[own_leaves, leaving], missing=missing, failure="LOADING the store", trouble=["Odd."],
+                     drained=[B])  # fmt: skip
     assert said(found) == [
         ("cannot-ask", "The nodes cannot be asked now", ["LOADING the store."]),
         ("node-missing", "1 node does not answer", ["Node cccccccc has failed, and was heard 5 s ago."]),
         ("this-node", "This node needs attention", ["Odd."]),
-        ("node-leaving", "1 node leaves the cluster",
-         ["Node bbbbbbbb (10.0.0.2:7711) leaves the cluster: it drains its jobs and accepts no new ones."]),
+        ("node-leaving", "2 nodes leave the cluster",
+         ["This node leaves the cluster: it hands its jobs to other nodes and accepts no new ones.",
+          "Node bbbbbbbb (10.0.0.2:7711) has left the cluster: it is drained and may be stopped."]),
     ]  # fmt: skip
     assert [group.severity for group in found] == ["error", "error", "error", "warning"]
     assert [group.path for group in found] == ["/#h-nodes", "/#h-nodes", "/#h-node", "/#h-nodes"]
@@ -137,6 +140,18 @@ def test_missing_leaving_and_own_trouble_are_told_and_the_worst_first() -> None:
             "old",
             "1 queue has a backlog of old jobs",
             "3 ready jobs, the oldest added 15 min ago.",
+        ),
+        (
+            QueueRow(b"q", length=1, elsewhere=7, nodes=3, blocked=1),
+            "stranded",
+            "1 queue has jobs that no node hands out",
+            "at least 5 copies of jobs that wait for the end of their retry time, as the node that had them is gone.",
+        ),
+        (
+            QueueRow(b"q", slots_lost=1),
+            "slots-lost",
+            "1 queue has slots of nodes that are gone",
+            "1 slot of a node that is gone or began anew; it is free when its job is acknowledged or comes again.",
         ),
     ],
 )
@@ -162,6 +177,35 @@ def test_a_queue_stands_under_what_is_wrong_with_it(row: QueueRow, kind: str, ti
 def test_a_queue_with_a_consumer_or_nothing_to_consume_is_not_unconsumed(fields: dict[str, Any]) -> None:
     row = attrs.evolve(QueueRow(b"q", length=1, oldest_ms=60_000), **fields)
     assert "unconsumed" not in of_queues(row)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"length": 3},
+        {"length": 1, "in_flight": 1, "delayed": 1},
+        {"idle_ms": STILL_MS - 1},
+        {"is_log": True},
+        {"elsewhere": 0, "nodes": 1},
+    ],
+)
+def test_copies_of_jobs_that_a_node_may_have_are_not_stranded(fields: dict[str, Any]) -> None:
+    row = QueueRow(b"q", elsewhere=6, nodes=3, idle_ms=STILL_MS)
+    assert row.stranded == 6
+    assert attrs.evolve(row, **fields).stranded == 0
+
+
+def test_a_start_without_a_store_is_told_for_a_while_unless_all_started_together() -> None:
+    def facts(up_s: int, store: str = "none") -> dict[str, str]:
+        return WELL | {"uptime_in_seconds": str(up_s), "persistence": store}
+
+    assert said(of_nodes(facts={A: facts(3_600), B: facts(12)})) == [
+        ("node-new", "1 node started a short time ago without a store",
+         ["Node bbbbbbbb (10.0.0.2:7711) started 12 s ago: jobs that it alone had before are lost."]),
+    ]  # fmt: skip
+    assert of_nodes(facts={A: facts(3_600), B: facts(12, "aof")}) == []
+    assert of_nodes(facts={A: facts(70), B: facts(12)}) == []
+    assert of_nodes(facts={A: facts(3_600), B: facts(NEW_S)}) == []
 
 
 def test_old_jobs_of_a_queue_that_is_paused_or_unconsumed_are_told_once() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import succeed
 
+from disqued.core.model.peers import FAIL, LEAVING, KnownNode
 from disqued.web.views.cluster_answers import fields_of
 from disqued.web.views.everywhere import ClusterReply, NodeReply
 from disqued.web.views.node_states import Drains, NodeDetails
@@ -17,6 +18,10 @@ def info(left: int, acks: int = 0, waits_for: str = "", safe: str = "no", leavin
         "cluster_leaving": leaving, "cluster_leaving_jobs_left": str(left), "cluster_leaving_acks_left": str(acks),
         "cluster_leaving_waits_for": waits_for, "cluster_safe_to_stop": safe,
     }  # fmt: skip
+
+
+def known(node_id: bytes, flags: int = 0) -> KnownNode:
+    return KnownNode(node_id, "10.0.0.1", 7711, 0, flags=flags)
 
 
 def lines(facts: dict[str, str]) -> bytes:
@@ -62,7 +67,7 @@ def test_a_drain_counts_from_the_most_that_was_left(drains: Drains) -> None:
         "Leaving: 1,450 of 1,450 jobs are left.",
         "Leaving: 120 of 1,450 jobs are left. It is not safe to stop yet: jobs are on their way.",
         "Leaving: no jobs are left, 7 acknowledgements are.",
-        "Drained: the node may be stopped, and nothing is lost.",
+        "Drained: the node may be stopped, and nothing is lost. What its consumers have comes again.",
     ]
 
 
@@ -76,14 +81,15 @@ def test_a_drain_that_is_stopped_is_forgotten(drains: Drains) -> None:
 
 
 def test_the_nodes_are_asked_only_while_one_leaves(drains: Drains, everywhere: FakeEverywhere) -> None:
-    drains.refresh([])
+    drains.refresh([known(NODE), known(OTHER, LEAVING | FAIL)])
     assert everywhere.asked == 0
     everywhere.replies = [NodeReply(NODE, b"ok", lines(info(3))), NodeReply(OTHER, b"away", None)]
-    drains.refresh([NODE, OTHER])
+    drains.refresh([known(NODE, LEAVING), known(OTHER, LEAVING)])
     assert everywhere.asked == 1
     drain = drains.of(NODE)
     assert drain is not None
     assert (drain.left, drains.of(OTHER)) == (3, None)
+    assert not drains.is_safe(NODE)
     drains.refresh([])
     assert drains.of(NODE) is None
 
@@ -111,3 +117,10 @@ def test_what_is_wrong_with_a_node_is_said_and_fields_that_it_does_not_have_are_
     assert (one.number("maxmemory"), one.number("none")) == (0, 0)
     assert NodeDetails({"states": []}, {}, None, None, "").troubles == []
     assert one.badge == ("good", "healthy")
+
+
+def test_a_drained_node_says_what_it_keeps(drains: Drains) -> None:
+    drain = drains.take(NODE, info(0, safe="yes"))
+    one = NodeDetails({"states": []}, {"registered_jobs": "168"}, drain, None, "")
+    assert one.state.endswith(" It keeps 168 copies of jobs, and other nodes have all of these.")
+    assert one.badge == ("good", "drained")

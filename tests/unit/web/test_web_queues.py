@@ -97,12 +97,13 @@ def figures(facts: list[Any]) -> list[Any]:
     """The same as QSCAN REPLY figures answers it."""
     given = {bytes(name).decode(): value for name, value in zip(facts[::2], facts[1::2], strict=True)}
     told = {"in-flight": 0, "delayed": 0, "dead": 0, "failing": 0, "oldest": -1, "consumed": 0, "pause-node": b"none"}
+    told |= dict.fromkeys(("elsewhere", "done", "slots-lost"), 0)
     told |= {"ready": given.get("owned", given["len"]), "requeued": 0, "is-log": int("owned" in given)}
     told |= {"delivered": given["jobs-out"]} | given
     return [
         told[name] for name in (
             "name", "ready", "in-flight", "delayed", "dead", "failing", "oldest", "blocked", "jobs-in", "delivered",
-            "requeued", "consumed", "idle", "pause", "pause-node", "is-log",
+            "requeued", "consumed", "idle", "pause", "pause-node", "is-log", "elsewhere", "done", "slots-lost",
         )
     ]  # fmt: skip
 
