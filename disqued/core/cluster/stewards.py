@@ -62,6 +62,7 @@ from disqued.core.model.state import State
 from disqued.core.model.unfinished import AT_ONCE
 
 SAID_AGAIN_MS: Final = 2_000  #: how often nodes say everything
+MUTE_MS: Final = 10_000  #: a node that has jobs with consumers has said so several times by then
 LATE_MS: Final = 1_000  #: how long a slot may wait until enough nodes remember it; later it is taken anew
 
 Answer = tuple[SlotsKnown, tuple[SlotSpan, ...]]
@@ -102,7 +103,7 @@ class Stewardship(Timed):
         self.gifts: list[Gift] = []
         self.others: dict[bytes, dict[bytes, Slot]] = {}  #: by job and node: reports beside that of the slot
         self.reporters: dict[bytes, tuple[int, int]] = {}  #: boot and number of the last word of each node
-        self.unheard: dict[bytes, None] = {}  #: nodes of a new link, which may have begun anew; until their next word
+        self.unheard: dict[bytes, int] = {}  #: since when the link of a node is new, until its next word
         self.probed_at: int = 0  #: when jobs of nodes that are gone were looked at last
 
     @property
@@ -160,10 +161,10 @@ class Stewards(Machine):
     def link_opened(self, node_id: bytes) -> None:
         """A node can be told again, and all of it: it may have begun anew.
 
-        A node that has jobs with consumers says so within `SAID_AGAIN_MS`, and one that has none need not say anything.
+        A node that has jobs with consumers says so at once, and one that has none need not say anything.
         """
         for this in self._by_name.values():
-            this.unheard[node_id] = None
+            this.unheard[node_id] = self._state.now
             this.followers.forget(node_id)
             self._wake(this)
 
@@ -412,7 +413,7 @@ class Stewards(Machine):
         this.probed_at = state.now
         self.lost.pop(this.name, None)
         is_available = this.applicants.limits.is_available
-        lost = [(job_id, slot) for job_id, slot in this.table.by_id.items() if not self._is_there(this, slot)]
+        lost = [(job_id, slot) for job_id, slot in this.table.by_id.items() if self._is_lost(this, slot)]
         for job_id, slot in lost:
             job = state.jobs.get(job_id)
             is_over = job_id in state.custody.ended if job is None else job.state in (ACKED, DEAD)
@@ -426,10 +427,15 @@ class Stewards(Machine):
         if left:
             self.lost[this.name] = left
 
+    def _is_lost(self, this: Stewardship, slot: Slot) -> bool:
+        """Return whether the process that has a job is gone, or has not said a word since its link is new."""
+        since = this.unheard.get(slot.node_id)
+        return not self._is_there(this, slot) or (since is not None and self._state.now - since >= MUTE_MS)
+
     def _is_there(self, this: Stewardship, slot: Slot) -> bool:
         """Return whether the process that has a job tells this node what becomes of it."""
         reporter = this.reporters.get(slot.node_id)
-        if reporter is None or reporter[0] != slot.boot or slot.node_id in this.unheard:
+        if reporter is None or reporter[0] != slot.boot:
             return False
         return slot.node_id == self._state.node_id or slot.node_id in self._state.peers.linked
 
