@@ -74,7 +74,7 @@ from disqued.core.model.policies import (
     is_empty,
     is_printable,
 )
-from disqued.core.model.queues import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Queue, Queues, check_name
+from disqued.core.model.queues import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Queue, check_name
 from disqued.core.node import Node
 from disqued.core.work.delivery import FETCHED_BYTES
 from disqued.core.work.redrives import NO_LIMIT
@@ -232,19 +232,10 @@ class QStat:
         """Describe the queue; None when this node neither has it, nor knows limits of it, nor with FULL jobs."""
         queues, queue = node.state.queues, node.state.queues.by_name.get(self.queue)
         if queue is None:
-            if not (self.full and has_jobs(queues, self.queue)) and queues.policies.limits_of(self.queue) == NO_LIMITS:
+            if not (self.full and queues.has_jobs(self.queue)) and queues.policies.limits_of(self.queue) == NO_LIMITS:
                 return None
             queue = absent(node, self.queue)
         return statistics(node, queue, full=self.full)
-
-
-def has_jobs(queues: Queues, name: bytes) -> bool:
-    """Return whether this node knows jobs of a queue, which need not be there: delayed ones, copies and others.
-
-    Acknowledgements of unknown jobs are counted as done under the empty name.
-    """
-    counts = queues.counts.get(name)
-    return counts is not None and counts.known > (0 if name else counts.done)
 
 
 def absent(node: Node, name: bytes) -> Queue:

@@ -17,7 +17,7 @@ from disqued.commands.jobs import (
     touches,
 )
 from disqued.commands.permission import Sees, seen_by
-from disqued.commands.queues import FIGURES, FULL_STATISTICS, absent, figures, has_jobs, statistics
+from disqued.commands.queues import FIGURES, FULL_STATISTICS, absent, figures, statistics
 from disqued.commands.shapes import array, bulk, either, status
 from disqued.commands.table import Flag, command, container, flag, option, optional, repeated
 from disqued.commands.values import QUEUE, Kind, one_of, read_integer, whole
@@ -106,7 +106,7 @@ def scan_names(node: Node, cursor: int, limits: Limits, wanted: Callable[[Queue]
         if len(found) >= limits.wanted or size >= FETCHED_BYTES:
             return serial, found
         queue = queues.by_name.get(name)
-        if queue is None and has_jobs(queues, name):
+        if queue is None and queues.has_jobs(name):
             queue = absent(node, name)
         if queue is not None and wanted(queue):
             found.append(queue)

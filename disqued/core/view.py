@@ -228,6 +228,21 @@ class NodeView:
         """Return the first `count` queues from this serial on, in the order of their creation."""
         return self._state.queues.from_serial(serial, count)
 
+    def known_from(self, serial: int, count: int) -> tuple[list[Queue], int]:
+        """Look at `count` names from this serial on, in the order in which they came.
+
+        Returns the queues among them, and what stands in for one of which there are jobs alone here (its serial is 0),
+        and the serial to go on with; 0 = done.
+        """
+        queues, now = self._state.queues, self._state.now
+        names = queues.names_from(serial, count)
+        found = []
+        for name, _ in names:
+            queue = queues.by_name.get(name)
+            if queue is not None or queues.has_jobs(name):
+                found.append(queue or Queue(name, 0, now, 0))
+        return found, names[-1][1] + 1 if names else 0
+
     @property
     def queue_count(self) -> int:
         """Number of queues."""

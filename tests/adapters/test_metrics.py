@@ -13,6 +13,7 @@ from disqued.web.gateway import SLICE_ROWS
 from disqued.web.views import metrics
 from tests.adapters.http import AdminClient, admin
 from tests.adapters.inprocess import RecordingStore, Running, wait_until
+from tests.adapters.test_pages import run
 
 Launch = Callable[..., Running]
 OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
@@ -218,6 +219,17 @@ async def test_each_queue_has_its_figures(launch: Launch) -> None:
     assert found["disqued_queue_len_jobs", 'a\n"b\\'] == 1
     assert found["disqued_queue_len_jobs", "\\xff"] == 1
     assert found["disqued_queues_left_out", ""] == 0
+    await client.stop()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_queue_of_which_there_are_delayed_jobs_alone_has_its_figures(launch: Launch) -> None:
+    running, client = await _begin(launch)
+    await run(running, "ADDJOB", "later", "x", 0, "DELAY", 600)
+    found = await _scrape(client, "/metrics/per-queue")
+    assert (found["disqued_queue_delayed_jobs", "later"], found["disqued_queue_len_jobs", "later"]) == (1, 0)
+    assert found["disqued_queues_exported", ""] == 1
+    assert (await _scrape(client, "/metrics"))["disqued_queues", ""] == 0
     await client.stop()
 
 

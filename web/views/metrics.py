@@ -132,11 +132,12 @@ class Metrics:
         sums = QueueTotals()
         async for queues in self._slices():
             for queue in queues:
-                _add(sums, queue)
+                if queue.serial:
+                    _add(sums, queue)
         return sums
 
     async def _rows(self, limit: int, match: bytes | None, groups: list[_Row]) -> tuple[list[_Row], int, int]:
-        """Queues in the order of their creation, how many more there are, and how many more groups.
+        """Queues in the order in which they came, how many more there are, and how many more groups.
 
         What there is to say of the groups of these queues is added to `groups`, `limit` at most.
         """
@@ -177,11 +178,13 @@ class Metrics:
         return len(found[room:]) + unseen
 
     async def _slices(self) -> Any:
-        """All queues, some in each turn of the loop."""
+        """All queues, and what stands in for those with jobs alone (serial 0); some in each turn of the loop."""
         serial = 0
-        while queues := self._gateway.view.queues_from(serial, LOOKED_AT):
+        while True:
+            queues, serial = self._gateway.view.known_from(serial, LOOKED_AT)
+            if not serial:
+                return
             yield queues
-            serial = queues[-1].serial + 1
             await next_turn(self._gateway.turns)
 
     # Writing.

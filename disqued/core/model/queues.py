@@ -373,6 +373,14 @@ class Queues:
         start = bisect_left(self._order, serial, key=_serial)
         return self._order[start : start + count]
 
+    def has_jobs(self, name: bytes) -> bool:
+        """Return whether this node knows jobs of a queue, which need not be there: delayed ones, copies and others.
+
+        Acknowledgements of unknown jobs are counted as done under the empty name.
+        """
+        counts = self.counts.get(name)
+        return counts is not None and counts.known > (0 if name else counts.done)
+
     def names_from(self, serial: int, count: int) -> list[tuple[bytes, int]]:
         """The first `count` names of `counts` whose serial is not below the given one, each with it, in their order."""
         found: list[tuple[bytes, int]] = []

@@ -159,6 +159,17 @@ def test_queues_come_in_the_order_of_their_creation_from_a_serial_on(server: Ser
     assert [queue.name for queue in view.queues_from(second.serial + 1, 2)] == [b"b"]
 
 
+def test_names_with_jobs_alone_are_walked_over_beside_the_queues(server: Server, view: NodeView) -> None:
+    server.add("c")
+    server.add("later", "x", "DELAY", 60)
+    server.add("a")
+    found, serial = view.known_from(0, 2)
+    assert [(queue.name, queue.serial > 0) for queue in found] == [(b"c", True), (b"later", False)]
+    found, serial = view.known_from(serial, 2)
+    assert [queue.name for queue in found] == [b"a"]
+    assert view.known_from(serial, 2) == ([], 0)
+
+
 @pytest.mark.reference  # lines are counted
 def test_a_look_up_costs_the_same_however_much_there_is(server: Server, view: NodeView) -> None:
     def looks() -> None:
