@@ -185,7 +185,7 @@ class Requeueing(Machine):
         reason = NO_TRY_LEFT if asked else why
         if why == LATE:
             span_ms = self._state.custody.spans.get(job, job.options.retry_ms)
-            reason = b"no acknowledgement within %d s" % (span_ms // 1_000)
+            reason = b"neither acknowledged nor heard of within %d s" % (span_ms // 1_000)
         if self._letters.ends_last_try(job, reason):
             return False
         self._count_enqueued(job, nack=False, again=True, asked=asked)

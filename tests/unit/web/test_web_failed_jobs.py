@@ -47,7 +47,10 @@ def report(node_id: bytes, fields: Fields) -> JobReport:
     return JobReport(node_id, node_id == A, fields, None)
 
 
-FIRST, SECOND = (NOW - 20, A, b"press-1", b"no such host"), (NOW - 10, B, b"", b"no acknowledgement within 60 s")
+FIRST, SECOND = (
+    (NOW - 20, A, b"press-1", b"no such host"),
+    (NOW - 10, B, b"", b"neither acknowledged nor heard of within 60 s"),
+)
 
 
 # One job of many reports.

@@ -265,8 +265,8 @@ def test_the_tries_of_a_job_are_told_with_their_reasons_its_death_and_its_redriv
     lines = read()
     assert brief(lines, "attempt", "nacks", "failure") == [
         ("add", None, None, None), ("deliver", 1, None, None), ("nack", 1, None, "no such \\xff"),
-        ("deliver", 2, 1, None), ("dead", 2, 1, "no acknowledgement within 10 s"), ("redriven", 2, None, None),
-        ("deliver", 3, None, None), ("ack", 3, None, None),
+        ("deliver", 2, 1, None), ("dead", 2, 1, "neither acknowledged nor heard of within 10 s"),
+        ("redriven", 2, None, None), ("deliver", 3, None, None), ("ack", 3, None, None),
     ]  # fmt: skip
     assert (lines[0]["max_tries"], lines[0]["keep_dead_s"]) == (2, 86_400)
     assert [line["age_us"] for line in lines[-4:]] == [10_000_000, 10_500_000, 11_000_000, 12_000_000]

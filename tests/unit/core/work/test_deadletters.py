@@ -68,7 +68,7 @@ def test_nacks_and_retries_count_alike() -> None:
     server.get()
     server.advance(10_000)
     assert state_of(server, job_id) == b"dead"
-    assert reasons(server, job_id) == [b"no disk", b"no acknowledgement within 10 s"]
+    assert reasons(server, job_id) == [b"no disk", b"neither acknowledged nor heard of within 10 s"]
     check(server)
 
 

@@ -50,7 +50,7 @@ def test_all_holders_count_the_same_tries_and_bury_the_job_together() -> None:
     assert states(cluster, job_id) == [b"dead"] * 3
     assert len({member.job(job_id).options.fate for member in cluster}) == 1
     assert [failure.reason for failure in a.job(job_id).options.fate.failures] == [
-        b"", b"no acknowledgement within 5 s", b"last",
+        b"", b"neither acknowledged nor heard of within 5 s", b"last",
     ]  # fmt: skip
     cluster.advance(60_000)
     assert not any(member.get() for member in cluster)
