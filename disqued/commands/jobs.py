@@ -6,6 +6,7 @@ Source: Disque 1.0-rc1, whose replies and error texts these are; the Disque READ
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -745,8 +746,9 @@ _UNIT = tuple_of(
 SHOWN_TOO = (
     "groups", "key", "max-tries", "backoff", "keep-dead", "keep-result", "headers", "group", "generation",
     "attempt", "failures", "cancelled", "progress", "result", "rival-results", "blocked", "phase",
-    "consumer", "in-flight-for",
+    "consumer", "in-flight-for", "result-from", "place",
 )  # fmt: skip
+PLACE_MAX = 500  #: places in a queue that SHOW counts
 DESCRIPTION = pairs("what is known of the job", *SHOWN, optional=SHOWN_TOO)
 
 
@@ -764,7 +766,7 @@ def describe(node: Node, job: Job) -> list[Any]:
     queue = node.state.queues.by_name.get(job.queue) if job.state == QUEUED else None
     if queue is not None and queue.holds & HOLDS:
         shown += [b"blocked", node.hindrances.of_job(queue, job)]
-    return shown + _phase(node, job)
+    return [*shown, *_phase(node, job), *_result_from(job.options.fate)]
 
 
 def _phase(node: Node, job: Job) -> list[Any]:
@@ -807,6 +809,26 @@ def _said(fate: Fate) -> list[Any]:
     if fate.has_rivals:
         shown += [b"rival-results", 1]
     return shown
+
+
+def _result_from(fate: Fate) -> list[Any]:
+    """When and on which node a job was acknowledged, where its result tells."""
+    result = accepted(fate)
+    return [] if result is None else [b"result-from", [result.at, result.node_id]]
+
+
+def _place(node: Node, job: Job) -> list[Any]:
+    """The place of a job in the queue of this node, 1 for the first; nothing for one that is far behind, or not there.
+
+    Groups that have their turns may be served before it all the same.
+    """
+    queue = node.state.queues.by_name.get(job.queue) if job.state == QUEUED else None
+    if queue is None:
+        return []
+    for place, unit in enumerate(islice(queue.units, PLACE_MAX), 1):
+        if unit is job:
+            return [b"place", place]
+    return []
 
 
 def _terms(terms: Terms) -> list[Any]:
@@ -888,7 +910,10 @@ def _described(node: Node, job: Job) -> list[Any]:
     ]  # fmt: skip
 
 
-@command("SHOW", group="jobs", flags=Flag.READ | Flag.FAST, reply=null_or(DESCRIPTION), cost="O(1)", shows_bodies=True)
+@command(
+    "SHOW", group="jobs", flags=Flag.READ | Flag.FAST, reply=null_or(DESCRIPTION), shows_bodies=True,
+    cost=f"O(1); of a job in a queue O(N) in the jobs in front of it, of which {PLACE_MAX} are counted at most",
+)  # fmt: skip
 @attrs.define
 class Show:
     """Describe a job as this node knows it.
@@ -905,6 +930,10 @@ class Show:
     Behind it, of a job in flight: consumer, which is the id of the live worker that has the job, or else the name
     (CLIENT SETNAME) or the address of the client, and in-flight-for, the milliseconds since it was handed out.  Either
     is null where this node does not know it: after a restart, and of a job that is delivered once (RETRY 0).
+
+    Of a job with a result result-from comes last: when it was acknowledged, in unix milliseconds, and the id of the
+    node that accepted it.  Of a job in the queue of this node SHOW, and not JSCAN, has its place there, 1 for the next,
+    as long as it is among the first 500.
 
     Of an event groups come behind the first 15: of each group that touched it [group, state, deliveries, milliseconds
     until its deadline], where the state is in progress, redo or done.  Of a job that was added with a KEY, and is not
@@ -928,7 +957,7 @@ class Show:
         job = node.state.jobs.get(self.id)
         if isinstance(job, Entry):
             return in_parts(node, client, self._parts(node, job))
-        return None if job is None else describe(node, job)
+        return None if job is None else [*describe(node, job), *_place(node, job)]
 
     @staticmethod
     def _parts(node: Node, event: Entry) -> Parts:

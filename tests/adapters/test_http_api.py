@@ -136,7 +136,7 @@ async def test_a_job_is_shown_with_every_field_of_show(admin: Admin) -> None:
     client = admin()
     job_id = await add(client, body={"base64": "/wA="}, retry=60)
     status, _, job = await client.get(f"/api/show/{job_id}")
-    assert (status, list(job)) == (200, [*SHOWN, "phase"])
+    assert (status, list(job)) == (200, [*SHOWN, "phase", "place"])
     assert (job["id"], job["queue"], job["state"], job["retry"]) == (job_id, "mail", "queued", 60)
     assert job["body"] == {"base64": "/wA="}
     await client.running.daemon.clients.call([b"GETJOB", b"FROM", b"mail"], address="127.0.0.1:1234")
@@ -152,7 +152,7 @@ async def test_a_job_is_added_once_with_a_key_and_shown_with_it(admin: Admin) ->
     job_id = await add(client, key=key)
     assert await add(client, key=key, body="another") == job_id
     _, _, job = await client.get(f"/api/show/{job_id}")
-    assert list(job) == [*SHOWN, "key", "phase"]
+    assert list(job) == [*SHOWN, "key", "phase", "place"]
     assert job["key"] == key
     status, _, problem = await client.post("/api/add", {"queue": "mail", "body": "x", "timeout": 0, "key": ""})
     assert (status, problem["detail"]) == (400, "KEY must be 1 to 1024 bytes")

@@ -187,11 +187,13 @@ OUT_OF_QUEUE = b"in-flight or elsewhere"
 
 
 def _out_of_queue(part: Reply) -> Reply:
-    """Say of a job that is out of its queue no more than that, and nothing of who has it."""
+    """Say of a job that is out of its queue no more than that: not who has it, nor of another one its place in it."""
     known = fields(part) if part.kind == "*" else {}
-    if b"phase" not in known or known[b"phase"].text not in (b"in-flight", b"elsewhere"):
+    if b"phase" not in known:
         return part
     part = attrs.evolve(part, items=part.items[: part.items.index(bulk(b"phase")) + 2])
+    if known[b"phase"].text not in (b"in-flight", b"elsewhere"):
+        return part
     return change_fields(part, {b"phase": lambda _: bulk(OUT_OF_QUEUE)})
 
 

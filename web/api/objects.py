@@ -78,10 +78,19 @@ _HELD: Final[dict[str, Schema]] = {
     },
     "in-flight-for": {**_MAYBE, "description": "Milliseconds since it was handed out; null = not known here."},
 }
+#: Behind these, of a job with a result, and of one that waits in the queue of the node.
+_LAST: Final[dict[str, Schema]] = {
+    "result-from": object_of(
+        "When it was acknowledged, and which node accepted that.",
+        at={**_COUNT, "description": "Unix milliseconds."}, node=_ID,
+    ),
+    "place": {**_COUNT, "description": "Its place in the queue of this node, 1 for the next; up to 500."},
+}  # fmt: skip
 JOB: Final[Schema] = object_of(
     "A job as SHOW describes it.", **_JOB, body={"anyOf": [BYTES, {"type": "null"}]}, body_withheld=_WITHHELD,
     groups=_GROUPS, key={**BYTES, "description": "Of a job that was added with a KEY alone, and is not done."},
-    **_FATED, phase=_PHASE, **_HELD, optional=("body", "body_withheld", "groups", "key", *_FATED, *_HELD))  # fmt: skip
+    **_FATED, phase=_PHASE, **_HELD, **_LAST,
+    optional=("body", "body_withheld", "groups", "key", *_FATED, *_HELD, *_LAST))  # fmt: skip
 PEEKED: Final[Schema] = object_of(
     queue=BYTES, id=_ID, body=BYTES, body_withheld=_WITHHELD, optional=("body", "body_withheld")
 )
@@ -152,6 +161,8 @@ def job_object(values: Sequence[Any]) -> dict[str, Any]:
         job["headers"] = [{"name": name, "value": value} for name, value in zip(words[::2], words[1::2], strict=True)]
     if "failures" in job:
         job["failures"] = [dict(zip(("at", "node", "who", "reason"), row, strict=True)) for row in job["failures"]]
+    if "result-from" in job:
+        job["result-from"] = dict(zip(("at", "node"), job["result-from"], strict=True))
     return job | {name: True for name in ("cancelled", "rival-results") if name in job}
 
 

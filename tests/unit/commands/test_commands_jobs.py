@@ -5,7 +5,7 @@ import re
 import pytest
 
 from disqued.commands import table
-from disqued.commands.jobs import HEADER, JOBS_AT_ONCE, SHOWN
+from disqued.commands.jobs import HEADER, JOBS_AT_ONCE, PLACE_MAX, SHOWN
 from disqued.commands.table import BLOCKED, LONG
 from disqued.errors import CommandError
 from tests.core_fixtures import NODE_ID, OLD_ID, UNKNOWN_ID, Server, Word, words
@@ -280,6 +280,30 @@ def test_show_tells_fifteen_things_in_the_order_of_disque(server: Server) -> Non
     assert values[1:30:2] == [
         job_id, b"q", b"active", 1, 99, server.job(job_id).ctime, 5, 20, 0, 0, [NODE_ID], [], 3_500, 3_500, b"x"
     ]  # fmt: skip
+
+
+def test_show_tells_the_place_of_a_job_in_its_queue_as_long_as_it_is_near(server: Server) -> None:
+    ids = [server.add("q", f"{number}") for number in range(PLACE_MAX + 1)]
+    shown = [server.show(job_id) for job_id in (ids[0], ids[1], ids[-2], ids[-1])]
+    assert [one.get("place") for one in shown if one is not None] == [1, 2, PLACE_MAX, None]
+    assert list(shown[0] or ())[-1] == "place", "behind all others"
+    server.get("q")
+    assert "place" not in (server.show(ids[0]) or {}), "a consumer has it"
+    assert (server.show(ids[-1]) or {})["place"] == PLACE_MAX
+    _, rows = server("JSCAN", 0, "QUEUE", "q", "REPLY", "all", "COUNT", 10)
+    assert not any(b"place" in row for row in rows)
+
+
+def test_show_tells_when_and_where_a_job_was_acknowledged_that_has_a_result(server: Server) -> None:
+    job_id = server.add("q", "x", "RESULT", 60)
+    server.get("q")
+    server.advance(3_000)
+    assert "result-from" not in (server.show(job_id) or {})
+    server("ACKJOB", job_id, "RESULT", "sent")
+    server.advance(3_000)
+    shown = server.show(job_id) or {}
+    assert shown["result-from"] == [server.clock.wall() - 3_000, server.node.id]
+    assert list(shown)[-1] == "result-from", "behind all others"
 
 
 def test_show_rounds_the_ttl_up_and_never_below_zero(server: Server) -> None:
