@@ -37,11 +37,12 @@ class Hindrances:
         group = unit.options.terms.group
         if queue.holds & PAUSE_OUT:
             return b"paused"
+        gate, wall = queue.gate, self._state.wall
         if queue.holds & THROTTLED:
-            return b"throttled"
+            return b"throttled" + _for(0 if gate is None else gate.until, wall)
         units = queue.grouped
         if units is not None and units.is_throttled(group):
-            return b"%b throttled" % _named(group)
+            return b"%b throttled" % _named(group) + _for(0 if gate is None else gate.groups.get(group, 0), wall)
         if not queue.holds & LIMITED:
             return b""
         limits = self._state.queues.policies.limits_of(queue.name)
@@ -106,6 +107,11 @@ def _without_token(limits: Limits, group: bytes) -> bytes:
     if limits.group_rate is None or not group:
         return b"the rate of the queue is used up"
     return b"the rate of the queue or that of %b is used up" % _named(group)
+
+
+def _for(until: int, wall: int) -> bytes:
+    """Say for how long something holds that ends at a moment of the wall clock; 0 = not known."""
+    return b" for %d s" % (max(0, until - wall + 999) // 1_000) if until else b""
 
 
 def _named(group: bytes) -> bytes:

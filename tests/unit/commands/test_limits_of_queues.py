@@ -312,10 +312,10 @@ def test_a_pause_and_throttles_are_told(server: Server) -> None:
     assert blocked(server, job_id) == b"paused"
     server("PAUSE", "q", "none")
     server("THROTTLE", "q", 5)
-    assert blocked(server, job_id) == b"throttled"
+    assert blocked(server, job_id) == b"throttled for 5 s"
     server.advance(5_100)
     server("THROTTLE", "q", 5, "GROUP", "acme")
-    assert blocked(server, job_id) == b"group acme throttled"
+    assert blocked(server, job_id) == b"group acme throttled for 5 s"
     assert blocked(server, other) == b""
     server.advance(5_100)
     assert blocked(server, job_id) is None
