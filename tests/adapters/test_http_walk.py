@@ -40,7 +40,7 @@ POST = {
     "none": "/login /logout",
     "viewer": "/api/commands/<name> /api/commands/<name>/<subcommand>",
     "operator": """
-        /api/add /api/ack /api/nack /api/enqueue /api/dequeue /api/delete /api/pause
+        /api/add /api/ack /api/nack /api/enqueue /api/queue-now /api/dequeue /api/delete /api/pause
         /api/bulk/requeue /api/bulk/delete /api/bulk/ack /api/bulk/move /api/bulk/purge /api/bulk/redrive
         /api/dead/redrive /api/dead/purge /api/failing/retry /api/failing/bury /api/failing/cancel
     """,

@@ -15,10 +15,12 @@ import pytest_twisted
 
 from disqued.web.api.fields import COMMANDS
 from disqued.web.http.exchange import Role
-from disqued.web.pages import actions, assets, lines, queue_pages, updates
+from disqued.web.pages import actions, assets, job_pages, lines, queue_pages, updates
 from disqued.web.pages.queue_pages import DRAWN_ROWS
 from disqued.web.pages.render import Values
 from disqued.web.views import queue_views, rendering
+from disqued.web.views.cluster_answers import MissingNode
+from disqued.web.views.job_reports import ClusterJob
 from disqued.web.views.job_views import JobSearch
 from disqued.web.views.live import Subscription
 from disqued.web.views.queue_views import PAGE_ROWS, QueueQuery
@@ -172,8 +174,7 @@ async def test_a_job_that_is_not_there_is_a_page_that_says_what_to_do(admin: Adm
     client = admin()
     assert "there is no job DIx&lt;y: ids are 48 bytes" in await page(client, "/jobs/DIx%3Cy", status=404)
     html = await page(client, f"/jobs/{UNKNOWN}", status=404)
-    assert f"there is no job {UNKNOWN} on any node:" in words(html)
-    assert "How it ended, as far as nodes remember: no node that answered knows it." in words(html)
+    assert f"there is no job {UNKNOWN} on any node: it was acknowledged or dropped, or never was" in words(html)
     assert "SHOW" not in html, "nobody knows the node that the id names"
     assert (await client.get(f"/jobs/{UNKNOWN}")).body["code"] == "NOJOB"
 
@@ -280,17 +281,31 @@ async def test_why_a_job_is_not_running(admin: Admin) -> None:
     delayed = await add(client, "later", "x", "DELAY", 100)
     assert "It is delayed until" in await why(delayed)
     first, second = await add(client, "q", "1"), await add(client, "q", "2")
-    assert "at about place 2; no consumer is waiting" in await why(second)
+    assert "at about place 2; no consumer on any node waits for jobs of this queue." in await why(second)
     await run(running, "PAUSE", "q", "out")
-    assert "the queue is paused: it hands out no jobs" in await why(first)
+    assert "and may not be handed out: paused." in await why(first)
     await run(running, "PAUSE", "q", "none")
     await run(running, "GETJOB", "FROM", "q")
-    assert re.search(r"It is in flight: the client 127\.0\.0\.1:\d+ has it until", await why(first))
+    assert re.search(r"Now: It is in flight: 127\.0\.0\.1:\d+ of node [0-9a-f]{8} has it", await why(first))
     await run(running, "DEQUEUE", second)
-    assert "it was taken out, or another node has it" in await why(second)
+    assert "DEQUEUE took it out, or a consumer had it before a restart" in await why(second)
     once = await add(client, "once", "x", "RETRY", 0, "REPLICATE", 1)
     await run(running, "GETJOB", "FROM", "once")
-    assert "It was delivered, at most once as asked" in await why(once)
+    assert "It was delivered at most once, as asked (retry 0): it is never queued again." in await why(once)
+
+
+@async_test
+async def test_a_consumer_is_told_with_its_address_and_whether_its_connection_has_ended(admin: Admin) -> None:
+    client = admin()
+    job_id = await add(client, "mail", "x", "RETRY", 60)
+    consumer = await client.running.connect()
+    await consumer.call("CLIENT", "SETNAME", "mailer-7")
+    await consumer.call("GETJOB", "FROM", "mail")
+    who = r"It is in flight: mailer-7 \(127\.0\.0\.1:\d+\)"
+    assert re.search(who + " of node", words(await page(client, f"/jobs/{job_id}")))
+    await run(client.running, "CLIENT", "KILL", "ID", await consumer.call("CLIENT", "ID"))
+    await consumer.until(lambda: consumer.lost)
+    assert re.search(who + ", whose connection has ended, of node", words(await page(client, f"/jobs/{job_id}")))
 
 
 def ways(html: str) -> set[str]:
@@ -312,7 +327,8 @@ async def test_a_job_shows_its_failed_tries_and_what_can_be_done_with_it_now(adm
     await run(running, "NACK", job_id, "REASON", "no <i>host</i>")
     html = await page(client, path)
     assert re.search(
-        r"It failed, and is tried again at [^(]* UTC \([^)]* s from now\)\. The last failure: no <i>host</i>\.",
+        r"It failed, and node [0-9a-f]{8} queues it again at [^(]* UTC \([^)]* s from now\)\. "
+        r"The last failure: no <i>host</i>\.",
         words(html),
     )
     assert "Max tries 2 Backoff 30 s, doubling each time up to 1 min" in words(html)
@@ -339,7 +355,7 @@ async def test_only_what_applies_to_a_job_as_it_is_now_is_offered(admin: Admin) 
     assert ways(await page(client, f"/jobs/{once}")) == {"ack", "delete", "cancel"}
     taken = await add(client, "mail", "x", "RETRY", 60, "RESULT", 60)
     await run(running, "GETJOB", "FROM", "mail")
-    assert ways(await page(client, f"/jobs/{taken}")) == {"enqueue", "nack", "ack", "delete", "bury", "cancel"}
+    assert ways(await page(client, f"/jobs/{taken}")) == {"nack", "ack", "delete", "bury", "cancel"}
     await run(running, "ACKJOB", taken, "RESULT", "sent")
     assert ways(await page(client, f"/jobs/{taken}")) == {"delete"}
 
@@ -453,10 +469,12 @@ async def test_a_queue_and_a_job_say_for_how_long_they_are_throttled(admin: Admi
     html = words(await page(client, "/queues/mail"))
     assert "Throttled acme <b> for " in html
     html = words(await page(client, f"/jobs/{job_id}"))
-    assert "and its group acme <b> is throttled for" in html
+    assert re.search(r"and may not be handed out: group acme <b> throttled for 3[56]\d\d s\.", html)
     assert "Group acme <b>" in html
     await run(running, "THROTTLE", "mail", 7_200)
-    assert "and the queue is throttled for" in words(await page(client, f"/jobs/{job_id}"))
+    assert re.search(
+        r"may not be handed out: throttled for 7[12]\d\d s\.", words(await page(client, f"/jobs/{job_id}"))
+    )
 
 
 @async_test
@@ -678,19 +696,111 @@ async def test_a_queue_is_paused_on_all_nodes_or_on_this_one(admin: Admin) -> No
 
 
 @async_test
-async def test_the_timeline_tells_what_a_node_knows(admin: Admin) -> None:
+async def test_the_timeline_tells_what_happened_in_order(admin: Admin) -> None:
     client = admin()
     job_id = await add(client, "q", "x", "RETRY", 60)
-    for _ in range(2):
-        await run(client.running, "GETJOB", "FROM", "q")
-        await run(client.running, "NACK", job_id)
     await run(client.running, "GETJOB", "FROM", "q")
-    said = words(await page(client, f"/jobs/{job_id}"))
+    await run(client.running, "NACK", job_id)
+    for reason in ("no such host", "no route"):
+        await run(client.running, "GETJOB", "FROM", "q")
+        await run(client.running, "NACK", job_id, "REASON", reason)
+    await run(client.running, "GETJOB", "FROM", "q")
+    said = words(await page(client, f"/jobs/{job_id}")).partition("Timeline")[2]
     order = [
         said.index(text)
-        for text in ("Added 2", "(NACK) 2 times", "Delivered to a consumer", "Queued again unless", "Time to live ends")
+        for text in (
+            "Added to node",
+            "1 earlier attempt, only",
+            "Failed on node",
+            "Delivered to",
+            "Queued again unless",
+        )
     ]
     assert order == sorted(order)
+    assert "Time to live" not in said
+
+
+@async_test
+async def test_the_page_of_an_event_has_a_timeline(admin: Admin) -> None:
+    client = admin()
+    event = (await run(client.running, "QADD", "events", 1_000, "something")).decode()
+    said = words(await page(client, f"/jobs/{event}"))
+    assert re.search(r"Timeline Added to node [0-9a-f]{8} [-\d]+ [:.\d]+ In its log", said)
+    assert "Now: It is an event" in said
+
+
+@async_test
+async def test_a_job_that_has_ended_says_so_first(admin: Admin) -> None:
+    client = admin()
+    job_id = await add(client, "mail", "x")
+    await run(client.running, "CANCEL", job_id)
+    html = await page(client, f"/jobs/{job_id}", status=404)
+    assert "<h1>The job has ended <small>404</small></h1>" in html
+    assert f"job {job_id} has ended: it was cancelled." in words(html)
+    document = (await client.get(f"/jobs/{job_id}")).body
+    assert (document["status"], document["code"]) == (404, "NOJOB")
+
+
+@async_test
+async def test_every_word_of_how_a_job_ended_is_said_and_never_that_it_never_was(admin: Admin) -> None:
+    client = admin()
+    nobody, one = ClusterJob([], []), ClusterJob([], [MissingNode(b"f" * 40, "", "has failed")])
+    ends = {
+        ("acked", "acknowledged"): "has ended: it was acknowledged",
+        ("expired", "its time to live is over"): "has ended: its time to live was over",
+        ("unknown", "it has ended, and its result was not kept"): "has ended: its result was not kept",
+        ("unknown", "it has ended: its time to live was over"): "has ended: its time to live was over",
+        ("unknown", "no node that answered has it any more"): "is on no node any more, and none remembers how it ended",
+    }
+    for end, said in ends.items():
+        assert job_pages._missing(client.site, UNKNOWN.encode(), nobody, end).detail == f"job {UNKNOWN} {said}"
+    for end in (("pending", "no node that answered knows it, and another one did not answer"), ("", "")):
+        said = job_pages._missing(client.site, UNKNOWN.encode(), one, end).detail
+        assert said == f"no node that answers has job {UNKNOWN}: it has ended, or a node that does not answer has it"
+
+
+@async_test
+async def test_an_open_page_follows_a_job_to_its_end(admin: Admin) -> None:
+    client = admin()
+    job_id = await add(client, "mail", "x")
+    watched = Subscription("job", b"", QueueQuery("", "name", 1), True, Role.ADMIN, job=job_id.encode())
+    assert "queued" in (await updates.draw(client.site, watched))["html"]["job-state"]
+    await run(client.running, "CANCEL", job_id)
+    client.site.everywhere._kept.clear()
+    html = (await updates.draw(client.site, watched))["html"]
+    assert "queued" not in html["job-state"]
+    assert "ended" in html["job-state"]
+    assert "No node that answers has the job." in html["job-nodes"]
+    assert words(html["job-timeline"]).strip() == "Ended"
+    assert html["job-acts"] == ""
+
+
+@async_test
+async def test_a_job_that_is_queued_or_with_a_consumer_is_not_queued_once_more(admin: Admin) -> None:
+    client = admin()
+    job_id = await add(client, "mail", "x", "RETRY", 60, "DELAY", 600)
+    node_id = (await run(client.running, "CLUSTER", "MYID")).decode()[:8]
+
+    async def queue_now() -> tuple[int, str]:
+        answer = await client.post("/api/queue-now", {"id": job_id})
+        return answer.body["changed"], answer.body["text"]
+
+    assert await queue_now() == (1, f"Queued on node {node_id}.")
+    assert await queue_now() == (0, f"Left alone: it is in the queue of node {node_id} already.")
+    await run(client.running, "GETJOB", "FROM", "mail")
+    assert await queue_now() == (0, f"Left alone: it is with a consumer of node {node_id} already.")
+    for body, status in (({"id": UNKNOWN}, 404), ({"id": "DIx"}, 400), ({"id": 1}, 400), ({}, 400)):
+        assert (await client.post("/api/queue-now", body)).status == status, body
+
+
+@async_test
+async def test_what_the_time_of_a_job_is_for_depends_on_how_it_is(admin: Admin) -> None:
+    client = admin()
+    job_id = await add(client, "mail", "x", "RETRY", 60, "MAXTRIES", 3)
+    assert "Time to live" in words(await page(client, f"/jobs/{job_id}"))
+    await run(client.running, "NACK", job_id, "DEAD")
+    said = words(await page(client, f"/jobs/{job_id}"))
+    assert ("Time to live" in said, "Kept for" in said) == (False, True)
 
 
 # Tables.

@@ -82,8 +82,9 @@ def test_a_job_that_this_node_does_not_have_is_shown_as_the_others_know_it(clust
     assert f"{second} ready" in said
     assert f"{third} elsewhere" in said
     assert "to: ann" in said
-    assert f"It waits in the queue of node {second}." in said
-    assert "This node has no copy of the job." in said
+    waits = f"It waits in the queue of node {second}, at about place 1; no consumer on any node waits for jobs"
+    assert waits in said
+    assert f"In the queue of node {second}" in said.partition("Timeline")[2]
     assert f"redis-cli -h {HOST} -p {cluster.nodes[1].port} DEQUEUE {job_id}" in said
     cluster.nodes[1].call("GETJOB", "FROM", "mail")
     wait_until(lambda: f"{second} in-flight" in cluster.page(f"/jobs/{job_id}"), "a job in flight on the page")
@@ -96,6 +97,21 @@ def test_a_job_that_this_node_does_not_have_is_shown_as_the_others_know_it(clust
         cluster.thaw(2)
     wait_until(lambda: f"{third} elsewhere" in cluster.page(f"/jobs/{job_id}"), "a word of the node that is back")
     assert cluster.nodes[0].call("ACKJOB", job_id) == 0
+
+
+def test_a_job_that_another_node_has_in_its_queue_is_not_queued_here_too(cluster: WithPages) -> None:
+    first, second, _ = cluster.nodes
+    job_id = str(second.call("ADDJOB", "mail", "x", 0, "REPLICATE", 3, "RETRY", 3_600, "DELAY", 3_600))
+    wait_until(lambda: first.call("SHOW", job_id) is not None, "a copy on the first node")
+    other = cluster.ids[1][:8]
+    wait_words(cluster, f"/jobs/{job_id}", "It is delayed until", f"node {other} queues it then")
+    assert cluster.post("/api/queue-now", {"id": job_id}) == {"changed": 1, "text": f"Queued on node {other}."}
+    left = {"changed": 0, "text": f"Left alone: it is in the queue of node {other} already."}
+    assert cluster.post("/api/queue-now", {"id": job_id}) == left
+    assert [node.call("QLEN", "mail") for node in cluster.nodes] == [0, 1, 0]
+    said = cluster.page(f"/jobs/{job_id}")
+    assert "Queue now" not in said
+    assert "Queued before its delay was over" in said
 
 
 def test_workers_and_connections_of_all_nodes_are_on_the_pages_of_one(cluster: WithPages) -> None:

@@ -6,11 +6,14 @@ A body is a JSON object with the names of the command's fields; `fields` turns i
 from typing import Any, Final
 
 from disqued.core.cluster.questions import ANSWER_MS, AWAY, REFUSED, SILENT
+from disqued.core.model.ids import is_job_id
 from disqued.web.api.fields import COMMANDS, error_words, names, read_object, schema, words
 from disqued.web.http.exchange import Request, Role, Schema, object_of
 from disqued.web.http.problems import STATUS, Problem
+from disqued.web.http.values import as_bytes
 from disqued.web.routes import route
 from disqued.web.site import Site
+from disqued.web.views.job_reports import job_everywhere
 
 ID: Final = "DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"  #: of the job in the examples
 
@@ -60,6 +63,41 @@ _on_jobs("/api/delete", "DELJOB", "Drop jobs from this node", "Other nodes that 
 
 
 @route(
+    "POST", "/api/queue-now", role=Role.OPERATOR, summary="Queue a job wherever it is, unless it is queued already",
+    body=object_of(id={"type": "string"}),
+    reply=object_of(
+        changed={"type": "integer", "minimum": 0, "description": "1 if it was queued."},
+        text={"type": "string", "description": "What became of it, for people."},
+    ),
+    tag="jobs", writes=True, errors=error_words(COMMANDS["ENQUEUE"]), commands=("ENQUEUE", "CLUSTER ASK", "SHOW"),
+    example={"id": ID},
+)  # fmt: skip
+async def queue_now(site: Site, asked: Request) -> dict[str, Any]:
+    """ENQUEUE on the node that knows most of the job; any node may be asked.
+
+    A job that is in the queue of a node that answers, or with a consumer there, is left alone: `changed` is 0.
+    """
+    found = read_object(asked.body, ["id"])
+    if not isinstance(found.get("id"), str):
+        raise Problem(400, "the field id is needed: the id of a job")
+    job_id = as_bytes(found["id"])
+    if not is_job_id(job_id):
+        raise Problem(400, "the field id is not the id of a job: ids are 48 bytes, DI…SQ, or 40 of Disque 1.0, D-…")
+    best = (await job_everywhere(site.everywhere, site.gateway.view, job_id, fresh_s=0)).best
+    if best is None:
+        raise Problem(404, f"no node that answers has the job {found['id']}", code="NOJOB")
+    if best.phase in _LEFT_ALONE:
+        return {"changed": 0, "text": f"Left alone: it is {_LEFT_ALONE[best.phase]} node {best.short} already."}
+    changed = await on_node(site, asked, best.node_id, "ENQUEUE", job_id)
+    done = f"Queued on node {best.short}." if changed else f"Left alone: ENQUEUE does not apply on node {best.short}."
+    return {"changed": changed, "text": done}
+
+
+#: Where a job is that is not queued once more, by its phase.
+_LEFT_ALONE: Final = {"ready": "in the queue of", "in-flight": "with a consumer of"}
+
+
+@route(
     "POST", "/api/pause", role=Role.OPERATOR, summary="Pause a queue, or let it go on", body=schema(COMMANDS["PAUSE"]),
     reply=object_of(pause={"enum": ["none", "in", "out", "all"]}), tag="queues", writes=True,
     errors=error_words(COMMANDS["PAUSE"]), commands=("PAUSE",),
@@ -102,6 +140,13 @@ async def drain(site: Site, asked: Request) -> dict[str, Any]:
     else:
         raise Problem(400, "the field node is not a string: allowed is the id of a node, 40 hex digits")
     return {"leaving": leaving}
+
+
+async def on_node(site: Site, asked: Request, node_id: bytes, *words: bytes | str) -> Any:
+    """Run a command on a node.  Raises CommandError, and Problem: another node refuses, or does not answer."""
+    if node_id == site.gateway.view.id:
+        return await site.call(asked.visitor, *words)
+    return await ask(site, asked, node_id.decode("ascii"), *words)
 
 
 async def ask(site: Site, asked: Request, node_id: str, *words: bytes | str) -> Any:

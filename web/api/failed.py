@@ -16,7 +16,7 @@ import attrs
 
 from disqued.errors import CommandError
 from disqued.web.api import bulk
-from disqued.web.api.acts import ask
+from disqued.web.api.acts import on_node
 from disqued.web.api.bulk import IDS_AT_ONCE, SAMPLE, DryRun, dry_run_of, flag, is_dry, read_ids, token_of
 from disqued.web.api.fields import JOB_IDS, VALUE, read_bytes, read_object
 from disqued.web.api.objects import JOB, job_object, shown_to
@@ -182,20 +182,13 @@ async def _cancel(site: Site, asked: Request, tally: _Tally, queue: bytes, ids: 
 
 
 async def _enqueue(site: Site, asked: Request, tally: _Tally, node_id: bytes, ids: list[bytes]) -> None:
-    tally.done += await _on_node(site, asked, node_id, "ENQUEUE", *ids)
+    tally.done += await on_node(site, asked, node_id, "ENQUEUE", *ids)
 
 
 async def _bury(site: Site, asked: Request, tally: _Tally, node_id: bytes, ids: list[bytes]) -> None:
     why = _why(asked)
     reason = () if why is None else ("REASON", why)
-    tally.done += await _on_node(site, asked, node_id, "NACK", *ids, "DEAD", *reason)
-
-
-async def _on_node(site: Site, asked: Request, node_id: bytes, *words: bytes | str) -> Any:
-    """Run a command on a node.  Raises CommandError, and Problem: another node refuses, or does not answer."""
-    if node_id == site.gateway.view.id:
-        return await site.call(asked.visitor, *words)
-    return await ask(site, asked, node_id.decode("ascii"), *words)
+    tally.done += await on_node(site, asked, node_id, "NACK", *ids, "DEAD", *reason)
 
 
 def _why(asked: Request) -> bytes | None:

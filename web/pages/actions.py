@@ -9,6 +9,7 @@ from disqued.core.model.phases import PHASE_NAMES
 from disqued.web.http.exchange import Role
 from disqued.web.pages.lines import PICKED, Action, Input, quoted
 from disqued.web.views import rendering
+from disqued.web.views.job_reports import JobReport
 from disqued.web.views.job_views import JobSearch
 
 #: Without a token: the page asks with a dry run first, and who pastes a line has seen the table.
@@ -126,8 +127,8 @@ def _pause_words(stops_in: bool, stops_out: bool) -> str:
     return {(True, True): "all", (True, False): "in", (False, True): "out"}.get((stops_in, stops_out), "none")
 
 
-def on_job(job: Job) -> list[Action]:
-    """What can be done with a job as it is now."""
+def on_job(job: Job, best: JobReport) -> list[Action]:
+    """What can be done with a job of which this node has a copy, as it is now."""
     job_id = job.id
     if job.state == DEAD:
         return [_redrive(job.queue, job_id), *_plain(job_id, ("ack", "delete")), *_fated(job)]
@@ -137,17 +138,36 @@ def on_job(job: Job) -> list[Action]:
         return _plain(job_id, ("delete",))
     was_queued = job.flags & FLAG_QUEUED_BEFORE
     can_wait = job.state == ACTIVE and (job.options.retry_ms or not was_queued)
-    is_out = can_wait and was_queued and not job.flags & FLAG_PUT_OFF
-    ways = (*(["enqueue"] if can_wait else []), *(["nack"] if is_out else []), "ack", "delete")
-    return [*_plain(job_id, ways), *_fated(job)]
+    is_out = can_wait and was_queued and not job.flags & FLAG_PUT_OFF and not _waits_elsewhere(best)
+    queue_now = [_queue_now(job_id, best)] if can_wait and best.phase in _QUEUEABLE else []
+    return [*queue_now, *_plain(job_id, (*(["nack"] if is_out else []), "ack", "delete")), *_fated(job)]
 
 
-def on_job_elsewhere(job_id: bytes, fields: Mapping[str, Any]) -> list[Action]:
-    """What any node can do with a job that another one has; `fields` are those of its SHOW there."""
+#: Phases of a job that is neither in a queue nor with a consumer, on the node that knows most of it.
+_QUEUEABLE: Final = ("delayed", "elsewhere")
+
+
+def _waits_elsewhere(best: JobReport) -> bool:
+    """Return whether another node has a job in its queue: nobody has it who could give it back."""
+    return best.phase == "ready" and not best.is_here
+
+
+def _queue_now(job_id: bytes, best: JobReport) -> Action:
+    words = (b"ENQUEUE", job_id)
+    return Action(
+        "enqueue", "Queue now", "/api/queue-now", words if best.is_here else (b"CLUSTER", b"ASK", best.node_id, *words),
+        {"id": job_id}, "{result}",
+    )  # fmt: skip
+
+
+def on_job_elsewhere(job_id: bytes, best: JobReport) -> list[Action]:
+    """What any node can do with a job that another one has."""
+    fields = best.fields
     if fields["state"] == STATE_NAMES[ACKED] or fields["queue"] is None:
         return []
     redrive = [_redrive(fields["queue"], job_id)] if fields["state"] == STATE_NAMES[DEAD] else []
-    return [*redrive, *_plain(job_id, ("ack",)), *([] if fields.get("cancelled") else [_cancel(job_id)])]
+    queue_now = [_queue_now(job_id, best)] if best.phase in _QUEUEABLE and (fields["retry"] or fields["delay"]) else []
+    return [*redrive, *queue_now, *_plain(job_id, ("ack",)), *([] if fields.get("cancelled") else [_cancel(job_id)])]
 
 
 def _redrive(queue: bytes, job_id: bytes) -> Action:
@@ -160,9 +180,9 @@ def _redrive(queue: bytes, job_id: bytes) -> Action:
 def _cancel(job_id: bytes) -> Action:
     return Action(
         "cancel", "Cancel", "/api/commands/CANCEL", (b"CANCEL", job_id), {"ids": [job_id]},
-        "Jobs cancelled: {result}.",
+        "The job is {result}.",
         "The job ends on all nodes; one in flight ends once its consumer returns it or runs out of time.",
-        ends=True, danger=True,
+        danger=True,
     )  # fmt: skip
 
 
@@ -190,7 +210,6 @@ def _fated(job: Job) -> list[Action]:
 
 def _plain(job_id: bytes, wanted: tuple[str, ...]) -> list[Action]:
     ways = (
-        ("enqueue", "Queue now", b"ENQUEUE", "Jobs queued: {result}.", ""),
         ("dequeue", "Remove from queue", b"DEQUEUE", "Jobs removed from the queue: {result}.", ""),
         ("nack", "Return to queue (NACK)", b"NACK", "Jobs returned to the queue: {result}.", ""),
         ("ack", "Acknowledge", b"ACKJOB", "Jobs acknowledged: {result}.", _DONE),

@@ -15,7 +15,9 @@ from disqued.web.pages.lines import redis_line
 from disqued.web.pages.render import MissingProblem, Values, page
 from disqued.web.site import Site
 from disqued.web.views import group_views, job_reports, job_views, queue_views, rendering
-from disqued.web.views.job_reports import ClusterJob, JobReport
+from disqued.web.views.consumer_views import consumers_of
+from disqued.web.views.everywhere import FRESH_S
+from disqued.web.views.job_reports import Around, Attempts, ClusterJob, JobReport, Waiters
 
 BODY_BYTES: Final = 65_536  #: of the body
 SAID_BYTES: Final = 4_096  #: of a progress, a result or a header
@@ -27,7 +29,7 @@ PARTS: Final = {
     "job-said": "_job_said.html", "job-groups": "_job_groups.html",
 }  # fmt: skip
 #: What does something to a job on a node that has it alone, by where the job is there.
-_LOCAL: Final = {"ready": b"DEQUEUE", "delayed": b"ENQUEUE", "in-flight": b"NACK"}
+_LOCAL: Final = {"ready": b"DEQUEUE", "in-flight": b"NACK"}
 REMEMBERED_MS: Final = 1_000  #: how long nodes are asked how a job ended
 AT_ONCE: Final = 2 << 10  #: bytes of a body that are indented in the turn of the loop: some milliseconds' work
 
@@ -46,16 +48,50 @@ async def job(site: Site, asked: Request) -> tuple[str, Values]:
     raw = best.fields["body"]
     body = await _body(site, raw) if asked.visitor.sees_bodies and best.is_known and raw is not None else None
     ways, others = _ways(site, job_id, known)
-    return "job.html", {**_values(site, job_id, known, asked.visitor), "body": body, "ways": ways, "others": others}
+    values = _values(site, job_id, known, await _around(site, best, fresh_s=0), asked.visitor)
+    return "job.html", {**values, "body": body, "ways": ways, "others": others}
 
 
-async def job_values(site: Site, job_id: bytes, visitor: Visitor) -> Values | None:
-    """What changes by itself on the page of a job; None while no node that answers knows it."""
+async def job_news(site: Site, job_id: bytes, visitor: Visitor) -> tuple[Values | None, dict[str, str]]:
+    """What changes by itself on the page of a job; while no node that answers knows it, None and what is said then."""
+    if not is_job_id(job_id):
+        return None, {}
     known = await job_reports.job_everywhere(site.everywhere, site.gateway.view, job_id)
-    return None if known.best is None else _values(site, job_id, known, visitor)
+    if known.best is None:
+        return None, _gone(known)
+    return _values(site, job_id, known, await _around(site, known.best, fresh_s=FRESH_S), visitor), {}
 
 
-def _values(site: Site, job_id: bytes, known: ClusterJob, visitor: Visitor) -> Values:
+def _gone(known: ClusterJob) -> dict[str, str]:
+    """Parts of the page of a job that no node knows any more; one that does not answer may have it."""
+    state, end, why = "ended", "Ended", "No node knows this job any more: it has ended."
+    if known.missing:
+        state, end = "not found", "On no node that answers"
+        why = "No node that answers knows this job any more. It has ended, or a node that does not answer has it: "
+        why += ", ".join(one.short for one in known.missing) + "."
+    return {
+        "job-state": f'<span class="badge mute">{state}</span>', "paused": "", "why": why, "job-acts": "",
+        "job-nodes": '<tr><td colspan="7" class="none">No node that answers has the job.</td></tr>',
+        "job-timeline": f'<li><span class="what">{end}</span></li>',
+    }  # fmt: skip
+
+
+async def _around(site: Site, best: JobReport, fresh_s: float) -> Around:
+    """Ask all nodes who waits for the queue of a job that is in it, or who the client is that has it."""
+    queue = best.fields["queue"]
+    if best.phase == "ready" and not best.fields.get("blocked") and "groups" not in best.fields:
+        on_nodes = await site.queues.one(queue, fresh_s)
+        if not on_nodes.sources.failure:
+            blocked = 0 if on_nodes.total is None else on_nodes.total.blocked
+            return Around(Waiters(blocked, bool(on_nodes.sources.missing)))
+    elif best.phase == "in-flight" and best.consumer is not None and best.worker is None:
+        rows = await consumers_of(site.everywhere, site.gateway.view, queue, fresh_s)
+        alike = [one for one in rows if (one.node_id, one.consumer) == (best.node_id, best.consumer) and one.jobs]
+        return Around(holder=alike[0] if len(alike) == 1 else None)
+    return Around()
+
+
+def _values(site: Site, job_id: bytes, known: ClusterJob, around: Around, visitor: Visitor) -> Values:
     node, best = site.gateway.view, known.best
     assert best is not None
     here = node.job(job_id)
@@ -63,27 +99,18 @@ def _values(site: Site, job_id: bytes, known: ClusterJob, visitor: Visitor) -> V
     said = {name: None if fields.get(name) is None else rendering.body(fields[name], SAID_BYTES, indents=True)
             for name in ("progress", "result")}  # fmt: skip
     is_event = "groups" in fields
+    attempts = Attempts([], 0) if is_event else job_reports.attempts_of(known, node.wall())
     return {
         "job_id": job_id, "job": {**_ABSENT, **fields}, "best": best, "known": known, "missing": known.missing,
-        "state": fields["state"].decode(), "why": _why(site, known, best),
+        "state": fields["state"].decode(), "why": job_reports.why_of(known, around, node.wall()),
         "paused": [] if fields["queue"] is None else queue_views.pauses_of(node, fields["queue"]),
         "queue": fields["queue"], "kind": "log" if is_event else "work",
         "is_manual": job_reports.is_manual(fields), "headers": list(map(_header, job_reports.headers_of(fields))),
-        "attempts": None if is_event else job_reports.attempts_of(known, node.wall()), **said,
+        "attempts": None if is_event else attempts, **said,
         "alias": _alias(here, fields), "groups": _groups(site, best),
-        "timeline": [] if here is None else job_views.timeline(node, here),
+        "timeline": job_reports.timeline_of(known, attempts, node.wall()),
         "now": node.wall(), "visitor": visitor, "failures_kept": FAILURES_KEPT,
     }  # fmt: skip
-
-
-def _why(site: Site, known: ClusterJob, best: JobReport) -> str:
-    """Say in a sentence why the job does not run now, or that it does; this node knows more of what it has."""
-    node = site.gateway.view
-    here = node.job(best.fields["id"]) if best.is_here else None
-    why = best.why if here is None else job_views.why_not_running(node, here)
-    if known.lost and best.phase == "elsewhere":
-        why += f" It may be on a node that does not answer: {', '.join(one.short for one in known.lost)}."
-    return why
 
 
 def _alias(here: Any, fields: dict[str, Any]) -> tuple[str, bytes] | None:
@@ -110,13 +137,13 @@ def _ways(site: Site, job_id: bytes, known: ClusterJob) -> tuple[list[Any], list
     if best.fields.get("groups") is not None:
         return (actions.on_event(best.fields["queue"], job_id), [])
     if here is not None and here.options.kind == KIND_WORK and not here.is_dummy:
-        return actions.on_job(here), []
+        return actions.on_job(here, best), []
     lines = []
     for each in site.gateway.view.known_nodes():
         report = next((one for one in known.reports if one.node_id == each.id and one.is_known), None)
         if report is not None and report.phase in _LOCAL and each.host and not each.myself:
             lines.append((report, redis_line([_LOCAL[report.phase], job_id], each.port, each.host)))
-    return actions.on_job_elsewhere(job_id, best.fields), lines
+    return actions.on_job_elsewhere(job_id, best), lines
 
 
 async def _body(site: Site, raw: bytes) -> dict[str, Any]:
@@ -132,28 +159,42 @@ def _header(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes, str]:
     return (*pair, shown["text"] if shown["kind"] == "json" else "")
 
 
-async def _end(site: Site, job_id: bytes, visitor: Visitor) -> str:
-    """Say how a job ended that no node has any more, as far as nodes remember that."""
+async def _end(site: Site, job_id: bytes, visitor: Visitor) -> tuple[str, str]:
+    """Tell how a job ended that no node has any more, as far as nodes remember that: state and reason of WAITJOB."""
     try:
-        ((_, _, _, _, reason),) = await site.call(visitor, "WAITJOB", REMEMBERED_MS, job_id)
+        ((_, state, _, _, reason),) = await site.call(visitor, "WAITJOB", REMEMBERED_MS, job_id)
     except (CommandError, Problem):  # this node cannot ask now, or WAITJOB was renamed
-        return ""
-    return rendering.name(bytes(reason), SAID_BYTES)
+        return "", ""
+    return bytes(state).decode("ascii"), rendering.name(bytes(reason), SAID_BYTES) if reason else ""
 
 
-def _missing(site: Site, job_id: bytes, known: ClusterJob, end: str) -> Problem:
+#: How a job ended, by the state of WAITJOB.
+_ENDS: Final = {"acked": "it was acknowledged", "cancelled": "it was cancelled", "expired": "its time to live was over"}
+_HAS_ENDED: Final = "it has ended"  #: begins the reason of a job whose state is not known
+
+
+def _missing(site: Site, job_id: bytes, known: ClusterJob, end: tuple[str, str]) -> Problem:
     """Say how a job ended that no node that answers knows, and where to look for it."""
     node, shown = site.gateway.view, rendering.name(job_id, 60)
     if any(one.id == node.id for one in known.missing):
         return Problem(503, f"this node cannot ask for the job now: {known.missing[0].why}", code="TRYAGAIN")
-    hints = [(f"How it ended, as far as nodes remember: {end}.", "")] if end else []
+    state, reason = end
+    how = _ENDS.get(state, "")
+    if reason.startswith(_HAS_ENDED):
+        how = reason.removeprefix(_HAS_ENDED).removeprefix(":").removeprefix(", and").strip()
+    if how:
+        return MissingProblem(f"job {shown} has ended: {how}", "NOJOB", heading="The job has ended")
+    hints = []
     unheard = {one.id for one in known.missing}
     for each in node.known_nodes():
         if each.id[:8] == job_id[2:10] and each.id in unheard and each.host:
             line = redis_line([b"SHOW", job_id], each.port, each.host)
             hints.append(("Its id says that this node added it, which does not answer and may have it:", line))
     hints += [(f"{one.sentence} It may have the job.", "") for one in known.missing]
-    where = "any node" if not known.missing else "any node that answers"
-    return MissingProblem(
-        f"there is no job {shown} on {where}: it is done, dropped, or never was", "NOJOB", hints=hints
-    )
+    if known.missing:
+        detail = f"no node that answers has job {shown}: it has ended, or a node that does not answer has it"
+    elif state == "unknown" and reason.endswith("any more"):
+        detail = f"job {shown} is on no node any more, and none remembers how it ended"
+    else:
+        detail = f"there is no job {shown} on any node: it was acknowledged or dropped, or never was"
+    return MissingProblem(detail, "NOJOB", hints=hints)

@@ -79,10 +79,15 @@ class MissingProblem(Problem):
     """404: what a page is about is not on this node; with what can be done about that."""
 
     def __init__(
-        self, detail: str, code: str, *, hints: Sequence[tuple[str, str]] = (), ways: Sequence[lines.Action] = ()
-    ) -> None:
-        """`hints` are sentences, each with a line to type or ""; `ways` create what is missing."""
+        self, detail: str, code: str, *, hints: Sequence[tuple[str, str]] = (), ways: Sequence[lines.Action] = (),
+        heading: str = "",
+    ) -> None:  # fmt: skip
+        """`hints` are sentences, each with a line to type or ""; `ways` create what is missing; `heading`: of the page.
+
+        Without a heading it has the name of the status.
+        """
         super().__init__(404, detail, code=code)
+        self.heading = heading
         self.hints = hints
         self.ways = ways
 
@@ -91,7 +96,8 @@ def problem_page(site: Site, visitor: Visitor, request: Any, problem: Problem) -
     """What is wrong, as a page; strangers see no menu on it, nor which node this is."""
     here = "login" if visitor.role is Role.NOBODY else ""
     hints, ways = (problem.hints, problem.ways) if isinstance(problem, MissingProblem) else ((), ())
-    shown = {"problem": problem, "hints": hints, "ways": _possible(list(ways))}
+    heading = (isinstance(problem, MissingProblem) and problem.heading) or problem.document["title"]
+    shown = {"problem": problem, "heading": heading, "hints": hints, "ways": _possible(list(ways))}
     values = {**common(site, visitor, request, here), **shown}
     return _page("problem.html", values, problem.status, problem.headers)
 

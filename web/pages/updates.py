@@ -2,7 +2,6 @@
 
 from typing import Any, Final
 
-from disqued.core.model.ids import is_job_id
 from disqued.web.http import answers
 from disqued.web.http.exchange import STREAM, QueryParameter, Reply, Request, Role, Visitor
 from disqued.web.http.problems import Problem
@@ -112,8 +111,8 @@ async def draw(site: Site, watched: Subscription) -> dict[str, Any]:
             "groups": "_groups.html",
         }
     elif watched.page == "job":
-        values = await job_pages.job_values(site, watched.job, reader) if is_job_id(watched.job) else None
-        parts, gone = dict(job_pages.PARTS), {"why": "No node that answers knows this job any more: it has ended."}
+        values, gone = await job_pages.job_news(site, watched.job, reader)
+        parts = dict(job_pages.PARTS)
     elif watched.page in {FAILING, DEAD}:
         wanted = FailedQuery(watched.page, watched.queue, watched.view.text, watched.since)
         shown = site.failed.watch(wanted, watched.view.page)

@@ -16,6 +16,7 @@ from disqued.core.view import NodeView
 from disqued.core.work.requeueing import GIVEN_BACK, WORKER_DIED, WORKER_STOPPED
 from disqued.web.views import rendering
 from disqued.web.views.cluster_answers import MissingNode, ask_all, missing_nodes
+from disqued.web.views.consumer_views import ConsumerRow
 from disqued.web.views.everywhere import FRESH_S, ClusterReply, Everywhere, NodeReply
 
 #: Phases, those first whose node knows most of the job.
@@ -69,35 +70,23 @@ class JobReport:
         return self.fields.get("queue") is not None
 
     @property
-    def why(self) -> str:
-        """Say in a sentence where the job is, for a reader on another node."""
-        again = "" if self.requeue_ms is None else f" It is queued again within {rendering.span(self.requeue_ms)}."
-        if self.phase == "in-flight":
-            who = "a consumer" if self.consumer is None else rendering.name(self.consumer, 80)
-            had = "" if self.held_ms is None else f" for {rendering.span(self.held_ms)}"
-            return f"It is in flight: {who} of node {self.short} has it{had}.{again}"
-        if self.phase == "ready":
-            blocked = self.fields.get("blocked")
-            reason = f", and may not be handed out: {rendering.name(blocked, 400)}" if blocked else ""
-            return f"It waits in the queue of node {self.short}{reason}."
-        if self.phase == "delayed":
-            within = "" if self.requeue_ms is None else f" within {rendering.span(self.requeue_ms)}"
-            if self.fields.get("failures"):
-                return f"It failed, and node {self.short} queues it again{within}.{self._last_failure}"
-            return f"It is delayed: node {self.short} queues it{within}."
-        if self.phase == "dead":
-            why = "it failed too often, or was buried"
-            return f"It is dead: {why}. It is delivered no more before REDRIVE.{self._last_failure}"
-        if self.phase == "done":
-            return "It is acknowledged: done. It is kept until all nodes that may hold it know, or for its result."
-        if self.phase == "wait-repl":
-            return f"It waits for copies on node {self.short}. Its producer waits, too."
-        return f"No node that answers has it in its queue or with a consumer.{again}"
+    def queued_in_ms(self) -> int | None:
+        """In how many milliseconds this node queues it by itself; None where its time is over before, or no timer runs.
+
+        A node answers the rest of its time in whole seconds.
+        """
+        within, ttl_s = self.requeue_ms, self.fields.get("ttl")
+        return None if within is None or (ttl_s is not None and -(-within // 1_000) >= ttl_s) else within
 
     @property
-    def _last_failure(self) -> str:
-        failures = self.fields.get("failures", ())
-        return rendering.last_failure(failures[-1][3]) if failures else ""
+    def is_once(self) -> bool:
+        """Return whether it is delivered at most once."""
+        return self.fields.get("retry") == 0
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether consumers have given it back, or nobody acknowledged it in time."""
+        return bool(self.fields.get("failures") or _deliveries_before(self))
 
 
 @attrs.frozen
@@ -122,6 +111,16 @@ class ClusterJob:
         """Nodes that may hold it, as the others say, and that do not answer."""
         holders = {holder for report in self.reports for holder in report.fields.get("nodes-delivered", ())}
         return [one for one in self.missing if one.id in holders]
+
+    @property
+    def accepted(self) -> tuple[int, bytes] | None:
+        """When it was acknowledged, and the node that accepted that; None where no node that answers knows."""
+        return min(((*one.fields["result-from"],) for one in self.reports if "result-from" in one.fields), default=None)
+
+    @property
+    def was_cancelled(self) -> bool:
+        """Return whether it ended, or is to end, since it was cancelled."""
+        return self.accepted is None and any(one.fields.get("cancelled") for one in self.reports)
 
 
 def _place(report: JobReport) -> tuple[bool, int, bool]:
@@ -192,8 +191,9 @@ def attempts_of(known: ClusterJob, now: int) -> Attempts:
         for one in known.reports
         if one.phase == "in-flight"
     ]
-    if best.phase == "done" and not best.fields.get("cancelled"):
-        rows.append(Attempt("done", None, b"", b""))
+    if best.phase == "done" and not known.was_cancelled:
+        at, node_id = known.accepted or (None, b"")
+        rows.append(Attempt("done", at, node_id, b""))
     failures = {(*failure,) for one in known.reports for failure in one.fields.get("failures", ())}
     rows += [
         Attempt(_outcome(who, reason), at, node_id, who, reason)
@@ -213,6 +213,232 @@ def _deliveries_before(report: JobReport) -> int:
     fields = report.fields
     counted = int(fields.get("nacks", 0)) + int(fields.get("additional-deliveries", 0))
     return max(counted, int(fields.get("attempt", 1)) - 1)
+
+
+@attrs.frozen
+class TimelineEntry:
+    """Something that happened to a job, or that will."""
+
+    what: str
+    at: int | None = None  #: None = no node knows when
+    is_ahead: bool = False  #: it is still to come
+
+
+def timeline_of(known: ClusterJob, attempts: Attempts, now: int) -> list[TimelineEntry]:
+    """Tell what happened to a job in the cluster, where it is, and what is to come; `now` is unix milliseconds."""
+    best = known.best
+    assert best is not None
+    fields = best.fields
+    created = fields["ctime"] // 1_000_000
+    entries = [TimelineEntry(f"Added to node {fields['id'][2:10].decode('ascii', 'replace')}", created or None)]
+    entries += _end_of_delay(known, attempts, created + fields["delay"] * 1_000, now) if fields["delay"] else []
+    if attempts.only_counted:
+        entries.append(TimelineEntry(f"{_counted(attempts.only_counted, 'earlier attempt')}, only counted"))
+    entries += [TimelineEntry(_told(one), one.at) for one in reversed(attempts.rows) if one.outcome not in _IN_PLACE]
+    if fields.get("generation"):
+        entries.append(TimelineEntry(f"Redriven {_times(fields['generation'])}"))
+    return [*entries, *_place_of(known, attempts), *_to_come(known, now)]
+
+
+#: Outcomes of the attempt that goes on, or that was the last: they say where the job is.
+_IN_PLACE: Final = ("in flight", "done")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _end_of_delay(known: ClusterJob, attempts: Attempts, ends_at: int, now: int) -> Iterator[TimelineEntry]:
+    phases = {one.phase for one in known.reports}
+    was_tried = any(map(_deliveries_before, known.reports))
+    begun = was_tried or not phases.isdisjoint(("ready", "in-flight"))
+    if begun and (ends_at > now or any(one.at is not None and one.at < ends_at for one in attempts.rows)):
+        yield TimelineEntry("Queued before its delay was over")
+    elif ends_at <= now:
+        yield TimelineEntry("Its delay is over", ends_at)
+    elif "done" in phases or "dead" in phases:
+        yield TimelineEntry("Ended before its delay was over")
+    else:
+        yield TimelineEntry("Its delay ends: queued for the first time", ends_at, is_ahead=True)
+
+
+def _told(attempt: Attempt) -> str:
+    """Tell in words how an attempt ended."""
+    who = f", {rendering.name(attempt.who, 80)}" if attempt.who else ""
+    reason = f": {rendering.name(attempt.reason)}" if attempt.reason else ""
+    return f"{attempt.outcome.capitalize()} on node {attempt.node}{who}{reason}"
+
+
+def _place_of(known: ClusterJob, attempts: Attempts) -> Iterator[TimelineEntry]:
+    """Tell where a job is, or how it ended."""
+    best = known.best
+    assert best is not None
+    if "groups" in best.fields:
+        if best.phase == "ready":
+            yield TimelineEntry("In its log")
+        return
+    for one in known.reports:
+        if one.phase == "ready":
+            yield TimelineEntry(f"In the queue of node {one.short}")
+        elif one.phase == "wait-repl":
+            yield TimelineEntry(f"Waits for copies on node {one.short}")
+    for attempt in attempts.rows:
+        if attempt.outcome == "in flight":
+            who = rendering.name(attempt.who, 80) if attempt.who else "a consumer"
+            yield TimelineEntry(f"Delivered to {who} by node {attempt.node}", attempt.at)
+        elif attempt.outcome == "done":
+            yield TimelineEntry("Acknowledged" + (f" on node {attempt.node}" if attempt.node_id else ""), attempt.at)
+    if known.was_cancelled:
+        yield TimelineEntry("Cancelled")
+    elif best.phase == "dead":
+        yield TimelineEntry("Dead")
+
+
+def _to_come(known: ClusterJob, now: int) -> Iterator[TimelineEntry]:
+    """Tell when a job is queued again by itself, if it is."""
+    best = known.best
+    assert best is not None
+    if best.phase == "elsewhere":
+        due = [one.queued_in_ms for one in known.reports if one.queued_in_ms is not None]
+        if due and best.fields.get("groups") is None:
+            what = "Queued again without news" if known.missing else "Queued again"
+            yield TimelineEntry(what, now + min(due), is_ahead=True)
+    elif best.phase == "in-flight" and best.worker is not None:
+        what = "Ends" if known.was_cancelled else "Queued again"
+        yield TimelineEntry(f"{what} once its worker is dead", is_ahead=True)
+    elif best.queued_in_ms is None:
+        return
+    elif best.phase == "in-flight":
+        what = "Ends unless acknowledged" if known.was_cancelled else "Queued again unless acknowledged"
+        yield TimelineEntry(what, now + best.queued_in_ms, is_ahead=True)
+    elif best.phase == "delayed" and best.has_failed:
+        yield TimelineEntry("Tried again", now + best.queued_in_ms, is_ahead=True)
+
+
+@attrs.frozen
+class Waiters:
+    """Consumers that wait for jobs of a queue."""
+
+    count: int  #: on the nodes that answer
+    is_partial: bool  #: some do not answer
+
+
+@attrs.frozen
+class Around:
+    """What is known of those who may get a job, or have it; None = not known."""
+
+    waiters: Waiters | None = None  #: for jobs of its queue
+    holder: ConsumerRow | None = None
+
+
+def why_of(known: ClusterJob, around: Around, now: int) -> tuple[str, str]:
+    """Say where a job is and why it does not run now, the same on every node: what the sentence is, and the sentence.
+
+    `now` is unix milliseconds.
+    """
+    best = known.best
+    assert best is not None
+    if best.phase == "done":
+        return "What became of it", _end_of(known, best)
+    if best.phase == "in-flight":
+        return "Now", _why_in_flight(known, best, around.holder, now)
+    if "groups" in best.fields and best.phase == "ready":
+        return "Now", "It is an event: each group of consumers is given it, until its time is over."
+    if best.phase == "ready":
+        return _NOT_RUNNING, _why_ready(best, around.waiters)
+    if best.phase == "delayed":
+        when = _when(best.requeue_ms, now)
+        if not best.has_failed:
+            return _NOT_RUNNING, f"It is delayed{when.replace(' at ', ' until ', 1)}: node {best.short} queues it then."
+        if best.queued_in_ms is None:
+            return _NOT_RUNNING, f"It failed, and its time to live ends before it is tried again.{_last_failure(best)}"
+        return _NOT_RUNNING, f"It failed, and node {best.short} queues it again{when}.{_last_failure(best)}"
+    if best.phase == "dead":
+        dead = "It is dead: it failed too often, or was buried. It is delivered no more before REDRIVE."
+        return _NOT_RUNNING, dead + _last_failure(best)
+    if best.phase == "wait-repl":
+        have = f"{len(best.fields.get('nodes-confirmed', ())) + 1} of {best.fields['repl']} nodes have one"
+        return _NOT_RUNNING, f"It waits for copies on node {best.short}: {have}. Its producer waits, too."
+    return _NOT_RUNNING, _why_elsewhere(known, best, now)
+
+
+_NOT_RUNNING: Final = "Why it is not running"
+
+
+def _when(within_ms: int | None, now: int) -> str:
+    if within_ms is None:
+        return ""
+    return f" at {rendering.moment(now + within_ms)} UTC ({rendering.span(within_ms)} from now)"
+
+
+def _last_failure(report: JobReport) -> str:
+    failures = report.fields.get("failures", ())
+    return rendering.last_failure(failures[-1][3]) if failures else ""
+
+
+def _end_of(known: ClusterJob, best: JobReport) -> str:
+    if known.was_cancelled:
+        return "It was cancelled, and has ended."
+    if not best.is_known:
+        return f"It is acknowledged. Node {best.short} never had it, and keeps the word until all nodes know."
+    if known.accepted is not None or best.fields.get("keep-result"):
+        return "It is acknowledged: done. Its result is kept for its time."
+    holders, told = len(best.fields.get("nodes-delivered", ())), len(best.fields.get("nodes-confirmed", ()))
+    return f"It is acknowledged: done. It is kept until all nodes that may hold it know; {told} of {holders} do."
+
+
+def _why_in_flight(known: ClusterJob, best: JobReport, holder: ConsumerRow | None, now: int) -> str:
+    had = "" if best.held_ms is None else f", for {rendering.span(best.held_ms)} so far"
+    who = "a consumer" if best.consumer is None else rendering.name(best.consumer, 80)
+    if holder is not None:
+        who += f" ({rendering.name(holder.address, 80)})" if holder.address not in {b"", holder.consumer} else ""
+        who += "" if holder.is_connected else ", whose connection has ended,"
+    said = f"It is in flight: {who} of node {best.short} has it{had}."
+    if known.was_cancelled:
+        return f"{said} It is cancelled: it ends with this attempt."
+    if best.worker is not None:
+        return f"{said} A worker keeps it as long as it lives."
+    if best.is_once:
+        return f"{said} It was delivered at most once, as asked (retry 0): it is never queued again."
+    if best.queued_in_ms is not None:
+        return f"{said} Unless acknowledged it is queued again{_when(best.queued_in_ms, now)}."
+    if is_manual(best.fields):
+        return f"{said} Should that not be done with it, RQ.RECOVER hands it to another one."
+    return f"{said} It is not queued again: its time to live ends before."
+
+
+def _why_ready(best: JobReport, waiters: Waiters | None) -> str:
+    place = best.fields.get("place")
+    where = "behind more than 500 others" if place is None else f"at about place {place}"
+    said = f"It waits in the queue of node {best.short}, {where}"
+    if best.fields.get("blocked"):
+        return f"{said}, and may not be handed out: {rendering.name(best.fields['blocked'], 400)}."
+    if waiters is None:
+        return f"{said}."
+    if waiters.count:
+        return f"{said}; a consumer gets it in turn."
+    nodes = "any node that answers" if waiters.is_partial else "any node"
+    return f"{said}; no consumer on {nodes} waits for jobs of this queue."
+
+
+def _why_elsewhere(known: ClusterJob, best: JobReport, now: int) -> str:
+    said = "No node that answers has it in its queue or with a consumer."
+    if known.lost:
+        said += f" It may be on a node that does not answer: {', '.join(one.short for one in known.lost)}."
+    elif not known.missing:
+        said += " DEQUEUE took it out, or a consumer had it before a restart."
+    if best.is_once:
+        return f"{said} It is delivered at most once, as asked (retry 0), so it is never queued again."
+    due = [one.queued_in_ms for one in known.reports if one.queued_in_ms is not None]
+    if due:
+        return f"{said} Without news it is queued again{_when(min(due), now)}."
+    if any(one.requeue_ms is not None for one in known.reports):
+        return f"{said} It is not queued again by itself: its time to live ends before."
+    return f"{said} No timer is set: ENQUEUE queues it."
 
 
 def headers_of(fields: dict[str, Any]) -> list[tuple[bytes, bytes]]:

@@ -192,7 +192,7 @@ function confirmed(form, question) {
   });
 }
 
-const outcome = (found) => found.done ?? found.id ?? found.changed ?? found.pause ?? found.reply ?? "";
+const outcome = (found) => found.text ?? found.done ?? found.id ?? found.changed ?? found.pause ?? found.reply ?? "";
 
 /** Whether what stands in the fields of the search is not what was searched for. */
 function isUnsearched() {
@@ -278,15 +278,16 @@ async function act(form) {
   }
 }
 
-/** The job of this page is done or gone: there is nothing more to do with it. */
-function ended(text) {
-  one("#why").textContent = `${text} Reload the page to see its current state.`;
+/** The job of this page is done or gone: there is nothing more to do with it.  Without a text the news say so. */
+function ended(text = "") {
+  if (text) one("#why").textContent = `${text} Reload the page to see its current state.`;
   all("form.action button").forEach((button) => (button.disabled = true));
 }
 
 async function reread() {
   // What stands in the address is what the table shows: the page itself is asked again, and its table taken.
   const answer = await fetch(location.href.split("#")[0]);
+  if (answer.status === 404 && one("#job-state")) return ended();
   if (!answer.ok) return;
   if (one("[data-missing]")) {
     sessionStorage.setItem("told", told.textContent);
