@@ -463,6 +463,10 @@ def test_a_running_job_is_buried_redriven_and_cancelled(page: Browser, daemon: D
     page.wait_text(".sure p", "The job ends on all nodes")
     page.click(".sure .yes")
     wait_until(lambda: daemon.call("SHOW", job_id) is None, "the job to be gone")
+    page.wait_text("#told", "The job is cancelled.")
+    page.wait_text("#job-state", "ended")
+    page.wait_text("#job-nodes", "No node that answers has the job.")
+    page.wait_text("#why", "it has ended")
 
 
 def test_the_defaults_of_a_queue_are_set_and_taken_back(page: Browser, daemon: Daemon) -> None:

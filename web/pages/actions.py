@@ -182,7 +182,7 @@ def _cancel(job_id: bytes) -> Action:
         "cancel", "Cancel", "/api/commands/CANCEL", (b"CANCEL", job_id), {"ids": [job_id]},
         "The job is {result}.",
         "The job ends on all nodes; one in flight ends once its consumer returns it or runs out of time.",
-        danger=True,
+        ends=True, danger=True,
     )  # fmt: skip
 
 

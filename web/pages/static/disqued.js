@@ -269,7 +269,7 @@ async function act(form) {
     all(".result").forEach((each) => (each.textContent = ""));
     tell(form.dataset.done.replace("{result}", outcome(found)));
     if (found.failed?.length) result.textContent = `${found.failed.length} failed. First error: ${found.failed[0].detail}`;
-    if ("ends" in form.dataset) ended(one("#told").textContent);
+    if ("ends" in form.dataset && String(outcome(found)) !== "cancelling") ended(one("#told").textContent);
     else await reread().catch((error) => (result.textContent = `Done, but the page could not be refreshed: ${error.message}.`));
   } catch (error) {
     result.textContent = `Failed: ${error.message}.`;
@@ -287,7 +287,6 @@ function ended(text = "") {
 async function reread() {
   // What stands in the address is what the table shows: the page itself is asked again, and its table taken.
   const answer = await fetch(location.href.split("#")[0]);
-  if (answer.status === 404 && one("#job-state")) return ended();
   if (!answer.ok) return;
   if (one("[data-missing]")) {
     sessionStorage.setItem("told", told.textContent);
@@ -303,6 +302,7 @@ async function reread() {
     if (value) one(".value", setting).textContent = value.textContent;
   }
   all(".acts[id]").forEach((acts) => offer(acts, one(`#${acts.id}`, fresh)));
+  all("form.action button").forEach((button) => (button.disabled = false));
   sumUp();
   all("form.action").forEach(writeLines);
 }
@@ -387,7 +387,8 @@ function listen(terms) {
     }
     if (news.html) sumUp();
     if (news.point) chart?.add(news.point);
-    if (ways() !== offered) reread().catch(() => {}); // the next news or a reload brings them
+    if (offered && ways() === undefined) ended();
+    else if (ways() !== offered) reread().catch(() => {}); // the next news or a reload brings them
   };
   const close = () => {
     clearTimeout(again);
