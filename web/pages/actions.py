@@ -138,18 +138,14 @@ def on_job(job: Job, best: JobReport) -> list[Action]:
         return _plain(job_id, ("delete",))
     was_queued = job.flags & FLAG_QUEUED_BEFORE
     can_wait = job.state == ACTIVE and (job.options.retry_ms or not was_queued)
-    is_out = can_wait and was_queued and not job.flags & FLAG_PUT_OFF and not _waits_elsewhere(best)
+    is_out = can_wait and was_queued and not job.flags & FLAG_PUT_OFF and best.phase in _OUT
     queue_now = [_queue_now(job_id, best)] if can_wait and best.phase in _QUEUEABLE else []
     return [*queue_now, *_plain(job_id, (*(["nack"] if is_out else []), "ack", "delete")), *_fated(job)]
 
 
 #: Phases of a job that is neither in a queue nor with a consumer, on the node that knows most of it.
 _QUEUEABLE: Final = ("delayed", "elsewhere")
-
-
-def _waits_elsewhere(best: JobReport) -> bool:
-    """Return whether another node has a job in its queue: nobody has it who could give it back."""
-    return best.phase == "ready" and not best.is_here
+_OUT: Final = ("in-flight", "elsewhere")  #: of one that a consumer has, or may have
 
 
 def _queue_now(job_id: bytes, best: JobReport) -> Action:

@@ -298,6 +298,13 @@ def _place_of(known: ClusterJob, attempts: Attempts) -> Iterator[TimelineEntry]:
         yield TimelineEntry("Dead")
 
 
+def _queued(best: JobReport, now: int) -> str:
+    """Say what happens to a copy when its timer ends: one whose delay is not over may not have been queued yet."""
+    fields = best.fields
+    is_delayed = fields.get("delay") and fields["ctime"] // 1_000_000 + fields["delay"] * 1_000 > now
+    return "Queued" if is_delayed and not best.has_failed else "Queued again"
+
+
 def _to_come(known: ClusterJob, now: int) -> Iterator[TimelineEntry]:
     """Tell when a job is queued again by itself, if it is."""
     best = known.best
@@ -305,7 +312,7 @@ def _to_come(known: ClusterJob, now: int) -> Iterator[TimelineEntry]:
     if best.phase == "elsewhere":
         due = [one.queued_in_ms for one in known.reports if one.queued_in_ms is not None]
         if due and best.fields.get("groups") is None:
-            what = "Queued again without news" if known.missing else "Queued again"
+            what = _queued(best, now) + (" without news" if known.missing else "")
             yield TimelineEntry(what, now + min(due), is_ahead=True)
     elif best.phase == "in-flight" and best.worker is not None:
         what = "Ends" if known.was_cancelled else "Queued again"
@@ -430,12 +437,12 @@ def _why_elsewhere(known: ClusterJob, best: JobReport, now: int) -> str:
     if known.lost:
         said += f" It may be on a node that does not answer: {', '.join(one.short for one in known.lost)}."
     elif not known.missing:
-        said += " DEQUEUE took it out, or a consumer had it before a restart."
+        said += " As a rule DEQUEUE took it out, or a consumer had it before a restart."
     if best.is_once:
         return f"{said} It is delivered at most once, as asked (retry 0), so it is never queued again."
     due = [one.queued_in_ms for one in known.reports if one.queued_in_ms is not None]
     if due:
-        return f"{said} Without news it is queued again{_when(min(due), now)}."
+        return f"{said} Without news it is {_queued(best, now).lower()}{_when(min(due), now)}."
     if any(one.requeue_ms is not None for one in known.reports):
         return f"{said} It is not queued again by itself: its time to live ends before."
     return f"{said} No timer is set: ENQUEUE queues it."
