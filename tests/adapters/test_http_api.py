@@ -146,6 +146,19 @@ async def test_a_job_is_shown_with_every_field_of_show(admin: Admin) -> None:
 
 
 @ensureDeferred
+async def test_a_job_with_a_result_tells_who_acknowledged_it_and_when(admin: Admin) -> None:
+    client = admin()
+    job_id = await add(client, result=60)
+    before = client.site.gateway.view.wall()
+    await client.post("/api/ack", {"ids": [job_id], "result": "sent"})
+    _, _, job = await client.get(f"/api/show/{job_id}")
+    told = job["result-from"]
+    assert list(told) == ["at", "node"]
+    assert told["node"] == client.site.gateway.view.id.decode()
+    assert before <= told["at"] <= client.site.gateway.view.wall()
+
+
+@ensureDeferred
 async def test_a_job_is_added_once_with_a_key_and_shown_with_it(admin: Admin) -> None:
     client = admin()
     key = {"base64": "/wA="}

@@ -22,6 +22,7 @@ FROM_OTHERS = ("docs/how-to/from-redisrq.md", "docs/how-to/from-okq.md", "docs/h
 ONE_CONNECTION = {"docs/how-to/from-okq.md"}
 #: A countdown in milliseconds, of which only the size is promised.
 COUNTDOWN = re.compile(r"\(integer\) 29\d{4}$")
+THROTTLED = re.compile(r"throttled for (29|30) s")  #: of one that has just begun
 
 Start = Callable[..., Daemon]
 
@@ -73,7 +74,7 @@ class Typing:
 
 
 def masked(line: str) -> str:
-    return COUNTDOWN.sub("(integer) 29....", ID.sub("<id>", line))
+    return COUNTDOWN.sub("(integer) 29....", THROTTLED.sub("throttled for 30 s", ID.sub("<id>", line)))
 
 
 def contains_in_order(printed: list[str], shown: list[str]) -> bool:

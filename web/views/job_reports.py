@@ -267,10 +267,9 @@ def _end_of_delay(known: ClusterJob, attempts: Attempts, ends_at: int, now: int)
 
 
 def _told(attempt: Attempt) -> str:
-    """Tell in words how an attempt ended."""
+    """Tell in words how an attempt ended; why is for the table of attempts to say."""
     who = f", {rendering.name(attempt.who, 80)}" if attempt.who else ""
-    reason = f": {rendering.name(attempt.reason)}" if attempt.reason else ""
-    return f"{attempt.outcome.capitalize()} on node {attempt.node}{who}{reason}"
+    return f"{attempt.outcome.capitalize()} on node {attempt.node}{who}"
 
 
 def _place_of(known: ClusterJob, attempts: Attempts) -> Iterator[TimelineEntry]:
