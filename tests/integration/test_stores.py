@@ -102,7 +102,7 @@ def test_a_controlled_restart_brings_everything_back_as_it_was(
             # Time went on, and was not given anew.
             assert earlier is None or later <= earlier
         # That a consumer has a job, and which, the store is not told.
-        for name in ("phase", "consumer", "in-flight-for"):
+        for name in ("phase", "consumer", "in-flight-for", "place"):
             was.pop(name, None)
             now.pop(name, None)
         assert now == was

@@ -221,7 +221,7 @@ class World:
         """What of a job does not depend on the moment."""
         shown = self.server.show(job_id)
         assert shown is not None
-        moving = ("ttl", "next-requeue-within", "next-awake-within", "phase", "consumer", "in-flight-for")
+        moving = ("ttl", "next-requeue-within", "next-awake-within", "phase", "consumer", "in-flight-for", "place")
         return {name: shown[name] for name in shown if name not in moving}
 
     def rewrite(self, *, with_queues: bool = False) -> None:

@@ -21,10 +21,6 @@ from disqued.web.views.everywhere import FRESH_S, ClusterReply, Everywhere, Node
 
 #: Phases, those first whose node knows most of the job.
 _KNOWING: Final = ("in-flight", "ready", "dead", "delayed", "done", "wait-repl", "elsewhere")
-_PHASES: Final = {
-    "wait-repl": "waits for copies", "ready": "in its queue", "in-flight": "with a consumer", "delayed": "delayed",
-    "elsewhere": "a copy", "done": "done", "dead": "dead",
-}  # fmt: skip
 
 
 @attrs.frozen
@@ -39,10 +35,6 @@ class JobReport:
     @property
     def phase(self) -> str:
         return str(bytes(self.fields.get("phase", b"elsewhere")).decode("ascii", "replace"))
-
-    @property
-    def phase_in_words(self) -> str:
-        return _PHASES.get(self.phase, self.phase)
 
     @property
     def short(self) -> str:
