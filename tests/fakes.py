@@ -203,7 +203,7 @@ class Client:
     def says(self, *words: bytes | str) -> Any:
         """Run a command as one step; returns its value, or raises its CommandError."""
         args = [word.encode() if isinstance(word, str) else word for word in words]
-        self.host.node.begin()
+        self.host.node.begin(self)
         outcome = self.host.dispatch.execute(self, args, Outcome(checked=True))
         if outcome.failed:
             raise outcome.value

@@ -14,12 +14,14 @@ import attrs
 from disqued.acl.user import DEFAULT
 from disqued.commands.connection import CLIENT_NAME, DONE, NAMING_MAX, is_word
 from disqued.commands.host import Host, Session
+from disqued.commands.parts import LOOKED_AT_PER_PART, Making, in_parts
 from disqued.commands.shapes import OK, bulk, either, integer, null_or, or_silence
-from disqued.commands.table import BLOCKED, NO_REPLY, Flag, command, container, option, optional, positional
+from disqued.commands.table import NO_REPLY, Flag, command, container, flag, option, optional, positional
 from disqued.commands.values import BYTES, INT64_MAX, TIMEOUT, Kind, one_of, read_timeout, readable, whole
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model.outbox import Client
 from disqued.core.model.unfinished import Parts
+from disqued.core.model.waiters import Consumer
 from disqued.core.node import Node
 from disqued.errors import CommandError
 from disqued.wire.replies import Status
@@ -81,7 +83,10 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-@command("CLIENT LIST", group="connection", flags=_ADMIN, reply=bulk("one line per client"), cost="O(N) in the clients")
+@command(
+    "CLIENT LIST", group="connection", flags=_ADMIN, reply=bulk("one line per client"),
+    cost="O(N) in the clients, and with JOBS in the jobs that consumers have, bit by bit",
+)  # fmt: skip
 @attrs.define
 class ClientList:
     """List the client connections, oldest first.
@@ -89,30 +94,58 @@ class ClientList:
     Flags: O it monitors, P it listens to events, b it waits in a command, c it ends after its replies, U it came
     through a Unix socket, N none.  laddr is the address of this node that it came to.  Who has shown a certificate has
     tls-cn, the common name that it gives, with spaces and the like as in a URL (%20).
+
+    With JOBS each line ends with jobs: how many jobs the client has, of all queues.  Jobs that are delivered once
+    (RETRY 0) are not counted, and events are not.
     """
+
+    jobs: bool = flag("JOBS", "Count the jobs that each client has.")
 
     def run(self, node: Node, client: Session) -> Any:
         """Describe every client; very many of them in parts."""
         sessions = list(client.host.clients.sessions())
-        if len(sessions) > LISTED_PER_PART:
-            node.in_parts(cast(Client, client), self._parts(node, client.host, sessions))
-            return BLOCKED
+        if self.jobs or len(sessions) > LISTED_PER_PART:
+            return in_parts(node, cast(Client, client), self._parts(node, client.host, sessions))
         return _lines(sessions, node.state.now)
 
-    @staticmethod
-    def _parts(node: Node, host: Host, sessions: list[Session]) -> Parts:
+    def _parts(self, node: Node, host: Host, sessions: list[Session]) -> Parts:
         """Describe those who are still there when it is their turn."""
+        jobs = (yield from _count_jobs(node)) if self.jobs else None
         text: list[bytes] = []
         for at in range(0, len(sessions), LISTED_PER_PART):
+            if at:
+                yield
             there = {session.id for session in host.clients.sessions()}
             some = [session for session in sessions[at : at + LISTED_PER_PART] if session.id in there]
-            text.append(_lines(some, node.state.now))
-            yield
+            text.append(_lines(some, node.state.now, jobs))
         return b"".join(text)
 
 
-def _lines(sessions: list[Session], now: int) -> bytes:
-    return b"".join(describe_client(session, now) + b"\n" for session in sessions)
+def _lines(sessions: list[Session], now: int, jobs: dict[int, int] | None = None) -> bytes:
+    """The lines of some clients; `jobs` are numbers of jobs by the number of the client, for those who have some."""
+    lines = []
+    for session in sessions:
+        line = describe_client(session, now)
+        lines.append(line if jobs is None else b"%b jobs=%d" % (line, jobs.get(session.id, 0)))
+    return b"".join(line + b"\n" for line in lines)
+
+
+def _count_jobs(node: Node) -> Making[dict[int, int]]:
+    """Count the jobs that consumers of this node have, by the number of the client; so many a part."""
+    counts: dict[Consumer, int] = {}
+    serial = seen = 0
+    while queues := node.state.queues.from_serial(serial, LOOKED_AT_PER_PART):
+        for queue in queues:
+            for _, consumer in list(queue.leased.values()):
+                if consumer is not None:
+                    counts[consumer] = counts.get(consumer, 0) + 1
+                seen += 1
+                if seen % LOOKED_AT_PER_PART == 0:
+                    yield
+        serial = queues[-1].serial + 1
+        if len(queues) == LOOKED_AT_PER_PART:
+            yield
+    return {consumer.id: count for consumer, count in counts.items()}
 
 
 @command("CLIENT INFO", group="connection", flags=_ADMIN, reply=bulk("one line"), cost="O(1)", is_of_connection=True)

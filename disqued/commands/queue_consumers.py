@@ -6,12 +6,13 @@ from typing import Any
 
 import attrs
 
-from disqued.commands.parts import Making, in_parts
+from disqued.commands.parts import Making, in_order, in_parts
 from disqued.commands.shapes import array, pairs
 from disqued.commands.table import Flag, command, option, positional
 from disqued.commands.values import COUNT_MISFIT, QUEUE
 from disqued.commands.values import count as count_kind
 from disqued.core.model.groups import PendingEntry
+from disqued.core.model.job import Unit, attempt_of
 from disqued.core.model.outbox import Client
 from disqued.core.model.queues import Queue
 from disqued.core.model.unfinished import Parts
@@ -23,8 +24,11 @@ SHOWN_BY_DEFAULT = 100
 SHOWN_MAX = 2_000  #: rows of one reply, some milliseconds' work
 SEEN_PER_PART = 1_000  #: jobs and waiting clients
 COUNT = count_kind(1, SHOWN_MAX, COUNT_MISFIT)
+NAMED_MAX = 250  #: jobs that one reply names
+JOBS = count_kind(0, NAMED_MAX, "JOBS must not be negative - allowed are whole numbers")
 
 ROW = ("consumer", "address", "client", "connected", "worker", "group", "waiting-for", "jobs", "oldest-for")
+NAMED = "held"  #: behind these, with JOBS
 
 
 @attrs.define
@@ -37,11 +41,12 @@ class _Row:
     waits_since: int | None = None
     jobs: int = 0
     oldest: int | None = None
+    named: list[tuple[Unit, int]] = attrs.field(factory=list)  #: units, and since when it has them
 
-    def values(self, now: int) -> list[Any]:
+    def values(self, now: int, *, names_jobs: bool) -> list[Any]:
         """The row as it is answered."""
         who = self.consumer
-        return [
+        row = [
             b"consumer", who.word or None if who is not None else None,
             b"address", b"" if who is None else who.address,
             b"client", 0 if who is None else who.id,
@@ -52,15 +57,19 @@ class _Row:
             b"jobs", self.jobs,
             b"oldest-for", None if self.oldest is None else max(0, now - self.oldest),
         ]  # fmt: skip
+        if names_jobs:
+            held = [[unit.id, max(0, now - since), attempt_of(unit)] for unit, since in self.named]
+            row += [NAMED.encode(), held]
+        return row
 
 
-#: A unit that somebody has, or somebody who waits: consumer, worker, group, since when, and whether it waits.
-_Sight = tuple[Consumer | None, Worker | None, bytes, int, bool]
+#: A unit that somebody has, or somebody who waits (None): consumer, worker, group, since when.
+_Sight = tuple[Consumer | None, Worker | None, bytes, int, Unit | None]
 
 
 @command(
     "QCONSUMERS", group="queues", flags=Flag.READ,
-    reply=array(pairs("a consumer", *ROW), "consumers, those first that have a job for the longest time"),
+    reply=array(pairs("a consumer", *ROW, optional=(NAMED,)), "consumers, those first that have a job for the longest time"),
     cost="O(N) in the consumers that wait, and in what consumers have, bit by bit",
 )  # fmt: skip
 @attrs.define
@@ -78,11 +87,15 @@ class QConsumers:
     their own.  What a consumer was given by another node, an event of a log as a rule, that other node shows, without
     the consumer.  Jobs that are delivered once (RETRY 0) are not counted: nobody awaits their acknowledgement.
 
+    With JOBS the rows name so many of the jobs that consumers have, those that are held longest first: held in the row
+    of its consumer is [id, milliseconds, attempt] of each.
+
     More names may come at the end of each row.
     """
 
     queue: bytes = positional("Queue whose consumers are shown.", QUEUE)
     count: int = option("COUNT", "How many at most.", COUNT, SHOWN_BY_DEFAULT)
+    jobs: int = option("JOBS", "How many of their jobs are named, over all rows.", JOBS, 0)
 
     def run(self, node: Node, client: Client) -> Any:
         """Look at what consumers have, and at those that wait; BLOCKED when that is very much."""
@@ -90,27 +103,53 @@ class QConsumers:
         return [] if queue is None else in_parts(node, client, self._parts(node, queue))
 
     def _parts(self, node: Node, queue: Queue) -> Parts:
-        rows = yield from _rows(node, list(_sights(node, queue)))
-        rows.sort(key=_longest_first)
-        return [row.values(node.state.now) for row in islice(rows, self.count)]
+        sights = list(_sights(node, queue))
+        rows = yield from _rows(sights)
+        if self.jobs:
+            yield from _name_jobs(rows, sights, self.jobs)
+        shown = sorted(rows.values(), key=_longest_first)
+        return [row.values(node.state.now, names_jobs=self.jobs > 0) for row in islice(shown, self.count)]
 
 
-def _rows(node: Node, sights: list[_Sight]) -> Making[list[_Row]]:
+#: Whose row it is: consumer, worker, group.
+_Key = tuple[Consumer | None, bytes, bytes]
+
+
+def _key_of(sight: _Sight) -> _Key:
+    consumer, worker, group, _, _ = sight
+    return (consumer, b"" if worker is None else worker.id, group)
+
+
+def _rows(sights: list[_Sight]) -> Making[dict[_Key, _Row]]:
     """Put together what was seen of each consumer, so much a part."""
-    rows: dict[tuple[Consumer | None, bytes, bytes], _Row] = {}
-    for number, (consumer, worker, group, since, waits) in enumerate(sights, 1):
-        key = (consumer, b"" if worker is None else worker.id, group)
+    rows: dict[_Key, _Row] = {}
+    for number, sight in enumerate(sights, 1):
+        key, since = _key_of(sight), sight[3]
         row = rows.get(key)
         if row is None:
             row = rows[key] = _Row(*key)
-        if waits:
+        if sight[4] is None:
             row.waits_since = since
         else:
             row.jobs += 1
             row.oldest = since if row.oldest is None else min(row.oldest, since)
         if number % SEEN_PER_PART == 0:
             yield
-    return list(rows.values())
+    return rows
+
+
+def _name_jobs(rows: dict[_Key, _Row], sights: list[_Sight], most: int) -> Making[None]:
+    """Enter into the rows the units that are held longest, `most` altogether."""
+    held = [sight for sight in sights if sight[4] is not None]
+    longest = yield from in_order(held, key=_since, most=most)
+    for sight in longest[:most]:
+        unit = sight[4]
+        if unit is not None:
+            rows[_key_of(sight)].named.append((unit, sight[3]))
+
+
+def _since(sight: _Sight) -> int:
+    return sight[3]
 
 
 def _longest_first(row: _Row) -> tuple[bool, int]:
@@ -124,20 +163,20 @@ def _sights(node: Node, queue: Queue) -> Iterator[_Sight]:
     """Everything that consumers of this node have of a queue, and everybody who waits for it."""
     custody = node.state.custody
     for unit, (since, consumer) in queue.leased.items():
-        yield consumer, custody.bound.get(unit), b"", since, False
+        yield consumer, custody.bound.get(unit), b"", since, unit
     for waiter in queue.waiters:
         yield _waiting(node, waiter, b"")
     groups = [] if queue.stream is None else list(queue.stream.groups.values())
     for group in groups:
         for entry in group.units.values():
             if entry.is_leased and not entry.granter:
-                yield entry.consumer, entry.worker, group.name, _handed_out_at(entry), False
+                yield entry.consumer, entry.worker, group.name, _handed_out_at(entry), entry
         for group_waiter in group.waiters:
             yield _waiting(node, group_waiter, group.name)
 
 
 def _waiting(node: Node, waiter: Waiter, group: bytes) -> _Sight:
-    return node.state.custody.consumer_of(waiter.client), waiter.form.worker, group, waiter.since, True
+    return node.state.custody.consumer_of(waiter.client), waiter.form.worker, group, waiter.since, None
 
 
 def _handed_out_at(entry: PendingEntry) -> int:

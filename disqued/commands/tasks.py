@@ -58,6 +58,7 @@ UNIQUE_MAX: Final = 64 << 20  #: bytes of the tasks of one command with UNIQUE; 
 _ONCE = "With RETRY set to 0 please explicitly set REPLICATE to 1: a task that runs at most once is in one place"
 _DELAY = "The specified DELAY is greater than TTL. Task refused since it would never be taken"
 _TOO_LARGE = f"the tasks are too large for UNIQUE: {UNIQUE_MAX} bytes together are allowed"
+_CLIENT = integer_kind(1, INT64_MAX, "CLIENT is the number of a client - allowed are whole numbers from 1", "from 1")
 _BAD_ATTEMPT = "a process is <job id>:<attempt>, or the id of a job alone"
 _ATTEMPT_MAX = 2**32
 
@@ -514,6 +515,7 @@ class WqProcs:
     queue: bytes | None = option("QUEUE", "Only those of this queue.", QUEUE)
     worker: bytes | None = option("WORKER", "Only those of this worker.", WORKER_ID)
     task: bytes | None = option("TASK", "Only those with exactly this body.", BYTES)
+    client: int | None = option("CLIENT", "Only those of the client that has this number in CLIENT LIST.", _CLIENT)
 
     def run(self, node: Node, client: Client) -> Any:
         """List them; BLOCKED when there are very many.  Raises WrongType (WRONGTYPE)."""
@@ -557,7 +559,10 @@ class WqProcs:
             return None
         if self.task is not None and unit.body != self.task:
             return None
+        handed_out, consumer = queue.leased[unit]
+        if self.client is not None and (consumer is None or consumer.id != self.client):
+            return None
         worker = node.workers.leases.holder_of(unit)
-        since = queue.leased[unit][0] if worker is None else worker.leases[unit]
+        since = handed_out if worker is None else worker.leases[unit]
         name = b"" if worker is None else worker.id
         return (process_of(unit), unit.queue, name, unit.body, state.now - since, attempt_of(unit))

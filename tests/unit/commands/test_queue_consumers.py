@@ -193,6 +193,33 @@ def test_after_a_restart_the_consumer_of_a_lease_is_not_known(server: Server) ->
     assert rows(again) == [{"jobs": 1, "oldest-for": 100}]
 
 
+def test_the_jobs_that_are_held_longest_are_named_with_their_consumers(server: Server) -> None:
+    first, second, third, last = (server.add("q", body, "RETRY", 60) for body in "abcd")
+    server.get(client=ANN)
+    server.advance(1_000)
+    server.get(count=2, client=BOB)
+    server.advance(500)
+    server.get(client=ANN)
+
+    def named(*options: Any) -> list[Any]:
+        return [row[row.index(b"held") + 1] for row in server("QCONSUMERS", "q", *options)]
+
+    ids = [first, second, third, last]
+    ann, bob = [[ids[0], 1_500, 1], [ids[3], 0, 1]], [[ids[1], 500, 1], [ids[2], 500, 1]]
+    assert named("JOBS", 20) == [ann, bob]
+    assert named("JOBS", 3) == [ann[:1], bob]
+    assert named("JOBS", 1) == [ann[:1], []]
+    assert named("JOBS", 20, "COUNT", 1) == [ann]
+
+
+def test_the_events_that_are_held_longest_are_named_too(server: Server) -> None:
+    event_id = server("QADD", "log", 600, "x")
+    server("QGET", "log", "mailers", "EX", 60, client=ANN)
+    server.advance(20)
+    ((*_, name, held),) = server("QCONSUMERS", "log", "JOBS", 5)
+    assert (name, held) == (b"held", [[event_id, 20, 1]])
+
+
 def test_very_many_jobs_are_counted_bit_by_bit(server: Server) -> None:
     for number in range(6_000):
         server.add("q", str(number))
@@ -207,3 +234,25 @@ def test_very_many_jobs_are_counted_bit_by_bit(server: Server) -> None:
 @pytest.mark.parametrize("count", ["0", "x"])
 def test_how_many_are_shown_has_to_be_a_number_in_its_range(server: Server, count: str) -> None:
     assert server.refusal("QCONSUMERS", "q", "COUNT", count).startswith("ERR")
+
+
+def test_how_many_jobs_are_named_is_a_number_that_is_not_negative(server: Server) -> None:
+    error = "ERR JOBS must not be negative - allowed are whole numbers"
+    assert server.refusal("QCONSUMERS", "q", "JOBS", "-1") == error
+    assert server("QCONSUMERS", "q", "JOBS", "9" * 12) == []
+
+
+def test_the_jobs_of_one_client_are_listed_by_its_number(server: Server) -> None:
+    one, two, three = (server.add(queue, queue, "RETRY", 60) for queue in ("a", "b", "c"))
+    for queue, client in (("a", ANN), ("b", BOB), ("c", ANN)):
+        server.get(queue, client=client)
+
+    def ids(number: int) -> list[bytes]:
+        return [process.partition(b":")[0] for process, *_ in server("WQ.PROCS", "CLIENT", number)]
+
+    assert ids(ANN.id) == [one, three]
+    assert ids(BOB.id) == [two]
+    assert ids(EVE.id) == []
+    assert server.refusal("WQ.PROCS", "CLIENT", 0) == (
+        "ERR CLIENT is the number of a client - allowed are whole numbers from 1"
+    )
