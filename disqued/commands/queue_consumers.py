@@ -69,7 +69,9 @@ _Sight = tuple[Consumer | None, Worker | None, bytes, int, Unit | None]
 
 @command(
     "QCONSUMERS", group="queues", flags=Flag.READ,
-    reply=array(pairs("a consumer", *ROW, optional=(NAMED,)), "consumers, those first that have a job for the longest time"),
+    reply=array(
+        pairs("a consumer", *ROW, optional=(NAMED,)), "consumers, those first that have a job for the longest time"
+    ),
     cost="O(N) in the consumers that wait, and in what consumers have, bit by bit",
 )  # fmt: skip
 @attrs.define

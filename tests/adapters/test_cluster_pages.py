@@ -47,6 +47,47 @@ async def test_connections_are_in_a_table_that_is_filtered_and_sorted(admin: Adm
 
 
 @async_test
+async def test_each_connection_leads_to_the_jobs_that_it_has(admin: Admin, tmp_path: Path) -> None:
+    client = with_tokens(admin, tmp_path)
+    worker, idle = await client.running.connect(), await client.running.connect()
+    await worker.call("CLIENT", "SETNAME", "worker-7")
+    await idle.call("CLIENT", "SETNAME", "idle")
+    ids = [(await worker.call("ADDJOB", queue, f"to {queue}", 0, "RETRY", 60)).decode() for queue in ("mail", "post")]
+    for queue in ("mail", "post"):
+        await worker.call("GETJOB", "FROM", queue)
+    path = f"/client?node={client.site.gateway.view.id.decode()}&amp;id={await worker.call('CLIENT', 'ID')}"
+    html = await page(client, "/connections?q=worker-7&sort=jobs", ADMIN)
+    assert f'<a href="{path}" aria-label="Jobs in flight: 2">2</a>' in html
+    assert "/client?" not in await page(client, "/connections?q=idle", ADMIN)
+    for queue in ("mail", "post"):
+        assert f'href="{path}"' in await page(client, f"/queues/{queue}", OPERATOR)
+    said = words(html := await page(client, path.replace("&amp;", "&"), OPERATOR))
+    assert "worker-7 number" in said
+    assert "Jobs in flight 2, all queues" in said
+    for job_id, queue in zip(ids, ("mail", "post"), strict=True):
+        assert f'href="/jobs/{job_id}"' in html
+        assert f"to {queue}" in said
+    assert await idle.call("CLIENT", "KILL", "USER", "default") == 1
+    await worker.closed()
+    said = words(await page(client, path.replace("&amp;", "&"), OPERATOR))
+    assert "It is not connected to this node any more." in said
+    assert "to mail" in said, "what it has stays with it"
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "error"),
+    [
+        ("", 400, "both node, the id of a node, and id, the number of a client, are needed"),
+        ("?node=nowhere&id=1", 404, "no node nowhere: allowed are the nodes of the overview"),
+        ("?node=nowhere&id=x", 400, "id"),
+    ],
+)
+@async_test
+async def test_a_client_is_named_by_its_node_and_its_number(admin: Admin, query: str, status: int, error: str) -> None:
+    assert error in await page(admin(), f"/client{query}", status=status)
+
+
+@async_test
 async def test_connections_are_for_those_who_may_list_clients(admin: Admin, tmp_path: Path) -> None:
     client = with_tokens(admin, tmp_path)
     await page(client, "/connections", OPERATOR, status=403)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from disqued.web.views import worker_views
+from disqued.web.views import consumer_views
 from tests.adapters.http import AdminClient
 from tests.adapters.inprocess import wait_until
 from tests.adapters.test_pages import (
@@ -169,8 +169,10 @@ async def test_what_consumers_of_other_nodes_have_of_a_list_stands_beside_what_t
         client.running.daemon.turn.finish_step(None)
     html = (await page(client, "/queues/letters")).partition('id="held"')[2].partition("</tbody>")[0]
     assert re.findall(r'data-key="([^"]*)"', html) == [job.id.decode() for job in (far, away, here)]
-    other = f"consumer on node {OTHER[:8].decode()}"
-    assert re.search(rf"{other} 1 h 2 .* {other} 1 min( \d+ s)? 2 .* 127\.0\.0\.1:\d+ \d+ m?s 1", words(html))
+    other, this = f"not known {OTHER[:8].decode()}", node.id[:8].decode()
+    assert re.search(
+        rf"{other} 1 h 2 .* {other} 1 min( \d+ s)? 2 .* 127\.0\.0\.1:\d+ {this} this node \d+ m?s 1", words(html)
+    )
     figures = words(_figures(await page(client, "/queues/letters")))
     assert "1 In flight" in figures, "what other nodes have is in the figures of these"
     said = words(await page(client, f"/jobs/{far.id.decode()}"))
@@ -186,7 +188,7 @@ async def test_what_consumers_of_other_nodes_have_of_a_list_stands_beside_what_t
 @async_test
 async def test_of_very_much_that_other_nodes_have_a_few_are_shown(admin: Admin) -> None:
     client = admin()
-    await run(client.running, "RQ.PUSH", "letters", *map(str, range(2 * worker_views.HELD_SHOWN)))
+    await run(client.running, "RQ.PUSH", "letters", *map(str, range(2 * consumer_views.HELD_SHOWN)))
     node = client.site.gateway.node
     jobs = [unit.job for unit in node.state.queues.by_name[b"letters"].units]
     await run(client.running, "DEQUEUE", *(job.id for job in jobs))
@@ -196,5 +198,5 @@ async def test_of_very_much_that_other_nodes_have_a_few_are_shown(admin: Admin) 
     client.running.daemon.turn.finish_step(None)
     html = (await page(client, "/queues/letters")).partition('id="held"')[2].partition("</tbody>")[0]
     assert re.findall(r'data-key="([^"]*)"', html) == [
-        job.id.decode() for job in jobs[: worker_views.HELD_SHOWN - 1 : -1]
+        job.id.decode() for job in jobs[: consumer_views.HELD_SHOWN - 1 : -1]
     ]

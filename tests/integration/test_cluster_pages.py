@@ -137,6 +137,32 @@ def test_workers_and_connections_of_all_nodes_are_on_the_pages_of_one(cluster: W
         client.close()
 
 
+def test_jobs_in_flight_on_any_node_and_who_has_them_are_on_the_pages_of_one(cluster: WithPages) -> None:
+    first, second, third = cluster.ids
+    worker = redis.Redis(HOST, cluster.nodes[1].port, single_connection_client=True)
+    worker.execute_command("CLIENT", "SETNAME", "worker-7")
+    job_id = held_by_the_others(cluster)
+    worker.execute_command("GETJOB", "FROM", "mail")
+    in_flight = re.compile(rf"In flight all nodes, .*{job_id[:18]}… worker-7 \({HOST}:\d+\) {second[:8]} .* 1 ")
+    wait_until(lambda: in_flight.search(cluster.page("/queues/mail")), "the job in flight on the page of its queue")
+    number = worker.execute_command("CLIENT", "ID")
+    assert re.search(
+        rf"{second[:8]} {number} {HOST}:\d+ worker-7 .* CLIENT ID 1 ", cluster.page("/connections?q=worker-7")
+    )
+    said = cluster.page(f"/client?node={second}&id={number}")
+    assert f"worker-7 number {number} of node {second[:8]}" in said
+    assert re.search(rf"Jobs in flight 1, all queues .*{job_id[:18]}… mail .* to: ann", said)
+    cluster.freeze(1)
+    try:
+        said = cluster.page("/queues/mail")
+        assert re.search(rf"Node {second[:8]} .* Its consumers, and what they have, are missing here\.", said)
+        assert third[:8] in said
+        assert first[:8] in said
+    finally:
+        cluster.thaw(1)
+    worker.close()
+
+
 def fail(cluster: WithPages, number: int, queue: str, *how: str | int) -> str:
     """Add a job to a node, which two nodes hold, and let a consumer there return it; returns its id."""
     node = cluster.nodes[number]

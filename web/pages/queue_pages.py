@@ -22,7 +22,7 @@ from disqued.web.pages import actions
 from disqued.web.pages.render import MissingProblem, Values, fragment, page
 from disqued.web.site import Site
 from disqued.web.turns import next_turn
-from disqued.web.views import group_views, job_views, node_labels, rendering, worker_views
+from disqued.web.views import group_views, job_views, node_labels, rendering
 from disqued.web.views.consumer_views import consumers_of
 from disqued.web.views.everywhere import ClusterReply
 from disqued.web.views.queue_views import SORTS, QueueQuery, QueueRow, Sources, first_of, pause_note, pauses_of
@@ -106,6 +106,7 @@ async def queue_values(site: Site, name: bytes, visitor: Visitor, *, fresh_s: fl
     # What is paused on other nodes alone is resumed there.
     pause = PAUSE_NAMES[node.pause_of(name).bits].decode() if here is None else here.pause_word
     rows = zip(node_labels.labels(node, found.on_nodes), found.on_nodes.values(), strict=True)
+    consumers = await consumers_of(site.everywhere, node, name, fresh_s=fresh_s)
     return {
         "queue": name,
         "row": row,
@@ -119,7 +120,8 @@ async def queue_values(site: Site, name: bytes, visitor: Visitor, *, fresh_s: fl
         "paused": pauses_of(node, name, row),
         "throttled": None if queue is None or queue.gate is None else _throttled(queue.gate, node.wall()),
         "throttles": _throttles(node.policies.gates.get(name), node.wall()),
-        "held": [] if queue is None else worker_views.held_of(node, queue, visitor),
+        "consumers": consumers,
+        "more_held": consumers.more_than_held(0 if row is None else row.in_flight),
         "groups": [] if queue is None else group_views.group_rows(node, queue),
         "in_progress": 0 if queue is None else sum(group.leased for group in group_views.groups_of(queue)),
         "policy": [
@@ -266,8 +268,7 @@ async def queue(site: Site, asked: Request) -> tuple[str, Values]:
     if found.cursor:
         terms = {"state": wanted.state, "text": text, "older": wanted.older_ms // 1_000, "cursor": found.cursor}
         further = "?" + urlencode({"name": name, **terms} if "name" in query else terms)
-    consumers = await consumers_of(site.everywhere, node, name, fresh_s=0)
-    return "queue.html", {**values, "consumers": consumers, "wanted": wanted, "further": further,
+    return "queue.html", {**values, "wanted": wanted, "further": further,
                           "states": _STATES if wanted.state in _STATES else (*_STATES, wanted.state),
                           "is_named": name in rendering.NO_SEGMENTS, "found": found,
                           "jobs": [job_row(node, job, visitor) for job in found.jobs], "known": node.job_count,

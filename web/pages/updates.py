@@ -18,7 +18,6 @@ from disqued.web.pages import (
 from disqued.web.routes import route
 from disqued.web.site import Site
 from disqued.web.turns import next_turn
-from disqued.web.views.consumer_views import consumers_of
 from disqued.web.views.everywhere import FRESH_S
 from disqued.web.views.failed_jobs import DEAD, FAILING, FailedQuery, read_since
 from disqued.web.views.live import Subscription
@@ -92,10 +91,7 @@ async def draw(site: Site, watched: Subscription) -> dict[str, Any]:
         html["queue-rows"] = await queue_pages.drawn_rows(site, values)
         parts = {"sources": "_sources.html"}
     elif watched.page == "queue":
-        values = {
-            **await queue_pages.queue_values(site, watched.queue, reader, fresh_s=FRESH_S),
-            "consumers": await consumers_of(site.everywhere, site.gateway.view, watched.queue),
-        }
+        values = await queue_pages.queue_values(site, watched.queue, reader, fresh_s=FRESH_S)
         row, acked = values["here"], site.history.acked_rate(watched.queue)
         point = [at, 0, 0, 0, 0] if row is None else [at, row.length, row.in_rate, row.out_rate, acked]
         parts = {
@@ -106,6 +102,8 @@ async def draw(site: Site, watched: Subscription) -> dict[str, Any]:
             "peeked": "_peeked.html",
             "consumers": "_consumers.html",
             "held": "_held.html",
+            "held-more": "_held_more.html",
+            "held-missing": "_held_missing.html",
             "slots": "_slots.html",
             "throttles": "_throttles.html",
             "groups": "_groups.html",

@@ -88,6 +88,11 @@ def worker_path(raw: bytes) -> str:
     return f"/worker?id={segment(raw)}" if raw in NO_SEGMENTS else f"/workers/{segment(raw)}"
 
 
+def client_path(node_id: bytes, number: int) -> str:
+    """Where the jobs of a client of a node are listed."""
+    return f"/client?node={segment(node_id)}&id={number}"
+
+
 def schedule_path(raw: bytes) -> str:
     """Where the page of a schedule is."""
     return f"/schedule?name={segment(raw)}" if raw in NO_SEGMENTS else f"/schedules/{segment(raw)}"

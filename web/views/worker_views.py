@@ -6,7 +6,6 @@ Each node describes its own workers.  Spans are milliseconds.
 """
 
 from collections.abc import Iterable, Sequence
-from heapq import nsmallest
 from itertools import islice
 from typing import Any, Final
 
@@ -15,22 +14,18 @@ import attrs
 from disqued.commands.workers import DESCRIBED_MAX
 from disqued.core.model.glob import PATTERN_MAX
 from disqued.core.model.job import Unit, attempt_of
-from disqued.core.model.queues import Queue
 from disqued.core.model.worker import Worker
 from disqued.core.view import NodeView
 from disqued.web.http.exchange import Visitor
 from disqued.web.views import rendering
 from disqued.web.views.cluster_answers import MissingNode, ask_all, missing_nodes
 from disqued.web.views.everywhere import FRESH_S, Everywhere
-from disqued.web.views.job_views import consumer_of, name_of_consumer
 
 PAGE_ROWS: Final = 100  #: workers on a page
 TASKS_SHOWN: Final = 100  #: of one worker, oldest first
 QUEUES_SHOWN: Final = 50  #: of one worker
-HELD_SHOWN: Final = 20  #: jobs of a queue that consumers have, those first that they have longest
 BODY_BYTES: Final = 400  #: of each body
 PAGES_MAX: Final = DESCRIBED_MAX // PAGE_ROWS  #: a node describes no more workers in one reply
-ELSEWHERE_MAX: Final = 500  #: jobs with consumers of other nodes among which the longest are looked for
 
 
 @attrs.frozen
@@ -126,11 +121,16 @@ async def tasks_of(everywhere: Everywhere, node: NodeView, row: WorkerRow, visit
         return _held(node, islice(worker.leases, TASKS_SHOWN), visitor)
     reply = await ask_all(everywhere, node, b"WQ.PROCS", b"WORKER", row.id, node_id=row.home)
     found = [task for each in reply.answered for task in each.value]
+    return task_rows(found[:TASKS_SHOWN], visitor)
+
+
+def task_rows(told: Iterable[Sequence[Any]], visitor: Visitor) -> list[dict[str, Any]]:
+    """Rows of what WQ.PROCS answers."""
     return [
         {"id": process.partition(b":")[0].decode("ascii", "replace"), "queue": queue, "since_ms": age_ms,
          "attempt": attempt, "size": len(body),
          "body": rendering.body(body, BODY_BYTES) if visitor.sees_bodies else None}
-        for process, queue, _, body, age_ms, attempt in found[:TASKS_SHOWN]
+        for process, queue, _, body, age_ms, attempt in told
     ]  # fmt: skip
 
 
@@ -143,36 +143,16 @@ def sums_of(node: NodeView) -> dict[str, int]:
             "refused": counters.unique_refused}  # fmt: skip
 
 
-def held_of(node: NodeView, queue: Queue, visitor: Visitor) -> list[dict[str, Any]]:
-    """Jobs of a queue that consumers have, longest first; HELD_SHOWN at most from this node, and as many from others.
-
-    Of what consumers of other nodes have this node knows those that no timer queues again and that it has a copy of;
-    ELSEWHERE_MAX of them are looked at.
-    """
-    own = _held(node, islice(queue.leased, HELD_SHOWN), visitor)
-    others = nsmallest(HELD_SHOWN, islice(queue.elsewhere.items(), ELSEWHERE_MAX), key=lambda entry: entry[1][0])
-    now = node.now()
-    rows = own + [_row(unit, None, max(0, now - since), node_id, visitor) for unit, (since, node_id) in others]
-    return sorted(rows, key=lambda row: -row["since_ms"])
-
-
 def _held(node: NodeView, units: Iterable[Unit], visitor: Visitor) -> list[dict[str, Any]]:
     """Rows of what consumers of this node have."""
-    now = node.now()
-    rows = []
+    now, rows = node.now(), []
     for unit in units:
-        worker, since = node.holder_of(unit), node.held_since(unit)
-        since_ms = 0 if since is None else max(0, now - since)
-        row = _row(unit, None if worker is None else worker.id, since_ms, None, visitor)
-        consumer = consumer_of(node, unit.job)
-        if consumer is not None and consumer.word:
-            row["client"] = name_of_consumer(consumer)
-        rows.append(row)
+        since = node.held_since(unit)
+        rows.append(_row(unit, 0 if since is None else max(0, now - since), visitor))
     return rows
 
 
-def _row(unit: Unit, worker: bytes | None, since_ms: int, node_id: bytes | None, visitor: Visitor) -> dict[str, Any]:
-    """A row of what a consumer has: worker None where that is nobody in particular, node None where it is this one."""
-    return {"id": unit.id.decode("ascii", "replace"), "queue": unit.queue, "scope": unit.scope, "worker": worker,
-            "node": node_id, "client": "", "since_ms": since_ms, "attempt": attempt_of(unit), "size": len(unit.body),
+def _row(unit: Unit, since_ms: int, visitor: Visitor) -> dict[str, Any]:
+    return {"id": unit.id.decode("ascii", "replace"), "queue": unit.queue, "since_ms": since_ms,
+            "attempt": attempt_of(unit), "size": len(unit.body),
             "body": rendering.body(unit.body, BODY_BYTES) if visitor.sees_bodies else None}  # fmt: skip
