@@ -46,7 +46,7 @@ class _Row:
     def values(self, now: int, *, names_jobs: bool) -> list[Any]:
         """The row as it is answered."""
         who = self.consumer
-        row = [
+        row: list[Any] = [
             b"consumer", who.word or None if who is not None else None,
             b"address", b"" if who is None else who.address,
             b"client", 0 if who is None else who.id,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from disqued.web.pages.find_pages import JOBS_SHOWN
 from tests.adapters.inprocess import wait_until
 from tests.adapters.test_pages import (
     ADMIN,
@@ -112,8 +113,42 @@ async def test_the_search_field_leads_to_a_job_or_to_a_queue(admin: Admin) -> No
     assert "none&lt; is neither the id of a job nor in the name of a queue, worker or client" in html
     assert "Only admins" not in html
     assert ways(html) == {"add"}
+
+
+@async_test
+async def test_the_beginning_of_an_id_leads_to_its_job(admin: Admin) -> None:
+    client = admin()
+    ids = [await add(client, "mail", "x") for _ in range(40)]
+    for beginning in (ids[0][:18], ids[0][:18] + "%E2%80%A6", ids[0][:47]):  # with the ellipsis of a table, too
+        answer = await client.get(f"/find?q={beginning}")
+        assert (answer.status, answer.headers["location"]) == (303, f"/jobs/{ids[0]}"), beginning
+    beginning = ids[0][:14]  # which sixteen ids share
+    alike = sorted(job_id for job_id in ids if job_id.startswith(beginning))
+    html = await page(client, f"/find?q={beginning}")
+    assert re.findall(r'<a href="/jobs/([^"]+)">Job ', html) == alike[:JOBS_SHOWN]
+    assert len(alike) > 1
+    await run(client.running, "ADDJOB", old := "D-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1", "x", 0)
     html = await page(client, f"/find?q={UNKNOWN[:18]}", status=404)
+    assert f"no job has an id that begins with {UNKNOWN[:18]}" in html
     assert ways(html) == set(), "the beginning of an id is no name for a new queue"
+    for short in ("DI0f0c", "D-0f0c", ids[0][:13]):
+        html = await page(client, f"/find?q={short}", status=404)
+        assert f"{short} is too short to find a job by its id: 14 characters or more are needed" in html
+        assert "has a button that copies the whole id" in html
+        assert ways(html) == set()
+    assert (await client.get(f"/find?q={old[:20]}")).headers["location"].startswith("/queues/D-dcb833cf")
+    assert ways(await page(client, "/find?q=DIRECT", status=404)) == {"add"}
+
+
+@async_test
+async def test_a_table_that_no_answer_holds_is_looked_through(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("disqued.commands.scans.ELEMENTS_MAX", 3)
+    client = admin()
+    ids = [await add(client, "mail", "x") for _ in range(40)]
+    alike = sorted(job_id for job_id in ids if job_id.startswith(ids[20][:14]))
+    assert len(alike) > 3
+    html = await page(client, f"/find?q={ids[20][:14]}")
+    assert re.findall(r'<a href="/jobs/([^"]+)">Job ', html) == alike
 
 
 @async_test

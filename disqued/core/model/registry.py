@@ -20,6 +20,7 @@ from disqued.core.model.job import Job
 TABLES: Final = 4096
 _MASK: Final = TABLES - 1
 _AT: Final = 11  #: where the three begin: in the middle of either form of id, and in what sixteen ids share
+BEGINNING: Final = _AT + 3  #: characters of an id that say which table it is in
 
 
 def _number(job_id: bytes) -> int:
@@ -32,6 +33,11 @@ def _number(job_id: bytes) -> int:
     # The lower half of a character is the value of a digit, but for letters, which go on where digits end.
     first, second, third = first + 9 * (first >> 6), second + 9 * (second >> 6), third + 9 * (third >> 6)
     return ((first & 15) << 8 | (second & 15) << 4 | third & 15) & _MASK
+
+
+def table_of(beginning: bytes) -> int:
+    """Return the number of the table of all ids that begin with `BEGINNING` characters, or more."""
+    return _number(beginning)
 
 
 class Registry:
