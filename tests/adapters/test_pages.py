@@ -1235,6 +1235,20 @@ async def test_a_queue_whose_name_no_request_could_hold_is_shown_without_a_link(
 
 
 @async_test
+async def test_the_whole_of_a_long_name_is_in_the_heading_and_in_the_titles_of_links(admin: Admin) -> None:
+    client = admin()
+    long = "reports-" + "x" * 292
+    job_id = await add(client, long, "b", "RETRY", 60, "MAXTRIES", 9)
+    assert f'<h1 dir="ltr">{long}</h1>' in await page(client, f"/queues/{long}")
+    await run(client.running, "GETJOB", "FROM", long)
+    await run(client.running, "NACK", job_id, "DELAY", 60)
+    for path in ("/queues", "/failing"):
+        assert f'href="/queues/{long}" title="{long}" dir="ltr">reports-x' in await page(client, path), path
+    await add(client, "short", "b")
+    assert '<a href="/queues/short" dir="ltr">short</a>' in await page(client, "/queues")
+
+
+@async_test
 async def test_actions_that_are_missing_in_the_file_are_told(admin: Admin) -> None:
     client = admin()
     client.site.audit.failures = 3

@@ -152,6 +152,10 @@ def test_jobs_in_flight_on_any_node_and_who_has_them_are_on_the_pages_of_one(clu
     said = cluster.page(f"/client?node={second}&id={number}")
     assert f"worker-7 number {number} of node {second[:8]}" in said
     assert re.search(rf"Jobs in flight 1, all queues .*{job_id[:18]}… mail .* to: ann", said)
+    cluster.nodes[1].call("ADDJOB", "afar", "x", 0, "REPLICATE", 1)
+    history = json.loads(cluster.html("/api/history?queue=afar"))
+    assert history["time"] == [], "this node remembers nothing of a queue that another one has"
+    assert "nothing is remembered of one" in cluster.html("/api/history?queue=nowhere", 404)
     cluster.freeze(1)
     try:
         said = cluster.page("/queues/mail")

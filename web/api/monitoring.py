@@ -11,6 +11,7 @@ from disqued.web.http.values import BYTES
 from disqued.web.routes import route
 from disqued.web.site import Site
 from disqued.web.turns import next_turn
+from disqued.web.views.everywhere import FRESH_S
 from disqued.web.views.health_findings import KINDS
 from disqued.web.views.history import RANGE_MAX_S, Series, Span, default_step_s, last_of, means_of
 from disqued.web.views.metrics import QUEUES_MAX, QUEUES_SHOWN
@@ -147,7 +148,7 @@ _DURATION_SCHEMA: Final[Schema] = {"type": "string", "pattern": f"^{_DURATION.pa
     reply=_HISTORY, tag="history", at="/api/history?queue=mail&range=6h&step=5m",
 )  # fmt: skip
 async def history(site: Site, asked: Request) -> Reply:
-    """Columns for a chart; empty ones for a queue in which nothing happened since the daemon started.
+    """Columns for a chart; empty ones for a queue in which nothing happened on this node since the daemon started.
 
     A node remembers each second of the last hour and each minute of the last week, of itself and of 200 queues.
     Without `step` there are 1500 points at most.
@@ -162,8 +163,11 @@ async def history(site: Site, asked: Request) -> Reply:
         raise Problem(400, f"step={asked.query['step']}: allowed are whole minutes, since the range is above 1h")
     span: Span = "hour" if range_s <= SECONDS else "week"
     series = site.history.node(span) if name is None else site.history.queue(name, span)
-    if series is None and site.gateway.view.queue(name or b"") is None:
-        raise Problem(404, "there is no such queue on this node, and nothing is remembered of one", code="NOQUEUE")
+    if series is None and name is not None and site.gateway.view.queue(name) is None:
+        if (await site.queues.one(name, FRESH_S)).total is None:
+            raise Problem(
+                404, "no node that answers has such a queue, and nothing is remembered of one", code="NOQUEUE"
+            )
     return await _written(site, series or Series(1, [], [], [], [], [], []), range_s, step_s)
 
 
