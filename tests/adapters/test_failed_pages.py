@@ -113,6 +113,12 @@ async def test_failing_jobs_are_tried_at_once_buried_and_cancelled(admin: Admin)
     assert "waits in its queue" in words(await page(client, "/failing"))
     # It waits already: there is nothing to hurry.
     assert (await client.post("/api/failing/retry", act)).body["matched"] == 0
+    await fail(client, "both", "DELAY", 600, "REASON", "no such host")
+    dry = (await client.post("/api/failing/retry", {"all": True})).body
+    assert (dry["matched"], dry["incomplete"]) == (
+        1,
+        ["Left out, because they wait in their queue or are being tried: 1."],
+    )
     assert (await client.post("/api/failing/bury", {**act, "why": "hopeless"})).body["done"] == 1
     assert "hopeless" in words(await page(client, "/dead"))
     taken = await fail(client, "post", "REASON", "timeout")

@@ -162,6 +162,13 @@ def test_jobs_in_flight_on_any_node_and_who_has_them_are_on_the_pages_of_one(clu
         assert re.search(rf"Node {second[:8]} .* Its consumers, and what they have, are missing here\.", said)
         assert third[:8] in said
         assert first[:8] in said
+        for path, filter_ in (("purge", {"queue": "mail"}), ("ack", {"queue": "mail"}), ("move", {"queue": "mail"})):
+            dry = cluster.post(f"/api/bulk/{path}", {"filter": filter_, **({"to": "x"} if path == "move" else {})})
+            (sentence,) = dry["incomplete"]
+            assert re.match(
+                rf"Node {second[:8]} .* It is not reached: jobs that it alone holds stay as they are", sentence
+            )
+        assert cluster.post("/api/bulk/delete", {"filter": {"queue": "mail"}})["incomplete"] == []
     finally:
         cluster.thaw(1)
     worker.close()

@@ -322,7 +322,7 @@ def test_selected_jobs_move_to_another_queue_and_others_stay(page: Browser, daem
     page.run("document.querySelectorAll('#selected details').forEach(one => one.open = true)")
     page.wait_text("#selected", f'"ids":["{second}","{third}","{once}"]')
     page.click("#do-selected-move")
-    page.wait_text(".sure p", "Selected: 3. 3 jobs match. Move selected to to?")
+    page.wait_text(".sure p", "Selected: 3. 3 jobs match. They are added to that queue, and end in this one. Move")
     assert length(daemon, "from") == 4, "nothing happens before the answer"
     page.click(".sure button:not(.yes)")
     assert length(daemon, "from") == 4, "nor after a no"
@@ -374,10 +374,12 @@ def test_failing_jobs_are_buried_and_dead_ones_purged_from_their_lists(page: Bro
     page.click(".sure .yes")
     page.wait_text("#told", "Jobs buried: 1")
     page.wait_text("#found tbody", "No jobs match.")
+    page.wait_text("#outcome", "Jobs buried: 1.")
     assert show(job_id, daemon)["state"] == "dead"
     page.open("/dead?queue=broken")
     page.click("#do-bulk-purge")
-    page.wait_text(".sure p", "1 job matches (queue “broken”). Purge (all nodes)?")
+    question = "1 job matches (queue “broken”). They end on all nodes and cannot be brought back. Purge (all nodes)?"
+    page.wait_text(".sure p", question)
     page.click(".sure .yes")
     page.wait_text("#told", "Jobs purged: 1")
     assert daemon.call("SHOW", job_id) is None or show(job_id, daemon)["state"] == "acked"
@@ -428,6 +430,37 @@ def test_the_boxes_of_cards_are_for_fingers_and_nothing_lies_below(page: Browser
             }).length];
         """)
         assert found == [True, 0]
+    finally:
+        page.cdp("Emulation.clearDeviceMetricsOverride")
+
+
+@pytest.mark.parametrize("path", ["/failing?queue=many", "/dead?queue=many", "/queues/many?state=any"])
+def test_on_a_phone_actions_are_one_touch_away_from_a_long_list(page: Browser, daemon: Daemon, path: str) -> None:
+    for _ in range(12):
+        (dead_job if "dead" in path else failing_job)(daemon, "many")
+    page.cdp("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=False)
+    seen = "const {top, bottom} = document.querySelector(arguments[0]).getBoundingClientRect();"
+    seen += "return top > -1 && bottom <= innerHeight && top < bottom"
+    try:
+        page.open(path)
+        page.find("#found tbody tr:nth-child(12)")
+        link = page.find("nav.crumbs a[href='#h-bulk'], nav.crumbs a[href='#acts']")
+        assert link.rect["y"] < 844
+        # Nothing touches the links at the top.
+        gap = "const nav = document.querySelector('nav.crumbs');let next = nav.nextElementSibling;"
+        gap += "while (!next.offsetHeight) next = next.nextElementSibling;"
+        gap += "return next.getBoundingClientRect().top - nav.getBoundingClientRect().bottom"
+        assert page.run(gap) >= 8
+        link.click()
+        heading = "#acts h2" if "queues" in path else "#h-bulk"
+        wait_until(lambda: page.run(seen, heading), "the actions in the window", 20)
+        page.run("scrollTo(0, 0)")
+        assert not page.find("#picked").is_displayed()
+        page.click("#found tbody tr:nth-child(2) input[name=pick]")
+        page.wait_text("#picked", "Selected: 1. Go to the actions")
+        assert page.run(seen, "#picked")
+        page.find("#picked a").click()
+        wait_until(lambda: page.run(seen, "#h-selected"), "the actions for selected jobs in the window", 20)
     finally:
         page.cdp("Emulation.clearDeviceMetricsOverride")
 
@@ -539,7 +572,7 @@ def test_a_bulk_delete_counts_first(page: Browser, daemon: Daemon) -> None:
     page.click(".find button")
     page.wait_text("#looked", "Matches: 5")
     page.click("#do-bulk-delete")
-    page.wait_text(".sure p", "5 jobs match (state ready, body contains “bad”)")
+    page.wait_text(".sure p", "5 jobs match (queue “bulk”, state ready, body contains “bad”)")
     assert length(daemon, "bulk") == 7, "nothing happens before the answer"
     page.click(".sure button:not(.yes)")
     page.click("#do-bulk-delete")
@@ -554,11 +587,14 @@ def test_a_purge_counts_first(page: Browser, daemon: Daemon) -> None:
         daemon.call("ADDJOB", "purged", number, 0)
     page.open("/queues/purged")
     page.click("#do-bulk-purge")
-    page.wait_text(".sure p", "7 jobs match (state ready, any body)")
+    question = "7 jobs match (queue “purged”, state ready, any body). They end on all nodes and cannot be brought back."
+    page.wait_text(".sure p", f"{question} Purge (all nodes)?")
     assert length(daemon, "purged") == 7, "nothing happens before the answer"
     page.click(".sure .yes")
     wait_until(lambda: length(daemon, "purged") == 0, "all of them to be gone")
     page.wait_text("#told", "Jobs purged: 7")
+    page.run("document.querySelector('#told').textContent = ''")
+    page.wait_text("#outcome", "Jobs purged: 7.")
 
 
 @pytest.mark.parametrize("field", ["text", "older", "state"])

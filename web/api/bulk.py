@@ -58,6 +58,7 @@ from disqued.web.http.problems import Problem
 from disqued.web.routes import route
 from disqued.web.site import Site
 from disqued.web.turns import next_turn
+from disqued.web.views.cluster_answers import ask_all, missing_nodes
 
 IDS_AT_ONCE: Final = 100  #: jobs of one command
 MOVED_AT_ONCE: Final = 50  #: jobs that are copied at the same time
@@ -451,8 +452,19 @@ async def _run(
         sample.extend(job.id for job in jobs[: SAMPLE - len(sample)])
 
     await run.walk(note, SLICE_ROWS)
-    return {"dry_run": True, "matched": run.matched, "sample": sample,
+    incomplete = [] if action in _THIS_NODE else await not_reached(site, wanted.queue)
+    return {"dry_run": True, "matched": run.matched, "sample": sample, "incomplete": incomplete,
             "token": token_of(action, body, DryRun(run.newest, run.matched))}  # fmt: skip
+
+
+_THIS_NODE: Final = frozenset({"delete", "requeue"})  #: actions that other nodes have no part in
+
+
+async def not_reached(site: Site, queue: bytes | None) -> list[str]:
+    """Say in sentences which nodes an action would not reach now; they are asked for a queue."""
+    reply = await ask_all(site.everywhere, site.gateway.view, b"QLEN", queue or b"")
+    missing = missing_nodes(site.gateway.view, reply)
+    return [f"{one.sentence} It is not reached: jobs that it alone holds stay as they are." for one in missing]
 
 
 _CONDITIONS: Final = ", ".join(_FIELDS[:-1])
@@ -498,6 +510,11 @@ REPLY: Final[Schema] = {
             dry_run={"const": True},
             matched=_COUNT,
             sample=_SAMPLE,
+            incomplete={
+                "type": "array",
+                "items": _TEXT,
+                "description": "Why jobs are left out, in sentences, as those of nodes that do not answer.",
+            },
             token=_TEXT,
         ),
         object_of(dry_run={"const": False}, matched=_COUNT, done=_COUNT, failed=_FAILED),
@@ -613,8 +630,11 @@ async def purge(site: Site, asked: Request) -> dict[str, Any]:
     states = given.get("state", list(_ENDED))
     if not isinstance(states, list) or not states or not all(name in _ENDED for name in states):
         raise Problem(400, f"state: allowed are lists of {', '.join(_ENDED)}")
-    words = [b"QPURGE", read_bytes("queue", given["queue"]), *(word for name in states for word in ("STATE", name))]
+    queue = read_bytes("queue", given["queue"])
+    words = [b"QPURGE", queue, *(word for name in states for word in ("STATE", name))]
     matched = await site.call(asked.visitor, *words, *(("DRYRUN",) if dry else ()))
     if not dry:
         return {"dry_run": False, "matched": matched, "done": matched, "failed": []}
-    return {"dry_run": True, "matched": matched, "sample": [], "token": token_of("purge", body, DryRun(0, matched))}
+    incomplete = await not_reached(site, queue)
+    return {"dry_run": True, "matched": matched, "sample": [], "incomplete": incomplete,
+            "token": token_of("purge", body, DryRun(0, matched))}  # fmt: skip

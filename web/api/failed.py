@@ -160,6 +160,7 @@ class _Action:
     command: str
     act: Act
     phases: Sequence[str] = ()  #: of the jobs that it is for; empty = any
+    others: str = ""  #: why other jobs are left out, after "because they"
     by_node: bool = False  #: it applies to jobs of which a node has a copy, and is not told others
 
     @property
@@ -223,7 +224,10 @@ async def _run(site: Site, asked: Request, action: _Action) -> dict[str, Any]:
     jobs = [job for job in found.jobs if not action.phases or job.phase in action.phases]
     if dry:
         last = DryRun(max((job.failed_at for job in jobs), default=0), len(jobs))
+        spared = len(found.jobs) - len(jobs)
+        left_out = [f"Left out, because they {action.others}: {spared}."] if spared else []
         return {"dry_run": True, "matched": len(jobs), "sample": [job.id for job in jobs[:SAMPLE]],
+                "incomplete": [*left_out, *found.gaps],
                 "token": token_of(action.name, asked.body, last)}  # fmt: skip
     if before is not None:
         # Nothing that came since, and no more than was said.
@@ -273,11 +277,13 @@ _declare(
     "CANCEL: they end on every node, and no copy comes back.",
 )  # fmt: skip
 _declare(
-    _Action(kind=FAILING, word="retry", command="ENQUEUE", act=_enqueue, phases=("delayed",), by_node=True),
+    _Action(kind=FAILING, word="retry", command="ENQUEUE", act=_enqueue, phases=("delayed",), by_node=True,
+            others="wait in their queue or are being tried"),
     "Try failing jobs now", f"ENQUEUE: those that wait for their next try are queued now.  {_ASKED}",
 )  # fmt: skip
 _declare(
-    _Action(kind=FAILING, word="bury", command="NACK", act=_bury, phases=("delayed", "ready"), by_node=True),
+    _Action(kind=FAILING, word="bury", command="NACK", act=_bury, phases=("delayed", "ready"), by_node=True,
+            others="are being tried"),
     "Make failing jobs dead letters",
     f"NACK with DEAD: they are not tried again before REDRIVE.  Jobs with consumers are left alone.  {_ASKED}",
     why={**VALUE, "description": "REASON of NACK."},

@@ -163,11 +163,9 @@ async def history(site: Site, asked: Request) -> Reply:
         raise Problem(400, f"step={asked.query['step']}: allowed are whole minutes, since the range is above 1h")
     span: Span = "hour" if range_s <= SECONDS else "week"
     series = site.history.node(span) if name is None else site.history.queue(name, span)
-    if series is None and name is not None and site.gateway.view.queue(name) is None:
-        if (await site.queues.one(name, FRESH_S)).total is None:
-            raise Problem(
-                404, "no node that answers has such a queue, and nothing is remembered of one", code="NOQUEUE"
-            )
+    is_here = series is not None or name is None or site.gateway.view.queue(name) is not None
+    if not is_here and (await site.queues.one(name or b"", FRESH_S)).total is None:
+        raise Problem(404, "no node that answers has this queue, and nothing is remembered of one", code="NOQUEUE")
     return await _written(site, series or Series(1, [], [], [], [], [], []), range_s, step_s)
 
 

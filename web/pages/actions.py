@@ -16,6 +16,11 @@ from disqued.web.views.job_views import JobSearch
 ACT: Final[dict[str, Any]] = {"dry_run": False, "token": None}
 _DEFAULT: Final = "default"
 _DONE: Final = "Acknowledged jobs count as done and are never delivered again."
+_ACKED: Final = "They count as done on all nodes and are never delivered again."
+#: What becomes of jobs, as the questions say that are asked before it is done with many.
+REDRIVEN: Final = "They are queued again, and their tries count from the start."
+ENDED: Final = "They end on all nodes and cannot be brought back."
+_MOVED: Final = "They are added to that queue, and end in this one."
 _DROPPED: Final = "This node drops its copies, whatever the state of the jobs. Other nodes keep theirs."
 #: Fields of QPOLICY: name, label, and the word before the value; the second part of a back-off has none.
 _POLICY: Final = (
@@ -49,10 +54,10 @@ JOB_OPTIONS: Final = (
 #: Words that QPURGE takes, by those of a search.
 _ENDED: Final = {"wait-repl": "wait-repl", "ready": "queued", "active": "active", "queued": "queued", "dead": "dead"}
 _ANY_STATE: Final = tuple(name.decode() for name in PHASE_NAMES)
-#: What requeueing all jobs of a search does, where it is offered.
+#: What requeueing all jobs of a search does, where it is offered: the button, and what the question says.
 _REQUEUE: Final = {
-    "in-flight": "Queue all now, though consumers have them",
-    "delayed": "Queue all now: their delays end",
+    "in-flight": ("Queue all now, though consumers have them", "They are delivered again, and may be done twice."),
+    "delayed": ("Queue all now: their delays end", "They are delivered at once, instead of after their delays."),
 }
 
 
@@ -332,24 +337,28 @@ def bulk(wanted: JobSearch, port: int) -> list[Action]:
     """What can be done with every job of a queue that a search would find."""
     ways = (
         *(
-            [("requeue", _REQUEUE[wanted.state], b"ENQUEUE", "Jobs queued: {result}.")]
+            [("requeue", _REQUEUE[wanted.state][0], b"ENQUEUE", "Jobs queued: {result}.", _REQUEUE[wanted.state][1])]
             if wanted.state in _REQUEUE
             else []
         ),
-        ("ack", "Acknowledge all", b"ACKJOB", "Jobs acknowledged: {result}."),
-        *([] if _is_purge(wanted) else [("delete", "Delete all (this node)", b"DELJOB", "Jobs deleted: {result}.")]),
+        ("ack", "Acknowledge all", b"ACKJOB", "Jobs acknowledged: {result}.", _ACKED),
+        *(
+            []
+            if _is_purge(wanted)
+            else [("delete", "Delete all (this node)", b"DELJOB", "Jobs deleted: {result}.", _DROPPED)]
+        ),
     )
     body: dict[str, Any] = {"filter": _filter(wanted), **ACT}
     found = [
-        Action(f"bulk-{key}", label, f"/api/bulk/{key}", (), body, done, danger=key != "requeue",
+        Action(f"bulk-{key}", label, f"/api/bulk/{key}", (), body, done, fate, danger=key != "requeue",
                redis=_loop(wanted, word, port))
-        for key, label, word, done in ways
+        for key, label, word, done, fate in ways
     ]  # fmt: skip
     if wanted.state == "dead":
         is_plain = not (wanted.text or wanted.older_ms)
         redrive = Action(
             "bulk-redrive", "Redrive all", "/api/bulk/redrive", (b"REDRIVE", wanted.queue) if is_plain else (), body,
-            "Jobs redriven: {result}.", redis=None if is_plain else "",
+            "Jobs redriven: {result}.", REDRIVEN, redis=None if is_plain else "",
         )  # fmt: skip
         return [redrive, *found, *_purge(wanted)]
     return [*found, *_purge(wanted), _move("bulk-move", "Move all", body["filter"])]
@@ -370,7 +379,7 @@ def _purge(wanted: JobSearch) -> list[Action]:
     return [
         Action(
             "bulk-purge", "Purge (all nodes)", "/api/bulk/purge", (b"QPURGE", wanted.queue, *words),
-            {"filter": meant, **ACT}, "Jobs purged: {result}.", danger=True,
+            {"filter": meant, **ACT}, "Jobs purged: {result}.", ENDED, danger=True,
         )
     ]  # fmt: skip
 
@@ -379,7 +388,7 @@ def _move(key: str, label: str, meant: Mapping[str, Any]) -> Action:
     """Move the jobs that a filter means to a queue that is asked for."""
     body = {"filter": meant, **ACT}
     to = Input("to", "Destination queue", needed=True)
-    return Action(key, label, "/api/bulk/move", (to,), body, "Jobs moved: {result}.", redis="")
+    return Action(key, label, "/api/bulk/move", (to,), body, "Jobs moved: {result}.", _MOVED, redis="")
 
 
 def _filter(wanted: JobSearch) -> dict[str, Any]:

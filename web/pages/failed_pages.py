@@ -10,24 +10,39 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from disqued.web.http.exchange import Request
-from disqued.web.pages.actions import ACT
+from disqued.web.pages.actions import ACT, ENDED, REDRIVEN
 from disqued.web.pages.lines import PICKED, Action, Input, quoted
 from disqued.web.pages.render import Values, page
 from disqued.web.site import Site
 from disqued.web.views import rendering
 from disqued.web.views.failed_jobs import DEAD, FAILING, FILTERS, PAGE, FailedQuery, ShownJobs
 
+_BURIED: Final = "They become dead letters: they are not delivered until they are redriven."
 #: What can be done: the word of the API, buttons for all jobs that match and for those selected, what is said
-#: afterwards, and whether it ends jobs.
+#: afterwards, what becomes of the jobs, and whether it ends them.
 _WAYS: Final = {
     FAILING: (
-        ("retry", "Try all now", "Try selected now", "Jobs queued: {result}.", False),
-        ("bury", "Bury all", "Bury selected", "Jobs buried: {result}.", False),
-        ("cancel", "Cancel (all nodes)", "Cancel selected", "Jobs cancelled: {result}.", True),
+        (
+            "retry",
+            "Try all now",
+            "Try selected now",
+            "Jobs queued: {result}.",
+            "They are queued now, instead of at their next try.",
+            False,
+        ),
+        ("bury", "Bury all", "Bury selected", "Jobs buried: {result}.", _BURIED, False),
+        (
+            "cancel",
+            "Cancel (all nodes)",
+            "Cancel selected",
+            "Jobs cancelled: {result}.",
+            f"{ENDED} One in flight ends once its consumer returns it or runs out of time.",
+            True,
+        ),
     ),
     DEAD: (
-        ("redrive", "Redrive all", "Redrive selected", "Jobs redriven: {result}.", False),
-        ("purge", "Purge (all nodes)", "Purge selected", "Jobs purged: {result}.", True),
+        ("redrive", "Redrive all", "Redrive selected", "Jobs redriven: {result}.", REDRIVEN, False),
+        ("purge", "Purge (all nodes)", "Purge selected", "Jobs purged: {result}.", ENDED, True),
     ),
 }
 _REASON: Final = Input("why", "Reason", hint="none", word="REASON")
@@ -42,11 +57,11 @@ def ways_with_all(wanted: FailedQuery) -> list[Action]:
         meant["since"] = rendering.input_moment(wanted.since)
     fixed = {"filter": meant, **ACT, **({} if meant else {"all": True})}
     found = []
-    for word, label, _, done, ends in _WAYS[wanted.kind]:
+    for word, label, _, done, fate, ends in _WAYS[wanted.kind]:
         command = _command(wanted, word)
         redis = None if command else ""
         found.append(
-            Action(f"bulk-{word}", label, f"/api/{wanted.kind}/{word}", command or _inputs(word), fixed, done,
+            Action(f"bulk-{word}", label, f"/api/{wanted.kind}/{word}", command or _inputs(word), fixed, done, fate,
                    danger=ends, redis=redis)
         )  # fmt: skip
     return found
@@ -56,8 +71,10 @@ def ways_with_selected(kind: str) -> list[Action]:
     """What can be done with the jobs of a list that are selected."""
     fixed = {"filter": {"ids": [PICKED.value]}, **ACT}
     return [
-        Action(f"selected-{word}", label, f"/api/{kind}/{word}", _inputs(word), fixed, done, danger=ends, redis="")
-        for word, _, label, done, ends in _WAYS[kind]
+        Action(
+            f"selected-{word}", label, f"/api/{kind}/{word}", _inputs(word), fixed, done, fate, danger=ends, redis=""
+        )
+        for word, _, label, done, fate, ends in _WAYS[kind]
     ]
 
 

@@ -96,7 +96,7 @@ class Action:
     words: Sequence[bytes | Input]  #: the command
     fixed: Mapping[str, Any]  #: what of the JSON body is not asked for
     done: str  #: what is said when it has worked
-    confirm: str = ""  #: the question before it; empty = none is asked
+    confirm: str = ""  #: the question before it; empty = none is asked; of jobs that are counted, what becomes of them
     previews: bool = False  #: a dry run answers instants, in unix seconds, which are told before the question
     counted: str = ""  #: where the API tells, as `len`, how many it is about; they are counted before the question
     role: Role = Role.OPERATOR

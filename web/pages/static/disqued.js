@@ -26,8 +26,17 @@ function tell(text, isBad = false) {
   tell.timer = setTimeout(() => told.classList.remove("shown"), 8000);
 }
 
+/** What came of the last action with many jobs: it stays until the next one, unlike what is told. */
+function note(text) {
+  const place = one("#outcome");
+  if (place) place.textContent = text;
+}
+
 const before = sessionStorage.getItem("told"); // told on the page that was here before it was loaded again
-if (before) tell(before);
+if (before) {
+  tell(before);
+  note(before);
+}
 sessionStorage.removeItem("told");
 
 // ---- lines to copy, as disqued/web/lines.py writes them
@@ -106,8 +115,13 @@ function wordsOf(input) {
   return word ? [word, input.value] : [input.value];
 }
 
-/** The box above the others says what they are: all picked, none, or some. */
+/** The box above the others says what they are: all picked, none, or some; a bar leads to what can be done with them. */
 function sumUp() {
+  const [bar, count] = [one("#picked"), picked().length];
+  if (bar) {
+    bar.hidden = !count;
+    one("a", bar).textContent = `Selected: ${count}. Go to the actions`;
+  }
   const [box, boxes] = [one("#all"), all("#found input[name=pick]")];
   if (!box) return;
   box.checked = boxes.length > 0 && boxes.every((each) => each.checked);
@@ -209,11 +223,11 @@ const WORDS = { queued: "ready", acked: "done" };
 /** What a filter means, for people. */
 function described(filter) {
   const text = filter.body_contains;
-  if (!filter.state) {
-    const conditions = [["queue", filter.queue], ["last reason contains", filter.reason], ["failed since", filter.since]].filter(([, value]) => value !== undefined);
-    return conditions.map(([what, value]) => `${what} ${typeof value === "string" ? `“${value}”` : "in binary"}`).join(", ") || "no filter";
-  }
+  const conditions = [["queue", filter.queue], ["last reason contains", filter.reason], ["failed since", filter.since]].filter(([, value]) => value !== undefined);
+  const named = conditions.map(([what, value]) => `${what} ${typeof value === "string" ? `“${value}”` : "in binary"}`);
+  if (!filter.state) return named.join(", ") || "all queues";
   return [
+    ...named,
     `state ${filter.state.length > 2 ? "any" : filter.state.map((state) => WORDS[state] ?? state).join(" or ")}`,
     text === undefined ? "any body" : `body contains ${typeof text === "string" ? `“${text}”` : "binary data"}`,
     ...(filter.older_than_s ? [`older than ${filter.older_than_s} s`] : []),
@@ -239,11 +253,13 @@ async function done(form) {
       throw new Error(`the search form has changed: press ${one("form.find button").textContent} first to see which jobs match`);
     }
     const dry = await post(path, { ...value, dry_run: true });
-    if (!dry.matched) throw new Error(ids ? "it applies to no selected job" : "no jobs match");
+    const without = (dry.incomplete ?? []).join(" ");
+    if (!dry.matched) throw new Error([ids ? "it applies to no selected job" : "no jobs match", without.replace(/\.$/, "")].filter(Boolean).join(". "));
     const matches = `${dry.matched} ${dry.matched === 1 ? "job matches" : "jobs match"}`;
     const to = value.to === undefined ? "" : ` to ${value.to}`;
     const meant = ids ? "" : ` (${described(value.filter)})`;
-    const question = `${count}${matches}${meant}. ${one(".does button", form).textContent}${to}?`;
+    const parts = [`${count}${matches}${meant}.`, form.dataset.confirm, without, `${one(".does button", form).textContent}${to}?`];
+    const question = parts.filter(Boolean).join(" ");
     return (await confirmed(form, question)) ? post(path, { ...value, token: dry.token }) : null;
   }
   if ("previews" in form.dataset) {
@@ -268,10 +284,13 @@ async function act(form) {
     if (found === null) return;
     all(".result").forEach((each) => (each.textContent = ""));
     tell(form.dataset.done.replace("{result}", outcome(found)));
-    if (found.failed?.length) result.textContent = `${found.failed.length} failed. First error: ${found.failed[0].detail}`;
+    const failed = found.failed?.length ? `${found.failed.length} failed. First error: ${found.failed[0].detail}` : "";
+    result.textContent = failed;
+    note([told.textContent, failed].filter(Boolean).join(" "));
     if ("ends" in form.dataset && String(outcome(found)) !== "cancelling") ended(one("#told").textContent);
     else await reread().catch((error) => (result.textContent = `Done, but the page could not be refreshed: ${error.message}.`));
   } catch (error) {
+    note("");
     result.textContent = `Failed: ${error.message}.`;
   } finally {
     button.removeAttribute("aria-busy");
@@ -289,7 +308,7 @@ async function reread() {
   const answer = await fetch(location.href.split("#")[0]);
   if (!answer.ok) return;
   if (one("[data-missing]")) {
-    sessionStorage.setItem("told", told.textContent);
+    sessionStorage.setItem("told", one("#outcome")?.textContent || told.textContent);
     return location.reload();
   }
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
