@@ -63,8 +63,10 @@ class _Row:
         return row
 
 
-#: A unit that somebody has, or somebody who waits (None): consumer, worker, group, since when.
-_Sight = tuple[Consumer | None, Worker | None, bytes, int, Unit | None]
+#: Whose row it is: consumer, worker, group.
+_Key = tuple[Consumer | None, bytes, bytes]
+#: A unit that somebody has, or somebody who waits (None), and since when.
+_Sight = tuple[_Key, int, Unit | None]
 
 
 @command(
@@ -113,24 +115,14 @@ class QConsumers:
         return [row.values(node.state.now, names_jobs=self.jobs > 0) for row in islice(shown, self.count)]
 
 
-#: Whose row it is: consumer, worker, group.
-_Key = tuple[Consumer | None, bytes, bytes]
-
-
-def _key_of(sight: _Sight) -> _Key:
-    consumer, worker, group, _, _ = sight
-    return (consumer, b"" if worker is None else worker.id, group)
-
-
 def _rows(sights: list[_Sight]) -> Making[dict[_Key, _Row]]:
     """Put together what was seen of each consumer, so much a part."""
     rows: dict[_Key, _Row] = {}
-    for number, sight in enumerate(sights, 1):
-        key, since = _key_of(sight), sight[3]
+    for number, (key, since, unit) in enumerate(sights, 1):
         row = rows.get(key)
         if row is None:
             row = rows[key] = _Row(*key)
-        if sight[4] is None:
+        if unit is None:
             row.waits_since = since
         else:
             row.jobs += 1
@@ -142,16 +134,14 @@ def _rows(sights: list[_Sight]) -> Making[dict[_Key, _Row]]:
 
 def _name_jobs(rows: dict[_Key, _Row], sights: list[_Sight], most: int) -> Making[None]:
     """Enter into the rows the units that are held longest, `most` altogether."""
-    held = [sight for sight in sights if sight[4] is not None]
+    held = [sight for sight in sights if sight[2] is not None]
     longest = yield from in_order(held, key=_since, most=most)
-    for sight in longest[:most]:
-        unit = sight[4]
-        if unit is not None:
-            rows[_key_of(sight)].named.append((unit, sight[3]))
+    for key, since, unit in longest[:most]:
+        rows[key].named.append((unit, since))
 
 
 def _since(sight: _Sight) -> int:
-    return sight[3]
+    return sight[1]
 
 
 def _longest_first(row: _Row) -> tuple[bool, int]:
@@ -165,20 +155,26 @@ def _sights(node: Node, queue: Queue) -> Iterator[_Sight]:
     """Everything that consumers of this node have of a queue, and everybody who waits for it."""
     custody = node.state.custody
     for unit, (since, consumer) in queue.leased.items():
-        yield consumer, custody.bound.get(unit), b"", since, unit
+        worker = custody.bound.get(unit)
+        yield (consumer, b"" if worker is None else worker.id, b""), since, unit
     for waiter in queue.waiters:
         yield _waiting(node, waiter, b"")
     groups = [] if queue.stream is None else list(queue.stream.groups.values())
     for group in groups:
         for entry in group.units.values():
             if entry.is_leased and not entry.granter:
-                yield entry.consumer, entry.worker, group.name, _handed_out_at(entry), entry
+                yield (entry.consumer, _id_of(entry.worker), group.name), _handed_out_at(entry), entry
         for group_waiter in group.waiters:
             yield _waiting(node, group_waiter, group.name)
 
 
 def _waiting(node: Node, waiter: Waiter, group: bytes) -> _Sight:
-    return node.state.custody.consumer_of(waiter.client), waiter.form.worker, group, waiter.since, None
+    consumer = node.state.custody.consumer_of(waiter.client)
+    return (consumer, _id_of(waiter.form.worker), group), waiter.since, None
+
+
+def _id_of(worker: Worker | None) -> bytes:
+    return b"" if worker is None else worker.id
 
 
 def _handed_out_at(entry: PendingEntry) -> int:

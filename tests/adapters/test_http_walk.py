@@ -26,7 +26,7 @@ RANK = {"none": 0, "viewer": 1, "operator": 2, "admin": 3}
 GET = {
     "none": "/healthz /readyz /startupz /login /static/<version>/<name>",
     "viewer": """
-        / /settings /reports /queues /queues/<queue> /queue /jobs/<job> /workers /workers/<worker> /worker /find
+        / /settings /reports /queues /queues/<queue> /queue /jobs/<job> /workers /workers/<worker> /worker /client /find
         /schedules /schedules/<schedule> /schedule /failing /dead /nodes/<node>
         /api/openapi.json /api/info /api/hello /api/cluster/nodes /api/config /api/events
         /api/qstat /api/qstat/<queue> /api/qpeek /api/qpeek/<queue> /api/qpolicy /api/qpolicy/<queue>
