@@ -103,6 +103,15 @@ class QLen:
         return 0 if queue is None else queue.length
 
 
+BRIEF_MAX = 65_536
+_BRIEF = integer_kind(
+    0,
+    BRIEF_MAX,
+    f"BRIEF is out of range - allowed are whole numbers of bytes from 0 to {BRIEF_MAX}",
+    f"0 to {BRIEF_MAX} bytes",
+)
+
+
 @command("QPEEK", group="queues", flags=Flag.READ, reply=JOBS, cost="O(count)", shows_bodies=True)
 @attrs.define
 class QPeek:
@@ -110,12 +119,16 @@ class QPeek:
 
     With DEAD these are the dead jobs of the queue that this node holds, those first that failed last.
 
+    With BRIEF each job is [queue, id, body, size, bytes, age, milliseconds]: the body ends after so many bytes, size is
+    that of the whole body, and age the time since the job was added.
+
     One call shows 2000 jobs at most, and no more once their names and bodies are a mebibyte together.
     """
 
     queue: bytes = positional("Queue to look into.", QUEUE)
     count: int = positional("How many, oldest first; a negative number: newest first.", whole("count"))
     dead: bool = flag("DEAD", "Dead jobs, newest failures first; with a negative number oldest first.")
+    brief: int | None = option("BRIEF", "So many bytes of each body, its size, and the age of the job.", _BRIEF)
 
     def run(self, node: Node, client: Client) -> Any:
         """Look; no jobs when there is no such queue, BLOCKED when there are very many dead ones."""
@@ -123,23 +136,28 @@ class QPeek:
         if queue is None:
             return []
         if self.dead:
-            return in_parts(node, client, self._dead_rows(queue))
+            return in_parts(node, client, self._dead_rows(queue, node.state.wall))
         units = chain(queue.units, queue.stream or ())
         if self.count <= 0:
             units = chain(() if queue.stream is None else reversed(queue.stream.entries), reversed(queue.units))
-        return self._rows(units)
+        return self._rows(units, node.state.wall)
 
-    def _dead_rows(self, queue: Queue) -> Making[list[tuple[bytes, bytes, bytes]]]:
+    def _dead_rows(self, queue: Queue, wall: int) -> Making[list[tuple[Any, ...]]]:
         key = _failed_last if self.count > 0 else _failed_first
         most = min(abs(self.count), JOBS_AT_ONCE)
-        return self._rows((yield from in_order(list(queue.dead), key=key, most=most)))
+        return self._rows((yield from in_order(list(queue.dead), key=key, most=most)), wall)
 
-    def _rows(self, units: Iterable[Unit]) -> list[tuple[bytes, bytes, bytes]]:
-        rows: list[tuple[bytes, bytes, bytes]] = []
+    def _rows(self, units: Iterable[Unit], wall: int) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = []
         size = 0
         for unit in islice(units, min(abs(self.count), JOBS_AT_ONCE)):
-            rows.append((unit.queue, unit.id, unit.body))
-            size += len(unit.queue) + len(unit.body)
+            body = unit.body
+            more: tuple[Any, ...] = ()
+            if self.brief is not None:
+                more = (b"size", len(body), b"age", max(0, wall - unit.job.ctime // 1_000_000))
+                body = body[: self.brief]
+            rows.append((unit.queue, unit.id, body, *more))
+            size += len(unit.queue) + len(body)
             if size >= FETCHED_BYTES:
                 break
         return rows

@@ -142,6 +142,8 @@ def test_jobs_in_flight_on_any_node_and_who_has_them_are_on_the_pages_of_one(clu
     worker = redis.Redis(HOST, cluster.nodes[1].port, single_connection_client=True)
     worker.execute_command("CLIENT", "SETNAME", "worker-7")
     job_id = held_by_the_others(cluster)
+    waits = re.compile(rf"Next jobs all nodes .*{job_id[:18]}… {second[:8]} .* 7 B to: ann")
+    wait_until(lambda: waits.search(cluster.page("/queues/mail")), "the job that waits on the page of its queue")
     worker.execute_command("GETJOB", "FROM", "mail")
     in_flight = re.compile(rf"In flight all nodes, .*{job_id[:18]}… worker-7 \({HOST}:\d+\) {second[:8]} .* 1 ")
     wait_until(lambda: in_flight.search(cluster.page("/queues/mail")), "the job in flight on the page of its queue")

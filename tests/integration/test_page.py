@@ -1027,7 +1027,8 @@ def test_axe_finds_no_violations(page: Browser, daemon: Daemon, scheme: str) -> 
     wait_until(lambda: bool(daemon.call("SCHEDULE", "LIST", "seen")[0][5]), "an instant is over")  # type: ignore[index]
     daemon.call("SCHEDULE", "PAUSE", "seen")
     paths += ["/schedules", "/schedules/seen", "/schedules/stopped", "/schedules/none"]
-    paths += [f"/nodes/{daemon.call('CLUSTER', 'MYID')}", "/nodes/none"]
+    node_id = daemon.call("CLUSTER", "MYID")
+    paths += [f"/nodes/{node_id}", "/nodes/none", "/connections", f"/client?node={node_id}&id=1"]
     for path in [*paths, "/find?q=press"]:
         page.open(path)
         page.run("document.querySelectorAll('details').forEach(one => one.open = true)")

@@ -25,7 +25,16 @@ from disqued.web.turns import next_turn
 from disqued.web.views import group_views, job_views, node_labels, rendering
 from disqued.web.views.consumer_views import consumers_of
 from disqued.web.views.everywhere import ClusterReply
-from disqued.web.views.queue_views import SORTS, QueueQuery, QueueRow, Sources, first_of, pause_note, pauses_of
+from disqued.web.views.queue_views import (
+    SORTS,
+    PeekedJob,
+    QueueQuery,
+    QueueRow,
+    Sources,
+    next_jobs,
+    pause_note,
+    pauses_of,
+)
 
 DRAWN_ROWS: Final = 10  #: rows of the table of queues that are drawn in a turn of the loop, a millisecond's work
 SLOTS_SHOWN: Final = 20
@@ -99,10 +108,8 @@ async def queue_values(site: Site, name: bytes, visitor: Visitor, *, fresh_s: fl
     node = site.gateway.view
     queue, row = node.queue(name), found.total
     here = found.on_nodes.get(node.id)
-    peeked = [
-        {**job_row(node, job, visitor), "blocked": "" if queue is None else _shown(node.limits.hindrance(queue, job))}
-        for job in first_of(node, name, PEEKED)
-    ]
+    first = await next_jobs(site.everywhere, node, name, count=PEEKED, head=PEEKED_BYTES + 1, fresh_s=fresh_s)
+    peeked = [_peeked_row(node, queue, job, visitor) for job in first]
     # What is paused on other nodes alone is resumed there.
     pause = PAUSE_NAMES[node.pause_of(name).bits].decode() if here is None else here.pause_word
     rows = zip(node_labels.labels(node, found.on_nodes), found.on_nodes.values(), strict=True)
@@ -132,6 +139,15 @@ async def queue_values(site: Site, name: bytes, visitor: Visitor, *, fresh_s: fl
         "slots": slot_rows(node, name),
         "kind": _kind_of(queue, row),
     }
+
+
+def _peeked_row(node: NodeView, queue: Queue | None, one: PeekedJob, visitor: Visitor) -> Values:
+    """A job that is handed out next; why that may not happen is known of those of this node."""
+    job = node.job(one.id) if one.is_here else None
+    blocked = "" if job is None or queue is None else _shown(node.limits.hindrance(queue, job))
+    return {"id": one.id.decode("ascii", "replace"), "node_id": one.node_id.decode("ascii", "replace"),
+            "node": one.node, "is_here": one.is_here, "age_ms": one.age_ms, "size": one.size, "blocked": blocked,
+            "body": rendering.body(one.head, PEEKED_BYTES) if visitor.sees_bodies else None}  # fmt: skip
 
 
 def _throttled(gate: Gate, wall: int) -> tuple[str, str] | None:

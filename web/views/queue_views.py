@@ -13,9 +13,9 @@ Durations are milliseconds, unless the name says otherwise.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import merge
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Final
 
 import attrs
@@ -27,6 +27,7 @@ from disqued.errors import CommandError
 from disqued.web.gateway import SLICE_ROWS, Gateway
 from disqued.web.turns import OneAtATime, SharedTurns, next_turn
 from disqued.web.views import rendering
+from disqued.web.views.cluster_answers import ask_all
 from disqued.web.views.everywhere import Everywhere, NodeReply
 from disqued.web.views.history import History
 
@@ -456,11 +457,35 @@ class QueuePage:
     pages: int
 
 
-def first_of(node: NodeView, name: bytes, count: int) -> Iterator[Any]:
-    """The first jobs of a queue, and events of its log, oldest first; none when there is no such queue."""
-    queue = node.queue(name)
-    if queue is not None:
-        for number, unit in enumerate(chain(queue.units, queue.stream or ())):
-            if number == count:
-                return
-            yield unit.job
+@attrs.frozen
+class PeekedJob:
+    """A job that waits in the queue of a node, or an event of a log."""
+
+    id: bytes
+    node_id: bytes
+    is_here: bool
+    head: bytes  #: the first bytes of its body
+    size: int  #: of the whole body
+    age_ms: int
+
+    @property
+    def node(self) -> str:
+        """The node, as pages show it."""
+        return self.node_id[:8].decode("ascii", "replace")
+
+
+async def next_jobs(
+    everywhere: Everywhere, node: NodeView, name: bytes, *, count: int, head: int, fresh_s: float
+) -> list[PeekedJob]:
+    """Return the jobs that the nodes hand out next, those first that are older; each once, with `head` of its body."""
+    words = (b"QPEEK", name, b"%d" % count, b"BRIEF", b"%d" % head)
+    reply = await ask_all(everywhere, node, *words, fresh_s=fresh_s)
+    of_nodes = [
+        [PeekedJob(bytes(job_id), each.node_id, each.node_id == node.id, bytes(body), size, age_ms)
+         for _, job_id, body, _, size, _, age_ms in each.value]
+        for each in sorted(reply.answered, key=lambda each: each.node_id != node.id)
+    ]  # fmt: skip
+    found: dict[bytes, PeekedJob] = {}
+    for job in merge(*of_nodes, key=lambda job: -job.age_ms):  # each node in the order in which it hands them out
+        found.setdefault(job.id, job)
+    return list(islice(found.values(), count))

@@ -111,6 +111,18 @@ def test_qpeek_looks_from_either_end_and_takes_nothing(server: Server, count: in
     assert server("QLEN", "q") == 5
 
 
+def test_qpeek_describes_jobs_in_brief(server: Server) -> None:
+    first, second = server.add("q", "to: ann"), server.add("q", "x")
+    server.advance(1_500)
+    assert [list(row) for row in server("QPEEK", "q", 5, "BRIEF", 4)] == [
+        [b"q", first, b"to: ", b"size", 7, b"age", 1_500], [b"q", second, b"x", b"size", 1, b"age", 1_500],
+    ]  # fmt: skip
+    assert [row[2] for row in server("QPEEK", "q", 5, "BRIEF", 0)] == [b"", b""]
+    assert server.refusal("QPEEK", "q", 5, "BRIEF", -1) == (
+        "ERR BRIEF is out of range - allowed are whole numbers of bytes from 0 to 65536"
+    )
+
+
 def test_qpeek_sees_a_queue_that_is_paused(server: Server) -> None:
     server.add()
     server("PAUSE", "q", "all")
