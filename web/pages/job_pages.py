@@ -85,8 +85,8 @@ async def _around(site: Site, best: JobReport, fresh_s: float) -> Around:
             blocked = 0 if on_nodes.total is None else on_nodes.total.blocked
             return Around(Waiters(blocked, bool(on_nodes.sources.missing)))
     elif best.phase == "in-flight" and best.consumer is not None and best.worker is None:
-        rows = await consumers_of(site.everywhere, site.gateway.view, queue, fresh_s)
-        alike = [one for one in rows if (one.node_id, one.consumer) == (best.node_id, best.consumer) and one.jobs]
+        found = await consumers_of(site.everywhere, site.gateway.view, queue, fresh_s)
+        alike = [one for one in found.rows if (one.node_id, one.consumer) == (best.node_id, best.consumer) and one.jobs]
         return Around(holder=alike[0] if len(alike) == 1 else None)
     return Around()
 
