@@ -183,7 +183,7 @@ async def test_the_page_of_a_job_is_live(admin: Admin) -> None:
     await run(client.running, "GETJOB", "FROM", "mail")
     await wait_until(lambda: b"It is in flight" in watching.received)
     await run(client.running, "ACKJOB", job_id)
-    await wait_until(lambda: b"No node that answers knows this job" in watching.received)
+    await wait_until(lambda: b"No node knows this job any more: it has ended." in watching.received)
     watching.hang_up()
 
 
