@@ -412,7 +412,7 @@ async def test_a_queue_shows_its_dead_and_failing_jobs_and_its_policy(admin: Adm
     await run(running, "NACK", ids[1], "DELAY", 60)
     await run(running, "QPOLICY", "mail", "SET", "MAXTRIES", 7)
     html = await page(client, "/queues/mail?state=dead")
-    assert "Delayed 1 Elsewhere 0 Done 0 Failing 1 Dead 1 Acknowledged last minute, this node" in words(html)
+    assert "Delayed 1 Copies elsewhere 0 Done 0 Failing 1 Dead 1 Acknowledged last minute, this node" in words(html)
     assert "Policy all nodes" in words(html)
     assert "maxtries 7" in words(html)
     assert (ids[0][:18] in html, {"bulk-redrive", "bulk-purge"} <= ways(html)) == (True, True)
@@ -764,11 +764,11 @@ async def test_an_open_page_follows_a_job_to_its_end(admin: Admin) -> None:
     client = admin()
     job_id = await add(client, "mail", "x")
     watched = Subscription("job", b"", QueueQuery("", "name", 1), True, Role.ADMIN, job=job_id.encode())
-    assert "queued" in (await updates.draw(client.site, watched))["html"]["job-state"]
+    assert ">ready<" in (await updates.draw(client.site, watched))["html"]["job-state"]
     await run(client.running, "CANCEL", job_id)
     client.site.everywhere._kept.clear()
     html = (await updates.draw(client.site, watched))["html"]
-    assert "queued" not in html["job-state"]
+    assert ">ready<" not in html["job-state"]
     assert "ended" in html["job-state"]
     assert "No node that answers has the job." in html["job-nodes"]
     assert words(html["job-timeline"]).strip() == "Ended"

@@ -359,7 +359,7 @@ def test_what_hangs_because_a_node_was_lost_is_said_before_it_is_back_and_after(
     cluster.wait_joined()
     wait_until(lambda: "does not answer" not in cluster.page("/"), "all nodes on the overview")
     wait_until(hangs, "the same, as it came back with nothing")
-    lost = "Elsewhere copies 2 .*Slots of nodes that are gone 1:"
+    lost = "Copies elsewhere 2 .*Slots of nodes that are gone 1:"
     wait_until(lambda: re.search(lost, cluster.page("/queues/limited")), "the same on the page of the queue")
 
 

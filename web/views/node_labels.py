@@ -18,7 +18,7 @@ from disqued.web.views.cluster_answers import MissingNode, missing_nodes
 from disqued.web.views.everywhere import ClusterReply
 
 #: Labels of figures that every holder of a job counts.
-COPIED: Final = frozenset({"Acknowledged", "Delayed", "Elsewhere", "Done", "Dead", "Failing"})
+COPIED: Final = frozenset({"Acknowledged", "Delayed", "Done", "Dead", "Failing"})
 
 
 @attrs.frozen
