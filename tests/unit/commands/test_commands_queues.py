@@ -580,7 +580,7 @@ def test_jscan_can_answer_descriptions(server: Server) -> None:
     ids = [server.add("q", number) for number in range(3)]
     cursor, page = server("JSCAN", "REPLY", "all", "BUSYLOOP")
     assert cursor == b"0"
-    assert sorted(page) == sorted(server("SHOW", job_id) for job_id in ids)
+    assert sorted(page) == sorted(server("SHOW", job_id)[:-2] for job_id in ids)  # without the place of each
     assert set(server("JSCAN", "REPLY", "ID", "BUSYLOOP")[1]) == set(ids)
 
 
