@@ -174,6 +174,17 @@ async def test_the_search_field_leads_to_a_worker_or_to_a_client(admin: Admin, t
 
 
 @async_test
+async def test_a_node_is_found_by_its_id_as_pages_show_it_and_by_its_address(admin: Admin) -> None:
+    client = admin()
+    node = client.running.daemon.node
+    for text in (node.id.decode()[:8], node.id.decode()):
+        answer = await client.get(f"/find?q={text}")
+        assert (answer.status, answer.headers["location"]) == (303, f"/nodes/{node.id.decode()}")
+    html = await page(client, f"/find?q={'DI' + node.id.decode()[:8] + 'A' * 38}", status=404)
+    assert "Create it" not in html
+
+
+@async_test
 async def test_the_page_of_a_job_is_live(admin: Admin) -> None:
     client = admin()
     job_id = await add(client, "mail", "x", "RETRY", 60)

@@ -174,7 +174,8 @@ async def test_a_job_that_is_not_there_is_a_page_that_says_what_to_do(admin: Adm
     client = admin()
     assert "there is no job DIx&lt;y: ids are 48 bytes" in await page(client, "/jobs/DIx%3Cy", status=404)
     html = await page(client, f"/jobs/{UNKNOWN}", status=404)
-    assert f"there is no job {UNKNOWN} on any node: it was acknowledged or dropped, or never was" in words(html)
+    end = "it was acknowledged or dropped, was lost with the only node that had it, or never was"
+    assert f"there is no job {UNKNOWN} on any node: {end}" in words(html)
     assert "SHOW" not in html, "nobody knows the node that the id names"
     assert (await client.get(f"/jobs/{UNKNOWN}")).body["code"] == "NOJOB"
 
@@ -288,7 +289,7 @@ async def test_why_a_job_is_not_running(admin: Admin) -> None:
     await run(running, "GETJOB", "FROM", "q")
     assert re.search(r"Now: It is in flight: 127\.0\.0\.1:\d+ of node [0-9a-f]{8} has it", await why(first))
     await run(running, "DEQUEUE", second)
-    assert "DEQUEUE took it out, or a consumer had it before a restart" in await why(second)
+    assert "a consumer had it before a restart, or DEQUEUE took it out" in await why(second)
     once = await add(client, "once", "x", "RETRY", 0, "REPLICATE", 1)
     await run(running, "GETJOB", "FROM", "once")
     assert "It was delivered at most once, as asked (retry 0): it is never queued again." in await why(once)
@@ -748,7 +749,10 @@ async def test_every_word_of_how_a_job_ended_is_said_and_never_that_it_never_was
     ends = {
         ("acked", "acknowledged"): "has ended: it was acknowledged",
         ("expired", "its time to live is over"): "has ended: its time to live was over",
-        ("unknown", "it has ended, and its result was not kept"): "has ended: its result was not kept",
+        (
+            "unknown",
+            "it has ended, and its result was not kept",
+        ): "has ended: it was acknowledged, or dropped for want of memory; no result was kept",
         ("unknown", "it has ended: its time to live was over"): "has ended: its time to live was over",
         ("unknown", "no node that answered has it any more"): "is on no node any more, and none remembers how it ended",
     }

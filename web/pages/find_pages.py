@@ -31,10 +31,11 @@ from disqued.web.views.everywhere import Everywhere
 from disqued.web.views.worker_views import WorkerQuery
 
 #: What an id may begin with, and what was copied of one; who looks for a job does not want a queue of that name.
-_LIKE_AN_ID: Final = re.compile(rb"(DI|D-)[0-9a-f]{2,8}([0-9a-f]|-|$)")
+_LIKE_AN_ID: Final = re.compile(rb"(DI|D-)[0-9a-f]{2,8}([0-9a-f]|-|$)", re.IGNORECASE)
+NODE_SHOWN: Final = 8  #: characters of the id of a node on pages
 JOBS_SHOWN: Final = 20  #: whose ids begin alike
 _WANTED: Final = QueryParameter(
-    "q", "Id of a job; name of a queue, of a worker or of a client, or a part of it", {"type": "string"}
+    "q", "Id of a job or a node; name of a queue, of a worker or of a client, or a part of it", {"type": "string"}
 )
 
 
@@ -46,8 +47,8 @@ class Found:
     path: str  #: where it is, or they are
 
 
-@route("GET", "/find", role=Role.VIEWER, summary="Page: where a job, queue, worker or client is", media="text/html",
-       listed=False, query=(_WANTED,))  # fmt: skip
+@route("GET", "/find", role=Role.VIEWER, summary="Page: where a job, node, queue, worker or client is",
+       media="text/html", listed=False, query=(_WANTED,))  # fmt: skip
 async def find(site: Site, asked: Request) -> Reply:
     """Lead to what is meant: to the one thing, to a list of those that have the text in their names, or to a choice."""
     text = asked.query.get("q", "").strip().removesuffix("…")
@@ -60,8 +61,9 @@ async def find(site: Site, asked: Request) -> Reply:
     exact = await ask_all(site.everywhere, node, b"QSTAT", wanted, b"FULL")
     if any(each.value is not None for each in exact.answered):
         return _to(rendering.queue_path(wanted))
-    if node.worker(wanted) is not None:
-        return _to(rendering.worker_path(wanted))
+    path = _worker_or_node(node, wanted)
+    if path:
+        return _to(path)
     is_like_an_id = _LIKE_AN_ID.match(wanted) is not None
     found = await _jobs(site.everywhere, node, wanted) if is_like_an_id and len(wanted) >= BEGINNING else []
     if not found:
@@ -88,6 +90,21 @@ async def find(site: Site, asked: Request) -> Reply:
             detail = f"{shown} is too short to find a job by its id: {BEGINNING} characters or more are needed"
     ways = [] if is_like_an_id else [actions.add_job(wanted)]
     raise MissingProblem(detail, "NOQUEUE", hints=hints, ways=ways)
+
+
+def _worker_or_node(node: NodeView, wanted: bytes) -> str:
+    """Return the page of the worker with this id, or of the one node whose address this is, or whose id begins so.
+
+    Pages show nodes by the first 8 digits.  Empty = there is none.
+    """
+    if node.worker(wanted) is not None:
+        return rendering.worker_path(wanted)
+    found = [
+        each.id
+        for each in node.known_nodes()
+        if (len(wanted) >= NODE_SHOWN and each.id.startswith(wanted)) or f"{each.host}:{each.port}".encode() == wanted
+    ]
+    return f"/nodes/{found[0].decode('ascii')}" if len(found) == 1 else ""
 
 
 async def _jobs(everywhere: Everywhere, node: NodeView, beginning: bytes) -> list[Found]:

@@ -94,21 +94,21 @@ async def _around(site: Site, best: JobReport, fresh_s: float) -> Around:
 def _values(site: Site, job_id: bytes, known: ClusterJob, around: Around, visitor: Visitor) -> Values:
     node, best = site.gateway.view, known.best
     assert best is not None
-    here = node.job(job_id)
+    here, told_at = node.job(job_id), node.wall() - known.age_ms
     fields = best.fields
     said = {name: None if fields.get(name) is None else rendering.body(fields[name], SAID_BYTES, indents=True)
             for name in ("progress", "result")}  # fmt: skip
     is_event = "groups" in fields
-    attempts = Attempts([], 0) if is_event else job_reports.attempts_of(known, node.wall())
+    attempts = Attempts([], 0) if is_event else job_reports.attempts_of(known, told_at)
     return {
         "job_id": job_id, "job": {**_ABSENT, **fields}, "best": best, "known": known, "missing": known.missing,
-        "state": fields["state"].decode(), "why": job_reports.why_of(known, around, node.wall()),
+        "state": fields["state"].decode(), "why": job_reports.why_of(known, around, told_at),
         "paused": [] if fields["queue"] is None else queue_views.pauses_of(node, fields["queue"]),
         "queue": fields["queue"], "kind": "log" if is_event else "work",
         "is_manual": job_reports.is_manual(fields), "headers": list(map(_header, job_reports.headers_of(fields))),
         "attempts": None if is_event else attempts, **said,
         "alias": _alias(here, fields), "groups": _groups(site, best),
-        "timeline": job_reports.timeline_of(known, attempts, node.wall()),
+        "timeline": job_reports.timeline_of(known, attempts, told_at),
         "now": node.wall(), "visitor": visitor, "failures_kept": FAILURES_KEPT,
     }  # fmt: skip
 
@@ -168,8 +168,11 @@ async def _end(site: Site, job_id: bytes, visitor: Visitor) -> tuple[str, str]:
     return bytes(state).decode("ascii"), rendering.name(bytes(reason), SAID_BYTES) if reason else ""
 
 
-#: How a job ended, by the state of WAITJOB.
-_ENDS: Final = {"acked": "it was acknowledged", "cancelled": "it was cancelled", "expired": "its time to live was over"}
+#: How a job ended, by the state of WAITJOB, or by its reason where nodes only know that it has ended.
+_ENDS: Final = {
+    "acked": "it was acknowledged", "cancelled": "it was cancelled", "expired": "its time to live was over",
+    "its result was not kept": "it was acknowledged, or dropped for want of memory; no result was kept",
+}  # fmt: skip
 _HAS_ENDED: Final = "it has ended"  #: begins the reason of a job whose state is not known
 
 
@@ -182,6 +185,7 @@ def _missing(site: Site, job_id: bytes, known: ClusterJob, end: tuple[str, str])
     how = _ENDS.get(state, "")
     if reason.startswith(_HAS_ENDED):
         how = reason.removeprefix(_HAS_ENDED).removeprefix(":").removeprefix(", and").strip()
+        how = _ENDS.get(how, how)
     if how:
         return MissingProblem(f"job {shown} has ended: {how}", "NOJOB", heading="The job has ended")
     hints = []
@@ -196,5 +200,6 @@ def _missing(site: Site, job_id: bytes, known: ClusterJob, end: tuple[str, str])
     elif state == "unknown" and reason.endswith("any more"):
         detail = f"job {shown} is on no node any more, and none remembers how it ended"
     else:
-        detail = f"there is no job {shown} on any node: it was acknowledged or dropped, or never was"
+        detail = f"there is no job {shown} on any node: "
+        detail += "it was acknowledged or dropped, was lost with the only node that had it, or never was"
     return MissingProblem(detail, "NOJOB", hints=hints)

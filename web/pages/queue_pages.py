@@ -117,7 +117,7 @@ async def queue_values(site: Site, name: bytes, visitor: Visitor, *, fresh_s: fl
     return {
         "queue": name,
         "row": row,
-        "here": here,
+        "own": here,
         "sources": _shown_sources(site, found.sources),
         "on_nodes": list(rows),
         "minute": site.history.acked_in_minute(name),
@@ -186,7 +186,7 @@ def limits_of(node: NodeView, name: bytes, lost: int = 0) -> list[tuple[str, str
     used = f"{len(node.limits.slots_of(name))} in use"
     found = [("Jobs in flight", f"{used}, max {limits.in_flight}" if limits.in_flight else used)]
     if lost:
-        way = "Queue now on the page of the job does that at once"
+        way = "after Queue now on the page of such a job the next consumer of the node that queues it gets it"
         found.append(
             ("Slots of nodes that are gone", f"{lost}: free when their jobs are acknowledged or come again; {way}")
         )

@@ -92,7 +92,7 @@ async def draw(site: Site, watched: Subscription) -> dict[str, Any]:
         parts = {"sources": "_sources.html"}
     elif watched.page == "queue":
         values = await queue_pages.queue_values(site, watched.queue, reader, fresh_s=FRESH_S)
-        row, acked = values["here"], site.history.acked_rate(watched.queue)
+        row, acked = values["own"], site.history.acked_rate(watched.queue)
         point = [at, 0, 0, 0, 0] if row is None else [at, row.length, row.in_rate, row.out_rate, acked]
         parts = {
             "sources": "_sources.html",

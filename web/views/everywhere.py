@@ -80,6 +80,11 @@ class Everywhere:
             ensureDeferred(self._ask(question, now, keeps=fresh_s > 0))
         return await waiting
 
+    def age_ms(self, reply: ClusterReply) -> int:
+        """Return how long ago the nodes were asked for an answer."""
+        now: float = self._gateway.reactor.seconds()
+        return max(0, round((now - reply.asked_at) * 1_000))
+
     async def _ask(self, question: tuple[bytes, ...], now: float, *, keeps: bool) -> None:
         try:
             rows = await self._gateway.clients.call([b"CLUSTER", b"ASK", *question], address=ADDRESS)

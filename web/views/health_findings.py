@@ -30,7 +30,7 @@ FULL_LEVEL: Final = 2  #: of memory: the node evicts what it may drop
 DISK_PART: Final = 20  #: disk space is low when less than one part in so many is free
 
 _DRAINS: Final = "leaves the cluster: it hands its jobs to other nodes and accepts no new ones"
-_DRAINED: Final = "has left the cluster: it is drained and may be stopped"
+_DRAINED: Final = "is drained, and may be stopped"
 _NODES: Final = ("/#h-nodes", "Cluster nodes")  #: where the figures of nodes are
 #: Kinds whose jobs have a page, which also takes the name of a queue.
 _LISTS: Final = {"dead": ("/dead", "Dead jobs"), "failing": ("/failing", "Failing jobs")}
@@ -262,8 +262,9 @@ _QUEUE_KINDS: Final = {
         "queues have slots of nodes that are gone", _lost_slots,
     ),
     "stranded": QueueKind(
-        lambda row: row.stranded, lambda row: row.stranded, "elsewhere", "queue has jobs that no node hands out",
-        "queues have jobs that no node hands out", _stranded,
+        lambda row: row.stranded, lambda row: row.stranded, "elsewhere",
+        "queue or more has jobs that no node hands out",
+        "queues or more have jobs that no node hands out", _stranded,
     ),
     "unconsumed": QueueKind(
         _is_unconsumed, lambda row: row.length, "length", "queue has ready jobs and no consumer on any node",

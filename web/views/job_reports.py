@@ -87,6 +87,7 @@ class ClusterJob:
 
     reports: Sequence[JobReport]  #: by the ids of the nodes
     missing: Sequence[MissingNode]
+    age_ms: int = 0  #: since they were asked
 
     @property
     def best(self) -> JobReport | None:
@@ -123,7 +124,7 @@ def _place(report: JobReport) -> tuple[bool, int, bool]:
 async def job_everywhere(everywhere: Everywhere, node: NodeView, job_id: bytes, fresh_s: float = FRESH_S) -> ClusterJob:
     """Ask all nodes what they know of a job."""
     reply = await ask_all(everywhere, node, b"SHOW", job_id, fresh_s=fresh_s)
-    return ClusterJob(list(_reports(node, reply)), missing_nodes(node, reply))
+    return ClusterJob(list(_reports(node, reply)), missing_nodes(node, reply), everywhere.age_ms(reply))
 
 
 def _reports(node: NodeView, reply: ClusterReply) -> Iterator[JobReport]:
@@ -174,12 +175,19 @@ class Attempts:
 _OUTCOMES: Final = {GIVEN_BACK: "returned", WORKER_DIED: "worker died", WORKER_STOPPED: "worker stopped"}
 
 
+def _about(moment: int) -> int:
+    """Round a moment that is reckoned from a span: an answer takes some milliseconds, each time others."""
+    return round(moment, -2)
+
+
 def attempts_of(known: ClusterJob, now: int) -> Attempts:
-    """Tell the deliveries of a job; `now` is unix milliseconds."""
+    """Tell the deliveries of a job; `now` is when the nodes were asked, in unix milliseconds."""
     best = known.best
     assert best is not None
     rows = [
-        Attempt("in flight", None if one.held_ms is None else now - one.held_ms, one.node_id, one.consumer or b"")
+        Attempt(
+            "in flight", None if one.held_ms is None else _about(now - one.held_ms), one.node_id, one.consumer or b""
+        )
         for one in known.reports
         if one.phase == "in-flight"
     ]
@@ -217,7 +225,7 @@ class TimelineEntry:
 
 
 def timeline_of(known: ClusterJob, attempts: Attempts, now: int) -> list[TimelineEntry]:
-    """Tell what happened to a job in the cluster, where it is, and what is to come; `now` is unix milliseconds."""
+    """Tell what happened to a job in the cluster, where it is, and what is to come; `now` as for `attempts_of`."""
     best = known.best
     assert best is not None
     fields = best.fields
@@ -304,7 +312,7 @@ def _to_come(known: ClusterJob, now: int) -> Iterator[TimelineEntry]:
         due = [one.queued_in_ms for one in known.reports if one.queued_in_ms is not None]
         if due and best.fields.get("groups") is None:
             what = _queued(best, now) + (" without news" if known.missing else "")
-            yield TimelineEntry(what, now + min(due), is_ahead=True)
+            yield TimelineEntry(what, _about(now + min(due)), is_ahead=True)
     elif best.phase == "in-flight" and best.worker is not None:
         what = "Ends" if known.was_cancelled else "Queued again"
         yield TimelineEntry(f"{what} once its worker is dead", is_ahead=True)
@@ -312,9 +320,9 @@ def _to_come(known: ClusterJob, now: int) -> Iterator[TimelineEntry]:
         return
     elif best.phase == "in-flight":
         what = "Ends unless acknowledged" if known.was_cancelled else "Queued again unless acknowledged"
-        yield TimelineEntry(what, now + best.queued_in_ms, is_ahead=True)
+        yield TimelineEntry(what, _about(now + best.queued_in_ms), is_ahead=True)
     elif best.phase == "delayed" and best.has_failed:
-        yield TimelineEntry("Tried again", now + best.queued_in_ms, is_ahead=True)
+        yield TimelineEntry("Tried again", _about(now + best.queued_in_ms), is_ahead=True)
 
 
 @attrs.frozen
@@ -336,7 +344,7 @@ class Around:
 def why_of(known: ClusterJob, around: Around, now: int) -> tuple[str, str]:
     """Say where a job is and why it does not run now, the same on every node: what the sentence is, and the sentence.
 
-    `now` is unix milliseconds.
+    `now` as for `attempts_of`.
     """
     best = known.best
     assert best is not None
@@ -370,7 +378,7 @@ _NOT_RUNNING: Final = "Why it is not running"
 def _when(within_ms: int | None, now: int) -> str:
     if within_ms is None:
         return ""
-    return f" at {rendering.moment(now + within_ms)} UTC ({rendering.span(within_ms)} from now)"
+    return f" at {rendering.moment(_about(now + within_ms))} UTC ({rendering.span(within_ms)} from now)"
 
 
 def _last_failure(report: JobReport) -> str:
@@ -428,7 +436,9 @@ def _why_elsewhere(known: ClusterJob, best: JobReport, now: int) -> str:
     if known.lost:
         said += f" It may be on a node that does not answer: {', '.join(one.short for one in known.lost)}."
     elif not known.missing:
-        said += " As a rule DEQUEUE took it out, or a consumer had it before a restart."
+        said += (
+            " The node that had it began anew without it, a consumer had it before a restart, or DEQUEUE took it out."
+        )
     if best.is_once:
         return f"{said} It is delivered at most once, as asked (retry 0), so it is never queued again."
     due = [one.queued_in_ms for one in known.reports if one.queued_in_ms is not None]

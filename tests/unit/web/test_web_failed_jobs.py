@@ -248,7 +248,7 @@ def test_attempts_of_all_nodes_are_told_once_the_newest_first() -> None:
     )
     attempts = attempts_of(known, NOW)
     assert [(one.outcome, one.at, one.node_id, one.who) for one in attempts.rows] == [
-        ("in flight", NOW - 5, B, b"press-2"), ("time over", SECOND[0], B, b""), ("failed", FIRST[0], A, b"press-1")
+        ("in flight", NOW, B, b"press-2"), ("time over", SECOND[0], B, b""), ("failed", FIRST[0], A, b"press-1")
     ]  # fmt: skip
     assert attempts.only_counted == 1
 

@@ -116,7 +116,7 @@ def test_missing_leaving_and_own_trouble_are_told_and_the_worst_first() -> None:
         ("this-node", "This node needs attention", ["Odd."]),
         ("node-leaving", "2 nodes leave the cluster",
          ["This node leaves the cluster: it hands its jobs to other nodes and accepts no new ones.",
-          "Node bbbbbbbb (10.0.0.2:7711) has left the cluster: it is drained and may be stopped."]),
+          "Node bbbbbbbb (10.0.0.2:7711) is drained, and may be stopped."]),
     ]  # fmt: skip
     assert [group.severity for group in found] == ["error", "error", "error", "warning"]
     assert [group.path for group in found] == ["/#h-nodes", "/#h-nodes", "/#h-node", "/#h-nodes"]
@@ -144,7 +144,7 @@ def test_missing_leaving_and_own_trouble_are_told_and_the_worst_first() -> None:
         (
             QueueRow(b"q", length=1, elsewhere=7, nodes=3, blocked=1),
             "stranded",
-            "1 queue has jobs that no node hands out",
+            "1 queue or more has jobs that no node hands out",
             "at least 5 copies of jobs that wait for the end of their retry time, as the node that had them is gone.",
         ),
         (

@@ -21,7 +21,7 @@ HOUR_MS = 3_600_000
 SOON = " at 1970-01-01 00:00:05.000 UTC (5 s from now)"
 NOWHERE = (
     "No node that answers has it in its queue or with a consumer. "
-    "As a rule DEQUEUE took it out, or a consumer had it before a restart."
+    "The node that had it began anew without it, a consumer had it before a restart, or DEQUEUE took it out."
 )
 AGAIN = "Without news it is queued again"
 
