@@ -911,6 +911,8 @@ def test_hostile_names_and_bodies_do_nothing(page: Browser, daemon: Daemon) -> N
 def test_every_line_does_what_it_says(page: Browser, daemon: Daemon) -> None:
     """Lines are run by a shell: what is typed into the form arrives."""
     body = 'it\'s "quoted" $HOME `x` \\ é'
+    with daemon.redis(decode_responses=False) as client:
+        client.execute_command("ADDJOB", HOSTILE, b"first", 0)
     page.open(f"/queues/{quote(HOSTILE, safe='')}")
     page.type("[data-action*='/api/add'] [name=body]", body)
     lines = [
@@ -922,7 +924,7 @@ def test_every_line_does_what_it_says(page: Browser, daemon: Daemon) -> None:
         assert b"DI" in done.stdout, (line, done)
     with daemon.redis(decode_responses=False) as client:
         peeked = client.execute_command("QPEEK", HOSTILE, 5)
-    assert [row[2] for row in peeked] == [body.encode()] * 2
+    assert [row[2] for row in peeked] == [b"first", *[body.encode()] * 2]
     assert shlex.split(lines[1])[0] == "curl"
 
 
