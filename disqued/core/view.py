@@ -224,10 +224,6 @@ class NodeView:
             if register is not None and not is_empty(register.value)
         }
 
-    def queues_from(self, serial: int, count: int) -> list[Queue]:
-        """Return the first `count` queues from this serial on, in the order of their creation."""
-        return self._state.queues.from_serial(serial, count)
-
     def known_from(self, serial: int, count: int) -> tuple[list[Queue], int]:
         """Look at `count` names from this serial on, in the order in which they came.
 

@@ -144,13 +144,13 @@ class History:
         if walk is None:
             walk = self._walk = _QueueWalk(slot, node.now())
         for _ in range(WALKED_MAX // LOOKED_AT):
-            queues = node.queues_from(walk.serial, LOOKED_AT)
+            queues, walk.serial = node.known_from(walk.serial, LOOKED_AT)
             for queue in queues:
-                self._look_at(queue, slot, span, walk, node)
-            if len(queues) < LOOKED_AT:
+                if queue.serial:  # of a name with jobs alone there is nothing to draw
+                    self._look_at(queue, slot, span, walk, node)
+            if not walk.serial:
                 self._end_walk(walk, node)
                 return
-            walk.serial = queues[-1].serial + 1
             await next_turn(self._gateway.turns)
 
     def _end_walk(self, walk: _QueueWalk, node: NodeView) -> None:

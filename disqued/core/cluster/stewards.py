@@ -111,6 +111,11 @@ class Stewardship(Timed):
         """The slots, as far as this node knows."""
         return self.witness.table
 
+    def is_mute(self, node_id: bytes, now: int) -> bool:
+        """Return whether a node has not said a word since its link is new, though it had the time to."""
+        since = self.unheard.get(node_id)
+        return since is not None and now - since >= MUTE_MS
+
     def drop_other(self, job_id: bytes, node_id: bytes) -> None:
         """Forget what a node without the slot of a job reports of it."""
         others = self.others.get(job_id)
@@ -413,7 +418,11 @@ class Stewards(Machine):
         this.probed_at = state.now
         self.lost.pop(this.name, None)
         is_available = this.applicants.limits.is_available
-        lost = [(job_id, slot) for job_id, slot in this.table.by_id.items() if self._is_lost(this, slot)]
+        lost = [
+            (job_id, slot)
+            for job_id, slot in this.table.by_id.items()
+            if not self._is_there(this, slot) or this.is_mute(slot.node_id, state.now)
+        ]
         for job_id, slot in lost:
             job = state.jobs.get(job_id)
             is_over = job_id in state.custody.ended if job is None else job.state in (ACKED, DEAD)
@@ -426,11 +435,6 @@ class Stewards(Machine):
         left = sum([job_id in this.table.by_id for job_id, _ in lost])
         if left:
             self.lost[this.name] = left
-
-    def _is_lost(self, this: Stewardship, slot: Slot) -> bool:
-        """Return whether the process that has a job is gone, or has not said a word since its link is new."""
-        since = this.unheard.get(slot.node_id)
-        return not self._is_there(this, slot) or (since is not None and self._state.now - since >= MUTE_MS)
 
     def _is_there(self, this: Stewardship, slot: Slot) -> bool:
         """Return whether the process that has a job tells this node what becomes of it."""

@@ -49,7 +49,7 @@ def test_a_new_node_has_nothing_to_show(server: Server, view: NodeView) -> None:
     assert (list(view.peers), list(view.workers_here), list(view.workers_elsewhere)) == ([], [], [])
     assert [node.id for node in view.known_nodes()] == [view.id] == [server.node.id]
     assert (view.job(UNKNOWN_ID), view.queue(b"q"), view.worker(b"w")) == (None, None, None)
-    assert view.queues_from(0, 10) == []
+    assert view.known_from(0, 10) == ([], 0)
     assert [view.jobs_of_table(number) for number in range(TABLES)] == [[]] * TABLES
 
 
@@ -59,7 +59,7 @@ def test_looking_changes_nothing(server: Server, view: NodeView) -> None:
     view.queue(b"other")
     view.job(UNKNOWN_ID)
     view.worker(b"w")
-    view.queues_from(0, 100)
+    view.known_from(0, 100)
     view.known_nodes()
     assert everything(view) == before
     assert server.node.outbox.journal == []
@@ -151,14 +151,6 @@ def test_a_table_is_read_from_a_place_on(server: Server, view: NodeView) -> None
     assert view.jobs_of_table(number, len(whole), 5) == []
 
 
-def test_queues_come_in_the_order_of_their_creation_from_a_serial_on(server: Server, view: NodeView) -> None:
-    for name in ("c", "a", "b"):
-        server.add(name)
-    first, second = view.queues_from(0, 2)
-    assert (first.name, second.name) == (b"c", b"a")
-    assert [queue.name for queue in view.queues_from(second.serial + 1, 2)] == [b"b"]
-
-
 def test_names_with_jobs_alone_are_walked_over_beside_the_queues(server: Server, view: NodeView) -> None:
     server.add("c")
     server.add("later", "x", "DELAY", 60)
@@ -175,7 +167,7 @@ def test_a_look_up_costs_the_same_however_much_there_is(server: Server, view: No
     def looks() -> None:
         view.job(job_id)
         view.queue(b"q0")
-        view.queues_from(0, 3)
+        view.known_from(0, 1)
         view.jobs_of_table(number, 0, 1)
         everything(view)
 
