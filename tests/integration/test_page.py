@@ -572,7 +572,7 @@ def test_a_bulk_delete_counts_first(page: Browser, daemon: Daemon) -> None:
     page.click(".find button")
     page.wait_text("#looked", "Matches: 5")
     page.click("#do-bulk-delete")
-    page.wait_text(".sure p", "5 jobs match (queue “bulk”, state ready, body contains “bad”)")
+    page.wait_text(".sure p", "5 jobs match on this node (queue “bulk”, state ready, body contains “bad”)")
     assert length(daemon, "bulk") == 7, "nothing happens before the answer"
     page.click(".sure button:not(.yes)")
     page.click("#do-bulk-delete")
@@ -657,7 +657,7 @@ def test_every_job_that_a_filter_finds_moves_to_another_queue(page: Browser, dae
     page.type("#bulk [name=to]", "there")
     page.click("#do-bulk-move")
     fate = "They are added to that queue, and end in this one."
-    page.wait_text(".sure p", f"3 jobs match (queue “here”, state ready, any body). {fate} Move all to there?")
+    page.wait_text(".sure p", f"3 jobs match on this node (queue “here”, state ready, any body). {fate} Move all to there?")
     page.click(".sure .yes")
     page.wait_text("#told", "Jobs moved: 3")
     assert (length(daemon, "here"), length(daemon, "there")) == (0, 3)

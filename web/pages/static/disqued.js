@@ -258,7 +258,8 @@ async function done(form) {
     const matches = `${dry.matched} ${dry.matched === 1 ? "job matches" : "jobs match"}`;
     const to = value.to === undefined ? "" : ` to ${value.to}`;
     const meant = ids ? "" : ` (${described(value.filter)})`;
-    const parts = [`${count}${matches}${meant}.`, form.dataset.confirm, without, `${one(".does button", form).textContent}${to}?`];
+    const where = form.closest("#bulk") && !path.endsWith("/purge") ? " on this node" : "";
+    const parts = [`${count}${matches}${where}${meant}.`, form.dataset.confirm, without, `${one(".does button", form).textContent}${to}?`];
     const question = parts.filter(Boolean).join(" ");
     return (await confirmed(form, question)) ? post(path, { ...value, token: dry.token }) : null;
   }
