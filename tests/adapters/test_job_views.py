@@ -188,6 +188,7 @@ def test_a_delayed_job_that_is_buried_was_not_queued() -> None:
     assert "Ended before its delay was over" in found
     assert EARLY not in found
     assert list(found)[-1] == "Dead"
+    assert found["Dead"].at == server.clock.wall()
 
 
 def test_a_delayed_job_is_still_delayed_wherever_one_looks() -> None:

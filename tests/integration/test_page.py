@@ -657,7 +657,9 @@ def test_every_job_that_a_filter_finds_moves_to_another_queue(page: Browser, dae
     page.type("#bulk [name=to]", "there")
     page.click("#do-bulk-move")
     fate = "They are added to that queue, and end in this one."
-    page.wait_text(".sure p", f"3 jobs match on this node (queue “here”, state ready, any body). {fate} Move all to there?")
+    page.wait_text(
+        ".sure p", f"3 jobs match on this node (queue “here”, state ready, any body). {fate} Move all to there?"
+    )
     page.click(".sure .yes")
     page.wait_text("#told", "Jobs moved: 3")
     assert (length(daemon, "here"), length(daemon, "there")) == (0, 3)

@@ -294,7 +294,7 @@ def _place_of(known: ClusterJob, attempts: Attempts) -> Iterator[TimelineEntry]:
     if known.was_cancelled:
         yield TimelineEntry("Cancelled")
     elif best.phase == "dead":
-        yield TimelineEntry("Dead")
+        yield TimelineEntry("Dead", max((failure[0] for failure in best.fields.get("failures", ())), default=None))
 
 
 def _queued(best: JobReport, now: int) -> str:
