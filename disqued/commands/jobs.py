@@ -912,7 +912,7 @@ def _described(node: Node, job: Job) -> list[Any]:
 
 @command(
     "SHOW", group="jobs", flags=Flag.READ | Flag.FAST, reply=null_or(DESCRIPTION), shows_bodies=True,
-    cost=f"O(1); of a job in a queue O(N) in the jobs in front of it, of which {PLACE_MAX} are counted at most",
+    cost=f"O(1); for a job in a queue O(N), where N is the number of jobs in front of it, {PLACE_MAX} at most",
 )  # fmt: skip
 @attrs.define
 class Show:

@@ -236,8 +236,9 @@ class QStat:
     oldest is the age, in seconds, of the job that waits first, or of the oldest event; -1 if there is none.  delivered
     counts the jobs handed to consumers; jobs-out also counts those that moved to other nodes.
 
-    slots-lost are slots of nodes that are gone, or that crashed and began anew, as the steward counts them every two
-    seconds; other nodes answer 0.  Such a slot ends when its job is acknowledged, or may be delivered again.
+    slots-lost counts the slots of nodes that are gone, or that crashed and came back without their jobs.  The steward
+    counts them every two seconds; other nodes answer 0.  Such a slot ends when its job is acknowledged, or when the job
+    may be delivered again.
 
     Of a log it also answers how many of its events this node hands out (owned).  Other nodes have copies of these, so
     that only the sum of owned over all nodes counts each event once.

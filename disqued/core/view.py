@@ -227,8 +227,8 @@ class NodeView:
     def known_from(self, serial: int, count: int) -> tuple[list[Queue], int]:
         """Look at `count` names from this serial on, in the order in which they came.
 
-        Returns the queues among them, and what stands in for one of which there are jobs alone here (its serial is 0),
-        and the serial to go on with; 0 = done.
+        Returns queues, and the serial to go on with (0 = done).  A name that has jobs but no queue here is returned as
+        an empty queue with serial 0.
         """
         queues, now = self._state.queues, self._state.now
         names = queues.names_from(serial, count)

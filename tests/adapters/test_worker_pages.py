@@ -176,7 +176,8 @@ async def test_what_consumers_of_other_nodes_have_of_a_list_stands_beside_what_t
     figures = words(_figures(await page(client, "/queues/letters")))
     assert "1 In flight" in figures, "what other nodes have is in the figures of these"
     said = words(await page(client, f"/jobs/{far.id.decode()}"))
-    assert "Why it is not running: No node that answers has it in its queue or with a consumer." in said
+    assert f"a consumer of node {OTHER[:8].decode()} has had it for 1 h" in said
+    assert f"Delivered to a consumer by node {OTHER[:8].decode()}" in said
     said = words(await page(client, f"/jobs/{here.id.decode()}"))
     assert re.search(
         r"Now: It is in flight: 127\.0\.0\.1:\d+ of node .* has it.* so far\. Should that not be done with it, RQ",

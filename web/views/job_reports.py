@@ -6,7 +6,7 @@ Nodes agree on what never changes (body, terms), and tell each other what became
 knows for itself: the one that has it in its queue, or with a consumer, knows most, and its report counts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 import attrs
@@ -88,6 +88,8 @@ class ClusterJob:
     reports: Sequence[JobReport]  #: by the ids of the nodes
     missing: Sequence[MissingNode]
     age_ms: int = 0  #: since they were asked
+    #: A node that has not answered and whose consumer has the job, as this node knows, and for how many milliseconds.
+    away: tuple[bytes, int] | None = None
 
     @property
     def best(self) -> JobReport | None:
@@ -124,7 +126,20 @@ def _place(report: JobReport) -> tuple[bool, int, bool]:
 async def job_everywhere(everywhere: Everywhere, node: NodeView, job_id: bytes, fresh_s: float = FRESH_S) -> ClusterJob:
     """Ask all nodes what they know of a job."""
     reply = await ask_all(everywhere, node, b"SHOW", job_id, fresh_s=fresh_s)
-    return ClusterJob(list(_reports(node, reply)), missing_nodes(node, reply), everywhere.age_ms(reply))
+    reports = list(_reports(node, reply))
+    away = _away(node, job_id, {each.node_id for each in reports})
+    return ClusterJob(reports, missing_nodes(node, reply), everywhere.age_ms(reply), away)
+
+
+def _away(node: NodeView, job_id: bytes, answered: Collection[bytes]) -> tuple[bytes, int] | None:
+    """Return which other node has handed a job out, and how long ago, where that node does not say so itself.
+
+    Nodes know so of jobs that no timer queues again.
+    """
+    job = node.job(job_id)
+    queue = None if job is None else node.queue(job.queue)
+    known = None if queue is None or job is None else queue.elsewhere.get(job)
+    return None if known is None or known[1] in answered else (known[1], max(0, node.now() - known[0]))
 
 
 def _reports(node: NodeView, reply: ClusterReply) -> Iterator[JobReport]:
@@ -191,6 +206,8 @@ def attempts_of(known: ClusterJob, now: int) -> Attempts:
         for one in known.reports
         if one.phase == "in-flight"
     ]
+    if known.away is not None and best.phase == "elsewhere":
+        rows.append(Attempt("in flight", _about(now - known.away[1]), known.away[0], b""))
     if best.phase == "done" and not known.was_cancelled:
         at, node_id = known.accepted or (None, b"")
         rows.append(Attempt("done", at, node_id, b""))
@@ -369,10 +386,13 @@ def why_of(known: ClusterJob, around: Around, now: int) -> tuple[str, str]:
     if best.phase == "wait-repl":
         have = f"{len(best.fields.get('nodes-confirmed', ())) + 1} of {best.fields['repl']} nodes have one"
         return _NOT_RUNNING, f"It waits for copies on node {best.short}: {have}. Its producer waits, too."
+    if known.away is not None:
+        return "Now", _why_away(known.away, best)
     return _NOT_RUNNING, _why_elsewhere(known, best, now)
 
 
 _NOT_RUNNING: Final = "Why it is not running"
+_RECOVER: Final = "Should that not be done with it, RQ.RECOVER hands it to another one."
 
 
 def _when(within_ms: int | None, now: int) -> str:
@@ -413,8 +433,15 @@ def _why_in_flight(known: ClusterJob, best: JobReport, holder: ConsumerRow | Non
     if best.queued_in_ms is not None:
         return f"{said} Unless acknowledged it is queued again{_when(best.queued_in_ms, now)}."
     if is_manual(best.fields):
-        return f"{said} Should that not be done with it, RQ.RECOVER hands it to another one."
+        return f"{said} {_RECOVER}"
     return f"{said} It is not queued again: its time to live ends before."
+
+
+def _why_away(away: tuple[bytes, int], best: JobReport) -> str:
+    node_id, held_ms = away
+    short = node_id[:8].decode("ascii", "replace")
+    said = f"As far as this node knows, a consumer of node {short} has had it for {rendering.span(held_ms)}."
+    return f"{said} That node does not say so now.{' ' + _RECOVER if is_manual(best.fields) else ''}"
 
 
 def _why_ready(best: JobReport, waiters: Waiters | None) -> str:

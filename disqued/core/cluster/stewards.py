@@ -133,8 +133,8 @@ class Stewards(Machine):
         self._witnesses = witnesses
         self._admission = admission
         self._by_name: dict[bytes, Stewardship] = {}
-        #: How many slots of a queue are those of nodes that are gone or began anew, as it was when they were looked at
-        #: last; such a slot ends with its job, or when the job may be delivered again.
+        #: By queue, the number of slots of nodes that are gone or began anew, counted every `SAID_AGAIN_MS`.  Such a
+        #: slot ends with its job, or when the job may be delivered again.
         self.lost: dict[bytes, int] = {}
 
     def hears(self) -> dict[int, Hear]:
@@ -164,9 +164,9 @@ class Stewards(Machine):
             self._wake(this)
 
     def link_opened(self, node_id: bytes) -> None:
-        """A node can be told again, and all of it: it may have begun anew.
+        """Tell the node everything: it may have begun anew.
 
-        A node that has jobs with consumers says so at once, and one that has none need not say anything.
+        If its consumers have jobs, it says so at once; if not, it may stay silent.
         """
         for this in self._by_name.values():
             this.unheard[node_id] = self._state.now
