@@ -207,10 +207,7 @@ class Admission(Machine):
             self._wake(this)
 
     def link_opened(self, node_id: bytes) -> None:
-        """A steward may be there again; it is to hear all at once."""
-        for this in self._by_name.values():
-            if this.steward == node_id:
-                this.steward = b""
+        """A steward may be there again."""
         self.reachable_changed()
 
     def flushing(self) -> None:

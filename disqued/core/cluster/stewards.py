@@ -166,7 +166,7 @@ class Stewards(Machine):
     def link_opened(self, node_id: bytes) -> None:
         """Tell the node everything: it may have begun anew.
 
-        If its consumers have jobs, it says so at once; if not, it may stay silent.
+        If its consumers have jobs, it says so within `SAID_AGAIN_MS`; if not, it may stay silent.
         """
         for this in self._by_name.values():
             this.unheard[node_id] = self._state.now
