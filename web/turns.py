@@ -21,6 +21,9 @@ class SharedTurns(Protocol):
     def add(self, client: TurnTaker, *, is_short: bool) -> None:
         """Give a turn, behind those that wait already; long work does not hold up short work."""
 
+    def add_piece(self, piece: TurnTaker) -> None:
+        """Give a turn to a piece of work that no client's next command waits for, after a pause."""
+
 
 class _Next:
     """A coroutine that waits for its turn."""
@@ -35,9 +38,9 @@ class _Next:
 
 
 def next_turn(turns: SharedTurns) -> "Deferred[None]":
-    """Fires when it is its turn among all that share a slice of the loop, in the next turn of the loop or later."""
+    """Fires when it is its turn among all that share a slice of the loop, after a pause."""
     waiting = _Next()
-    turns.add(waiting, is_short=False)
+    turns.add_piece(waiting)
     return waiting.came
 
 

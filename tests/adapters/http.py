@@ -37,7 +37,11 @@ class AtOnce:
 
     def add(self, client: TurnTaker, *, is_short: bool) -> None:
         """Let it have its turn, behind those that wait already."""
-        self._waiting.append(client)
+        self.add_piece(client)
+
+    def add_piece(self, piece: TurnTaker) -> None:
+        """The same for a piece of long work."""
+        self._waiting.append(piece)
         if self._is_at_work:
             return
         self._is_at_work = True

@@ -15,13 +15,12 @@ from disqued.commands.table import find, parse
 from disqued.config import Config
 from disqued.core.node import Node
 from disqued.core.view import NodeView
-from disqued.net.loop.turns import BusyClients
 from disqued.testing.clock import Clock
 from disqued.web.views import history
 from disqued.web.views.history import RANGE_MAX_S, History, default_step_s, last_of, means_of
 from disqued.web.views.pulse import RESTING_S, RESTS_AFTER_S, Pulse
 from disqued.web.views.rings import BYTES_MAX, MINUTES, SECONDS, Ring, Slot, Track
-from tests.adapters.http import admin
+from tests.adapters.http import AtOnce, admin
 from tests.adapters.inprocess import Running, wait_until
 
 Launch = Callable[..., Running]
@@ -43,7 +42,7 @@ class Bed:
     def __attrs_post_init__(self) -> None:
         self.node = Node(b"a" * 40, self.clock, Random(1), maxmemory=1 << 40)
         self.view = NodeView(self.node)
-        self.turns = BusyClients(self.reactor)
+        self.turns = AtOnce()
         self.history = History(self)  # type: ignore[arg-type]
         self.history.pulse.start()
 

@@ -3,12 +3,14 @@
 import re
 from collections import deque
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import attrs
 import pytest
 import pytest_twisted
 from twisted.internet.address import IPv4Address
+from twisted.internet.defer import ensureDeferred
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
 
@@ -68,6 +70,9 @@ class Turns:
 
     def add(self, client: TurnTaker, *, is_short: bool) -> None:
         self.waiting.append((client, is_short))
+
+    def add_piece(self, piece: TurnTaker) -> None:
+        self.add(piece, is_short=False)
 
     def give(self) -> bool:
         """Give one turn; returns whether it was a short one's."""
@@ -251,6 +256,30 @@ async def test_requests_of_all_connections_share_one_slice(launch: Launch, monke
         answered = count
     assert answered == 2 * 500 + CROWD
     assert turns >= answered / 6
+
+
+@async_test
+async def test_pieces_of_long_work_pause_while_clients_have_their_turns() -> None:
+    """Piece after piece without a pause, a page would hold up each command by some of them."""
+    loop, came, served = Clock(), list[float](), list[float]()
+    turns = BusyClients(loop)
+
+    async def draw() -> None:
+        for _ in range(5):
+            await next_turn(turns)
+            came.append(loop.seconds())
+
+    class Client:
+        def turn(self) -> None:
+            served.append(loop.seconds())
+
+    drawn = ensureDeferred(draw())
+    while not drawn.called:
+        turns.add(Client(), is_short=True)
+        loop.advance(net_turns.PAUSE_S / 4)
+    pauses = [after - before for before, after in pairwise([0.0, *came])]
+    assert min(pauses) >= net_turns.PAUSE_S
+    assert len(served) >= 4 * len(came), "clients do not pause"
 
 
 @async_test

@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.internet.task import Clock
 
 from disqued.core.view import NodeView
-from disqued.net.loop.turns import BusyClients
+from disqued.net.loop.turns import PAUSE_S, BusyClients
 from disqued.web.http.exchange import Role
 from disqued.web.http.problems import Problem
 from disqued.web.views import live
@@ -139,7 +139,7 @@ def test_a_view_that_waits_for_other_nodes_does_not_hold_up_the_others() -> None
             table.listen(request, attrs.evolve(WATCHED, page="workers"), draws({"html": {"a": "b"}}), stays)
         ),  # type: ignore[arg-type]
     ]
-    clock.pump([1, 0, 0])
+    clock.pump([1, PAUSE_S, 0])
     assert request.written[-1] == b'data: {"html": {"a": "b"}}\n\n'
     assert len(slow.written) == 1
     answer.callback({"html": {"late": "x"}})

@@ -36,7 +36,7 @@ from disqued.web.views.queue_views import (
     pauses_of,
 )
 
-DRAWN_ROWS: Final = 10  #: rows of the table of queues that are drawn in a turn of the loop, a millisecond's work
+DRAWN_ROWS: Final = 5  #: rows of the table of queues that are drawn in a turn of the loop, half a millisecond's work
 SLOTS_SHOWN: Final = 20
 PEEKED: Final = 10  #: jobs of a queue that are shown without being asked for
 GROUPS_SHOWN: Final = 5  #: throttled groups that are named

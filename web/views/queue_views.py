@@ -45,9 +45,12 @@ QueueRates = tuple[float | None, float | None]  #: jobs in and out a second; Non
 _PAUSE_BITS: Final = {name: bits for bits, name in PAUSE_NAMES.items()}
 
 
-@attrs.frozen
+@attrs.define
 class QueueRow:
-    """A queue at one moment, on one node or on all of them together."""
+    """A queue at one moment, on one node or on all of them together.
+
+    It adds up in place: a walk over the queues of a large cluster makes thousands of them.
+    """
 
     name: bytes
     length: int = 0  #: jobs that wait, or events of which the node is the owner
@@ -104,19 +107,31 @@ class QueueRow:
         )  # fmt: skip
         return cls.told(node_id, figures, rates, at)
 
-    def plus(self, other: "QueueRow") -> "QueueRow":
-        """Add the figures of another node; a rate that is not known makes the sum unknown."""
-        return QueueRow(
-            self.name, self.length + other.length, self.in_flight + other.in_flight, self.delayed + other.delayed,
-            self.dead + other.dead, self.failing + other.failing, _sum_of(self.in_rate, other.in_rate),
-            _sum_of(self.out_rate, other.out_rate), _greatest(self.oldest_ms, other.oldest_ms),
-            self.blocked + other.blocked, self.jobs_in + other.jobs_in, self.delivered + other.delivered,
-            self.acked + other.acked, self.requeued + other.requeued, _least(self.idle_ms, other.idle_ms),
-            self.pause | other.pause, self.node_pause | other.node_pause, self.paused_on + other.paused_on,
-            self.is_log or other.is_log, _least(self.delivered_ms, other.delivered_ms),
-            self.elsewhere + other.elsewhere, self.done + other.done, self.slots_lost + other.slots_lost,
-            self.nodes + other.nodes,
-        )  # fmt: skip
+    def add(self, other: "QueueRow") -> None:
+        """Add the figures of another node to those here; a rate that is not known makes the sum unknown."""
+        self.length += other.length
+        self.in_flight += other.in_flight
+        self.delayed += other.delayed
+        self.dead += other.dead
+        self.failing += other.failing
+        self.in_rate = _sum_of(self.in_rate, other.in_rate)
+        self.out_rate = _sum_of(self.out_rate, other.out_rate)
+        self.oldest_ms = _greatest(self.oldest_ms, other.oldest_ms)
+        self.blocked += other.blocked
+        self.jobs_in += other.jobs_in
+        self.delivered += other.delivered
+        self.acked += other.acked
+        self.requeued += other.requeued
+        self.idle_ms = _least(self.idle_ms, other.idle_ms)
+        self.pause |= other.pause
+        self.node_pause |= other.node_pause
+        self.paused_on += other.paused_on
+        self.is_log = self.is_log or other.is_log
+        self.delivered_ms = _least(self.delivered_ms, other.delivered_ms)
+        self.elsewhere += other.elsewhere
+        self.done += other.done
+        self.slots_lost += other.slots_lost
+        self.nodes += other.nodes
 
     @property
     def stranded(self) -> int:
@@ -140,11 +155,15 @@ def _sum_of(one: float | None, other: float | None) -> float | None:
 
 
 def _greatest(one: int | None, other: int | None) -> int | None:
-    return max((age for age in (one, other) if age is not None), default=None)
+    if one is None or other is None:
+        return one if other is None else other
+    return one if one > other else other
 
 
 def _least(one: int | None, other: int | None) -> int | None:
-    return min((age for age in (one, other) if age is not None), default=None)
+    if one is None or other is None:
+        return one if other is None else other
+    return one if one < other else other
 
 
 def pause_scope(node: NodeView, row: QueueRow) -> str:
@@ -317,7 +336,10 @@ class QueueOnNodes:
         """The sum; None if no node that answered has the queue."""
         total: QueueRow | None = None
         for row in self.on_nodes.values():
-            total = row if total is None else total.plus(row)
+            if total is None:
+                total = attrs.evolve(row)
+            else:
+                total.add(row)
         return total
 
 
@@ -374,8 +396,9 @@ class QueueTable:
         for rows in found.values():
             for at_row in range(0, len(rows), ADDED_ROWS):
                 for row in rows[at_row : at_row + ADDED_ROWS]:
-                    other = totals.get(row.name)
-                    totals[row.name] = row if other is None else other.plus(row)
+                    total = totals.setdefault(row.name, row)
+                    if total is not row:
+                        total.add(row)
                 await next_turn(self._gateway.turns)
         return AllQueues(Sources(began, list(replies.values())), list(totals.values()))
 

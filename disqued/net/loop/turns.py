@@ -26,6 +26,7 @@ from disqued.net.loop.rounds import Rounds
 
 SLICE_S: Final = 0.01  #: one that has worked for so long lets others have their turn
 LONG_S: Final = 0.001  #: what those whose work is long share in a turn, and the last one of them goes on to its own end
+PAUSE_S: Final = 0.002  #: before each piece of long work
 LONGEST_S: Final = 86_400.0  #: the loop turns at least so often
 #: What tells that Twisted has something to do: calls of threads, timed calls, the end of the loop.
 READ: Final = ("threadCallQueue", "_newTimedCalls", "_pendingTimedCalls", "_justStopped")
@@ -52,9 +53,13 @@ class TurnTaker(Protocol):
 class BusyClients:
     """Clients with more to do than fits into a slice: in each turn of the loop they share one, in the order they came.
 
-    Half of a slice is for those whose input is short: they do not wait for long pipelines.  Of those with long work,
-    which may be pieces of pages of some tenths of a millisecond, no more begin after `LONG_S`.  So a turn does not grow
-    with how many clients there are, and a client that asks for little waits for one slice at most.
+    Half of a slice is for those whose input is short: they do not wait for long pipelines.  Of those with long work no
+    more begin after `LONG_S`.  So a turn does not grow with how many clients there are, and a client that asks for
+    little waits for one slice at most.
+
+    What is done for pages and long answers comes in pieces of some tenths of a millisecond, with a pause before each:
+    piece after piece without one, a page would take its half of the processor for a tenth of a second, and commands
+    that come meanwhile would find a queue, on each node of that processor.
     """
 
     def __init__(self, reactor: Any) -> None:
@@ -71,6 +76,13 @@ class BusyClients:
         """Let a client have its turn, behind those that wait already."""
         (self._short if is_short else self._long).append(client)
         self._call()
+
+    def add_piece(self, piece: TurnTaker) -> None:
+        """Let a piece of work that no client's next command waits for have its turn, after a pause."""
+        self._reactor.callLater(PAUSE_S, self._add_long, piece)
+
+    def _add_long(self, piece: TurnTaker) -> None:
+        self.add(piece, is_short=False)
 
     def _call(self) -> None:
         if not self._is_due:

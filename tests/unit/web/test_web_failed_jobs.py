@@ -135,8 +135,8 @@ class Nodes:
 
     view = turns = clients
 
-    def add(self, client: Any, *, is_short: bool) -> None:
-        client.turn()
+    def add_piece(self, piece: Any) -> None:
+        piece.turn()
 
     def wall(self) -> int:
         return NOW

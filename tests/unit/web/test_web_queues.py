@@ -53,8 +53,8 @@ class Node:
     def turns(self) -> "Node":
         return self
 
-    def add(self, client: Any, *, is_short: bool) -> None:
-        client.turn()
+    def add_piece(self, piece: Any) -> None:
+        piece.turn()
 
     def call(self, words: list[bytes], *, address: str) -> Deferred[Any]:
         answer: Deferred[Any] = Deferred()
