@@ -322,7 +322,8 @@ def test_selected_jobs_move_to_another_queue_and_others_stay(page: Browser, daem
     page.run("document.querySelectorAll('#selected details').forEach(one => one.open = true)")
     page.wait_text("#selected", f'"ids":["{second}","{third}","{once}"]')
     page.click("#do-selected-move")
-    page.wait_text(".sure p", "Selected: 3. 3 jobs match. They are added to that queue, and end in this one. Move")
+    said = "Selected: 3, queue “from”. 3 jobs match. Moved jobs are added to that queue, and end in this one. Move"
+    page.wait_text(".sure p", said)
     assert length(daemon, "from") == 4, "nothing happens before the answer"
     page.click(".sure button:not(.yes)")
     assert length(daemon, "from") == 4, "nor after a no"
@@ -370,7 +371,7 @@ def test_failing_jobs_are_buried_and_dead_ones_purged_from_their_lists(page: Bro
     page.wait_text("#found tbody", "timeout")
     page.click("#found input[name=pick]")
     page.click("#do-selected-bury")
-    page.wait_text(".sure p", "Selected: 1. 1 job matches")
+    page.wait_text(".sure p", "Selected: 1, queue “broken”. 1 job matches. Buried jobs are dead letters")
     page.click(".sure .yes")
     page.wait_text("#told", "Jobs buried: 1")
     page.wait_text("#found tbody", "No jobs match.")
@@ -378,8 +379,8 @@ def test_failing_jobs_are_buried_and_dead_ones_purged_from_their_lists(page: Bro
     assert show(job_id, daemon)["state"] == "dead"
     page.open("/dead?queue=broken")
     page.click("#do-bulk-purge")
-    question = "1 job matches (queue “broken”). They end on all nodes and cannot be brought back. Purge (all nodes)?"
-    page.wait_text(".sure p", question)
+    question = "1 job matches (queue “broken”). This ends jobs on all nodes, and they cannot be brought back."
+    page.wait_text(".sure p", f"{question} Purge (all nodes)?")
     page.click(".sure .yes")
     page.wait_text("#told", "Jobs purged: 1")
     assert daemon.call("SHOW", job_id) is None or show(job_id, daemon)["state"] == "acked"
@@ -587,8 +588,8 @@ def test_a_purge_counts_first(page: Browser, daemon: Daemon) -> None:
         daemon.call("ADDJOB", "purged", number, 0)
     page.open("/queues/purged")
     page.click("#do-bulk-purge")
-    question = "7 jobs match (queue “purged”, state ready, any body). They end on all nodes and cannot be brought back."
-    page.wait_text(".sure p", f"{question} Purge (all nodes)?")
+    question = "7 jobs match (queue “purged”, state ready, any body). This ends jobs on all nodes, and they cannot be"
+    page.wait_text(".sure p", f"{question} brought back. Purge (all nodes)?")
     assert length(daemon, "purged") == 7, "nothing happens before the answer"
     page.click(".sure .yes")
     wait_until(lambda: length(daemon, "purged") == 0, "all of them to be gone")
@@ -656,7 +657,7 @@ def test_every_job_that_a_filter_finds_moves_to_another_queue(page: Browser, dae
     page.open("/queues/here")
     page.type("#bulk [name=to]", "there")
     page.click("#do-bulk-move")
-    fate = "They are added to that queue, and end in this one."
+    fate = "Moved jobs are added to that queue, and end in this one."
     page.wait_text(
         ".sure p", f"3 jobs match on this node (queue “here”, state ready, any body). {fate} Move all to there?"
     )

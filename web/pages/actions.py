@@ -15,12 +15,11 @@ from disqued.web.views.job_views import JobSearch
 #: Without a token: the page asks with a dry run first, and who pastes a line has seen the table.
 ACT: Final[dict[str, Any]] = {"dry_run": False, "token": None}
 _DEFAULT: Final = "default"
-_DONE: Final = "Acknowledged jobs count as done and are never delivered again."
-_ACKED: Final = "They count as done on all nodes and are never delivered again."
+_DONE: Final = "Acknowledged jobs count as done on all nodes and are never delivered again."
 #: What becomes of jobs, as the questions say that are asked before it is done with many.
-REDRIVEN: Final = "They are queued again, and their tries count from the start."
-ENDED: Final = "They end on all nodes and cannot be brought back."
-_MOVED: Final = "They are added to that queue, and end in this one."
+REDRIVEN: Final = "Redriven jobs are queued again, and their tries count from the start."
+ENDED: Final = "This ends jobs on all nodes, and they cannot be brought back."
+_MOVED: Final = "Moved jobs are added to that queue, and end in this one."
 _DROPPED: Final = "This node drops its copies, whatever the state of the jobs. Other nodes keep theirs."
 #: Fields of QPOLICY: name, label, and the word before the value; the second part of a back-off has none.
 _POLICY: Final = (
@@ -56,8 +55,8 @@ _ENDED: Final = {"wait-repl": "wait-repl", "ready": "queued", "active": "active"
 _ANY_STATE: Final = tuple(name.decode() for name in PHASE_NAMES)
 #: What requeueing all jobs of a search does, where it is offered: the button, and what the question says.
 _REQUEUE: Final = {
-    "in-flight": ("Queue all now, though consumers have them", "They are delivered again, and may be done twice."),
-    "delayed": ("Queue all now: their delays end", "They are delivered at once, instead of after their delays."),
+    "in-flight": ("Queue all now, though consumers have them", "This delivers jobs again, and they may be done twice."),
+    "delayed": ("Queue all now: their delays end", "This delivers jobs at once, instead of after their delays."),
 }
 
 
@@ -341,7 +340,7 @@ def bulk(wanted: JobSearch, port: int) -> list[Action]:
             if wanted.state in _REQUEUE
             else []
         ),
-        ("ack", "Acknowledge all", b"ACKJOB", "Jobs acknowledged: {result}.", _ACKED),
+        ("ack", "Acknowledge all", b"ACKJOB", "Jobs acknowledged: {result}.", _DONE),
         *(
             []
             if _is_purge(wanted)

@@ -17,7 +17,7 @@ from disqued.web.site import Site
 from disqued.web.views import rendering
 from disqued.web.views.failed_jobs import DEAD, FAILING, FILTERS, PAGE, FailedQuery, ShownJobs
 
-_BURIED: Final = "They become dead letters: they are not delivered until they are redriven."
+_BURIED: Final = "Buried jobs are dead letters: they are not delivered until they are redriven."
 #: What can be done: the word of the API, buttons for all jobs that match and for those selected, what is said
 #: afterwards, what becomes of the jobs, and whether it ends them.
 _WAYS: Final = {
@@ -27,7 +27,7 @@ _WAYS: Final = {
             "Try all now",
             "Try selected now",
             "Jobs queued: {result}.",
-            "They are queued now, instead of at their next try.",
+            "This queues jobs now, instead of at their next try.",
             False,
         ),
         ("bury", "Bury all", "Bury selected", "Jobs buried: {result}.", _BURIED, False),

@@ -128,7 +128,8 @@ function sumUp() {
   box.indeterminate = !box.checked && boxes.some((each) => each.checked);
 }
 
-const picked = () => all("#found input[name=pick]:checked").map((box) => box.value);
+const pickedBoxes = () => all("#found input[name=pick]:checked");
+const picked = () => pickedBoxes().map((box) => box.value);
 
 /** What a form asks for: the JSON body, and the words of the command. */
 function asked(form) {
@@ -234,6 +235,12 @@ function described(filter) {
   ].join(", ");
 }
 
+/** Whose jobs are picked, as a question says it. */
+function queuesPicked() {
+  const names = [...new Set(pickedBoxes().map((box) => box.dataset.queue))];
+  return names.length === 1 ? `queue “${names[0]}”` : `${names.length} queues`;
+}
+
 /** How many there are that an action is about, as they are counted before it is asked for. */
 async function counted(path) {
   const answer = await fetch(path);
@@ -247,7 +254,7 @@ async function done(form) {
   const { path, value } = asked(form);
   const ids = form.closest("#selected") && (value.ids ?? value.filter.ids);
   if (ids && !ids.length) throw new Error("no jobs selected");
-  const count = ids ? `Selected: ${ids.length}. ` : "";
+  const count = ids ? `Selected: ${ids.length}, ${queuesPicked()}. ` : "";
   if ("filter" in value) {
     if (!ids && isUnsearched()) {
       throw new Error(`the search form has changed: press ${one("form.find button").textContent} first to see which jobs match`);
