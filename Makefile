@@ -32,6 +32,7 @@ COMPILED := build/compiled
 PACKAGES := setup.cfg pyproject.toml requirements/constraints.txt
 CLIENTS := tests/integration/node
 HOUSE := build/wheelhouse
+OLDER := build/redis-py
 FAST := tests/unit tests/property
 # What starts programs and reaches into no module of the core (tests/conftest.py sees to that).
 PROGRAMS := integration packaging pipeline
@@ -85,7 +86,7 @@ run: .venv/.run-stamp $(if $(filter compiled,$(BUILD)),$(COMPILED)/.stamp)
 #
 # The unit tests run on both builds, and what starts whole nodes on the compiled one, which is what people run.  What
 # needs Spark runs beside the rest.  The site is built by a test, as `make site` builds it.
-TESTED := .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json $(HOUSE)/.stamp
+TESTED := .venv/.test-stamp .venv/.programs-stamp $(CLIENTS)/node_modules/.package-lock.json $(HOUSE)/.stamp $(OLDER)/.stamp
 test: $(TESTED)
 	@$(MAKE) --no-print-directory --jobs 2 test-core compiled
 	@$(MAKE) --no-print-directory --jobs 2 test-nodes test-spark
@@ -254,6 +255,16 @@ $(HOUSE)/.stamp: requirements/locked.txt requirements/locked-build.txt | .venv/b
 			-r requirements/$$set.txt || exit 1; \
 	done
 	@$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --wheel-dir $(HOUSE) pip
+	@touch $@
+
+# The oldest redis-py that is allowed, and one that has neither of the two options that came later.
+$(OLDER)/.stamp: Makefile | .venv/bin/python
+	@echo 'Fetching into $(OLDER) the releases of redis-py that the blocking client is tested with'
+	@rm -rf $(OLDER)
+	@for release in 5.0.0 6.4.0 7.4.0; do \
+		$(BIN)/python -m pip --disable-pip-version-check --quiet install --no-deps --target $(OLDER)/$$release \
+			redis==$$release || exit 1; \
+	done
 	@touch $@
 
 $(CLIENTS)/node_modules/.package-lock.json: $(CLIENTS)/package.json $(CLIENTS)/package-lock.json | .venv/.programs-stamp

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import redis
 from redis.connection import AbstractConnection
 
+from disqued.client.blocking.connections import read_reply
 from disqued.client.errors import server_error
 from disqued.client.failures import ConnectionBroken
 from disqued.client.ssl_context import refusal
@@ -30,7 +31,7 @@ def exchange(connection: AbstractConnection, commands: Sequence[Words], limit: f
             connection.send_packed_command(connection.pack_commands(window), check_health=False)
             for _ in window:
                 try:
-                    yield connection.read_response(disable_decoding=True, timeout=limit)
+                    yield read_reply(connection, limit)
                 except redis.exceptions.ResponseError as error:
                     yield server_error(str(error))
     except (redis.exceptions.RedisError, OSError) as error:

@@ -2,10 +2,12 @@
 
 A live worker has one of its own (`seats`), which nothing else uses.
 
-The connections are redis-py's, without its retries, which would add jobs twice.  Durations are seconds.
+The connections are redis-py's, of any release from 5.0, without its retries, which would add jobs twice.  Durations are
+seconds.
 """
 
 import contextlib
+import inspect
 import threading
 from typing import Any
 from weakref import WeakSet
@@ -26,6 +28,7 @@ from disqued.client.ssl_context import make_context, refusal
 from disqued.client.tls_renewal import RenewedContext
 
 _AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, OSError)
+_TAKES_LIMIT = "timeout" in inspect.signature(AbstractConnection.read_response).parameters
 
 
 class _Parser(DefaultParser):  # type: ignore[misc, valid-type]
@@ -52,14 +55,17 @@ class Connector:
             "socket_connect_timeout": self.patience.connect,
             "retry": Retry(NoBackoff(), 0),
             "parser_class": _Parser,
-            "driver_info": None,
         }
+        connection: Any
         if isinstance(address, Socket):
-            return redis.UnixDomainSocketConnection(path=address.path, **options)  # type: ignore[abstract]
-        options["host"], options["port"] = address
-        if self._tls is None or self._context is None:
-            return redis.Connection(**options)
-        return SecureConnection(self._tls, self._context.get(), **options)
+            connection = redis.UnixDomainSocketConnection(path=address.path, **options)  # type: ignore[abstract]
+        elif self._tls is None or self._context is None:
+            connection = redis.Connection(host=address[0], port=address[1], **options)
+        else:
+            connection = SecureConnection(self._tls, self._context.get(), host=address[0], port=address[1], **options)
+        # redis-py is not to tell the node of itself: each release has one of these, and the options have changed since.
+        connection.driver_info = connection.lib_name = connection.lib_version = None
+        return connection  # type: ignore[no-any-return]
 
     def open(self, connection: AbstractConnection) -> None:
         """Connect and log in.  Raises NotSent, NotTrusted, ServerError, and then closes the connection."""
@@ -211,11 +217,21 @@ def _exchange(connection: AbstractConnection, words: tuple[bytes, ...], limit: f
     """Send a command and read its reply.  Raises ConnectionBroken, NotTrusted, ServerError."""
     try:
         connection.send_command(*words, check_health=False)
-        return connection.read_response(disable_decoding=True, timeout=limit)
+        return read_reply(connection, limit)
     except redis.exceptions.ResponseError as error:
         raise server_error(str(error)) from None
     except (*_AWAY, redis.exceptions.RedisError) as error:
         raise refusal(error) or ConnectionBroken(str(error)) from error
+
+
+def read_reply(connection: AbstractConnection, limit: float) -> Any:
+    """Read the next reply, which has to come within `limit`.  Raises RedisError, OSError."""
+    if _TAKES_LIMIT:
+        return connection.read_response(disable_decoding=True, timeout=limit)
+    # Before redis-py 8.0: it has to begin within it.
+    if not connection.can_read(timeout=limit):
+        raise TimeoutError(f"no reply within {limit:g} s")
+    return connection.read_response(disable_decoding=True)
 
 
 def is_quiet(connection: AbstractConnection) -> bool:

@@ -1,10 +1,9 @@
 """TLS of the blocking client: redis-py's connection on a context of our own.
 
-redis-py makes a new context from the files for every connection, expects every node to have the name of its address,
-and reports an untrusted certificate as a broken connection.
+redis-py's own makes a new context from the files for every connection, expects every node to have the name of its
+address, and reports an untrusted certificate as a broken connection.
 """
 
-import socket
 import ssl
 from typing import Any
 
@@ -15,7 +14,7 @@ from disqued.client.ssl_context import BROKE_OFF, why_not
 from disqued.client.tls import Tls
 
 
-class SecureConnection(redis.SSLConnection):
+class SecureConnection(redis.Connection):
     """A TLS connection."""
 
     def __init__(self, tls: Tls, context: ssl.SSLContext, **options: Any) -> None:
@@ -23,11 +22,12 @@ class SecureConnection(redis.SSLConnection):
         self._tls = tls
         self._context = context
 
-    def _wrap_socket_with_ssl(self, sock: socket.socket) -> ssl.SSLSocket:
+    def _connect(self) -> ssl.SSLSocket:
+        sock = super()._connect()
         try:
             return self._context.wrap_socket(sock, server_hostname=self._tls.name_of(self.host))
-        except BROKE_OFF:
-            raise
-        except ssl.SSLError as error:
+        except BaseException as error:
             sock.close()
-            raise NotTrusted(why_not(error)) from error
+            if isinstance(error, ssl.SSLError) and not isinstance(error, BROKE_OFF):
+                raise NotTrusted(why_not(error)) from error
+            raise
