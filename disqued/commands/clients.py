@@ -16,7 +16,7 @@ from disqued.commands.connection import CLIENT_NAME, DONE, NAMING_MAX, is_word
 from disqued.commands.host import Host, Session
 from disqued.commands.parts import LOOKED_AT_PER_PART, Making, in_parts
 from disqued.commands.shapes import OK, bulk, either, integer, null_or, or_silence
-from disqued.commands.table import NO_REPLY, Flag, command, container, flag, option, optional, positional
+from disqued.commands.table import NO_REPLY, Flag, command, container, flag, option, optional, positional, subcommands
 from disqued.commands.values import BYTES, INT64_MAX, TIMEOUT, Kind, one_of, read_timeout, readable, whole
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model.outbox import Client
@@ -31,8 +31,17 @@ _ADMIN = Flag.ADMIN | Flag.READ | Flag.LOADING
 
 _MISUSE = "Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
 
+
+def _client_misuse(word: str, known: bool) -> str:
+    return _MISUSE if known else f"{_MISUSE} - allowed are {subcommands('CLIENT')}"
+
+
 container(
-    "CLIENT", group="connection", flags=_ADMIN, summary="Look at client connections and end them.", misuse=_MISUSE
+    "CLIENT",
+    group="connection",
+    flags=_ADMIN,
+    summary="Look at client connections and end them.",
+    misuse=_client_misuse,
 )
 
 LISTED_PER_PART = 200  #: clients that CLIENT LIST describes at a time, some milliseconds' work

@@ -34,6 +34,7 @@ from disqued.commands.table import (
     parse,
     positional,
     rest,
+    subcommands,
 )
 from disqued.commands.values import BYTES, one_of, read_integer, readable
 from disqued.core.cluster import questions
@@ -46,9 +47,32 @@ from disqued.wire.replies import Status
 
 _FLAGS = Flag.ADMIN | Flag.READ
 _MISUSE = "Wrong CLUSTER subcommand or number of arguments"
+#: What clients of Redis Cluster and its tools ask a node; the first words of the answer are those that they know.
+_OF_REDIS_CLUSTER = frozenset(
+    "ADDSLOTS ADDSLOTSRANGE BUMPEPOCH COUNTKEYSINSLOT DELSLOTS DELSLOTSRANGE FAILOVER FLUSHSLOTS GETKEYSINSLOT "
+    " KEYSLOT LINKS MYSHARDID REPLICAS REPLICATE SET-CONFIG-EPOCH SETSLOT SHARDS SLAVES SLOT-STATS "
+    "SLOTS".split()
+)
+_NO_REDIS_CLUSTER = (
+    "This instance has cluster support disabled - disqued is no Redis Cluster and has no slots: any node takes every "
+    "command, and HELLO names them all"
+)
+
+
+def _cluster_misuse(word: str, known: bool) -> str:
+    if known:
+        return _MISUSE
+    if word.upper() in _OF_REDIS_CLUSTER:
+        return _NO_REDIS_CLUSTER
+    return f"{_MISUSE} - allowed are {subcommands('CLUSTER')}"
+
 
 container(
-    "CLUSTER", group="cluster", flags=_FLAGS, summary="Look at the nodes of the cluster and change it.", misuse=_MISUSE
+    "CLUSTER",
+    group="cluster",
+    flags=_FLAGS,
+    summary="Look at the nodes of the cluster and change it.",
+    misuse=_cluster_misuse,
 )
 
 

@@ -438,6 +438,11 @@ def name_of(words: list[bytes]) -> str:
     return both if both in MANUAL else words[0].decode("latin-1")
 
 
+def subcommands(name: str) -> str:
+    """Return the subcommands of a command, as an error lists them."""
+    return ", ".join(sorted(each.partition(" ")[2] for each in MANUAL if each.startswith(f"{name} ")))
+
+
 def is_callable(name: str) -> bool:
     """Return whether clients can call a command by its name in this manual; `rename-command` may prevent that."""
     entry, parent = MANUAL[name], TABLE.get(name.partition(" ")[0].encode())

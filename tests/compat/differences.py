@@ -583,6 +583,24 @@ DIFFERENCES = (
         ),
     ),
     Difference(
+        "cluster-subcommands",
+        _WITH_WHAT_IS_ALLOWED,
+        (("CLUSTER", "NOPE"),),
+        _with_end(
+            b"ERR Wrong CLUSTER subcommand",
+            b" - allowed are ASK, COUNT-FAILURE-REPORTS, FORGET, INFO, LEAVING, MEET, MYID, NODES, RESET, SAVECONFIG",
+        ),
+    ),
+    Difference(
+        "client-subcommands",
+        _WITH_WHAT_IS_ALLOWED,
+        (("CLIENT", "NOPE"),),
+        _with_end(
+            b"ERR Syntax error, try CLIENT",
+            b" - allowed are GETNAME, ID, INFO, KILL, LIST, MAINT_NOTIFICATIONS, PAUSE, REPLY, SETINFO, SETNAME",
+        ),
+    ),
+    Difference(
         "ids-allowed",
         _WITH_WHAT_IS_ALLOWED,
         (("FASTACK",), ("DELJOB",), ("ENQUEUE",), ("DEQUEUE",)),

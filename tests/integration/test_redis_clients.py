@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import redis
 
-from tests.integration.daemon import LIMIT, Daemon
+from tests.integration.daemon import HOST, LIMIT, Daemon
 from tests.integration.python_clients import sessions
 
 HERE = Path(__file__).parent
@@ -41,6 +42,20 @@ def check(argv: list[object], queue: str) -> None:
 def test_a_client_for_python_works_as_it_comes(client: str, protocol: str | None, daemon: Daemon, queue: str) -> None:
     words = [client, daemon.port, queue, *([protocol] if protocol else [])]
     check([sys.executable, HERE / "python_clients.py", *words], queue)
+
+
+def test_clients_that_look_for_a_redis_cluster_say_that_this_is_none(daemon: Daemon) -> None:
+    with pytest.raises(redis.RedisClusterException, match="Cluster mode is not enabled on this node"):
+        redis.RedisCluster(host=HOST, port=daemon.port)
+    program = f"""
+        const {{ Cluster }} = require("ioredis");
+        const cluster = new Cluster([{{ port: {daemon.port} }}], {{ clusterRetryStrategy: () => null }});
+        cluster.on("error", (error) => console.log(error.lastNodeError?.message ?? error.message));
+        cluster.on("end", () => process.exit());
+    """
+    words = ["node", "-e", program]
+    done = subprocess.run(words, cwd=NODE, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT, check=True)
+    assert b"ERR This instance has cluster support disabled - disqued is no Redis Cluster" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from disqued.commands import table
 from disqued.core.model.messages import PING, PONG, Gossip, Greeting, Target
 from disqued.core.model.peers import FAIL, LEAVING, PFAIL
 from disqued.testing.clock import WALL_MS, Clock
@@ -237,8 +238,19 @@ def test_saveconfig_asks_the_daemon(client):
     assert client.host.done == [("save", None)]
 
 
+def test_an_unknown_subcommand_is_told_which_there_are(client):
+    allowed = b", ".join(sorted(table.TABLE[b"CLUSTER"].children))
+    assert client.is_refused("CLUSTER", "NOPE") == MISUSE + b" - allowed are " + allowed
+
+
+@pytest.mark.parametrize("word", ["SLOTS", "shards", "KEYSLOT", "REPLICAS"])
+def test_who_looks_for_a_redis_cluster_hears_that_this_is_none(client, word):
+    said = client.is_refused("CLUSTER", word)
+    assert said.startswith(b"ERR This instance has cluster support disabled - disqued is no Redis Cluster")
+
+
 @pytest.mark.parametrize(
-    "words", [("NOPE",), ("MEET", "x"), ("MYID", "x"), ("FORGET",), ("RESET", "SOFT", "x"), ("LEAVING", "yes", "no")]
+    "words", [("MEET", "x"), ("MYID", "x"), ("FORGET",), ("RESET", "SOFT", "x"), ("LEAVING", "yes", "no")]
 )
 def test_any_other_use_is_refused(client, words):
     assert client.is_refused("CLUSTER", *words) == MISUSE

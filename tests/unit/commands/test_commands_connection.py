@@ -428,7 +428,12 @@ def test_only_reply_on_is_answered(client):
     assert client.reply_mode == "skip"
 
 
-@pytest.mark.parametrize("words", [("NOPE",), ("SETNAME",), ("GETNAME", "x")])
+def test_an_unknown_subcommand_of_client_is_told_which_there_are(client):
+    allowed = b", ".join(sorted(table.TABLE[b"CLIENT"].children))
+    assert client.is_refused("CLIENT", "NOPE") == CLIENT_MISUSE + b" - allowed are " + allowed
+
+
+@pytest.mark.parametrize("words", [("SETNAME",), ("GETNAME", "x")])
 def test_every_other_use_of_client_is_answered_with_what_is_possible(client, words):
     assert client.is_refused("CLIENT", *words) == CLIENT_MISUSE
     line = b"ERR syntax error - CLIENT REPLY takes ON, OFF or SKIP"
