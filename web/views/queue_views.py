@@ -33,7 +33,7 @@ from disqued.web.views.history import History
 
 PAGE_ROWS: Final = 100  #: queues on a page
 WALK_ROWS: Final = 25  #: queues in an answer of a walk: clients of either node wait for less than a millisecond
-ADDED_ROWS: Final = 100  #: rows of nodes that are added up in a turn of the loop, half a millisecond's work
+ADDED_ROWS: Final = 500  #: rows of nodes that are added up in a turn of the loop, half a millisecond's work
 REST_S: Final = 2.0  #: from the end of a walk to the next one, at least
 REST_TIMES: Final = 10  #: times what the walk took, at least
 LEAST_S: Final = 0.5  #: counters that are closer together make no rate
@@ -388,7 +388,8 @@ class QueueTable:
                 at = clock.seconds()
                 rows = found.setdefault(reply.node_id, [])
                 rows += (QueueRow.told(reply.node_id, each, self._rates, at) for each in reply.value[1])
-                await next_turn(self._gateway.turns)
+                if reply.node_id == self._gateway.view.id:  # those of other nodes are waited for
+                    await next_turn(self._gateway.turns)
         except CommandError as error:
             before = self._last or AllQueues(Sources(began))
             return attrs.evolve(before, sources=attrs.evolve(before.sources, failure=str(error)))
