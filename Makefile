@@ -257,7 +257,7 @@ $(HOUSE)/.stamp: requirements/locked.txt requirements/locked-build.txt | .venv/b
 	@$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --wheel-dir $(HOUSE) pip
 	@touch $@
 
-# The oldest redis-py that is allowed, and one that has neither of the two options that came later.
+# The oldest redis-py that is allowed, and one from before and from after 7.2, where its options changed.
 $(OLDER)/.stamp: Makefile | .venv/bin/python
 	@echo 'Fetching into $(OLDER) the releases of redis-py that the blocking client is tested with'
 	@rm -rf $(OLDER)

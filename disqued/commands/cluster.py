@@ -49,9 +49,8 @@ _FLAGS = Flag.ADMIN | Flag.READ
 _MISUSE = "Wrong CLUSTER subcommand or number of arguments"
 #: What clients of Redis Cluster and its tools ask a node; the first words of the answer are those that they know.
 _OF_REDIS_CLUSTER = frozenset(
-    "ADDSLOTS ADDSLOTSRANGE BUMPEPOCH COUNTKEYSINSLOT DELSLOTS DELSLOTSRANGE FAILOVER FLUSHSLOTS GETKEYSINSLOT "
-    " KEYSLOT LINKS MYSHARDID REPLICAS REPLICATE SET-CONFIG-EPOCH SETSLOT SHARDS SLAVES SLOT-STATS "
-    "SLOTS".split()
+    "ADDSLOTS ADDSLOTSRANGE BUMPEPOCH COUNTKEYSINSLOT DELSLOTS DELSLOTSRANGE FAILOVER FLUSHSLOTS GETKEYSINSLOT KEYSLOT "
+    "LINKS MYSHARDID REPLICAS REPLICATE SET-CONFIG-EPOCH SETSLOT SHARDS SLAVES SLOT-STATS SLOTS".split()
 )
 _NO_REDIS_CLUSTER = (
     "This instance has cluster support disabled - disqued is no Redis Cluster and has no slots: any node takes every "

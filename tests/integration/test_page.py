@@ -365,6 +365,17 @@ def failing_job(daemon: Daemon, queue: str) -> str:
     return job_id
 
 
+def test_a_question_about_jobs_of_several_queues_says_how_many(page: Browser, daemon: Daemon) -> None:
+    for queue in ("several-a", "several-b"):
+        failing_job(daemon, queue)
+    page.open("/failing?queue=several-*")
+    page.wait_text("#found tbody", "several-b")
+    page.click("#all")
+    page.click("#do-selected-bury")
+    page.wait_text(".sure p", "Selected: 2, 2 queues. 2 jobs match.")
+    page.click(".sure button:not(.yes)")
+
+
 def test_failing_jobs_are_buried_and_dead_ones_purged_from_their_lists(page: Browser, daemon: Daemon) -> None:
     job_id = failing_job(daemon, "broken")
     page.open("/failing?queue=broken")

@@ -14,7 +14,7 @@ from disqued.core.model.queues import PAUSE_IN, PAUSE_OUT
 from disqued.errors import CommandError
 from disqued.web.views import node_labels, queue_views
 from disqued.web.views.everywhere import ClusterReply, Everywhere, NodeReply
-from disqued.web.views.queue_views import REST_S, REST_TIMES, QueueRow, QueueTable, Rates
+from disqued.web.views.queue_views import REST_S, REST_TIMES, QueueOnNodes, QueueRow, QueueTable, Rates, Sources
 
 A, B, C = b"a" * 40, b"b" * 40, b"c" * 40
 
@@ -44,6 +44,7 @@ class Node:
     reactor: Clock = attrs.field(factory=Clock)
     view: View = attrs.field(factory=View)
     calls: list[tuple[list[bytes], Deferred[Any]]] = attrs.field(factory=list)
+    pieces: int = 0  #: that had their turns
 
     @property
     def clients(self) -> "Node":
@@ -54,6 +55,7 @@ class Node:
         return self
 
     def add_piece(self, piece: Any) -> None:
+        self.pieces += 1
         piece.turn()
 
     def call(self, words: list[bytes], *, address: str) -> Deferred[Any]:
@@ -135,6 +137,26 @@ def test_each_figure_is_the_sum_and_the_oldest_the_greatest(node: Node, table: Q
         None,
         8_000,
     )
+
+
+def test_a_sum_leaves_the_figures_of_the_nodes_as_they_are() -> None:
+    here, there = QueueRow(b"q", length=2, idle_ms=5), QueueRow(b"q", length=3, idle_ms=4)
+    found = QueueOnNodes(Sources(0.0), {A: here, B: there})
+    for _ in range(2):
+        assert found.total == QueueRow(b"q", length=5, idle_ms=4, nodes=2)
+    assert (here.length, there.length) == (2, 3)
+
+
+@pytest.mark.parametrize(("walked", "pieces"), [(A, 3), (B, 0)])
+def test_a_walk_pauses_after_each_answer_of_its_own_node_and_waits_for_those_of_others(
+    node: Node, table: QueueTable, walked: bytes, pieces: int
+) -> None:
+    outcome = heard(table.all_queues())
+    node.answer((walked, b"ok", [b"1", [figures(told(b"one"))]]))
+    node.answer((walked, b"ok", [b"2", [figures(told(b"two"))]]))
+    node.answer((walked, b"ok", ended(told(b"three"))))
+    assert by_name(outcome).keys() == {b"one", b"two", b"three"}
+    assert node.pieces == pieces + 1, "and one for the sums"
 
 
 def test_events_of_a_log_are_counted_by_their_owners(node: Node, table: QueueTable) -> None:
