@@ -4,6 +4,7 @@ python older_redis_py.py PORT TLS_PORT CA SILENT_PORT
 """
 
 import json
+import re
 import sys
 
 import redis
@@ -28,6 +29,13 @@ def refusals(silent: str, secure: str) -> list[str]:
     return found
 
 
+def fetches(client: Client) -> int:
+    """How often the node was asked for jobs."""
+    found = re.search(rb"cmdstat_getjob:calls=(\d+)", client.call("INFO", "commandstats"))
+    assert found is not None
+    return int(found[1])
+
+
 def main() -> None:
     port, secure, ca, silent = sys.argv[1:]
     told: dict[str, object] = {"redis": redis.__version__, "refused": refusals(silent, secure)}
@@ -39,7 +47,9 @@ def main() -> None:
             client.call("ACKJOB", "DInonsense")
         except BadJobId as error:
             told["word"] = error.word
+        before = fetches(client)
         told["none"] = client.get("nobody", timeout=1)  # waits longer than a reply may take
+        told["asked"] = fetches(client) - before
         client.add("q", "late", delay=1)
         [late] = client.get("q", timeout=30)
         told["late"] = late.body.decode()

@@ -48,6 +48,7 @@ def test_a_session_of_the_blocking_client_with_an_older_redis_py(
         "acked": 1,
         "word": "BADID",
         "none": [],
+        "asked": 1,
         "late": "late",
         "worked": ["a task"],
         "tasks left": 0,
