@@ -581,6 +581,7 @@ class Ticking:
 @async_test
 async def test_replies_of_a_round_leave_when_it_is_over(launch: Launch) -> None:
     running = launch()
+    running.take_no_time()
     driver = running.daemon.driver
     consumer, producer = await running.connect(), await running.connect()
     waiting, adding = running.daemon.clients.sessions()
@@ -603,6 +604,7 @@ async def test_replies_of_a_round_leave_when_it_is_over(launch: Launch) -> None:
 @async_test
 async def test_a_round_is_one_moment(launch: Launch) -> None:
     running = launch()
+    running.take_no_time()
     driver, node = running.daemon.driver, running.daemon.node
     client = await running.connect()
     [session] = running.daemon.clients.by_id.values()
@@ -633,6 +635,7 @@ async def test_a_round_in_which_a_store_comes_to_want_the_journal_tells_nothing_
     store = RecordingStore()
     store.records = False
     running = launch(store=store)
+    running.take_no_time()
     driver = running.daemon.driver
     client = await running.connect()
     [connection] = running.daemon.clients.by_id.values()
