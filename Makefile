@@ -231,7 +231,7 @@ clean:
 
 # The wheel as it would be published, unpacked where programs find it by PYTHONPATH.
 SOURCES := setup.py setup.cfg pyproject.toml pyspark_disqued.py \
-	$(shell find disqued man persistence pipeline systemd twisted web -type f ! -name '*.pyc' ! -name dropin.cache)
+	$(shell find clients disqued man persistence pipeline systemd twisted web -type f ! -name '*.pyc' ! -name dropin.cache)
 compiled: $(COMPILED)/.stamp
 $(COMPILED)/.stamp: $(SOURCES) | .venv/.run-stamp
 	@echo 'Compiling the core into $(COMPILED) (about a minute)'

@@ -36,7 +36,7 @@ from disqued.net.loop.transport import EagerServer
 from disqued.testing.arguments import ExactParser
 
 ROOT = Path(__file__).resolve().parents[1]
-PRODUCT = ("disqued", "persistence", "pipeline", "web", "twisted")  #: folders at the top that hold product code
+PRODUCT = ("clients", "disqued", "persistence", "pipeline", "web", "twisted")  #: folders of product code
 WARMING = 20  #: commands before the counted ones
 COUNTED = 40
 WAIT_S = 10.0  #: longest wait for the bytes that are on their way

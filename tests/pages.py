@@ -22,7 +22,10 @@ from disqued.commands import catalogue
 from disqued.commands.table import TABLE
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "SECURITY.md", "clients/python/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 #: The grammar of commands is a reference: its examples are those of the HTTP API, and those of the other pages.
 GRAMMAR = "docs/reference/commands.md"
 PROMPT = re.compile(r"\s*(?:\$|[\d.]+:\d+>|>>>) (.*)")
@@ -48,6 +51,7 @@ FIRST = f"{INTEGRATION}/test_first_blocks.py::test_the"
 SMALLER = f"{INTEGRATION}/test_smaller_blocks.py::test"
 OPERATORS = f"{INTEGRATION}/test_operators_pages.py::test"
 DOCS = f"{INTEGRATION}/test_docs.py::test"
+ALONE = "tests/packaging/test_client_distribution.py::test"
 CLIENTS = f"{INTEGRATION}/test_client_howto.py::test"
 SYSTEMD = f"{INTEGRATION}/test_systemd_howto.py::test"
 REPORTS = f"{INTEGRATION}/test_reports_howto.py::test"
@@ -58,6 +62,7 @@ FORMS = f"{SMALLER}_a_line_of_disqued_is_one_that_it_takes"
 
 #: page -> tests, each with how its lines begin.  A line is that of the first test whose pattern it fits.
 RUN_BY: dict[str, dict[str, str]] = {
+    "clients/python/README.md": {f"{ALONE}_the_program_of_its_readme_runs": ""},
     "README.md": {
         SESSION: r"(ADDJOB|GETJOB|ACKJOB) ",
         f"{DOCS}_the_python_session_of_the_readme_runs": r"import |r\b",

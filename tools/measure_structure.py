@@ -3,9 +3,9 @@
 ``.venv/bin/python tools/measure_structure.py``            print the table
 ``.venv/bin/python tools/measure_structure.py --write``    put it into docs/architecture.md
 
-Product code is every ``*.py`` file in the folders disqued, persistence, pipeline, web and twisted.  The links inside
-disqued/ lead to three of these folders; a file counts once, by its real path.  All figures but the last three are read
-off the sources; those come from `benchmarks.path`, which runs a daemon.
+Product code is every ``*.py`` file in the folders of `FOLDERS`.  The links inside disqued/ lead to four of them; a file
+counts once, by its real path.  All figures but the last three are read off the sources; those come from
+`benchmarks.path`, which runs a daemon.
 """
 
 import ast
@@ -20,7 +20,7 @@ import attrs
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "disqued"
-FOLDERS = ("disqued", "persistence", "pipeline", "web", "twisted")
+FOLDERS = ("clients", "disqued", "persistence", "pipeline", "web", "twisted")
 PAGE = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- structure: begin -->", "<!-- structure: end -->"
 BASE = "61190c6"  #: the commit that the goals were set at

@@ -346,7 +346,7 @@ def _uses(defined_in: str, names: tuple[str, ...]) -> list[tuple[str, list[int]]
     """
     pattern = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
     found = []
-    for path in choosing.files(("disqued", "persistence", "web")):
+    for path in choosing.files(("clients", "disqued", "persistence", "web")):
         lines = [n for n, line in enumerate(_source(path).decode().splitlines(), 1) if pattern.search(line)]
         if lines and (path == defined_in or imports(_tree(path), Path(defined_in).stem, names)):
             found.append((path, lines))

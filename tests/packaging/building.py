@@ -19,6 +19,7 @@ HOUSE = ROOT / "build" / "wheelhouse"
 #: for what builds it.
 LOCKED = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(HOUSE), "UV_NO_INDEX": "1", "UV_FIND_LINKS": str(HOUSE)}
 SOURCES = (
+    "clients",
     "disqued",
     "persistence",
     "web",

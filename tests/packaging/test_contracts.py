@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINTER = Path(sys.executable).with_name("lint-imports")
-SOURCES = ("disqued", "persistence", "web", "pipeline")
+SOURCES = ("clients", "disqued", "persistence", "web", "pipeline")
 
 
 @pytest.fixture

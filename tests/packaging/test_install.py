@@ -17,6 +17,14 @@ from tests.integration.daemon import HOST, free_port, launch
 from tests.limits import LIMIT
 from tests.packaging.building import COMPILED, LOCKED, ROOT, build, run, wheel_in
 
+#: Folders whose code lies elsewhere, and as which part of the package it is imported.
+LINKED = {
+    "clients/python/disqued_client": "disqued/client",
+    "persistence": "disqued/persistence",
+    "pipeline": "disqued/pipeline",
+    "web": "disqued/web",
+}
+
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -31,13 +39,12 @@ def wheel(built: Path) -> Path:
 
 def modules() -> set[str]:
     """Name every Python file of the sources as it is imported."""
-    real = {"persistence": "disqued/persistence", "web": "disqued/web", "pipeline": "disqued/pipeline"}
     found = {"pyspark_disqued.py"}
-    for top in ("disqued", "twisted", *real):
+    for top, name in {"disqued": "disqued", "twisted": "twisted", **LINKED}.items():
         for file in (ROOT / top).rglob("*.py"):
-            inside = file.relative_to(ROOT)
-            if not any(link in inside.parts[1:2] for link in real):
-                found.add(str(Path(real.get(top, top), *inside.parts[1:])))
+            inside = Path(name, file.relative_to(ROOT / top))
+            if top != "disqued" or f"{inside.parts[0]}/{inside.parts[1]}" not in LINKED.values():
+                found.add(str(inside))
     return found
 
 
@@ -110,10 +117,10 @@ def test_every_package_of_the_tree_is_listed() -> None:
 
 
 def test_the_links_inside_disqued_lead_to_the_folders_beside_it() -> None:
-    for name in ("persistence", "web", "pipeline", "systemd"):
-        link = ROOT / "disqued" / name
+    for folder, name in {**LINKED, "systemd": "disqued/systemd"}.items():
+        link = ROOT / name
         assert link.is_symlink()
-        assert link.readlink() == Path("..") / name
+        assert link.readlink() == Path("..") / folder
 
 
 def test_the_plugins_folder_leaves_the_package_of_twisted_whole() -> None:
