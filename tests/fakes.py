@@ -165,6 +165,7 @@ class Client:
     monitors: bool = False
     subscriptions: Sequence[bytes] = ()
     reply_mode: str = "on"
+    receipts: bool = False
     last_command: str = "NULL"
     descriptor: int = 9
     is_unix: bool = False

@@ -373,6 +373,28 @@ class ClientReply:
         return DONE if self.mode == "on" else NO_REPLY
 
 
+@command(
+    "CLIENT RECEIPTS", group="connection", flags=Flag.READ | Flag.LOADING, reply=OK, cost="O(1)", is_of_connection=True
+)
+@attrs.define
+class ClientReceipts:
+    """Whether what a reply hands out goes back at once if this connection ends before a later command is answered.
+
+    With ON a client sends any command when it has read a reply with jobs, such as PING, and waits for the answer before
+    it begins to work on them.  If the connection breaks before, the jobs are queued again, untried, also those that are
+    delivered at most once.  With OFF, as at first, they are queued again after their retry time, and those delivered
+    at most once are lost.  A job that is with another consumer by then stays there.
+    """
+
+    receipts: bool = positional(
+        "ON or OFF.", one_of({b"ON": True, b"OFF": False}, "syntax error - CLIENT RECEIPTS takes ON or OFF")
+    )
+
+    def run(self, node: Node, client: Session) -> Status:
+        client.receipts = self.receipts
+        return DONE
+
+
 _NO_MAINTENANCE = "this server announces no maintenance: only CLIENT MAINT_NOTIFICATIONS OFF is possible"
 
 

@@ -49,6 +49,8 @@ class Session(Protocol):
     user: User | None  #: whose it is; None for a stranger, and for what comes from within the process
     monitors: bool  #: sees every command
     reply_mode: str  #: on, off or skip (off for the next command alone): CLIENT REPLY
+    #: What is handed out goes back if the connection ends before a later command is answered: CLIENT RECEIPTS.
+    receipts: bool
     connected_at: int  #: monotonic milliseconds
     active_at: int  #: monotonic milliseconds of the last command
 

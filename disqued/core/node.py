@@ -344,14 +344,17 @@ class Node:
         self.state.unfinished.forsake(client)
         if handed:
             # What was handed out as a process is named by its id, of which the job's is the first part.
-            self._give_back(handed)
+            self._give_back(client, handed)
         self.state.custody.part_with(client)
         for machine in self.machines:
             machine.client_gone(client)
         self.serve()
 
-    def _give_back(self, handed: list[bytes]) -> None:
-        """Let go back what was handed to a client that never saw it; an event's id has a scope behind."""
+    def _give_back(self, client: Client, handed: list[bytes]) -> None:
+        """Let go back what was handed to a client that never saw it; an event's id has a scope behind.
+
+        A job whose retry time is over may be with somebody else by now.
+        """
         jobs: list[Unit] = []
         for name in handed:
             job_id, _, scope = name.partition(b":")
@@ -360,11 +363,18 @@ class Node:
                 if not self.entry_delivery.handed(job, scope):
                     self.reconciliation.unseen(job_id, scope)
             elif job is not None:
-                jobs.append(job)
+                if not job.options.retry_ms or self._has(client, job):
+                    jobs.append(job)
             elif read_scope(scope) is not None:
                 self.reconciliation.unseen(job_id, scope)
         self.delivery.give_back(jobs)
         self.serve()
+
+    def _has(self, client: Client, job: Unit) -> bool:
+        """Return whether a client has a job that is delivered more than once: it is that one's lease."""
+        queue = self.state.queues.by_name.get(job.queue)
+        lease = None if queue is None else queue.leased.get(job)
+        return lease is not None and lease[1] is self.state.custody.consumers.get(client)
 
     def tick(self) -> None:
         """Do what is due, or the first part of it: ask `deadline` again afterwards."""

@@ -132,6 +132,70 @@ async def test_a_job_that_may_have_been_read_does_not_go_back_at_once(launch: La
     assert await client.call("GETJOB", "NOHANG", "FROM", "q") is None
 
 
+@pytest.mark.parametrize("retry", [0, 3600])
+@pytest.mark.parametrize(
+    ("before", "after", "left"),
+    [
+        ((), (), 0),
+        ((("CLIENT", "RECEIPTS", "ON"),), (), 1),
+        ((("CLIENT", "RECEIPTS", "ON"),), (("PING",),), 0),
+        ((("CLIENT", "RECEIPTS", "ON"),), (("NOPE",),), 0),
+        ((("CLIENT", "RECEIPTS", "ON"), ("CLIENT", "RECEIPTS", "OFF")), (), 0),
+        ((("CLIENT", "RECEIPTS", "ON"), ("RESET",)), (), 0),
+    ],
+    ids=["never asked for", "not answered", "answered", "answered by an error", "off", "reset"],
+)
+@async_test
+async def test_with_receipts_a_job_goes_back_until_a_later_command_is_answered(
+    launch: Launch, retry: int, before: tuple[tuple[str, ...], ...], after: tuple[tuple[str, ...], ...], left: int
+) -> None:
+    running = launch()
+    client, other = await running.connect(), await running.connect()
+    job_id = await client.call("ADDJOB", "q", "body", 0, "RETRY", retry)
+    for words in before:
+        await other.call(*words)
+    assert await other.call("GETJOB", "FROM", "q") == [[b"q", job_id, b"body"]]
+    for words in after:
+        await other.call(*words)
+    assert other.transport is not None
+    other.transport.loseConnection()
+    await wait_until(lambda: len(running.daemon.clients.by_id) == 1)
+    assert await client.call("QLEN", "q") == left
+    if left:
+        counted = [b"q", job_id, b"body", b"nacks", 0, b"additional-deliveries", 0]
+        assert await client.call("GETJOB", "WITHCOUNTERS", "FROM", "q") == [counted]
+
+
+@async_test
+async def test_with_receipts_a_job_that_somebody_else_has_by_now_stays_there(launch: Launch) -> None:
+    running = launch()
+    client, other = await running.connect(), await running.connect()
+    await client.call("CLIENT", "RECEIPTS", "ON")
+    job_id = await other.call("ADDJOB", "q", "body", 0, "RETRY", 3600)
+    assert await client.call("GETJOB", "FROM", "q") == [[b"q", job_id, b"body"]]
+    await other.call("ENQUEUE", job_id)
+    assert await other.call("GETJOB", "FROM", "q") == [[b"q", job_id, b"body"]]
+    assert client.transport is not None
+    client.transport.loseConnection()
+    await wait_until(lambda: len(running.daemon.clients.by_id) == 1)
+    assert await other.call("QLEN", "q") == 0
+    assert await other.call("ACKJOB", job_id) == 1
+
+
+@async_test
+async def test_with_receipts_a_job_that_was_put_off_keeps_its_delay(launch: Launch) -> None:
+    running = launch()
+    client, other = await running.connect(), await running.connect()
+    await client.call("CLIENT", "RECEIPTS", "ON")
+    job_id = await other.call("ADDJOB", "q", "body", 0, "RETRY", 3600)
+    await client.call("GETJOB", "FROM", "q")
+    await other.call("NACK", job_id, "DELAY", 1800)
+    assert client.transport is not None
+    client.transport.loseConnection()
+    await wait_until(lambda: len(running.daemon.clients.by_id) == 1)
+    assert await other.call("QLEN", "q") == 0
+
+
 @async_test
 async def test_a_blocked_consumer_hears_of_its_time_out(launch: Launch) -> None:
     client = await launch().connect()

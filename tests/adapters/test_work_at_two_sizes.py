@@ -353,6 +353,7 @@ CASES: dict[str, Case] = {
     "CLIENT LIST": said("CLIENT", "LIST", grows="connections"),
     "CLIENT MAINT_NOTIFICATIONS": said("CLIENT", "MAINT_NOTIFICATIONS", "OFF"),
     "CLIENT PAUSE": said("CLIENT", "PAUSE", 0),
+    "CLIENT RECEIPTS": said("CLIENT", "RECEIPTS", "OFF"),
     "CLIENT REPLY": said("CLIENT", "REPLY", "ON"),
     "CLIENT SETINFO": said("CLIENT", "SETINFO", "LIB-NAME", "lib"),
     "CLIENT SETNAME": said("CLIENT", "SETNAME", "name"),

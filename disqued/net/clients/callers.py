@@ -41,6 +41,7 @@ class Caller:
     monitors = False
     subscriptions = ()
     reply_mode = "on"
+    receipts = False
     peer = _Inside()
     is_closing = False
     input_buffered = output_buffered = 0

@@ -181,6 +181,7 @@ class ClientRegistry(Factory):
         client.set_protocol(2)
         client.name = b""
         client.reply_mode = "on"
+        client.receipts = False
         if client.monitors:
             client.watch_commands(watches=False)
         self._access.reset(client)

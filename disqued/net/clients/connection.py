@@ -20,7 +20,7 @@ for them.
 
 A client that has closed its side of the connection gets no job.  The poller reports that along with the last bytes of
 the client, and, when replies were sent before the report came, the system tells by an error of its own whether anybody
-could read them (`Handle.was_deaf`).
+could read them (`Handle.was_deaf`).  With CLIENT RECEIPTS the client tells it, by its next command.
 
 The connection and its session are in one module, as every request passes both.
 
@@ -130,6 +130,7 @@ class ClientSession:
         self.monitors = False
         self.subscriptions = SubscriptionSet()
         self.reply_mode = "on"
+        self.receipts = False  #: what it was sent goes back until a later command is answered
         self.connected_at = self.active_at = home.traffic.node.moment()
         self.is_blocked = False  #: the last command waits for its answer
         self.is_closing = False  #: it ends as soon as its replies are sent
@@ -140,7 +141,7 @@ class ClientSession:
         self.due = Replies()  #: replies that wait for the next commit, if for any
         self.held = NO_REPLIES  #: replies that wait for the commit under way
         self.reported = 0  #: bytes reported to the budget of all connections
-        #: Jobs sent since the last command: they go back if the client could not read them.
+        #: Jobs sent with the last reply: they go back if the client could not read them, or with `receipts`.
         self._unseen: list[tuple[Any, Any]] = []
         self._blocked_size = 0  #: bytes of the command that blocked it
         self._home = home
@@ -215,7 +216,7 @@ class ClientSession:
         self.due.drop()
         self.held.drop()
         handed = job_ids(self.held.take_deliveries() + self.due.take_deliveries())
-        if self._wire is not None and self._wire.was_deaf:
+        if self.receipts or (self._wire is not None and self._wire.was_deaf):
             handed += job_ids(self._unseen)
         self._unseen = []
         self._input.parser = self._home.make_parser()  # what was begun is let go of, though it may still be known
