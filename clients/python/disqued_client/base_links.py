@@ -2,7 +2,7 @@
 
     quick   ack, working, qlen ...   many at a time, answered in order
     add     ADDJOB                   waits for copies, so no other command queues behind it
-    fetch   GETJOB                   an idle one, or a new one; idle again after its reply
+    fetch   GETJOB                   an idle one, or a new one; idle again after its reply, which is confirmed
     wait    WAITJOB                  as fetch; closed when the caller gives up before the reply
     long    QPURGE, REDRIVE          as wait
     seat    a live worker's          one of its own (`seats`)
@@ -17,7 +17,7 @@ from typing import Generic, Protocol, TypeVar
 
 from .addresses import Address
 from .calls import Patience
-from .commands import ConnectionUse, WorkerIdentity
+from .commands import ASK_FOR_RECEIPTS, ConnectionUse, WorkerIdentity
 from .errors import NoWorker, ServerError, StaleWorker
 from .failures import ConnectionBroken, NotSent
 from .seats import take_a_seat
@@ -28,6 +28,13 @@ Unclaimed = Callable[[object], None]
 
 class BaseLink(Protocol):
     """One connection."""
+
+    #: Whether its node takes receipts: until it answers one, what it hands out goes back at once; None = not asked.
+    confirms: bool | None
+
+    @property
+    def receipt(self) -> Awaitable[object] | None:
+        """Fires when the receipt that was sent is answered, or can no longer be; None = none was sent."""
 
     @property
     def is_up(self) -> bool:
@@ -147,6 +154,22 @@ class BaseLinks(ABC, Generic[Link]):
         self._idle = [each for each in self._idle if each.is_up]
         return self._idle.pop() if self._idle else await self._connect()
 
+    async def _take_to_fetch(self) -> Link:
+        """Take an idle connection for a fetch; before its first one the node is asked to take receipts."""
+        link = await self._take_idle()
+        if link.confirms is None:
+            try:
+                await link.ask(ASK_FOR_RECEIPTS, self._way.patience.reply)
+                link.confirms = True
+            except ServerError:
+                link.confirms = False  # the user may not
+            except ConnectionBroken as error:
+                raise NotSent(str(error)) from error
+            except BaseException:
+                link.finish()
+                raise
+        return link
+
     def _give(self, link: Link) -> None:
         if self._is_closed:
             link.finish()
@@ -175,6 +198,12 @@ class BaseLinks(ABC, Generic[Link]):
     def _check_open(self) -> None:
         if self._is_closed:
             raise NotSent("the client is closed")
+
+    async def settle(self) -> None:
+        """Wait until the receipts that were sent are answered: their jobs would stay with a closed connection."""
+        for link in list(self._open):
+            if link.receipt is not None:
+                await link.receipt
 
     async def close(self) -> None:
         """Close all connections, and wait until they are closed."""

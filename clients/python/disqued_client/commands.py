@@ -44,6 +44,10 @@ PartitionName: TypeAlias = Literal["strict", "available"]
 Rate: TypeAlias = tuple[int, Span] | tuple[int, Span, int]
 PauseName: TypeAlias = Literal["none", "in", "out", "all", "state"]
 
+#: Asks a node to take receipts on a connection that fetches.
+ASK_FOR_RECEIPTS: Final = (b"CLIENT", b"RECEIPTS", b"ON")
+#: Says, as any command does, that the jobs of the last reply have arrived.
+RECEIPT: Final = (b"PING",)
 DEFAULT_ADD_S: Final = 5.0
 KEY_MAX: Final = 1_024  #: bytes
 REASON_MAX: Final = 1_024  #: bytes
@@ -109,7 +113,7 @@ class Command(Generic[T]):
     def asking(self, seconds: float) -> tuple[bytes, ...]:
         """Return the words of a request that waits for `seconds`; only what is sent in slices contains its wait."""
         match self.lane:
-            case ConnectionUse.FETCH:
+            case ConnectionUse.FETCH if self.waits != 0.0:
                 return (self.words[0], b"TIMEOUT", milliseconds(seconds), *self.words[1:])
             case ConnectionUse.WAIT:
                 return (self.words[0], milliseconds(seconds), *self.words[1:])
@@ -297,8 +301,9 @@ def get(
 
     With `nohang` it does not wait.  With `counters` each job has its `nacks` and `additional_deliveries`, with
     `headers` its `headers` and `attempt`.  While it waits it follows the cluster: when its node goes away it moves to
-    another one.  A job that a node delivered into a broken connection returns after its retry time, and never with
-    retry 0.
+    another one.  A job that a node delivered into a connection that broke goes back to its queue at once, untried: the
+    client confirms what it has read, and returns it when the node has answered that.  A user who may not send CLIENT
+    RECEIPTS has such a job after its retry time, and never with retry 0.
 
     Raises Unreachable, ServerError.
     """
@@ -314,9 +319,8 @@ def get(
     words += b"COUNT", whole_number(count, "count"), b"FROM", *encode_queues(queues)
     _check_words(len(words) + MORE_WORDS)
     waits = 0.0 if nohang else None if timeout is None else waiting_seconds(timeout, "timeout")
-    lane = ConnectionUse.QUICK if nohang else ConnectionUse.FETCH
     return Command(
-        tuple(words), replies.read_jobs, lane=lane, waits=waits, fetches=True,
+        tuple(words), replies.read_jobs, lane=ConnectionUse.FETCH, waits=waits, fetches=True,
         waits_on=None if nohang else lambda jobs: not jobs,
     )  # fmt: skip
 

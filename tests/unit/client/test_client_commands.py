@@ -301,7 +301,7 @@ def test_only_adding_and_what_the_client_does_not_know_is_not_to_be_repeated() -
 def test_what_waits_goes_by_a_connection_of_its_own() -> None:
     assert (commands.get("q").lane, commands.get("q").waits) == (ConnectionUse.FETCH, None)
     assert (commands.get("q", timeout=2).lane, commands.get("q", timeout=2).waits) == (ConnectionUse.FETCH, 2)
-    assert commands.get("q", nohang=True).lane is ConnectionUse.QUICK
+    assert commands.get("q", nohang=True).lane is ConnectionUse.FETCH
     assert (commands.add("q", "x").lane, commands.add("q", "x").waits) == (ConnectionUse.ADD, 5)
     assert commands.working(ID).lane is ConnectionUse.QUICK
     assert commands.call("X", waits=3).lane is ConnectionUse.ADD

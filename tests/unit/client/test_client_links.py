@@ -25,6 +25,8 @@ class Link:
     def __init__(self, answer: Callable[[], object]) -> None:
         self.answer = answer
         self.is_up = self.is_idle = True
+        self.confirms: bool | None = None
+        self.receipt = None
 
     async def ask(self, words: tuple[bytes, ...], limit: float) -> object:
         return self.answer()

@@ -114,6 +114,8 @@ class Client(AwaitedClient[Links]):
 
     async def close(self) -> None:
         """Close all connections, once jobs of cancelled fetches are back; commands under way fail with Closed."""
+        for links in self._connections.values():
+            await links.settle()
         if self._returning:
             await asyncio.wait(self._returning, timeout=self._patience.reply)
         self._is_closed = True

@@ -20,7 +20,7 @@ import hiredis
 from ..addresses import Address, ConnectionOptions, Socket
 from ..base_links import BaseLinks, Unclaimed
 from ..calls import Patience
-from ..commands import ConnectionUse
+from ..commands import RECEIPT, ConnectionUse
 from ..errors import NotTrusted, server_error
 from ..failures import ConnectionBroken, NotSent
 from ..ssl_context import BROKE_OFF, make_context, refusal, why_not
@@ -33,15 +33,19 @@ _FETCH_HEAD: Final = 3
 class _Waiting:
     """A command that was sent: the future of its reply, and its timeout."""
 
-    def __init__(self, answer: "asyncio.Future[object]", too_long: asyncio.TimerHandle) -> None:
+    def __init__(self, answer: "asyncio.Future[object]", too_long: asyncio.TimerHandle, *, confirms: bool) -> None:
         self.answer = answer
         self.too_long = too_long
+        self.confirms = confirms  #: a receipt is to be sent for its reply
+        self.confirmed: object = None  #: its reply, while the receipt has no answer
 
 
 class Link(asyncio.Protocol):
     """One connection: replies arrive in the order of the commands."""
 
     def __init__(self) -> None:
+        self.confirms: bool | None = None
+        self.receipt: asyncio.Future[object] | None = None
         self._reader = hiredis.Reader(replyError=server_error)
         self._waiting: deque[_Waiting] = deque()
         self._transport: Any = None
@@ -80,8 +84,16 @@ class Link(asyncio.Protocol):
         if not self._waiting:
             self.end("a reply came that no command has")
             return
-        waiting = self._waiting.popleft()
+        waiting = self._waiting[0]
+        if waiting.confirms and reply and not isinstance(reply, Exception):
+            waiting.confirms, waiting.confirmed = False, reply
+            self.receipt = self._loop.create_future()
+            self._write(RECEIPT)
+            return
+        self._waiting.popleft()
         waiting.too_long.cancel()
+        reply = waiting.confirmed or reply
+        self._note_receipt()
         if waiting.answer.cancelled():
             if self._unclaimed is not None:
                 self._unclaimed(reply)
@@ -90,7 +102,12 @@ class Link(asyncio.Protocol):
         else:
             waiting.answer.set_result(reply)
 
+    def _note_receipt(self) -> None:
+        if self.receipt is not None and not self.receipt.done():
+            self.receipt.set_result(None)
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._note_receipt()
         error = (exc and refusal(exc)) or ConnectionBroken(
             self._why or (str(exc) if exc else "the node closed the connection")
         )
@@ -107,15 +124,21 @@ class Link(asyncio.Protocol):
     async def ask(self, words: tuple[bytes, ...], limit: float) -> object:
         return await self.send(words, limit)
 
-    def send(self, words: tuple[bytes, ...], limit: float) -> "asyncio.Future[object]":
-        """Send a command; returns a future of the reply, which fails as `ask` does.  Raises NotSent."""
+    def send(self, words: tuple[bytes, ...], limit: float, *, confirms: bool = False) -> "asyncio.Future[object]":
+        """Send a command; returns a future of the reply, which fails as `ask` does.  Raises NotSent.
+
+        With `confirms` a reply with jobs counts once its receipt is answered.
+        """
         if not self.is_up:
             raise NotSent("the connection is closed")
-        self._transport.write(hiredis.pack_command(cast("Any", words)))
+        self._write(words)
         too_long = self._loop.call_later(limit, self.end, f"no answer within {limit:g} s")
         answer: asyncio.Future[object] = self._loop.create_future()
-        self._waiting.append(_Waiting(answer, too_long))
+        self._waiting.append(_Waiting(answer, too_long, confirms=confirms))
         return answer
+
+    def _write(self, words: tuple[bytes, ...]) -> None:
+        self._transport.write(hiredis.pack_command(cast("Any", words)))
 
     def orphan(self, unclaimed: Unclaimed) -> None:
         """Pass the reply to a cancelled command to `unclaimed`, unless a caller adopts it first."""
@@ -219,13 +242,13 @@ class Links(BaseLinks[Link]):
         return link
 
     async def _fetch(self, words: tuple[bytes, ...], limit: float) -> object:
-        wanted = words[_FETCH_HEAD:]
+        wanted = words[_FETCH_HEAD:] if words[1] == b"TIMEOUT" else words[1:]
         orphan = self._orphans.pop(wanted, None)
         if orphan is not None and orphan.is_up and not orphan.is_idle:
             link, answer = orphan, orphan.adopt()
         else:
-            link = await self._take_idle()
-            answer = link.send(words, limit)
+            link = await self._take_to_fetch()
+            answer = link.send(words, limit, confirms=bool(link.confirms))
         peers = self._fetching.setdefault(wanted, set())
         peers.add(link)
         try:

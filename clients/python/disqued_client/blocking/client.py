@@ -18,7 +18,7 @@ from .. import commands
 from ..addresses import Address, ConnectionOptions
 from ..base_client import BaseClient
 from ..calls import Send
-from ..commands import Command, Page, WorkerIdentity
+from ..commands import Command, ConnectionUse, Page, WorkerIdentity
 from ..nodes import Node
 from ..outcomes import OnProgress
 from .connections import Connections, Connector
@@ -64,7 +64,7 @@ class Client(BaseClient[Connections, Iterator[bytes]]):
     async def _exchange(self, connections: Connections, ask: Send) -> object:
         with released(self._lock):
             if ask.seat is None:
-                return connections.ask(ask.words, ask.limit)
+                return connections.ask(ask.words, ask.limit, fetches=ask.lane is ConnectionUse.FETCH)
             return connections.ask_seated(ask.seat, ask.words, ask.limit)
 
     async def _tell(self, progress: OnProgress, value: bytes) -> None:

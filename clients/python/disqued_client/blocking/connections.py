@@ -10,7 +10,7 @@ import contextlib
 import inspect
 import threading
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import redis
 from redis.backoff import NoBackoff
@@ -19,7 +19,7 @@ from redis.retry import Retry
 
 from ..addresses import Address, ConnectionOptions, Socket
 from ..calls import Patience
-from ..commands import WorkerIdentity
+from ..commands import ASK_FOR_RECEIPTS, RECEIPT, WorkerIdentity
 from ..errors import NoWorker, ServerError, StaleWorker, server_error
 from ..failures import ConnectionBroken, NotSent
 from ..seats import take_a_seat
@@ -93,13 +93,22 @@ class Connections:
         self._seats: dict[bytes, AbstractConnection] = {}
         #: All opened connections, in use or not.
         self._open: WeakSet[AbstractConnection] = WeakSet()
+        #: Connections that have fetched: whether the node takes receipts on them.
+        self._receipts: WeakKeyDictionary[AbstractConnection, bool] = WeakKeyDictionary()
         self._is_closed = False
 
-    def ask(self, words: tuple[bytes, ...], limit: float) -> object:
-        """Send a command and wait for its reply.  Raises NotSent, ConnectionBroken, NotTrusted, ServerError."""
+    def ask(self, words: tuple[bytes, ...], limit: float, *, fetches: bool = False) -> object:
+        """Send a command and wait for its reply.  Raises NotSent, ConnectionBroken, NotTrusted, ServerError.
+
+        The jobs of a fetch are confirmed.
+        """
         connection = self._take()
         try:
+            confirms = fetches and self._takes_receipts(connection)
             reply = _exchange(connection, words, limit)
+            if confirms and reply:
+                with contextlib.suppress(ServerError):  # an answer, too
+                    _exchange(connection, RECEIPT, self._way.patience.reply)
         except ServerError:
             self._give(connection)
             raise
@@ -108,6 +117,15 @@ class Connections:
             raise
         self._give(connection)
         return reply
+
+    def _takes_receipts(self, connection: AbstractConnection) -> bool:
+        """Return whether the node takes receipts on a connection, which is asked for before its first fetch."""
+        if connection not in self._receipts:
+            self._receipts[connection] = False
+            with contextlib.suppress(ServerError):  # the user may not
+                _exchange(connection, ASK_FOR_RECEIPTS, self._way.patience.reply)
+                self._receipts[connection] = True
+        return self._receipts[connection]
 
     def ask_seated(self, seat: WorkerIdentity, words: tuple[bytes, ...], limit: float) -> object:
         """Send a command on the connection of a live worker, and wait for its reply.

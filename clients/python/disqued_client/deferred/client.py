@@ -151,6 +151,8 @@ class Client(AwaitedClient[Links]):
         return Deferred.fromCoroutine(self._close())
 
     async def _close(self) -> None:
+        for links in self._connections.values():
+            await links.settle()
         self._is_closed = True
         for links in self._connections.values():
             await links.close()

@@ -130,14 +130,14 @@ class Links(BaseLinks["Link"]):
                 waiter.callback(opened)
 
     async def _fetch(self, words: tuple[bytes, ...], limit: float) -> object:
-        link = await self._take_idle()
+        link = await self._take_to_fetch()
 
         def late(reply: object) -> None:
             self._give(link)
             self._unclaimed(reply)
 
         try:
-            reply = await link.ask(words, limit, late)
+            reply = await link.ask(words, limit, late, confirms=bool(link.confirms))
         except CancelledError:
             raise  # `late` gives the connection back with its reply
         except BaseException:

@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from ..base_links import Unclaimed
+from ..commands import RECEIPT
 from ..errors import NotTrusted, server_error
 from ..failures import ConnectionBroken, NotSent
 from .secure import Secure, why_not
@@ -25,6 +26,8 @@ class Link(txredisapi.RedisProtocol):  # type: ignore[misc]
 
     def __init__(self, reactor: Any) -> None:
         super().__init__(charset=None, convertNumbers=False)
+        self.confirms: bool | None = None
+        self.receipt: Deferred[object] | None = None
         self._reactor = reactor
         self._why = ""
         self._not_trusted: NotTrusted | None = None
@@ -72,10 +75,13 @@ class Link(txredisapi.RedisProtocol):  # type: ignore[misc]
         if self.connected:
             self.transport.abortConnection()
 
-    def ask(self, words: tuple[bytes, ...], limit: float, unclaimed: Unclaimed | None = None) -> "Deferred[object]":
+    def ask(
+        self, words: tuple[bytes, ...], limit: float, unclaimed: Unclaimed | None = None, *, confirms: bool = False
+    ) -> "Deferred[object]":
         """Send a command and wait for its reply.  Fails with NotSent, ConnectionBroken, NotTrusted, ServerError.
 
-        When the Deferred is cancelled, `unclaimed` receives the reply.
+        When the Deferred is cancelled, `unclaimed` receives the reply.  With `confirms` a reply with jobs counts once
+        its receipt is answered.
         """
         answer: Deferred[object] = Deferred()
         try:
@@ -92,9 +98,23 @@ class Link(txredisapi.RedisProtocol):  # type: ignore[misc]
                 answer.callback(self._read(result))
             elif unclaimed is not None and not isinstance(result, Failure):
                 unclaimed(result)
+            if self.receipt is not None:
+                receipt, self.receipt = self.receipt, None
+                receipt.callback(None)
 
+        if confirms:
+            reply.addCallback(self._confirm)
         reply.addBoth(came)
         return answer
+
+    def _confirm(self, reply: object) -> object:
+        """Send the receipt of a reply with jobs; returns the reply, once the receipt is answered."""
+        if not reply:
+            return reply
+        self.receipt = Deferred()
+        answered: Deferred[object] = self.execute_command(*RECEIPT)
+        answered.addErrback(lambda failure: failure.trap(txredisapi.ResponseError))  # an answer, too
+        return answered.addCallback(lambda _: reply)
 
     def _read(self, result: object) -> object:
         if not isinstance(result, Failure):
