@@ -165,6 +165,12 @@ class EmptyKey(CommandError):
         return self.code.encode()
 
 
+class Unblocked(CommandError):
+    """client unblocked via CLIENT UNBLOCK"""
+
+    code = "UNBLOCKED"
+
+
 class NotAuthenticated(CommandError):
     """Authentication required."""
 

@@ -45,6 +45,7 @@ WHEN: Final = {
     "LOADING": "The jobs are being loaded.",
     "MISCONF": "The journal cannot be written.",
     "TRYAGAIN": "CLIENT PAUSE is in force, or the node stops.",
+    "UNBLOCKED": "CLIENT UNBLOCK has ended the wait. It ends those of connections of clients.",
     "NOAUTH": "The command wants a password.",
     "WRONGPASS": "The password is wrong. Commands that take one are for connections of clients.",
     "NOPERM": "A user may not do that. Users are for connections of clients; here a token says who may do what.",

@@ -23,7 +23,7 @@ from disqued.core.model.outbox import Client
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.waiters import Consumer
 from disqued.core.node import Node
-from disqued.errors import CommandError
+from disqued.errors import CommandError, Unblocked
 from disqued.wire.replies import Status
 
 _ADMIN = Flag.ADMIN | Flag.READ | Flag.LOADING
@@ -354,6 +354,41 @@ class ClientPause:
     def run(self, node: Node, client: Session) -> Status:
         client.host.clients.pause(self.timeout)
         return DONE
+
+
+@command(
+    "CLIENT UNBLOCK", group="connection", flags=_ADMIN, reply=integer("1, or 0 for a client that is not unblocked"),
+    cost="O(N) in the clients",
+)  # fmt: skip
+@attrs.define
+class ClientUnblock:
+    """End the wait of a client: it is answered as if its time-out had passed, or an error.
+
+    With TIMEOUT, which is the default, it is answered what its command answers after its time-out; with ERROR it is
+    answered `UNBLOCKED client unblocked via CLIENT UNBLOCK`.  Every wait with a time-out can be ended, also one that is
+    for ever: of GETJOB and the others that take jobs or events, or only hear of them; of WAITJOB; of ADDJOB and the
+    others that wait for copies.  A job without its copies is given up as after a time-out, with all that were added
+    together with it: no id is answered, and ERROR says no more than NOREPL.
+
+    0 is answered when there is no such client on this node, when it does not wait, or has its answer already, and when
+    it waits for the end of something that has begun, such as QPURGE, CANCEL or a long command that is run bit by bit.
+    A consumer of a group with EX 0, to which an event may be on its way from another node, gets that event, or hears
+    within a second that there is none.
+    """
+
+    id: int = positional("Number of the connection, as CLIENT ID and CLIENT LIST have it.", whole("client-id"))
+    error: bool = optional(
+        "What it is answered; TIMEOUT unless given.",
+        one_of({b"TIMEOUT": False, b"ERROR": True}, "syntax error - CLIENT UNBLOCK takes TIMEOUT or ERROR"),
+        default=False,
+    )
+
+    def run(self, node: Node, client: Session) -> int:
+        """Unblock it; returns 1 or 0."""
+        for session in client.host.clients.sessions():
+            if session.id == self.id:
+                return int(node.timeouts.unblock(cast(Client, session), Unblocked() if self.error else None))
+        return 0
 
 
 @command("CLIENT REPLY", group="connection", flags=_ADMIN, reply=or_silence(OK), cost="O(1)", is_of_connection=True)

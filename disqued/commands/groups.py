@@ -16,7 +16,7 @@ from disqued.commands.parts import SPELT_PER_PART, Making, in_order, in_parts, p
 from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import OK, Shape, array, bulk, integer, tuple_of
 from disqued.commands.streams import DONE, GROUP, check_new_group, queue_of_log, settled
-from disqued.commands.table import Flag, command, container, positional, rest
+from disqued.commands.table import Flag, command, container, positional, rest, subcommands
 from disqued.commands.values import JOB_ID, QUEUE, Kind
 from disqued.core.model.groups import Entry, Group
 from disqued.core.model.ids import is_job_id
@@ -229,7 +229,7 @@ def _columns(name: bytes, group: bytes, values: tuple[int, ...]) -> list[bytes]:
 def _group_misuse(word: str, known: bool) -> str:
     if known:
         return f"wrong number or kind of arguments for QGROUP {word.upper()}"
-    return "QGROUP takes LIST, START, RETURN or FORGET, and a queue"
+    return f"QGROUP takes a subcommand and a queue - allowed are {subcommands('QGROUP')}"
 
 
 container(

@@ -29,6 +29,7 @@ from disqued.commands.table import (
     optional,
     positional,
     rest,
+    subcommands,
 )
 from disqued.commands.values import BYTES, Kind, readable, whole
 from disqued.core.model.outbox import Client
@@ -39,10 +40,15 @@ from disqued.wire.replies import Status
 # COMMAND.
 
 _COMMAND = Flag.READ | Flag.LOADING
-_COMMAND_MISUSE = "Unknown subcommand or wrong number of arguments."
+_MISUSE = "Unknown subcommand or wrong number of arguments."
+
+
+def _command_misuse(word: str, known: bool) -> str:
+    return _MISUSE if known else f"{_MISUSE} - allowed are {subcommands('COMMAND')}"
+
 
 # Arity 0 stands for any number, as in Disque.
-container("COMMAND", group="server", flags=_COMMAND, summary="Describe the commands.", misuse=_COMMAND_MISUSE, arity=0)
+container("COMMAND", group="server", flags=_COMMAND, summary="Describe the commands.", misuse=_command_misuse, arity=0)
 
 _ROW = tuple_of(
     "[name, arity, [flags], 0, 0, 0]", bulk("name"), integer("arity"),

@@ -55,6 +55,7 @@ command may answer:
 | `OOM command not allowed when used memory > 'maxmemory'.` | Memory is full; commands with the flag denyoom. |
 | `MISCONF Errors writing to the AOF file: <reason>` | The journal failed; commands with the flag denyoom, and PING. |
 | `LOADING Disque is loading the dataset in memory` | At the start; commands without the flag loading. |
+| `UNBLOCKED client unblocked via CLIENT UNBLOCK` | CLIENT UNBLOCK with ERROR; commands that wait. |
 | `ERR internal error` | A bug of this server: it is logged, and nothing else is lost. |
 """
 

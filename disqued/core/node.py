@@ -12,6 +12,7 @@
                           |             +--> membership    who is there; its detector: who answers
                           |             +--> workers       who is alive and has what; homes: on which node
                           |             +--> notifications what listeners receive
+                          |             +--> timeouts      waits that end without anything
                           |
                        Outbox  --> the driver: journal, commit, messages, replies
 
@@ -56,7 +57,6 @@ from disqued.core.model.schedule import Timed
 from disqued.core.model.state import ASKED_MS, QUEUE_IDLE_MS, State
 from disqued.core.model.trace import SET_MS
 from disqued.core.model.unfinished import Parts
-from disqued.core.model.waiters import Waiter
 from disqued.core.model.worker import Worker
 from disqued.core.streams.acksets import AckSets
 from disqued.core.streams.entries import Streams
@@ -66,6 +66,7 @@ from disqued.core.streams.pending import PendingEntries
 from disqued.core.streams.readers import Readers
 from disqued.core.streams.reconciliation import Reconciliation
 from disqued.core.streams.starts import GroupStarts
+from disqued.core.timeouts import Timeouts
 from disqued.core.work.acks import Acks
 from disqued.core.work.additions import Additions
 from disqued.core.work.blocking import Blocking
@@ -194,6 +195,10 @@ class Node:
         self.keys = Keys(self.state, self.inquiries)
         self.redrives = Redrives(self.state, self.letters)
         self.questions = Questions(self.state)
+        self.timeouts = Timeouts(
+            self.state, self.blocking, self.readers, self.federation.local_demand, replication=self.replication,
+            keys=self.keys, outcomes=self.outcomes,
+        )  # fmt: skip
         self._of_client = self.sessions.by_client
         self.machines += [
             self.membership, self.membership.detector, self.blocking, self.queueing, self.requeueing, self.keys,
@@ -205,7 +210,7 @@ class Node:
             self.leaving, self.workers,
             self.worker_moves, self.homes,
             self.notifications, self.group_starts, self.streams, self.acksets, self.offers, self.readers,
-            self.reconciliation, self.inquiries, self.purges, self.redrives, self.questions,
+            self.reconciliation, self.inquiries, self.purges, self.redrives, self.questions, self.timeouts,
         ]  # fmt: skip
         #: Messages that concern several machines, then those that one machine takes.
         self._hears: dict[int, Hear] = {
@@ -420,10 +425,6 @@ class Node:
             self._job_due(item)
         elif isinstance(item, PendingEntry):
             self.pending_entries.due(item)
-        elif isinstance(item, Waiter):
-            if not self.readers.puts_off(item):
-                self.blocking.timed_out(item)
-                self.federation.local_demand.deserted(item.queues)
         elif isinstance(item, Queue):
             self._queue_due(item)
         else:

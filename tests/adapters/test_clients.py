@@ -711,6 +711,20 @@ async def test_a_consumer_that_was_just_killed_is_given_no_job(launch: Launch) -
 
 
 @async_test
+async def test_a_client_that_is_unblocked_goes_on_with_what_it_has_sent(launch: Launch) -> None:
+    running = launch()
+    consumer, other = await running.connect(), await running.connect()
+    number = await consumer.call("CLIENT", "ID")
+    consumer.send("GETJOB", "FROM", "q")
+    consumer.send("PING")
+    await wait_until(lambda: any(session.is_blocked for session in running.daemon.clients.sessions()))
+    assert await other.call("CLIENT", "UNBLOCK", number, "ERROR") == 1
+    refused, pong = await consumer.replies(2)
+    assert (str(refused), pong) == ("UNBLOCKED client unblocked via CLIENT UNBLOCK", b"PONG")
+    assert await other.call("CLIENT", "UNBLOCK", number, "ERROR") == 0
+
+
+@async_test
 async def test_jobs_whose_delivery_waits_for_a_commit_go_back_when_their_client_is_ended_meanwhile(
     launch: Launch,
 ) -> None:

@@ -357,6 +357,7 @@ CASES: dict[str, Case] = {
     "CLIENT REPLY": said("CLIENT", "REPLY", "ON"),
     "CLIENT SETINFO": said("CLIENT", "SETINFO", "LIB-NAME", "lib"),
     "CLIENT SETNAME": said("CLIENT", "SETNAME", "name"),
+    "CLIENT UNBLOCK": said("CLIENT", "UNBLOCK", 1, grows="connections looked at, as many as maxclients allows"),
     "CLUSTER ASK": said("CLUSTER", "ASK", "*", "QLEN", "waits"),
     "CLUSTER COUNT-FAILURE-REPORTS": said("CLUSTER", "COUNT-FAILURE-REPORTS", "0" * 40),
     "CLUSTER FORGET": said("CLUSTER", "FORGET", "0" * 40),

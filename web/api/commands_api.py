@@ -37,6 +37,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "ADDJOB": {"queue": "mail", "body": "to: ann", "timeout": 0, "retry": 60, "asynchronous": True, "key": "order-17"},
     "CLIENT KILL": {"id": 1_000_000},
     "CLIENT PAUSE": {"timeout": 0},
+    "CLIENT UNBLOCK": {"id": 1_000_000},
     "CLUSTER ASK": {"node": "*", "command": "QPEEK", "arguments": ["mail", "1"]},
     "CLUSTER COUNT-FAILURE-REPORTS": {"id": "0f0c644fd3ccb51c2cedbd47fcb6f312646c993c"},
     "CLUSTER FORGET": {"id": "0f0c644fd3ccb51c2cedbd47fcb6f312646c993c"},

@@ -65,6 +65,7 @@ from disqued.core.model.ordered import OrderedUnits
 from disqued.core.model.outbox import Client
 from disqued.core.model.waiters import Awaited, Consumer, Form, Waiter
 from disqued.core.model.worker import Worker
+from disqued.errors import CommandError
 
 START: Final = (-(1 << 64), b"")  #: a place in front of every other
 SKIPPED_AT_ONCE = 5_000  #: entries passed over in one go, some milliseconds' work
@@ -273,7 +274,7 @@ class EntryForm(Form):
 class GroupWaiter(Waiter):
     """A consumer of a group that waits, in the streams of some queues."""
 
-    __slots__ = ("asked", "groups")
+    __slots__ = ("asked", "error", "groups")
 
     def __init__(
         self, client: Client, queues: Sequence[Awaited], groups: "list[Group]", form: Form, *, nohang: bool = False
@@ -281,6 +282,13 @@ class GroupWaiter(Waiter):
         super().__init__(client, queues, form, nohang=nohang)
         self.groups: list[Group] = groups
         self.asked: int = 0  #: number of the question to another node whose answer it waits for; 0 = none
+        #: Answered in the place of nothing: its time was ended while something was on its way to it; None = nothing is.
+        self.error: CommandError | None = None
+
+    @property
+    def nothing(self) -> object:
+        """What it is answered when there is nothing for it."""
+        return super().nothing if self.error is None else self.error
 
     @property
     def is_owed(self) -> bool:

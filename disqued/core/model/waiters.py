@@ -106,6 +106,11 @@ class Waiter(Timed):
         self.nohang: bool = nohang  #: waits only until it is certain that there is no job
         self.since: int = 0  #: when it began to wait; set by `Blocking`
 
+    @property
+    def nothing(self) -> object:
+        """What it is answered when there is nothing for it."""
+        return self.form.nothing if self.nohang else None
+
     def enter(self) -> None:
         """Begin to wait."""
         for queue in self.queues:

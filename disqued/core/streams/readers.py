@@ -13,7 +13,8 @@ group the same entry while they can hear each other, and nothing is fetched ahea
 time.  Who had some is asked first by the next one.  Consumers of the node that hands out come before others.
 
 With EX 0 the group is done with what is given when it leaves, so that it must not arrive in vain: a consumer that has
-asked for it takes nothing else until the answer is there, and waits for it for `LOOK_MS` when its time is up.
+asked for it takes nothing else until the answer is there, and waits for it for `LOOK_MS` when its time is up, or is
+ended.
 
 Who does not wait (QGET without BLOCK) waits until all nodes that can be reached have answered, `LOOK_MS` at most: then
 null means that none of them has anything.
@@ -37,6 +38,7 @@ from disqued.core.model.units import GivenUnit
 from disqued.core.model.waiters import Form, Waiter
 from disqued.core.streams.entrydelivery import EntryDelivery
 from disqued.core.work.blocking import Blocking
+from disqued.errors import CommandError
 
 LOOK_MS: Final = 1_000  #: how long who does not wait is kept waiting for the answers of other nodes
 AGAIN_MS: Final = 15_000  #: between two times that others are told of a want that goes on
@@ -265,12 +267,20 @@ class Readers(Machine):
         if queue is not None:
             self._state.ready[queue] = None
 
-    def puts_off(self, waiter: Waiter) -> bool:
-        """Return whether a consumer whose time is up waits on for what may be on its way to it alone."""
+    def ends_soon(self, waiter: Waiter) -> bool:
+        """Return whether a consumer waits no longer than for what may be on its way to it alone."""
+        return isinstance(waiter, GroupWaiter) and waiter.nohang and waiter.is_owed
+
+    def puts_off(self, waiter: Waiter, error: CommandError | None) -> bool:
+        """Return whether a consumer whose time is up waits on for what may be on its way to it alone.
+
+        If it does not come the consumer is answered the error, where there is one.
+        """
         if not isinstance(waiter, GroupWaiter) or not waiter.is_owed or waiter.nohang:
             return False
         waiter.nohang = True
-        self._state.schedule.add(waiter, self._state.now + LOOK_MS)
+        waiter.error = error
+        self._state.schedule.move(waiter, self._state.now + LOOK_MS)
         return True
 
     def _units(

@@ -1,7 +1,8 @@
 """Blocking: consumers that wait, of work queues and of streams.
 
 A consumer that finds nothing is blocked until a queue of its has something (`delivery`, `streams.entrydelivery`), its
-time is up, its connection ends, or the node refuses all that wait.  Very many are answered bit by bit.
+time is up or ended by somebody (CLIENT UNBLOCK), its connection ends, or the node refuses all that wait.  Very many are
+answered bit by bit.
 """
 
 from typing import Final
@@ -48,10 +49,10 @@ class Blocking(Machine):
         self._let_worker_go(waiter)
         return True
 
-    def timed_out(self, waiter: Waiter) -> None:
-        """Answer a consumer whose time is up: no jobs."""
+    def timed_out(self, waiter: Waiter, error: CommandError | None = None) -> None:
+        """Answer a consumer whose time is up: no jobs, or an error where that is wanted."""
         if self.stop_waiting(waiter.client):
-            value = waiter.form.nothing if waiter.nohang else None
+            value: object = waiter.nothing if error is None else error
             self._state.outbox.replies.append((waiter.client, value, []))
 
     def refuse_waiters(self, error: CommandError) -> None:

@@ -154,12 +154,15 @@ class Keys(Machine):
         if producer.timeout_ms:
             self._state.schedule.add(producer, self._state.now + producer.timeout_ms)
 
-    def timed_out(self, producer: PendingProducer) -> None:
-        """A producer has waited for long enough: the job is given up if it was the last."""
+    def timed_out(self, producer: PendingProducer, error: CommandError | None = None) -> None:
+        """A producer has waited for long enough: the job is given up if it was the last.
+
+        It hears NOREPL, or an error where that is wanted.
+        """
         addition = producer.addition
         if addition.producers.get(producer.client) is producer:
             self._state.counters.refused += 1
-            self._answer(producer, timed_out(self._state))
+            self._answer(producer, timed_out(self._state) if error is None else error)
             self.forsake(producer)
 
     def forsake(self, producer: PendingProducer) -> None:

@@ -66,7 +66,7 @@ from disqued.core.work.standings import (
     standing_of,
     tries_told,
 )
-from disqued.errors import WrongType
+from disqued.errors import CommandError, WrongType
 
 SILENCE_MS: Final = 2_000  #: how long nodes that say nothing are waited for in a round
 ASKED_EVERY_MS: Final = 5_000
@@ -157,6 +157,11 @@ class Wait(Timed):
                 self.progress[job_id] = progress
             elif self.progress[job_id] != progress:
                 self.news = True
+
+    def note_all(self, state: State, standing: Callable[[State, bytes], Outcome]) -> None:
+        """Note how the jobs stand on this node that are not over: they may have left it, or come to it."""
+        for job_id in self.left:
+            self.note(state.node_id, standing(state, job_id))
 
     def know(self, job_id: bytes, progress: Word) -> None:
         """Hear of a progress that a call before this one heard of."""
@@ -344,8 +349,7 @@ class Outcomes(Machine):
         if self._open.get(this.number) is not this:
             return
         if this.deadline_at and this.deadline_at <= state.now:
-            self._note_own(this, standing_of)
-            self._answer(this, this.all_rows())
+            self.timed_out(this)
             return
         self._ask_for_tries(this)
         if this.next_round_at > state.now:
@@ -355,22 +359,24 @@ class Outcomes(Machine):
         elif not self._end_round(this):
             self._plan(this, ASKED_EVERY_MS)
 
+    def timed_out(self, this: Wait, error: CommandError | None = None) -> None:
+        """Answer one who waits no longer how the jobs stand, or an error where that is wanted."""
+        self.tell(self._state.custody.changed)
+        if self._open.get(this.number) is this:
+            this.note_all(self._state, standing_of)
+            self._answer(this, this.all_rows() if error is None else error)
+
     def _begin_round(self, this: Wait) -> None:
         """Ask all nodes how the jobs stand that are not over."""
         state = self._state
         this.unheard = {}
         this.is_asking = True
-        self._note_own(this, _standing_for_now)
+        this.note_all(state, _standing_for_now)
         for node_id in list(state.peers.linked):
             self._ask(this, node_id)
         self._plan(this, SILENCE_MS)
         if not this.unheard:
             self._end_round(this)
-
-    def _note_own(self, this: Wait, standing: Callable[[State, bytes], Outcome]) -> None:
-        """Note how the jobs stand here that are not over: they may have left this node, or come to it."""
-        for job_id in this.left:
-            this.note(self._state.node_id, standing(self._state, job_id))
 
     def _end_round(self, this: Wait) -> bool:
         """Take jobs for unknown that no node knows; return whether the client is answered now."""
@@ -442,12 +448,12 @@ class Outcomes(Machine):
         self._answer(this, rows)
         return True
 
-    def _answer(self, this: Wait, rows: list[Row]) -> None:
+    def _answer(self, this: Wait, value: list[Row] | CommandError) -> None:
         self.forsake(this)
         if isinstance(this.client, BackgroundClient):
-            this.client.ended(rows)
+            this.client.ended(value)
         else:
-            self._state.outbox.replies.append((this.client, rows, []))
+            self._state.outbox.replies.append((this.client, value, []))
 
     def forsake(self, this: Wait) -> None:
         """Nobody waits for this any more."""

@@ -148,7 +148,9 @@ class Replication(Machine):
         if pending.by_default and self._has_enough(pending):
             self._achieve(pending)
         elif not self._is_possible(pending):
-            self._fall_short(pending, self._paused(pending) if pending.refused_by else self._too_few(job))
+            too_few = self._placement.not_replicated()
+            named = naming_policy(too_few, self._state, job.queue, job.options.replicate)
+            self._fall_short(pending, self._paused(pending) if pending.refused_by else named)
         elif back:
             holders = job.holders or _NOBODY
             again = back & holders - (job.confirmed or _NOBODY) - pending.refused_by
@@ -251,7 +253,7 @@ class Replication(Machine):
             self.refuse(job)
             return
         if pending.deadline_at and state.now >= pending.deadline_at:
-            self._fall_short(pending, naming_policy(timed_out(state), state, job.queue, job.options.replicate))
+            self.timed_out(pending)
             return
         if self._has_enough(pending):
             self._achieve(pending)
@@ -271,6 +273,12 @@ class Replication(Machine):
             pending.resend_ms = min(2 * pending.resend_ms, RESEND_MAX_MS + pending.patience_ms)
             pending.resend_at = state.now + pending.resend_ms
         self._wake(pending)
+
+    def timed_out(self, pending: PendingAddition, error: CommandError | None = None) -> None:
+        """Give up a job, with its batch, whose producer waits no longer: NOREPL, or an error where that is wanted."""
+        state, job = self._state, pending.job
+        problem = naming_policy(timed_out(state), state, job.queue, job.options.replicate) if error is None else error
+        self._fall_short(pending, problem)
 
     def on_gotjob(self, sender: bytes, job_id: bytes) -> Job | None:
         """Note that a copy is durable elsewhere; returns the job, None where it is not known here."""
@@ -379,9 +387,6 @@ class Replication(Machine):
 
     def _paused(self, pending: PendingAddition) -> CommandError:
         return self._state.queues.refusal(pending.job.queue, pending.refused_by)
-
-    def _too_few(self, job: Job) -> CommandError:
-        return naming_policy(self._placement.not_replicated(), self._state, job.queue, job.options.replicate)
 
     def _fall_short(self, pending: PendingAddition, problem: CommandError) -> None:
         """There will not be copies enough: give the job up, unless fewer will do."""

@@ -539,6 +539,7 @@ def test_whatever_changes_jobs_or_queues_is_in_write():
         ("SUBSCRIBE", "pubsub fast"),
         ("CLIENT SETNAME", "connection slow"),
         ("CLIENT KILL", "connection slow admin dangerous"),
+        ("CLIENT UNBLOCK", "connection slow admin dangerous"),
         ("CONFIG SET", "slow admin dangerous"),
         ("SLOWLOG GET", "slow admin dangerous"),
         ("INFO", "slow dangerous"),
@@ -554,7 +555,7 @@ def test_categories_are_those_that_redis_gives_where_it_has_the_command(name, ca
 
 ADMIN = (
     "ACL_DELUSER ACL_DRYRUN ACL_GETUSER ACL_LIST ACL_LOAD ACL_LOG ACL_SAVE ACL_SETUSER ACL_USERS BGREWRITEAOF "
-    "CLIENT_KILL CLIENT_LIST CLIENT_PAUSE "
+    "CLIENT_KILL CLIENT_LIST CLIENT_PAUSE CLIENT_UNBLOCK "
     "CLUSTER_ASK CLUSTER_COUNT-FAILURE-REPORTS CLUSTER_FORGET CLUSTER_INFO CLUSTER_LEAVING "
     "CLUSTER_MEET CLUSTER_MYID CLUSTER_NODES CLUSTER_RESET CLUSTER_SAVECONFIG CONFIG_GET CONFIG_RESETSTAT "
     "CONFIG_REWRITE CONFIG_SET DEBUG_ERROR DEBUG_FLUSHALL DEBUG_SLEEP DEBUG_STRUCTSIZE LATENCY_DOCTOR LATENCY_GRAPH "

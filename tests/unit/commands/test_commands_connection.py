@@ -18,6 +18,9 @@ NOT_AN_INTEGER = b"ERR value is not an integer or out of range - "
 CLIENT_MISUSE = b"ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
 
 
+UNBLOCKED = b"UNBLOCKED client unblocked via CLIENT UNBLOCK"
+
+
 @pytest.fixture
 def daemon():
     return Daemon()
@@ -415,6 +418,35 @@ def test_client_pause_asks_the_daemon(daemon, client):
     assert client.is_refused("CLIENT", "PAUSE", "-1") == b"ERR timeout is negative"
     line = b"ERR timeout is not an integer or out of range - allowed are whole milliseconds, 0 or more"
     assert client.is_refused("CLIENT", "PAUSE", "x") == line
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [((), None), (("timeout",), None), (("ERROR",), UNBLOCKED)],
+)
+def test_a_client_that_waits_is_unblocked_by_its_number(daemon, client, words, answer):
+    waiting = Client(daemon, address="127.0.0.1:50001")
+    waiting.says("GETJOB", "FROM", "q")
+    assert waiting.is_blocked
+    assert client.says("CLIENT", "UNBLOCK", str(waiting.id), *words) == 1
+    assert not waiting.is_blocked
+    [(told, value, units)] = daemon.node.outbox.replies
+    assert (told, getattr(value, "line", value), units) == (waiting, answer, [])
+    assert client.says("CLIENT", "UNBLOCK", str(waiting.id), *words) == 0
+
+
+def test_nobody_is_unblocked_who_does_not_wait_or_is_not_there(client):
+    assert client.says("CLIENT", "UNBLOCK", str(client.id)) == 0
+    assert client.says("CLIENT", "UNBLOCK", "99", "ERROR") == 0
+
+
+def test_errors_of_unblock(client):
+    assert client.is_refused("CLIENT", "UNBLOCK") == CLIENT_MISUSE
+    line = NOT_AN_INTEGER + b"client-id takes whole numbers of 64 bits"
+    assert client.is_refused("CLIENT", "UNBLOCK", "x") == line
+    line = b"ERR syntax error - CLIENT UNBLOCK takes TIMEOUT or ERROR"
+    assert client.is_refused("CLIENT", "UNBLOCK", "1", "soon") == line
+    assert client.is_refused("CLIENT", "UNBLOCK", "1", "ERROR", "TIMEOUT") == CLIENT_MISUSE
 
 
 def test_only_reply_on_is_answered(client):

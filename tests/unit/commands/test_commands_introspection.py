@@ -48,9 +48,21 @@ def test_command_info_is_null_for_a_name_that_is_none(client):
     assert entry.encoder(2)([None]) == b"*1\r\n$-1\r\n"
 
 
-@pytest.mark.parametrize("words", [("NOPE",), ("INFO",), ("COUNT", "x"), ("LIST", "x")])
+@pytest.mark.parametrize("words", [("INFO",), ("COUNT", "x"), ("LIST", "x")])
 def test_errors_of_command(client, words):
     assert client.is_refused("COMMAND", *words) == b"ERR Unknown subcommand or wrong number of arguments."
+
+
+@pytest.mark.parametrize(
+    ("name", "misuse"),
+    [
+        ("COMMAND", b"ERR Unknown subcommand or wrong number of arguments."),
+        ("QGROUP", b"ERR QGROUP takes a subcommand and a queue"),
+    ],
+)
+def test_an_unknown_subcommand_is_told_which_there_are(client, name, misuse):
+    allowed = b", ".join(sorted(table.TABLE[name.encode()].children))
+    assert client.is_refused(name, "NOPE") == misuse + b" - allowed are " + allowed
 
 
 def test_docs_of_a_command_name_its_arguments(client):
