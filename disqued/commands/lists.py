@@ -35,7 +35,7 @@ from disqued.core.model.queues import Queue, handed_out
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.waiters import Form, Lease
 from disqued.core.node import Node
-from disqued.core.work.delivery import FETCHED_BYTES
+from disqued.core.work.delivery import FETCHED_BYTES, counters_of
 from disqued.core.work.inquiries import AliasFindings
 from disqued.core.work.replication import Batch
 from disqued.core.workers.workers import WorkerForm
@@ -88,8 +88,18 @@ _DELIVERED = tuple_of(
     "[id, body, last delivery in unix ms, ms since then, deliveries]", bulk("id"), bulk("body"),
     integer("unix ms"), integer("ms"), integer("deliveries"),
 )  # fmt: skip
+_POPPED = (bulk("key"), bulk("id"), bulk("body"))
+_COUNTERS = (bulk("nacks"), integer("n"), bulk("additional-deliveries"), integer("n"))
 POPPED = handing_out(
-    null_or(array(tuple_of("[key, id, body]", bulk("key"), bulk("id"), bulk("body")), "elements; none at once"))
+    null_or(
+        array(
+            either(
+                tuple_of("[key, id, body]", *_POPPED),
+                tuple_of("with counters [key, id, body, nacks, n, additional-deliveries, n]", *_POPPED, *_COUNTERS),
+            ),
+            "elements, each [key, id, body], with counters also [nacks, n, additional-deliveries, n]; none at once",
+        )
+    )
 )
 RECOVERED = null_or(array(_ELEMENT, "elements that are now with this client"))
 PUSHED = array(bulk("id"), "ids, one for each element, in order")
@@ -97,9 +107,13 @@ _PUSH_ERRORS = (NotReplicated, QueuePaused, OutOfMemory, WrongType)
 
 
 class ElementForm(Form):
-    """RQ.POP: (key, id, body)."""
+    """RQ.POP: (key, id, body), and with counters names and their values behind that."""
 
-    __slots__ = ()
+    __slots__ = ("_with_counters",)
+
+    def __init__(self, count: int, *, with_counters: bool) -> None:
+        super().__init__(count)
+        self._with_counters = with_counters
 
     @property
     def nothing(self) -> Any:
@@ -108,10 +122,8 @@ class ElementForm(Form):
 
     def row(self, unit: Unit) -> Handed:
         """An element as RQ.POP answers it."""
-        return Handed((unit.queue, name_of(unit.job, ELEMENT), unit.body), unit.id)
-
-
-ONE = ElementForm()
+        counters = counters_of(unit) if self._with_counters else ()
+        return Handed((unit.queue, name_of(unit.job, ELEMENT), unit.body, *counters), unit.id)
 
 
 def list_options(node: Node, *, ttl_ms: int = 0, retry_ms: int = RETRY_NEVER_MS, replicate: int = 0) -> JobOptions:
@@ -217,6 +229,7 @@ class RqPop:
 
     count: int = option("COUNT", "Elements to take at most; one call may take fewer large ones.", _COUNT, 1)
     block: int = option("BLOCK", "How long to wait for an element when there is none.", _BLOCK, 0)
+    with_counters: bool = flag("WITHCOUNTERS", "Answer how often each was given back and queued again, too.")
     worker: bytes | None = option("WORKER", "Who takes them: if it dies they are queued again, in front.", TAKER)
     keys: list[bytes] = rest("Lists to take from.", QUEUE, word="KEYS", bare=True)
 
@@ -225,11 +238,11 @@ class RqPop:
         state, delivery = node.state, node.delivery
         worker = None if self.worker is None else node.workers.named(self.worker)
         queues = existing(node, self.keys)
+        form = ElementForm(self.count, with_counters=self.with_counters)
         units = delivery.drain(queues, self.count)
         if units or not self.count:
             note_taken(node, queues, units, worker)
-            return [ONE.row(unit) for unit in units]
-        form: Form = ONE if self.count == 1 else ElementForm(self.count)
+            return [form.row(unit) for unit in units]
         waiting: Form = form if worker is None else WorkerForm(node.workers, worker, form)
         if self.block:
             new = with_new(node, self.keys)

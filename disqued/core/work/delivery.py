@@ -60,6 +60,11 @@ _BITS: Final = [number.bit_length() for number in range(_BITS_KNOWN)]  #: a meth
 Row = tuple[bytes | int | list[bytes], ...]
 
 
+def counters_of(unit: Unit) -> Row:
+    """What WITHCOUNTERS answers of a unit: names with their values."""
+    return (b"nacks", unit.nacks, b"additional-deliveries", unit.redeliveries)
+
+
 class PlainForm(Form):
     """GETJOB: (queue, id, body)."""
 
@@ -84,7 +89,7 @@ class DetailedForm(Form):
         """A job with its counters, or with its headers and the number of this delivery, or with both."""
         row: Row = (unit.queue, unit.id, unit.body)
         if self._with_counters:
-            row += (b"nacks", unit.nacks, b"additional-deliveries", unit.redeliveries)
+            row += counters_of(unit)
         if self._with_headers:
             words = [word for header in unit.options.terms.headers for word in header]
             row += (b"headers", words, b"attempt", attempt_of(unit))

@@ -221,15 +221,42 @@ def test_options_come_in_any_order(server: Server) -> None:
 
 
 def test_a_list_may_be_called_like_an_option(server: Server) -> None:
-    for key in ("COUNT", "BLOCK", "KEYS"):
+    names = ("COUNT", "BLOCK", "KEYS", "WITHCOUNTERS")
+    for key in names:
         push(server, key, key=key)
-    assert popped(server, "COUNT", 9, "KEYS", "COUNT", "BLOCK", "KEYS") == [b"COUNT", b"BLOCK", b"KEYS"]
+    assert popped(server, "COUNT", 9, "KEYS", *names) == [name.encode() for name in names]
 
 
 def test_a_number_before_the_lists_is_a_list(server: Server) -> None:
     push(server, "a", key="10")
     push(server, "b", "c", key="myLowPriorityQueue")
     assert popped(server, "COUNT", 2, "10", "myLowPriorityQueue") == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("worker", [(), ("WORKER", "w")])
+@pytest.mark.parametrize("family", ["RQ.PUSH", "ADDJOB"])
+def test_counters_come_with_elements_as_with_jobs_at_once_and_after_a_wait(
+    server: Server, family: str, worker: tuple[str, ...]
+) -> None:
+    if worker:
+        server("WORKER", "START", "ID", "w")
+    add = server("RQ.PUSH", "q", "a")[0] if family == "RQ.PUSH" else server.add("q", "a", "RETRY", 1)
+    words = ("RQ.POP", "WITHCOUNTERS", *worker)
+    first = [[b"q", add, b"a", b"nacks", 0, b"additional-deliveries", 0]]
+    assert rows(server(*words, "q")) == first
+    [job] = server.state.jobs
+    assert server(*words, "BLOCK", -1, "COUNT", 3, "q", client="anna") is BLOCKED
+    server("NACK", job.id)
+    assert rows(server.answers.pop("anna")[0]) == [[b"q", add, b"a", b"nacks", 1, b"additional-deliveries", 0]]
+    server("RQ.RECOVER", "q", 1, 0)
+    server("ENQUEUE", job.id)
+    [counted] = rows(server(*words, "q"))
+    assert counted == [b"q", add, b"a", b"nacks", 1, b"additional-deliveries", job.redeliveries]
+    assert job.redeliveries > 0
+    server("ENQUEUE", job.id)
+    assert [list(row) for row in server("GETJOB", "WITHCOUNTERS", "FROM", "q")] == [
+        [b"q", job.id, b"a", b"nacks", 1, b"additional-deliveries", job.redeliveries]
+    ]
 
 
 def test_what_goes_to_a_client_that_is_gone_comes_back(server: Server) -> None:
