@@ -293,6 +293,11 @@ class GetJob:
     Queues are asked from left to right, one job each, and round again until COUNT jobs are taken.  A client that had
     to wait gets one job.  Consumers that wait for a queue are served in the order in which they came.
 
+    With ORDERED each queue is emptied before the next one is asked, as by RQ.POP, so that the jobs come in the order of
+    the queues, and those of a queue that is named later have to wait.  A client that had to wait gets up to COUNT jobs,
+    all of the queue that has one first.  A queue that gives no job now (PAUSE, THROTTLE, the limits of QPOLICY) counts
+    as empty; of one with limits, a job that the steward has not given yet is not waited for once there are others.
+
     With WORKER the jobs belong to a worker (WORKER START), which keeps them as long as it lives, whatever their retry
     period is.  Those with RETRY 0 are delivered once, and belong to nobody.
 
@@ -311,6 +316,7 @@ class GetJob:
     with_headers: bool = flag("WITHHEADERS", "Answer its headers and the number of this delivery, too.")
     timeout: int = option("TIMEOUT", "Milliseconds to wait before null is answered; 0 = for ever.", TIMEOUT, 0)
     count: int = option("COUNT", "Jobs to take at most; one call may take fewer.", GET_COUNT, 1)
+    ordered: bool = flag("ORDERED", "Empty each queue before the next one is asked.")
     worker: bytes | None = option("WORKER", "Who takes them: if it dies they are queued again, in front.", TAKER)
     queues: list[bytes] = rest("Queues to take from.", QUEUE, word="FROM")
 
@@ -318,7 +324,8 @@ class GetJob:
         """The compiled call."""
         return Fetch(
             self.queues, self.count, self.timeout, self.worker,
-            nohang=self.nohang, with_counters=self.with_counters, with_headers=self.with_headers,
+            nohang=self.nohang, ordered=self.ordered, with_counters=self.with_counters,
+            with_headers=self.with_headers,
         )  # fmt: skip
 
     def run(self, node: Node, client: Client) -> Any:

@@ -241,19 +241,27 @@ class Addition(CompiledCall):
 class Fetch(CompiledCall):
     """GETJOB."""
 
-    __slots__ = ("_count", "_form", "_is_bare", "_names", "_nohang", "_timeout_ms", "_worker")
+    __slots__ = (
+        "_count", "_form", "_is_bare", "_is_ordered", "_names", "_nohang", "_timeout_ms", "_waiting", "_worker",
+    )  # fmt: skip
 
     def __init__(
-        self, names: list[bytes], count: int, timeout_ms: int, worker: bytes | None, *, nohang: bool,
+        self, names: list[bytes], count: int, timeout_ms: int, worker: bytes | None, *, nohang: bool, ordered: bool,
         with_counters: bool, with_headers: bool,
     ) -> None:  # fmt: skip
-        """Take up to `count` jobs of these queues, for a worker if one is named; wait so long (0 = for ever)."""
+        """Take up to `count` jobs of these queues, for a worker if one is named; wait so long (0 = for ever).
+
+        `ordered`: each queue is emptied before the next one is looked at.
+        """
         self._names: list[bytes] = names
         self._count: int = count
         self._timeout_ms: int = timeout_ms
         self._worker: bytes | None = worker
         self._nohang: bool = nohang
         self._form: Form = form_with(counters=with_counters, headers=with_headers)
+        self._is_ordered: bool = ordered
+        #: How it takes jobs once it has waited: with `ordered` as many as it may, of the first queue that has some.
+        self._waiting: Form = form_with(counters=with_counters, headers=with_headers, count=count if ordered else 1)
         self._is_bare: bool = worker is None and self._form is PLAIN  #: a job is a row, and nothing else happens to it
 
     def run(self, node: Node, client: Client) -> Any:
@@ -273,6 +281,8 @@ class Fetch(CompiledCall):
             if unit is not None and self._is_bare and not state.peers.linked:
                 return [(unit.queue, unit.id, unit.body)]
             units: list[Unit] = [] if unit is None else [unit]
+        elif self._is_ordered:
+            units = delivery.drain(queues, self._count)
         else:
             units = delivery.fetch(queues, self._count)
         if not units:
@@ -291,7 +301,7 @@ class Fetch(CompiledCall):
             if state.peers.linked:
                 node.federation.local_demand.need(queues)
             return None
-        form = self._form
+        form = self._waiting
         if worker is not None:
             form = WorkerForm(node.workers, worker, form)
         return wait_for_jobs(

@@ -169,7 +169,7 @@ def _with_lines(*more: bytes) -> Change:
 _COMMANDS = (("COMMAND",), ("COMMAND", "COUNT"))
 _TABLE = (("COMMAND",),)
 _SETTINGS = (("CONFIG", "GET"),)
-_GETJOB_OPTIONS = b"NOHANG, WITHCOUNTERS, WITHHEADERS, TIMEOUT, COUNT, WORKER or FROM"
+_GETJOB_OPTIONS = b"NOHANG, WITHCOUNTERS, WITHHEADERS, TIMEOUT, COUNT, ORDERED, WORKER or FROM"
 _WITH_WHAT_IS_ALLOWED = "An error says what is allowed; what Disque says stands before it, byte for byte."
 
 DIFFERENCES = (

@@ -58,6 +58,7 @@ class ModelWaiter:
     queues: list[bytes]
     counters: bool
     until: int | None
+    count: int = 1  #: most jobs that it is given, all of one queue
 
 
 @attrs.define(eq=False)
@@ -118,6 +119,13 @@ class Model:
             if len(taken) == before:
                 return taken
 
+    def drain(self, queues: list[bytes], count: int) -> list[ModelJob]:
+        """Take what each queue has before the next one is looked at."""
+        taken = [job for queue in dict.fromkeys(queues) for job in self.deliverable(queue)][:count]
+        for job in taken:
+            self.deliver(job)
+        return taken
+
     def dequeue(self, job: ModelJob | None) -> bool:
         """DEQUEUE: the timer goes on, and one that ended meanwhile has begun again each time."""
         if job is None or job.state != "queued":
@@ -147,14 +155,16 @@ class Model:
                     self.enqueue(job)
         return {waiter.client: [None] for waiter in timed_out}
 
-    def serve(self, client: str, row: tuple[Any, ...]) -> None:
-        """Check that a consumer was rightly given a job, and note it."""
-        waiter = next(waiter for waiter in self.waiters if row[0] in waiter.queues)
+    def serve(self, client: str, rows: list[tuple[Any, ...]]) -> None:
+        """Check that a consumer was rightly given jobs, and note it."""
+        queue = rows[0][0]
+        waiter = next(waiter for waiter in self.waiters if queue in waiter.queues)
         assert waiter.client == client, "somebody was served before one who came first"
-        job = self.deliverable(row[0])[0]
-        assert row == job.row(counters=waiter.counters)
+        jobs = self.deliverable(queue)[: waiter.count]
+        assert rows == [job.row(counters=waiter.counters) for job in jobs]
         self.waiters.remove(waiter)
-        self.deliver(job)
+        for job in jobs:
+            self.deliver(job)
 
     def all_are_served(self) -> bool:
         """No consumer waits for a job that is there."""
@@ -181,8 +191,7 @@ class AgainstAModel(RuleBasedStateMachine):
             assert answers.pop(client) == [None]
         for client, values in answers.items():
             assert len(values) == 1
-            assert len(values[0]) == 1, "a consumer that waited is given one job"
-            self.model.serve(client, values[0][0])
+            self.model.serve(client, values[0])
         assert self.model.all_are_served()
 
     def apply(self, verb: str, ids: list[bytes], expected: list[bool]) -> None:
@@ -257,18 +266,27 @@ class AgainstAModel(RuleBasedStateMachine):
         timeout=st.sampled_from([None, 0, 1, 70, 1_000, 400_000]),
         nohang=st.booleans(),
         counters=st.booleans(),
+        ordered=st.booleans(),
     )
     def getjob(
-        self, client: str, queues: list[bytes], count: int | None, timeout: int | None, nohang: bool, counters: bool
+        self,
+        client: str,
+        queues: list[bytes],
+        count: int | None,
+        timeout: int | None,
+        nohang: bool,
+        counters: bool,
+        ordered: bool,
     ) -> None:
         if not self.free(client):
             return
         words: list[Any] = ["GETJOB"]
-        words += ["NOHANG"] * nohang + ["WITHCOUNTERS"] * counters
+        words += ["NOHANG"] * nohang + ["WITHCOUNTERS"] * counters + ["ORDERED"] * ordered
         words += [] if count is None else ["COUNT", count]
         words += [] if timeout is None else ["TIMEOUT", timeout]
         value = self.server(*words, "FROM", *queues, client=client)
-        expected = [job.row(counters=counters) for job in self.model.fetch(queues, count or 1)]
+        take = self.model.drain if ordered else self.model.fetch
+        expected = [job.row(counters=counters) for job in take(queues, count or 1)]
         if expected:
             assert value == expected
         elif nohang:
@@ -276,7 +294,7 @@ class AgainstAModel(RuleBasedStateMachine):
         else:
             assert value is BLOCKED
             until = self.model.now + timeout if timeout else None
-            self.model.waiters.append(ModelWaiter(client, queues, counters, until))
+            self.model.waiters.append(ModelWaiter(client, queues, counters, until, count or 1 if ordered else 1))
         self.settle()
 
     @rule(ids=st.lists(ids, max_size=3), verb=st.sampled_from(["ACKJOB", "FASTACK", "DELJOB"]))

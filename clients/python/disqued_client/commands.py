@@ -294,16 +294,18 @@ def get(
     timeout: Span | None = None,
     count: int = 1,
     nohang: bool = False,
+    ordered: bool = False,
     counters: bool = False,
     headers: bool = False,
 ) -> Command[list[Job]]:
     """Fetch up to `count` jobs, waiting for the first one; returns none after `timeout` (None = no limit).
 
-    With `nohang` it does not wait.  With `counters` each job has its `nacks` and `additional_deliveries`, with
-    `headers` its `headers` and `attempt`.  While it waits it follows the cluster: when its node goes away it moves to
-    another one.  A job that a node delivered into a connection that broke goes back to its queue at once, untried: the
-    client confirms what it has read, and returns it when the node has answered that.  A user who may not send CLIENT
-    RECEIPTS has such a job after its retry time, and never with retry 0.
+    With `nohang` it does not wait.  With `ordered` it empties each queue before it looks at the next one.  With
+    `counters` each job has its `nacks` and `additional_deliveries`, with `headers` its `headers` and `attempt`.  While
+    it waits it follows the cluster: when its node goes away it moves to another one.  A job that a node delivered into
+    a connection that broke goes back to its queue at once, untried: the client confirms what it has read, and returns
+    it when the node has answered that.  A user who may not send CLIENT RECEIPTS has such a job after its retry time,
+    and never with retry 0.
 
     Raises Unreachable, ServerError.
     """
@@ -316,6 +318,8 @@ def get(
         words.append(b"WITHCOUNTERS")
     if headers:
         words.append(b"WITHHEADERS")
+    if ordered:
+        words.append(b"ORDERED")
     words += b"COUNT", whole_number(count, "count"), b"FROM", *encode_queues(queues)
     _check_words(len(words) + MORE_WORDS)
     waits = 0.0 if nohang else None if timeout is None else waiting_seconds(timeout, "timeout")

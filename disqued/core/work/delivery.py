@@ -80,8 +80,8 @@ class DetailedForm(Form):
 
     __slots__ = ("_with_counters", "_with_headers")
 
-    def __init__(self, *, with_counters: bool, with_headers: bool) -> None:
-        super().__init__()
+    def __init__(self, count: int = 1, *, with_counters: bool, with_headers: bool) -> None:
+        super().__init__(count)
         self._with_counters: bool = with_counters
         self._with_headers: bool = with_headers
 
@@ -102,8 +102,11 @@ _HEADED = DetailedForm(with_counters=False, with_headers=True)
 _FULL = DetailedForm(with_counters=True, with_headers=True)
 
 
-def form_with(*, counters: bool, headers: bool) -> Form:
-    """Return the form that answers what a consumer asks for."""
+def form_with(*, counters: bool, headers: bool, count: int = 1) -> Form:
+    """Return the form that answers what a consumer asks for, with up to `count` jobs once it has waited."""
+    if count != 1:
+        plain = not (counters or headers)
+        return PlainForm(count) if plain else DetailedForm(count, with_counters=counters, with_headers=headers)
     if headers:
         return _FULL if counters else _HEADED
     return _COUNTED if counters else PLAIN

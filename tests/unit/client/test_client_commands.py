@@ -53,6 +53,7 @@ OTHER = b"DI1f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
         (commands.get("a", count=5, counters=True), b"GETJOB WITHCOUNTERS COUNT 5 FROM a"),
         (commands.get("a", counters=True, headers=True), b"GETJOB WITHCOUNTERS WITHHEADERS COUNT 1 FROM a"),
         (commands.get("a", nohang=True), b"GETJOB NOHANG COUNT 1 FROM a"),
+        (commands.get("a", "b", count=5, ordered=True), b"GETJOB ORDERED COUNT 5 FROM a b"),
         (commands.ack(ID, OTHER), b"ACKJOB " + ID + b" " + OTHER),
         (commands.ack(OLD_ID.decode()), b"ACKJOB " + OLD_ID),
         (commands.fast_ack(ID), b"FASTACK " + ID),

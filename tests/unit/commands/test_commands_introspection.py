@@ -77,6 +77,7 @@ def test_docs_of_a_command_name_its_arguments(client):
          b"flags": [b"optional"]},
         {b"name": b"count", b"type": b"integer", b"display_text": b"count", b"token": b"COUNT",
          b"flags": [b"optional"]},
+        {b"name": b"ordered", b"type": b"pure-token", b"token": b"ORDERED", b"flags": [b"optional"]},
         {b"name": b"worker", b"type": b"string", b"display_text": b"worker", b"token": b"WORKER",
          b"flags": [b"optional"]},
         {b"name": b"queue", b"type": b"string", b"display_text": b"queue", b"token": b"FROM",

@@ -54,7 +54,7 @@ FETCHES = st.builds(
     lambda options, queues: ("GETJOB", *(word for each in options for word in each), "FROM", *queues),
     st.lists(
         st.one_of(
-            st.sampled_from([("NOHANG",), ("WITHCOUNTERS",), ("WORKER", "w")]),
+            st.sampled_from([("NOHANG",), ("WITHCOUNTERS",), ("ORDERED",), ("WORKER", "w")]),
             st.tuples(st.sampled_from(["COUNT", "TIMEOUT"]), NUMBERS),
         ),
         max_size=3,
@@ -120,7 +120,7 @@ def test_a_fetch_is_parsed_once() -> None:
     assert parse_cached("GETJOB", "FROM", "b", "a") is not first
 
 
-@pytest.mark.parametrize("option", [("WITHCOUNTERS",), ("WORKER", "w")], ids=str)
+@pytest.mark.parametrize("option", [("WITHCOUNTERS",), ("ORDERED",), ("WORKER", "w")], ids=str)
 def test_a_fetch_with_more_in_its_answer_or_for_a_worker_is_parsed_once(
     option: tuple[str, ...],
 ) -> None:

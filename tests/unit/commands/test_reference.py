@@ -54,7 +54,10 @@ def test_every_command_and_every_argument_is_described(entry):
         ),
         (
             ("GETJOB",),
-            "GETJOB [NOHANG] [WITHCOUNTERS] [WITHHEADERS] [TIMEOUT n] [COUNT n] [WORKER worker] FROM queue ...",
+            (
+                "GETJOB [NOHANG] [WITHCOUNTERS] [WITHHEADERS] [TIMEOUT n] [COUNT n] [ORDERED] [WORKER worker]"
+                " FROM queue ..."
+            ),
         ),
         (("ACKJOB",), "ACKJOB [RESULT result] [id ...]"),
         (("PAUSE",), "PAUSE queue [REASON reason] in|out|all|none|state|bcast|node ..."),

@@ -110,11 +110,17 @@ def test_attributes_are_passed_over_and_long_errors_are_errors() -> None:
         ),
         (
             "GETJOB FROM q",
-            " [queue ...] [NOHANG] [WITHCOUNTERS] [WITHHEADERS] [TIMEOUT timeout] [COUNT count] [WORKER worker]",
+            (
+                " [queue ...] [NOHANG] [WITHCOUNTERS] [WITHHEADERS] [TIMEOUT timeout] [COUNT count] [ORDERED]"
+                " [WORKER worker]"
+            ),
         ),
         (
             "GETJOB COUNT ",
-            "count [NOHANG] [WITHCOUNTERS] [WITHHEADERS] [TIMEOUT timeout] [WORKER worker] FROM queue [queue ...]",
+            (
+                "count [NOHANG] [WITHCOUNTERS] [WITHHEADERS] [TIMEOUT timeout] [ORDERED] [WORKER worker] FROM queue"
+                " [queue ...]"
+            ),
         ),
     ],
 )

@@ -67,6 +67,89 @@ def test_a_queue_named_twice_is_asked_twice_in_each_round(server: Server) -> Non
     assert server.bodies("a", "a", "b", count=5) == [b"a0", b"a1", b"b0", b"a2", b"b1"]
 
 
+def ordered(server: Server, *words: Word, client: str = "client") -> list[bytes]:
+    """GETJOB ORDERED NOHANG; the bodies."""
+    rows = server("GETJOB", "NOHANG", "ORDERED", *words, client=client)
+    return [row[2] for row in rows or []]
+
+
+def test_with_ordered_each_queue_is_emptied_before_the_next_one(server: Server) -> None:
+    for number in range(3):
+        server.add("low", f"low{number}")
+        server.add("high", f"high{number}")
+    assert ordered(server, "COUNT", 2, "FROM", "high", "low") == [b"high0", b"high1"]
+    assert ordered(server, "COUNT", 3, "FROM", "none", "high", "high", "low") == [b"high2", b"low0", b"low1"]
+    server.add("high", "high3")
+    assert ordered(server, "FROM", "high", "low") == [b"high3"]
+    assert ordered(server, "FROM", "high", "low") == [b"low2"]
+    assert ordered(server, "FROM", "high", "low") == []
+
+
+@pytest.mark.parametrize("words", [(), ("WITHCOUNTERS",), ("WITHHEADERS",), ("WORKER", "w"), ("TIMEOUT", 5_000)])
+def test_with_ordered_a_consumer_that_waited_gets_as_many_as_it_may_of_one_queue(
+    server: Server, words: tuple[Word, ...]
+) -> None:
+    server("WORKER", "START", "ID", "w")
+    assert server("GETJOB", "ORDERED", "COUNT", 3, *words, "FROM", "high", "low", client="anna") is BLOCKED
+    for number in range(5):
+        server.add("low", f"low{number}", "DELAY", 1)
+    server.advance(2_000)
+    (rows,) = server.answers.pop("anna")
+    assert [row[2] for row in rows] == [b"low0", b"low1", b"low2"]
+    assert {len(row) for row in rows} == ({7} if words and words[0] in ("WITHCOUNTERS", "WITHHEADERS") else {3})
+    worker = server.node.workers.by_id[b"w"]
+    assert len(worker.leases) == (3 if words[:1] == ("WORKER",) else 0)
+
+
+def test_with_ordered_a_consumer_that_waits_and_goes_leaves_all_jobs(server: Server) -> None:
+    server("GETJOB", "ORDERED", "COUNT", 3, "FROM", "high", "low", client="anna")
+    server.vanished.add("anna")
+    for number in range(2):
+        server.add("low", number)
+    assert ordered(server, "COUNT", 3, "FROM", "low") == [b"0", b"1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "again"), [(("PAUSE", "high", "out"), ("PAUSE", "high", "none")), (("THROTTLE", "high", 60), ())]
+)
+def test_with_ordered_a_queue_that_gives_nothing_now_counts_as_empty(
+    server: Server, words: tuple[Word, ...], again: tuple[Word, ...]
+) -> None:
+    server.add("high", "high")
+    server.add("low", "low")
+    server(*words)
+    assert ordered(server, "COUNT", 2, "FROM", "high", "low") == [b"low"]
+    assert server("GETJOB", "ORDERED", "COUNT", 2, "FROM", "high", "low", client="anna") is BLOCKED
+    if again:
+        server(*again)
+    server.advance(60_000)
+    assert [row[2] for row in server.answers["anna"][0]] == [b"high"]
+
+
+def test_with_ordered_a_group_whose_turn_it_is_comes_first_within_its_queue(server: Server) -> None:
+    server("QPOLICY", "high", "SET", "FAIR")
+    for group in ("a", "a", "b"):
+        server.add("high", group, "GROUP", group)
+    server.add("low", "low")
+    assert ordered(server, "COUNT", 4, "FROM", "high", "low") == [b"a", b"b", b"a", b"low"]
+
+
+@pytest.mark.parametrize("nohang", [(), ("NOHANG",)])
+def test_with_ordered_a_limited_queue_gives_what_its_steward_grants_before_the_next_one(
+    server: Server, nohang: tuple[str, ...]
+) -> None:
+    server("QPOLICY", "high", "SET", "INFLIGHT", 2)
+    for number in range(4):
+        server.add("high", f"high{number}", "RETRY", 600)
+    server.add("low", "low")
+    words = ("GETJOB", *nohang, "ORDERED", "COUNT", 3, "FROM", "high", "low")
+    assert server(*words, client="first") is BLOCKED
+    assert server(*words, client="second") is BLOCKED
+    server.advance(1_000)
+    taken = {client: [row[2] for row in rows] for client, (rows,) in server.answers.items()}
+    assert taken == {"first": [b"high0", b"high1"], "second": [b"low"]}
+
+
 def test_a_fetch_stops_at_its_count(server: Server) -> None:
     for number in range(5):
         server.add("q", number)
