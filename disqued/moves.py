@@ -39,12 +39,14 @@ import attrs
 T = TypeVar("T")
 Word: TypeAlias = bytes | str | int
 Words: TypeAlias = Sequence[Word]
+Seconds: TypeAlias = int | float  #: to the millisecond
 
 KEY: Final = b"move/"  #: begins the key of a job that has none of its own; the id follows
 ADD_S: Final = 5.0  #: how long ADDJOB waits for the copies of a job
 CANCEL_S: Final = 2.0  #: how long CANCEL waits for nodes that say nothing
 PAUSE_S: Final = 0.2  #: between two attempts to reach the other side
 ALLOWED: Final = 2**31 - 1  #: the longest span that ADDJOB takes
+SHORTEST: Final = 0.001  #: and the shortest TTL
 _CANCELLED: Final = frozenset({b"cancelled", b"cancelling"})
 ONCE: Final = "RETRY 0: it is delivered at most once, and a move could deliver it twice"
 
@@ -107,11 +109,11 @@ class Job:
 
     id: bytes
     body: bytes
-    ttl_s: int  #: what is left
-    retry_s: int
+    ttl_s: Seconds  #: what is left
+    retry_s: Seconds
     replicate: int
     key: bytes
-    delay_s: int = 0  #: what is left
+    delay_s: Seconds = 0  #: what is left
     has: Has = Has.MOVER
     terms: Words = ()  #: options of ADDJOB, from MAXTRIES to GROUP; an older node refuses them
 
@@ -122,18 +124,27 @@ class Job:
 
 
 def words_of(
-    max_tries: int, backoff: Sequence[int], keep_dead: int, keep_result: int, headers: Sequence[bytes],
+    max_tries: int, backoff: Sequence[Seconds], keep_dead: Seconds, keep_result: Seconds, headers: Sequence[bytes],
     *, group: bytes = b"",
 ) -> Words:  # fmt: skip
     """Return the options of ADDJOB for terms as SHOW tells them, in seconds; headers are names and values in turn."""
     words: list[Any] = [b"MAXTRIES", max_tries] if max_tries else []
-    words += [b"BACKOFF", *backoff] if backoff[0] else []
-    words += [b"KEEPDEAD", keep_dead] if keep_dead or max_tries else []
-    words += [b"RESULT", keep_result] if keep_result else []
+    words += [b"BACKOFF", *map(_word, backoff)] if backoff[0] else []
+    words += [b"KEEPDEAD", _word(keep_dead)] if keep_dead or max_tries else []
+    words += [b"RESULT", _word(keep_result)] if keep_result else []
     for name, value in zip(headers[::2], headers[1::2], strict=True):
         words += [b"HEADER", name, value]
     words += [b"GROUP", group] if group else []
     return tuple(words)
+
+
+def _word(span: Seconds) -> Word:
+    return span if isinstance(span, int) else f"{span:.3f}"
+
+
+def _seconds(told: Any) -> Seconds:
+    """Read a span as SHOW tells it: an integer, or where it is not whole a double, which RESP2 writes as text."""
+    return told if isinstance(told, int) else float(told)
 
 
 def key_of(job_id: bytes) -> bytes:
@@ -148,9 +159,9 @@ class Terms:
     queue: bytes  #: here
     to: bytes  #: there
     replicate: int | None = None
-    retry_s: int | None = None
-    ttl_s: int | None = None
-    delay_s: int | None = None
+    retry_s: Seconds | None = None
+    ttl_s: Seconds | None = None
+    delay_s: Seconds | None = None
     add_s: float = ADD_S
     patience_s: float = 0.0  #: how long the other side may be away before the move gives up
     clock: Callable[[], float] = lambda: 0.0  #: monotonic
@@ -158,20 +169,22 @@ class Terms:
     def addition(self, job: Job) -> Words:
         """Return the ADDJOB that makes the copy."""
         retry_s = min(job.retry_s if self.retry_s is None else self.retry_s, ALLOWED)
-        ttl_s = max(1, min(self.ttl_s or job.ttl_s, ALLOWED))
-        delay_s = min(job.delay_s if self.delay_s is None else self.delay_s, ttl_s - 1)
+        ttl_s = max(SHORTEST, min(self.ttl_s or job.ttl_s, ALLOWED))
+        delay_s = job.delay_s if self.delay_s is None else self.delay_s
+        if delay_s >= ttl_s:
+            delay_s = max(0, ttl_s - 1)
         copies = (self.replicate or job.replicate) if retry_s else 1
         return self._adding(self.to, attrs.evolve(job, ttl_s=ttl_s, retry_s=retry_s, replicate=copies, delay_s=delay_s))
 
     def restoration(self, job: Job) -> Words:
         """Return the ADDJOB that puts an at-most-once job back into its queue, as it was."""
-        return self._adding(self.queue, attrs.evolve(job, ttl_s=max(1, min(job.ttl_s, ALLOWED)), delay_s=0))
+        return self._adding(self.queue, attrs.evolve(job, ttl_s=max(SHORTEST, min(job.ttl_s, ALLOWED)), delay_s=0))
 
     def _adding(self, queue: bytes, job: Job) -> Words:
-        delay: Words = (b"DELAY", job.delay_s) if job.delay_s else ()
+        delay: Words = (b"DELAY", _word(job.delay_s)) if job.delay_s else ()
         return (
-            b"ADDJOB", queue, job.body, int(self.add_s * 1_000), b"REPLICATE", job.replicate, b"TTL", job.ttl_s,
-            b"RETRY", job.retry_s, *delay, *job.terms, b"KEY", job.key,
+            b"ADDJOB", queue, job.body, int(self.add_s * 1_000), b"REPLICATE", job.replicate, b"TTL", _word(job.ttl_s),
+            b"RETRY", _word(job.retry_s), *delay, *job.terms, b"KEY", job.key,
         )  # fmt: skip
 
 
@@ -252,9 +265,11 @@ def read_shown(job_id: bytes, body: bytes, reply: Any) -> Job | None:
     key = facts.get(b"key", key_of(job_id))
     terms: Words = ()
     if b"max-tries" in facts:
-        told = (facts[name] for name in (b"max-tries", b"backoff", b"keep-dead", b"keep-result", b"headers"))
-        terms = words_of(*told, group=facts.get(b"group", b""))
-    return Job(job_id, body, facts[b"ttl"], facts[b"retry"], facts[b"repl"], key, terms=terms)
+        terms = words_of(
+            facts[b"max-tries"], [*map(_seconds, facts[b"backoff"])], _seconds(facts[b"keep-dead"]),
+            _seconds(facts[b"keep-result"]), facts[b"headers"], group=facts.get(b"group", b""),
+        )  # fmt: skip
+    return Job(job_id, body, facts[b"ttl"], _seconds(facts[b"retry"]), facts[b"repl"], key, terms=terms)
 
 
 def move_chosen(terms: Terms, jobs: Sequence[Job]) -> Machine[Tally]:

@@ -17,8 +17,18 @@ from disqued.commands.host import Host, Session
 from disqued.commands.parts import LOOKED_AT_PER_PART, Making, in_parts
 from disqued.commands.shapes import OK, bulk, either, integer, null_or, or_silence
 from disqued.commands.table import NO_REPLY, Flag, command, container, flag, option, optional, positional, subcommands
-from disqued.commands.values import BYTES, INT64_MAX, TIMEOUT, Kind, one_of, read_timeout, readable, whole
-from disqued.commands.values import integer as integer_kind
+from disqued.commands.values import (
+    BYTES,
+    INT64_MAX,
+    SECOND,
+    TIMEOUT,
+    Kind,
+    one_of,
+    read_timeout,
+    readable,
+    span,
+    whole,
+)
 from disqued.core.model.outbox import Client
 from disqued.core.model.unfinished import Parts
 from disqued.core.model.waiters import Consumer
@@ -247,11 +257,11 @@ _CLIENT_TYPE = Kind(
 )
 
 
-_YOUNG = "maxage should be greater than 0 - allowed are whole seconds"
+_YOUNG = "maxage should be greater than 0 - allowed are seconds, with fractions"
 _SKIPME = attrs.evolve(
     one_of({b"YES": True, b"NO": False}, "syntax error - SKIPME takes yes or no"), schema={"type": "boolean"}
 )
-_AGE = integer_kind(1, INT64_MAX, _YOUNG, "seconds, from 1")
+_AGE = span(SECOND, 1, INT64_MAX, _YOUNG, "seconds above 0, with fractions")
 
 
 @command(
@@ -296,7 +306,7 @@ class ClientKill:
     def _is_meant(self, client: Session, now: int) -> Callable[[Session], bool]:
         spares_me = self.skipme is not False
         addr, laddr = (None if given is None else _text(given) for given in (self.addr, self.laddr))
-        youngest = None if self.maxage is None else now - self.maxage * 1_000  #: when it connected
+        youngest = None if self.maxage is None else now - self.maxage  #: when it connected
 
         def meant(session: Session) -> bool:
             return (
@@ -339,7 +349,7 @@ _PAUSE = attrs.evolve(
     TIMEOUT,
     read=_read_pause,
     allowed=f"milliseconds, 0 to {PAUSE_MAX_MS}",
-    schema={"type": "integer", "minimum": 0, "maximum": PAUSE_MAX_MS},
+    schema={"type": "number", "minimum": 0, "maximum": PAUSE_MAX_MS},
     errors=(*TIMEOUT.errors, f"ERR {_LONG_PAUSE}"),
 )
 

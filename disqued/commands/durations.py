@@ -1,19 +1,13 @@
-"""Durations that may be written with fractions, and moments: seconds in, milliseconds out.
+"""Durations, and the moments at which they end: seconds in, milliseconds out.
 
-    2    0.25    @1795305600.5        two seconds, a quarter of one; a moment, in unix seconds
-
-A duration that is not 0 is never rounded down to 0, which means something else to most commands.
+2    0.25    @1795305600.5        two seconds, a quarter of one; a moment, in unix seconds
 """
 
-import re
-from decimal import Decimal
-from math import ceil
 from typing import NamedTuple
 
-from disqued.commands.values import SECONDS_MAX, Kind
+from disqued.commands.values import SECOND, SECONDS_MAX, Kind, read_span
 from disqued.errors import CommandError
 
-_NUMBER = re.compile(rb"[+-]?(\d{1,12}(\.\d{0,12})?|\.\d{1,12})")
 _MOMENT_MAX = 2 * SECONDS_MAX  #: unix seconds; in the year 2106
 
 
@@ -30,19 +24,21 @@ class Duration(NamedTuple):
 
 def read_duration(text: bytes, name: str, *, zero: bool) -> Duration:
     """Read a duration of this name, or a moment; `zero` says whether 0 is allowed.  Raises CommandError."""
-    least = "0" if zero else "above 0"
     is_moment = text.startswith(b"@")
     digits = text[1:] if is_moment else text
-    if not _NUMBER.fullmatch(digits):
+    try:
+        ms = read_span(digits, SECOND) if digits else None
+    except ValueError:
+        ms = None
+    if ms is None:
         raise CommandError(f"{name} must be a number of seconds, or @ and a unix time")
-    value = Decimal(digits.decode())
-    if value < 0 or (least != "0" and value == 0):
-        raise CommandError(f"{name} must be {'above' if least != '0' else 'at least'} 0 seconds")
-    if not is_moment and value >= SECONDS_MAX:
+    if ms < (0 if zero else 1):
+        raise CommandError(f"{name} must be {'at least' if zero else 'above'} 0 seconds")
+    if not is_moment and ms >= SECONDS_MAX * SECOND:
         raise CommandError(f"{name} must be below {SECONDS_MAX} seconds")
-    if value >= _MOMENT_MAX:
+    if ms >= _MOMENT_MAX * SECOND:
         raise CommandError(f"{name} must be a unix time in seconds below {_MOMENT_MAX}")
-    return Duration(ceil(value * 1_000), is_moment)
+    return Duration(ms, is_moment)
 
 
 def duration(name: str, *, zero: bool) -> Kind:
@@ -59,4 +55,4 @@ def duration(name: str, *, zero: bool) -> Kind:
         f"ERR {name} must be a unix time in seconds below {_MOMENT_MAX}",
     )
     allowed = f"{least} to {SECONDS_MAX - 1} seconds, with fractions; or @ and a unix time in seconds"
-    return Kind("double", read, allowed, {"type": "string"}, errors)
+    return Kind("double", read, allowed, {"type": ["number", "string"]}, errors)

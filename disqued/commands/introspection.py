@@ -196,7 +196,7 @@ def _document_value(arg: Arg, name: bytes) -> dict[bytes, Any]:
     """Type of a value, and what it is made of where it is made of several."""
     if arg.parts:
         parts: list[dict[bytes, Any]] = [
-            {b"name": part.encode(), b"type": arg.kind.name.encode()} for part in arg.parts
+            {b"name": part.encode(), b"type": arg.kind_of(part).name.encode()} for part in arg.parts
         ]
         for part, word in zip(parts, arg.words, strict=False):
             if word:

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from disqued.commands.parse_cache import (
-    DEFAULT_TTL_S,
+    DEFAULT_TTL_MS,
     NEVER_DELIVERED,
     ONCE,
     ONE_TRY,
@@ -29,6 +29,7 @@ from disqued.commands.parse_cache import (
 )
 from disqued.commands.parts import in_parts, spelt
 from disqued.commands.shapes import JOBS, array, bulk, integer, null_or, pairs, status, tuple_of
+from disqued.commands.shapes import seconds as seconds_shape
 from disqued.commands.table import BLOCKED, LONG, MANUAL, Flag, command, flag, option, positional, repeated, rest
 from disqued.commands.values import (
     BYTES,
@@ -40,6 +41,7 @@ from disqued.commands.values import (
     TIMEOUT,
     TIMEOUT_MISFIT,
     Kind,
+    in_seconds,
     never_empty,
     seconds,
 )
@@ -91,9 +93,9 @@ CHECKED_PER_PART = 10_000  #: ids whose form is checked
 CHANGED_PER_PART = 500  #: jobs that are changed
 CHANGED_EFFORT = 20_000  #: or fewer, of which groups have much: see `State.effort`
 
-TTL = seconds("TTL", 1, "TTL must be a number > 0 - allowed are whole seconds from 1")
-RETRY = seconds("RETRY", 0, "RETRY time must be a non negative number - allowed are whole seconds from 0")
-DELAY = seconds("DELAY", 0, "DELAY time must be a non negative number - allowed are whole seconds from 0")
+TTL = seconds("TTL", "TTL must be a number > 0 - allowed are seconds, with fractions")
+RETRY = seconds("RETRY", "RETRY time must be a non negative number - allowed are seconds, with fractions", zero=True)
+DELAY = seconds("DELAY", "DELAY time must be a non negative number - allowed are seconds, with fractions", zero=True)
 REPLICATE = integer_kind(1, 65_535, "REPLICATE must be between 1 and 65535 - allowed are whole numbers", "1 to 65535")
 _BAD_KEY = f"KEY must be 1 to {KEY_MAX} bytes"
 
@@ -127,7 +129,7 @@ KEY = Kind("string", _read_key, f"1 to {KEY_MAX} bytes", errors=(f"ERR {_BAD_KEY
 MAXLEN = integer_kind(1, INT64_MAX, "MAXLEN must be a positive number - allowed are whole numbers", "1 or more")
 
 MAXTRIES = integer_kind(1, TRIES_MAX, f"MAXTRIES must be a whole number from 1 to {TRIES_MAX}", f"1 to {TRIES_MAX}")
-BACKOFF = seconds("BACKOFF", 1, "BACKOFF delays must be whole numbers > 0")
+BACKOFF = seconds("BACKOFF", "BACKOFF delays must be numbers of seconds > 0")
 LONGEST_BELOW_FIRST = "BACKOFF takes the first delay and then the longest: the longest is not below the first"
 
 
@@ -137,10 +139,10 @@ def check_backoff(backoff: tuple[int, ...] | None) -> None:
         raise CommandError(LONGEST_BELOW_FIRST)
 
 
-KEEPDEAD = seconds("KEEPDEAD", 0, "KEEPDEAD time must be a whole number, 0 or more")
-RESULT = seconds("RESULT", 1, "RESULT time must be a whole number > 0")
+KEEPDEAD = seconds("KEEPDEAD", "KEEPDEAD time must be a number of seconds, 0 or more", zero=True)
+RESULT = seconds("RESULT", "RESULT time must be a number of seconds > 0")
 
-NACK_DELAY = seconds("DELAY", 0, "DELAY time must be a whole number, 0 or more")
+NACK_DELAY = seconds("DELAY", "DELAY time must be a number of seconds, 0 or more", zero=True)
 _BAD_REASON = f"REASON must be at most {FAILURE_REASON_MAX} bytes"
 
 
@@ -220,7 +222,7 @@ class AddJob:
     delay: int = option("DELAY", "Seconds before the job is queued.", DELAY, 0)
     retry: int | None = option("RETRY", "Seconds until a delivery counts as failed; TTL / 10, at most 300.", RETRY)
     ttl: int | None = option(
-        "TTL", f"Seconds until the job is dropped, delivered or not; {DEFAULT_TTL_S} unless given.", TTL
+        "TTL", f"Seconds until the job is dropped, delivered or not; {DEFAULT_TTL_MS // 1_000} unless given.", TTL
     )
     maxlen: int | None = option("MAXLEN", "Refuse when the queue holds this many jobs already.", MAXLEN)
     asynchronous: bool = flag("ASYNC", "Reply at once and copy in the background.")
@@ -555,7 +557,7 @@ class Nack(_OnEachJob):
 
     def change(self, node: Node, client: Client) -> Callable[[bytes], bool]:
         """Give back a job that is active."""
-        delay_ms = -1 if self.delay is None else self.delay * 1_000
+        delay_ms = -1 if self.delay is None else self.delay
         said = GivenBack(name_of(client), self.reason or b"", delay_ms, self.dead)
         is_plain = self.delay is None and self.reason is None and not self.dead
         if self.untried:
@@ -625,7 +627,7 @@ class Dequeue(_OnEachJob):
 
 
 @command(
-    "WORKING", group="jobs", flags=Flag.WRITE | Flag.FAST, reply=integer("the retry period of the job, in seconds"),
+    "WORKING", group="jobs", flags=Flag.WRITE | Flag.FAST, reply=seconds_shape("the retry period of the job"),
     cost="O(1), O(log N) when the job is queued",
     errors=(UnknownJob, JobCancelled, TooLate, JobIsDead, SlotIsOver, WrongType), once=True,
 )  # fmt: skip
@@ -650,12 +652,12 @@ class Working:
     id: bytes = positional("Job that is worked on.", JOB_ID)
     progress: bytes | None = option("PROGRESS", "How far it is; up to 1 KiB.", PROGRESS)
 
-    def run(self, node: Node, client: Client) -> int:
+    def run(self, node: Node, client: Client) -> int | float:
         """Put off the next delivery; returns the retry period in seconds.  Raises WrongType (WRONGTYPE)."""
-        retry_s = node.requeueing.working(self.id)
+        retry_ms = node.requeueing.working(self.id)
         if self.progress is not None:
             node.progress.note(self.id, self.progress)
-        return retry_s
+        return in_seconds(retry_ms)
 
 
 @command(
@@ -839,12 +841,12 @@ def _place(node: Node, job: Job) -> list[Any]:
 
 
 def _terms(terms: Terms) -> list[Any]:
-    """The terms of a job, in seconds."""
+    """The terms of a job; spans in seconds."""
     shown: list[Any] = [
         b"max-tries", terms.max_tries,
-        b"backoff", [terms.backoff_ms // 1_000, terms.backoff_most_ms // 1_000],
-        b"keep-dead", terms.keep_dead_ms // 1_000,
-        b"keep-result", terms.keep_result_ms // 1_000,
+        b"backoff", [in_seconds(terms.backoff_ms), in_seconds(terms.backoff_most_ms)],
+        b"keep-dead", in_seconds(terms.keep_dead_ms),
+        b"keep-result", in_seconds(terms.keep_result_ms),
         b"headers", [word for header in terms.headers for word in header],
     ]  # fmt: skip
     return [*shown, b"group", terms.group] if terms.group else shown
@@ -905,8 +907,8 @@ def _described(node: Node, job: Job) -> list[Any]:
         b"repl", options.replicate,
         b"ttl", (left_ms + 999) // 1_000,
         b"ctime", job.ctime,
-        b"delay", options.delay_ms // 1_000,
-        b"retry", options.retry_ms // 1_000,
+        b"delay", in_seconds(options.delay_ms),
+        b"retry", in_seconds(options.retry_ms),
         b"nacks", job.nacks,
         b"additional-deliveries", job.redeliveries,
         b"nodes-delivered", sorted((node.id,) if job.holders is None else job.holders),

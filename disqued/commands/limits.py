@@ -7,8 +7,7 @@ import attrs
 from disqued.commands.jobs import GROUP
 from disqued.commands.shapes import integer
 from disqued.commands.table import Flag, command, option, positional
-from disqued.commands.values import QUEUE, never_empty
-from disqued.commands.values import integer as integer_kind
+from disqued.commands.values import QUEUE, SECOND, never_empty, span
 from disqued.core.cluster.gates import place_of_throttle
 from disqued.core.model.gates import THROTTLE_MAX_S
 from disqued.core.model.job import KIND_LOG
@@ -18,8 +17,9 @@ from disqued.core.model.queues import check_name
 from disqued.core.node import Node
 from disqued.errors import LogWithoutLimits, NameTooLong, OutOfMemory
 
-_MISFIT = f"the seconds of a throttle must be a whole number from 0 to {THROTTLE_MAX_S}"
-THROTTLE_SPAN = never_empty(integer_kind(0, THROTTLE_MAX_S, _MISFIT, f"0 to {THROTTLE_MAX_S}"), _MISFIT)
+_MISFIT = f"the seconds of a throttle must be a number from 0 to {THROTTLE_MAX_S}"
+_ALLOWED = f"0 to {THROTTLE_MAX_S}, with fractions"
+THROTTLE_SPAN = never_empty(span(SECOND, 0, THROTTLE_MAX_S * SECOND, _MISFIT, _ALLOWED), _MISFIT)
 
 
 @command(

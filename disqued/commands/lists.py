@@ -23,9 +23,21 @@ from disqued.commands.parts import in_order, in_parts
 from disqued.commands.shapes import array, bulk, either, handing_out, integer, null_or, pairs, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, optional, positional, rest
 from disqued.commands.taking import existing, note_taken, wait_for_jobs, with_new, work_queue
-from disqued.commands.values import BYTES, INT64_MAX, INT64_MIN, NAME, QUEUE, TAKER, Kind, bounded, seconds, whole
+from disqued.commands.values import (
+    BYTES,
+    INT64_MAX,
+    INT64_MIN,
+    MILLISECOND,
+    NAME,
+    QUEUE,
+    TAKER,
+    Kind,
+    bounded,
+    seconds,
+    span,
+    whole,
+)
 from disqued.commands.values import count as count_kind
-from disqued.commands.values import integer as integer_kind
 from disqued.core.lists import RecoveredJob, RecoveryRequest
 from disqued.core.model.ids import is_job_id
 from disqued.core.model.job import ACTIVE, ALIAS_MAX, FLAG_LEASED, FLAG_WITH_CONSUMER, RETRY_NEVER_MS, JobOptions, Unit
@@ -60,19 +72,26 @@ _RETRY_MAX_MS = 2**31 * 1_000 - 1
 _ONCE = "with RETRY 0 an element is delivered at most once and has one copy; set REPLICATE to 1"
 _DELAY = "DELAY must be below TTL, or the element would never be delivered"
 _INSPECT = "usage: RQ.INSPECT key [PENDING] start count, where start is a whole number and count is 1 or more"
-_RECOVER = "usage: RQ.RECOVER key count elapsed, where count and elapsed, in milliseconds, are whole numbers"
+_RECOVER = "usage: RQ.RECOVER key count elapsed, where count is a whole number and elapsed a number of milliseconds"
 
-TTL = seconds("TTL", 1, "TTL must be a whole number of seconds above 0")
-DELAY = seconds("DELAY", 0, "DELAY must be a whole number of seconds, 0 or more")
-RETRY = integer_kind(
+TTL = seconds("TTL", "TTL must be a number of seconds above 0")
+DELAY = seconds("DELAY", "DELAY must be a number of seconds, 0 or more", zero=True)
+RETRY = span(
+    MILLISECOND,
     0,
     _RETRY_MAX_MS,
-    f"RETRY must be a whole number of milliseconds, 0 to {_RETRY_MAX_MS}",
+    f"RETRY must be a number of milliseconds, 0 to {_RETRY_MAX_MS}",
     f"0 to {_RETRY_MAX_MS} milliseconds",
 )
 
 _COUNT = count_kind(0, JOBS_AT_ONCE, "COUNT must be a whole number, 0 or more")
-_BLOCK = attrs.evolve(whole("BLOCK"), allowed="milliseconds; 0 = do not wait, below 0 = for ever")
+_BLOCK = span(
+    MILLISECOND,
+    INT64_MIN,
+    INT64_MAX,
+    "BLOCK must be a number of milliseconds, of 64 bits at most",
+    "milliseconds; 0 = do not wait, below 0 = for ever",
+)
 
 
 def _number(usage: str) -> Kind:
@@ -81,6 +100,7 @@ def _number(usage: str) -> Kind:
 
 _INSPECTED = _number(_INSPECT)
 _RECOVERED = _number(_RECOVER)
+_ELAPSED = span(MILLISECOND, INT64_MIN, INT64_MAX, _RECOVER, "milliseconds")
 
 _ID = "the id: milliseconds-sequence, or the job id of what was not pushed by RQ.PUSH"
 _ELEMENT = tuple_of("[id, body]", bulk("id"), bulk("body"))
@@ -130,7 +150,7 @@ def list_options(node: Node, *, ttl_ms: int = 0, retry_ms: int = RETRY_NEVER_MS,
     """How elements want to be treated whose producer says no more than this; 0 = it does not say."""
     lists = node.lists
     copies = replicate or lists.replicate or node.placement.default_copies
-    return node.state.shared.options(ttl_ms or lists.ttl_s * 1_000, retry_ms, 0, copies)
+    return node.state.shared.options(ttl_ms or lists.ttl_ms, retry_ms, 0, copies)
 
 
 @command(
@@ -199,14 +219,14 @@ class RqPushX:
     def _options(self, node: Node) -> JobOptions:
         """Check the wishes against each other, and fill in what was not wished.  Raises CommandError."""
         lists = node.lists
-        ttl_s = self.ttl or lists.ttl_s
-        if self.delay >= ttl_s:
+        ttl_ms = self.ttl or lists.ttl_ms
+        if self.delay >= ttl_ms:
             raise CommandError(_DELAY)
         copies = self.replicate or lists.replicate or node.placement.default_copies
         if self.retry == 0 and copies > 1:
             raise CommandError(_ONCE)
         retry_ms = RETRY_NEVER_MS if self.retry is None else self.retry
-        return node.state.shared.options(ttl_s * 1_000, retry_ms, self.delay * 1_000, copies)
+        return node.state.shared.options(ttl_ms, retry_ms, self.delay, copies)
 
 
 @command(
@@ -335,7 +355,7 @@ class RqRecover:
     pending: bool = flag("PENDING", "Accepted, and changes nothing.")
     worker: bytes | None = option("WORKER", "Who takes them: if it dies they are queued again, in front.", TAKER)
     count: int | None = optional("Elements at most; 0 or less takes none.", _RECOVERED)
-    elapsed: int | None = optional("Milliseconds since the last delivery, at least.", _RECOVERED)
+    elapsed: int | None = optional("Milliseconds since the last delivery, at least.", _ELAPSED)
 
     def run(self, node: Node, client: Client) -> Any:
         """Take them; returns [id, body] of each, None without such a list, or BLOCKED."""

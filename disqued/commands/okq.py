@@ -25,7 +25,17 @@ from disqued.commands.names import EVENT, jobs_called, name_of
 from disqued.commands.shapes import OK, bulk, handing_out_one, null_or, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional
 from disqued.commands.taking import existing, note_taken, with_new, work_queue
-from disqued.commands.values import BYTES, NAME, QUEUE, SECONDS_MAX, TAKER, Kind, read_integer, readable
+from disqued.commands.values import (
+    BYTES,
+    NAME,
+    QUEUE,
+    SECOND,
+    SECONDS_MAX,
+    TAKER,
+    read_span,
+    readable,
+    span,
+)
 from disqued.core.model.job import ALIAS_MAX, ALL_STATES
 from disqued.core.model.messages import ACK_EVERY, HAS
 from disqued.core.model.outbox import Client
@@ -39,7 +49,6 @@ from disqued.errors import (
     CommandError,
     HasLimits,
     NodeLeaving,
-    NotAnInteger,
     NotReplicated,
     NoWorker,
     OutOfMemory,
@@ -48,7 +57,7 @@ from disqued.errors import (
 )
 from disqued.wire.replies import AddedStatus, Handed, Status
 
-HELD_S = 30  #: how long a consumer has an event when it does not say
+HELD_MS = 30_000  #: how long a consumer has an event when it does not say
 SHOWN_AT_ONCE = 2_000  #: queues that QSTATUS and QINFO show in one reply
 PEEKED_AT = 1_000  #: events whose time is over that a peek passes over
 GROUPLESS = b"-"  #: the one group of a work queue
@@ -57,41 +66,29 @@ _BUSY = "too busy to process NOBLOCK event"
 _DUPLICATE = "duplicate event <id>"
 DONE_AT_ONCE = "WORKER does not go with EX 0: what is done at once does not come back from anybody"
 _LONG_ID = f"an event id has {ALIAS_MAX - 1} bytes at most"
-BAD_PATIENCE = f"timeout must be a whole number of seconds, 0 to {SECONDS_MAX - 1}"
+BAD_PATIENCE = f"timeout must be a number of seconds, 0 to {SECONDS_MAX - 1}"
 TOO_MANY = f"more than {SHOWN_AT_ONCE} queues are active; name those to show, or walk over all with QSCAN"
 
 
 def _read_held(text: bytes) -> int:
-    """Read how long a consumer wants to have an event, in seconds; 0 = it is done at once."""
+    """Read how long a consumer wants to have an event; 0 = it is done at once."""
     shown = text[:32].decode("utf-8", "backslashreplace")
     try:
-        held_s = read_integer(text)
-    except NotAnInteger:
-        raise CommandError(f"bad expires value: {shown!r} is not a whole number of seconds") from None
-    if held_s < 0:
+        held_ms = read_span(text, SECOND)
+    except ValueError:
+        raise CommandError(f"bad expires value: {shown!r} is not a number of seconds") from None
+    if held_ms < 0:
         raise CommandError(f"bad expires value: {shown} < 0")
-    if held_s >= SECONDS_MAX:
+    if held_ms >= SECONDS_MAX * SECOND:
         raise CommandError(f"bad expires value: {shown} is not below {SECONDS_MAX}")
-    return held_s
+    return held_ms
 
 
-def read_patience(text: bytes) -> int:
-    """Read how long to wait for word of an event, in seconds; 0 = not at all."""
-    try:
-        wait_s = read_integer(text)
-    except NotAnInteger:
-        wait_s = -1
-    if not 0 <= wait_s < SECONDS_MAX:
-        raise CommandError(BAD_PATIENCE)
-    return wait_s
-
-
-_SPAN = {"type": "integer", "minimum": 0, "maximum": SECONDS_MAX - 1}
-HELD = Kind("integer", _read_held, f"0 to {SECONDS_MAX - 1} seconds", _SPAN, ("ERR bad expires value: …",))
-PATIENCE = Kind(
-    "integer", read_patience, f"0 to {SECONDS_MAX - 1} seconds", _SPAN,
-    (f"ERR {BAD_PATIENCE}",),
+#: How long to wait for word of an event; 0 = not at all.
+PATIENCE = span(
+    SECOND, 0, SECONDS_MAX * SECOND - 1, BAD_PATIENCE, f"0 to {SECONDS_MAX - 1} seconds, with fractions"
 )  # fmt: skip
+HELD = attrs.evolve(PATIENCE, read=_read_held, errors=("ERR bad expires value: …",))
 EVENT_ROW = null_or(tuple_of("[event id, contents]", bulk("event id"), bulk("contents")))
 _PUSH_ERRORS = (_DUPLICATE, _LONG_ID, _BUSY, NotReplicated, QueuePaused, OutOfMemory, WrongType)
 
@@ -256,7 +253,7 @@ class QRPop:
     """
 
     queue: bytes = positional("Queue to take from.", QUEUE)
-    held: int = option("EX", "Seconds until it is given to somebody else; 0 = it is done at once.", HELD, HELD_S)
+    held: int = option("EX", "Seconds until it is given to somebody else; 0 = it is done at once.", HELD, HELD_MS)
     worker: bytes | None = option("WORKER", "Who takes it: if it dies the event is queued again, in front.", TAKER)
 
     def run(self, node: Node, client: Client) -> Handed | None:
@@ -265,7 +262,7 @@ class QRPop:
         queues = existing(node, [self.queue])
         if any(queue.holds & LIMITED for queue in queues):
             raise HasLimits
-        units = node.delivery.drain(queues, 1, self.held * 1_000)
+        units = node.delivery.drain(queues, 1, self.held)
         if not units:
             if state.peers.linked:
                 node.federation.local_demand.need(with_new(node, [self.queue]))

@@ -12,7 +12,7 @@ invalid words, very many words, a job with a key.
 
 Each command keeps at most `CACHED` entries, of at most `CACHED_WORDS` words and `CACHED_BYTES` bytes each.
 
-Durations are integer milliseconds; those of ADDJOB's options are seconds.  Source: Disque, src/job.c and src/queue.c.
+Durations are integer milliseconds.  Source: Disque, src/job.c and src/queue.c.
 """
 
 from collections.abc import Callable
@@ -27,6 +27,7 @@ from disqued.core.model.job import KIND_WORK, JobOptions, Unit
 from disqued.core.model.outbox import Client
 from disqued.core.model.policies import Defaults, PolicyTable
 from disqued.core.model.queues import Queue
+from disqued.core.model.spans import seconds_text
 from disqued.core.model.state import State
 from disqued.core.model.terms import NO_TERMS, Headers, Terms
 from disqued.core.model.waiters import Form
@@ -44,9 +45,9 @@ CACHED_BYTES: Final = 512  #: bytes of these words together, at most
 FEW: Final = 16  #: words of an ACKJOB that needs no parser, its name included, and one more
 BARE: Final = 4  #: words of an ADDJOB without options
 FILLED: Final = 16  #: defaults of queues for which the options of an entry are kept
-DEFAULT_TTL_S: Final = 86_400
+DEFAULT_TTL_MS: Final = 86_400_000
 RETRY_CAP_S: Final = 300  #: default retry period, at most
-BACKOFF_MOST_S: Final = 3_600  #: longest delay of a BACKOFF that says only the first one
+BACKOFF_MOST_MS: Final = 3_600_000  #: longest delay of a BACKOFF that says only the first one
 
 ONCE: Final = "With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
 NEVER_DELIVERED: Final = "The specified DELAY is greater than TTL. Job refused since would never be delivered"
@@ -64,7 +65,7 @@ def _or(said: int | None, default: int | None) -> int | None:
 
 
 class WishedTerms(NamedTuple):
-    """The terms that ADDJOB asks for, in seconds; None = not said."""
+    """The terms that ADDJOB asks for, in milliseconds; None = not said."""
 
     max_tries: int | None = None
     backoff: tuple[int, ...] | None = None  #: the first delay, and the longest where that was said
@@ -88,15 +89,15 @@ class WishedTerms(NamedTuple):
         """Return the terms; a dead job stays for `dead_ttl_ms` unless something else was said."""
         first, most = (0, 0) if self.backoff is None else (self.backoff[0], self.backoff[-1])
         if self.backoff is not None and len(self.backoff) == 1:
-            most = BACKOFF_MOST_S
+            most = BACKOFF_MOST_MS
         may_die = self.max_tries is not None or self.keep_dead is not None
-        keep_dead_ms = dead_ttl_ms if self.keep_dead is None else self.keep_dead * 1_000
+        keep_dead_ms = dead_ttl_ms if self.keep_dead is None else self.keep_dead
         terms = Terms(
             self.max_tries or 0,
-            first * 1_000,
-            max(first, most) * 1_000,
+            first,
+            max(first, most),
             keep_dead_ms if may_die else 0,
-            (self.keep_result or 0) * 1_000,
+            self.keep_result or 0,
             self.headers,
             self.group,
         )
@@ -122,7 +123,7 @@ class CachedOptions:
         self, *, ttl: int | None, retry: int | None, delay: int, replicate: int | None, maxlen: int | None,
         timeout_ms: int, asynchronous: bool, terms: WishedTerms = NO_WISHES, from_queue: str = "",
     ) -> None:  # fmt: skip
-        """Take the options; `ttl`, `retry` and `delay` are seconds.
+        """Take the options; `ttl`, `retry` and `delay` are milliseconds.
 
         `from_queue` names those times and copies that are defaults of the queue.
         """
@@ -163,9 +164,9 @@ class CachedOptions:
         """Name the times and the copies that are defaults of the queue."""
         found: list[str] = []
         if self._ttl is None and defaults.ttl is not None:
-            found.append(f"TTL {defaults.ttl}")
+            found.append(f"TTL {seconds_text(defaults.ttl).decode()}")
         if self._retry is None and defaults.retry is not None:
-            found.append(f"RETRY {defaults.retry}")
+            found.append(f"RETRY {seconds_text(defaults.retry).decode()}")
         if self._replicate is None and defaults.replicate is not None:
             found.append(f"REPLICATE {defaults.replicate}")
         return ", ".join(found)
@@ -190,11 +191,12 @@ class CachedOptions:
 
     def _made(self, placement: Placement, state: State) -> JobOptions:
         """Check the options against each other, and complete them."""
-        retry, ttl, replicate = self._retry, DEFAULT_TTL_S if self._ttl is None else self._ttl, self._replicate
+        retry, ttl, replicate = self._retry, DEFAULT_TTL_MS if self._ttl is None else self._ttl, self._replicate
         if replicate is None:
             replicate = placement.default_copies
         if retry is None:
-            retry = min(RETRY_CAP_S, ttl // 10) or 1
+            # Whole seconds, as in Disque.
+            retry = (min(RETRY_CAP_S, ttl // 10_000) or 1) * 1_000
         elif not retry and (self._terms.max_tries is not None or self._terms.backoff is not None):
             raise self._error(ONE_TRY)
         elif not retry and replicate > 1:
@@ -202,7 +204,7 @@ class CachedOptions:
         if self._delay >= ttl:
             raise self._error(NEVER_DELIVERED)
         terms = NO_TERMS if self._terms is NO_WISHES else self._terms.complete(state.shared.dead_ttl_ms)
-        return state.shared.options(ttl * 1_000, retry * 1_000, self._delay * 1_000, replicate, terms=terms)
+        return state.shared.options(ttl, retry, self._delay, replicate, terms=terms)
 
 
 @mypyc_attr(acyclic=True)

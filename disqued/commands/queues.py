@@ -58,6 +58,7 @@ from disqued.core.model.policies import (
     KEEPDEAD_FIELD,
     MAXLEN_FIELD,
     MAXTRIES_FIELD,
+    NUMBER_FIELDS,
     PARTITION_FIELD,
     PAUSE_FIELD,
     QUEUE_FIELD_NAMES,
@@ -75,6 +76,7 @@ from disqued.core.model.policies import (
     is_printable,
 )
 from disqued.core.model.queues import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT, Queue, check_name
+from disqued.core.model.spans import seconds_text
 from disqued.core.node import Node
 from disqued.core.work.delivery import FETCHED_BYTES
 from disqued.core.work.redrives import NO_LIMIT
@@ -610,12 +612,13 @@ class QPolicy:
     in_flight: int | None = option("INFLIGHT", "Jobs that are with consumers at the same time.", IN_FLIGHT)
     group_in_flight: int | None = option("GROUPINFLIGHT", "The same of each GROUP.", GROUP_IN_FLIGHT)
     rate: tuple[int, ...] | None = option(
-        "RATE", "Jobs that are handed out in so many seconds; `burst` at once, or as many as `count`.", RATE,
-        parts=RATE_PARTS, words=RATE_WORDS, spare=True,
+        "RATE", "Jobs that are handed out in so many seconds; `burst` at once, or as many as `count`.", RATE[0],
+        parts=RATE_PARTS, words=RATE_WORDS, kinds=RATE, spare=True,
     )  # fmt: skip
     group_rate: tuple[int, ...] | None = option(
-        "GROUPRATE", "The same of each GROUP.", GROUP_RATE, parts=RATE_PARTS, words=RATE_WORDS, spare=True
-    )
+        "GROUPRATE", "The same of each GROUP.", GROUP_RATE[0], parts=RATE_PARTS, words=RATE_WORDS, kinds=GROUP_RATE,
+        spare=True,
+    )  # fmt: skip
     partition: int | None = option(
         "PARTITION", "Whether the limits hold, or jobs are handed out, while nodes cannot reach each other.", PARTITION
     )
@@ -671,9 +674,17 @@ class QPolicy:
                 raise CommandError(_ONE_COPY)
 
 
+def _digits(number: int) -> bytes:
+    return b"%d" % number
+
+
+#: Fields whose numbers are spans, all of them.
+_SPANS = {name for name, field in _NUMBERS.items() if 0 in NUMBER_FIELDS[field].spans}
+
+
 def policy_value(field: bytes, value: Value) -> bytes:
     """Return the value of a field as QPOLICY GET tells it."""
     if isinstance(value, PauseSetting):
         return PAUSE_NAMES[value.bits]
     assert not isinstance(value, ScheduleSetting | LastFiring | Refusal), "these are no fields of queues"
-    return limit_value(field, value) or b" ".join(b"%d" % number for number in value)
+    return limit_value(field, value) or b" ".join(map(seconds_text if field in _SPANS else _digits, value))

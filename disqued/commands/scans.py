@@ -20,7 +20,7 @@ from disqued.commands.permission import Sees, seen_by
 from disqued.commands.queues import FIGURES, FULL_STATISTICS, absent, figures, statistics
 from disqued.commands.shapes import array, bulk, either, status
 from disqued.commands.table import Flag, command, container, flag, option, optional, repeated
-from disqued.commands.values import QUEUE, Kind, one_of, read_integer, whole
+from disqued.commands.values import INT64_MAX, INT64_MIN, QUEUE, SECOND, Kind, one_of, read_integer, span, whole
 from disqued.core.model.job import FLAG_QUEUED_BEFORE, Job
 from disqued.core.model.outbox import Client
 from disqued.core.model.phases import PHASES_OF_WORD, STATE_WORDS, phase_of
@@ -37,6 +37,10 @@ def _read_cursor(text: bytes) -> int:
 
 
 CURSOR = Kind("integer", _read_cursor, "what the call before returned; 0 to begin", {"type": "integer", "minimum": 0})
+MAXIDLE = span(
+    SECOND, INT64_MIN, INT64_MAX, "MAXIDLE must be a number of seconds, whose milliseconds have 64 bits at most",
+    "seconds, with fractions",
+)  # fmt: skip
 _STATE = one_of(
     {word.upper(): PHASES_OF_WORD[word] for word in STATE_WORDS},
     f"Invalid job state name - allowed are {', '.join(word.decode() for word in STATE_WORDS)}",
@@ -200,7 +204,7 @@ class _QueueScan:
     import_rate: int | None = option(
         "IMPORTRATE", "Only queues that import this many jobs a second.", whole("IMPORTRATE")
     )
-    maxidle: int | None = option("MAXIDLE", "Only queues used within this many seconds.", whole("MAXIDLE"))
+    maxidle: int | None = option("MAXIDLE", "Only queues used within this many seconds.", MAXIDLE)
     reply: int = option(
         "REPLY",
         "NAME: names of queues; KNOWN: also names with jobs alone; ALL: statistics of these as of QSTAT FULL; FIGURES: "
@@ -227,7 +231,7 @@ class _QueueScan:
                 and (self.minlen is None or length >= self.minlen)
                 and (self.maxlen is None or length <= self.maxlen)
                 and (self.import_rate is None or queue.import_rate.per_second(now) >= self.import_rate)
-                and (self.maxidle is None or (queue.serial > 0 and now - queue.accessed_at <= self.maxidle * 1_000))
+                and (self.maxidle is None or (queue.serial > 0 and now - queue.accessed_at <= self.maxidle))
             )
 
         return wanted
@@ -244,7 +248,7 @@ class _JobScan:
     states: tuple[int, ...] = repeated("STATE", "Only jobs in this state; may be given several times.", _STATE)
     full: bool = option("REPLY", "ID: ids; ALL: descriptions as of SHOW.", _REPLY, default=False)
     maxidle: int | None = option(
-        "MAXIDLE", "Only jobs that were added, queued or handed out within this many seconds.", whole("MAXIDLE")
+        "MAXIDLE", "Only jobs that were added, queued or handed out within this many seconds.", MAXIDLE
     )
 
     def run(self, node: Node, client: Client) -> list[Any]:
@@ -266,7 +270,7 @@ class _JobScan:
                 and (sees is None or sees(job.queue))
                 and (self.queue is None or job.queue == self.queue)
                 and (not phases or phases >> phase_of(queues, job) & 1 != 0)
-                and (self.maxidle is None or now - _touched_at(job) <= self.maxidle * 1_000)
+                and (self.maxidle is None or now - _touched_at(job) <= self.maxidle)
             )
 
         return wanted

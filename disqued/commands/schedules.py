@@ -6,7 +6,7 @@ import attrs
 
 from disqued.commands.jobs import BACKOFF, DELAY, GROUP, KEEPDEAD, MAXLEN, MAXTRIES, REPLICATE, RESULT, RETRY, TTL
 from disqued.commands.parse_cache import (
-    DEFAULT_TTL_S,
+    DEFAULT_TTL_MS,
     NEVER_DELIVERED,
     ONCE,
     ONE_TRY,
@@ -17,7 +17,7 @@ from disqued.commands.parts import in_order, in_parts, spelt
 from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import array, bulk, either, integer, null_array_or, pairs, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, container, flag, option, optional, positional, repeated
-from disqued.commands.values import BYTES, PATTERN, QUEUE, Kind, one_of, seconds
+from disqued.commands.values import BYTES, PATTERN, QUEUE, SECOND, SECONDS_MAX, Kind, in_seconds, one_of, seconds, span
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.cluster.schedules import NEXT_MAX, RUNS_TOLD, Schedules
@@ -39,6 +39,7 @@ from disqued.core.model.job import KIND_WORK
 from disqued.core.model.outbox import Client
 from disqued.core.model.policies import SCHEDULE_FIELD, PolicyTable, cost_of_register
 from disqued.core.model.queues import check_name
+from disqued.core.model.spans import seconds_text
 from disqued.core.model.terms import Terms, headers_misfit
 from disqued.core.model.unfinished import Parts
 from disqued.core.node import Node
@@ -99,9 +100,13 @@ def _read_line(text: bytes) -> bytes:
 SCHEDULE = Kind("string", _read_name, f"1 to {NAME_MAX} bytes", errors=(f"ERR {_BAD_NAME}",), names="schedule")
 LINE = Kind("string", _read_line, "five or six fields of cron, in one word")
 ZONE = Kind("string", None, "a name of the tz database")
-EVERY_SPAN = seconds("EVERY", 1, "EVERY must be a whole number > 0")
+#: Nodes look for instants that they have missed second by second: see `calendar.looked_at`.
+EVERY_SPAN = span(
+    SECOND, SECOND, SECONDS_MAX * SECOND - 1, f"EVERY must be a number of seconds from 1 to {SECONDS_MAX - 1}",
+    f"1 to {SECONDS_MAX - 1} seconds, with fractions",
+)  # fmt: skip
 INSTANT = integer_kind(1, 2**33, "AT must be a unix time in whole seconds, 1 to 2**33", "unix seconds, at most 2**33")
-JITTER = seconds("JITTER", 0, "JITTER must be a whole number, 0 or more")
+JITTER = seconds("JITTER", "JITTER must be a number of seconds, 0 or more", zero=True)
 CATCHUP = integer_kind(
     0, CATCH_UP_MAX, f"CATCHUP must be a whole number from 0 to {CATCH_UP_MAX}", f"0 to {CATCH_UP_MAX}"
 )  # fmt: skip
@@ -157,7 +162,7 @@ class ScheduleSet:
     delay: int = option("DELAY", "Seconds before a job is queued.", DELAY, 0)
     retry: int | None = option("RETRY", "Seconds until a delivery counts as failed; 0 = deliver at most once.", RETRY)
     ttl: int | None = option(
-        "TTL", f"Seconds until a job is dropped, delivered or not; {DEFAULT_TTL_S} unless given.", TTL
+        "TTL", f"Seconds until a job is dropped, delivered or not; {DEFAULT_TTL_MS // 1_000} unless given.", TTL
     )
     maxlen: int | None = option("MAXLEN", "Add no job while the queue holds this many already.", MAXLEN)
     asynchronous: bool = flag("ASYNC", "Do not wait for copies before the instant is over.")
@@ -198,14 +203,14 @@ class ScheduleSet:
             raise CommandError(_ONE_TIME)
         if self.zone is not None and self.line is None:
             raise CommandError(_ZONE_OF_LINE)
-        line, number = b"", (self.every or self.at or 0) * 1_000
+        line, number = b"", self.every or (self.at or 0) * SECOND
         kind = AT if self.at is not None else EVERY
         if self.line is not None:
             kind, line = CRON, b" ".join(self.line.split())
             line = _LINES.get(line.lower(), line)
         return ScheduleSetting(
             kind, line, number, UTC if self.zone is None else self.zone, self.overlap, self.catch_up,
-            self.jitter * 1_000, self._job(node),
+            self.jitter, self._job(node),
         )  # fmt: skip
 
     def _job(self, node: Node) -> JobTemplate:
@@ -222,7 +227,7 @@ class ScheduleSet:
             terms=WishedTerms(self.max_tries, self.backoff, self.keep_dead, self.result, self.headers, self.group),
         ).of_queue(node.state.queues.policies, self.queue)  # fmt: skip
         options = cached.options(node.placement, node.state)
-        if options.delay_ms + self.jitter * 1_000 >= options.ttl_ms:
+        if options.delay_ms + self.jitter >= options.ttl_ms:
             raise CommandError(_LATE_JOB)
         return JobTemplate(
             self.queue, self.body, options.ttl_ms, options.retry_ms, options.delay_ms,
@@ -355,9 +360,10 @@ class ScheduleGet:
             self.name, words_of(setting), setting.zone, _standing(node, self.name), _next_second(node, self.name),
             runs[0][0] if runs else 0, policies.last_job_of(self.name), runs, *_refusal(node, self.name),
             job.queue, job.body,
-            b"skip" if setting.skips else b"allow", setting.catch_up, setting.jitter_ms // 1_000, job.ttl_ms // 1_000,
-            job.retry_ms // 1_000, job.delay_ms // 1_000, job.replicate, job.maxlen, int(job.asynchronous),
-            *_terms(job.terms), register.node_id, register.set_at // 1_000,
+            b"skip" if setting.skips else b"allow", setting.catch_up,
+            *map(in_seconds, (setting.jitter_ms, job.ttl_ms, job.retry_ms, job.delay_ms)),
+            job.replicate, job.maxlen, int(job.asynchronous), *_terms(job.terms), register.node_id,
+            register.set_at // 1_000,
         ]  # fmt: skip
         return [part for name, value in zip(FIELDS, values, strict=True) for part in (name.encode(), value)]
 
@@ -372,9 +378,11 @@ def _refusal(node: Node, name: bytes) -> list[Any]:
 
 
 def _terms(terms: Terms) -> list[Any]:
-    backoff = b"%d %d" % (terms.backoff_ms // 1_000, terms.backoff_most_ms // 1_000) if terms.backoff_ms else b""
+    backoff = (
+        b"%b %b" % (seconds_text(terms.backoff_ms), seconds_text(terms.backoff_most_ms)) if terms.backoff_ms else b""
+    )
     headers = [part for header in terms.headers for part in header]
-    return [terms.max_tries, backoff, terms.keep_dead_ms // 1_000, terms.keep_result_ms // 1_000, headers,
+    return [terms.max_tries, backoff, in_seconds(terms.keep_dead_ms), in_seconds(terms.keep_result_ms), headers,
             terms.group]  # fmt: skip
 
 

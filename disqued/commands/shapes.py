@@ -54,6 +54,11 @@ def integer(text: str) -> Shape:
     return Shape(f"integer: {text}", lambda value: type(value) is int, encode_integer, encode_integer)
 
 
+def seconds(text: str) -> Shape:
+    """A span in seconds: an integer, or a double where it is not whole."""
+    return Shape(f"integer or double: {text}, in seconds", lambda value: type(value) in {int, float})
+
+
 def bulk(text: str) -> Shape:
     """A string of bytes."""
     return Shape(f"bulk string: {text}", _is_bytes)

@@ -8,7 +8,7 @@ import attrs
 from disqued.commands.jobs import JOBS_AT_ONCE
 from disqued.commands.shapes import array, bulk, integer, null_or, tuple_of
 from disqued.commands.table import Flag, command, option, positional
-from disqued.commands.values import COUNT_MISFIT, QUEUE, SECONDS_MAX, Kind, bounded, one_of, readable
+from disqued.commands.values import COUNT_MISFIT, QUEUE, SECOND, SECONDS_MAX, Kind, bounded, one_of, readable, span
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model.gates import Limits
@@ -27,6 +27,7 @@ from disqued.core.model.policies import (
 )
 from disqued.core.model.queues import Queue
 from disqued.core.model.slots import Rate, Slot
+from disqued.core.model.spans import seconds_text
 from disqued.core.node import Node
 from disqued.errors import WrongType
 
@@ -59,15 +60,29 @@ def _bounded(word: str, most: int) -> Kind:
 
 IN_FLIGHT = _bounded("INFLIGHT", IN_FLIGHT_MAX)
 GROUP_IN_FLIGHT = _bounded("GROUPINFLIGHT", IN_FLIGHT_MAX)
-RATE = _bounded("RATE", RATE_MAX)
-GROUP_RATE = _bounded("GROUPRATE", RATE_MAX)
+PER = span(SECOND, 1, RATE_MAX * SECOND, f"PER takes seconds above 0 to {RATE_MAX}", f"above 0 to {RATE_MAX} seconds")
+
+
+def _rate(word: str) -> tuple[Kind, ...]:
+    """The kinds of the numbers of a rate."""
+    count, per = _bounded(word, RATE_MAX), PER
+    return attrs.evolve(count, allowed=f"{count.allowed}; PER {per.allowed}"), per, count
+
+
+RATE = _rate("RATE")
+GROUP_RATE = _rate("GROUPRATE")
 
 
 def limit_value(field: bytes, numbers: Numbers) -> bytes | None:
-    """Return the value of a field as QPOLICY SET takes it; None = it is written as plain numbers."""
+    """Return the value of a field as QPOLICY SET takes it; None = it is written as plain numbers or spans."""
     if field in _RATES:
-        words = zip(RATE_WORDS, numbers, strict=False)
-        return b" ".join([b"%b %d" % (word.encode(), number) if word else b"%d" % number for word, number in words])
+        shown = [
+            seconds_text(number) if word == "PER" else b"%d" % number
+            for word, number in zip(RATE_WORDS, numbers, strict=False)
+        ]
+        return b" ".join(
+            [b"%b %b" % (word.encode(), text) if word else text for word, text in zip(RATE_WORDS, shown, strict=False)]
+        )
     return PARTITION_WORDS[numbers[0]] if field == _PARTITION and numbers else None
 
 
@@ -118,7 +133,7 @@ def seconds_left(slot: Slot, job: Job | None, now: int) -> int:
 
 def rate_text(rate: Rate | None) -> bytes:
     """Write a rate as QPOLICY does; empty for none."""
-    return b"" if rate is None else b"%d PER %d BURST %d" % (rate.tokens, rate.per_ms // 1_000, rate.burst)
+    return b"" if rate is None else b"%d PER %b BURST %d" % (rate.tokens, seconds_text(rate.per_ms), rate.burst)
 
 
 def partition_text(limits: Limits) -> bytes:

@@ -354,7 +354,7 @@ class QNotify:
     several queues that have something any is answered, so that a busy one does not hide the others.
     """
 
-    words: list[bytes] = rest("A group, a time-out in seconds, and queues; or a time-out in whole seconds.", QUEUE)
+    words: list[bytes] = rest("A group, a time-out in seconds, and queues; or a time-out alone.", QUEUE)
 
     def queues_named(self) -> list[bytes]:
         """Those after the group and the time-out; what the connection is registered for was looked at then."""
@@ -364,8 +364,9 @@ class QNotify:
         """Answer a name, None, or BLOCKED."""
         words = self.words
         if len(words) == 1:
-            patience_s: int = okq.read_patience(words[0])
-            return okq.notify(node, client, list(node.consumers.queues_of(client)), patience_s * 1_000)
+            assert PATIENCE.read is not None
+            patience_ms: int = PATIENCE.read(words[0])
+            return okq.notify(node, client, list(node.consumers.queues_of(client)), patience_ms)
         group, timeout = _read_group(words[0]), read_duration(words[1], "timeout", zero=True)
         names = list(dict.fromkeys(words[2:] or _registered(node, client, group)))
         return _notify(node, client, group, names, timeout.left_ms(node.state.wall))

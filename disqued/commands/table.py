@@ -92,6 +92,7 @@ class Arg:
     parts: tuple[str, ...] = ()  #: names of the values after the keyword, where there are several
     spare: bool = False  #: the last of these may be left out: the next word is that value only if it is a number
     words: tuple[str, ...] = ()  #: words before each of these, where they have some; the first one's is the keyword
+    kinds: tuple[Kind, ...] = ()  #: of each of these, where they have words and are not all of `kind`
     leads: bool = False  #: an optional argument that is nowhere but directly behind the positional ones
     last: str = ""  #: of a flag behind which nothing is allowed: the error of what follows
     minimum: int = 0  #: of a rest
@@ -110,7 +111,12 @@ class Arg:
         """Lines of the errors that a value may meet."""
         plain = f"{BadJobId.code} {BadJobId.__doc__}"
         told = f"{BadJobId.code} {self.no_id}" if self.no_id else plain
-        return tuple(told if line == plain else line for line in self.kind.errors)
+        lines = dict.fromkeys(line for kind in (self.kind, *self.kinds) for line in kind.errors)
+        return tuple(told if line == plain else line for line in lines)
+
+    def kind_of(self, part: str) -> Kind:
+        """The kind of one of several values after the keyword."""
+        return self.kinds[self.parts.index(part)] if self.kinds else self.kind
 
     @property
     def width(self) -> int:
@@ -155,15 +161,16 @@ def optional(doc: str, kind: Kind = BYTES, default: Any = None, *, leads: bool =
 
 def option(
     word: str, doc: str, kind: Kind, default: Any = None, *, parts: tuple[str, ...] = (), spare: bool = False,
-    words: tuple[str, ...] = (), once: bool = False,
+    words: tuple[str, ...] = (), kinds: tuple[Kind, ...] = (), once: bool = False,
 ) -> Any:  # fmt: skip
     """A word and its value, anywhere after the positional ones; the last one counts, or a second is refused (`once`).
 
     With `parts`, the names of several values, what is read is the tuple of them all; `spare`: the last of them, a
     number, may be left out.  `words` are those before each of these values, where they have some: the first has the
-    word of the option, and `("", "PER", "BURST")` reads ``RATE 10 PER 1 BURST 20``.
+    word of the option, and `("", "PER", "BURST")` reads ``RATE 10 PER 1 BURST 20``; `kinds`, with words alone: their
+    kinds, where they differ.
     """
-    arg = Arg("option", doc, kind, word.encode(), parts=parts, spare=spare, words=words, once=once)
+    arg = Arg("option", doc, kind, word.encode(), parts=parts, spare=spare, words=words, kinds=kinds, once=once)
     return attrs.field(default=default, metadata={"arg": arg})
 
 
@@ -596,13 +603,18 @@ def _refuse_twice(field: Field, bit: int) -> list[str]:
     return [f"            if given & {bit}: raise CommandError({field.arg.twice!r})", f"            given |= {bit}"]
 
 
-def _worded(field: Field, branch: str, read: str, bit: int) -> list[str]:
+def _worded(field: Field, branch: str, space: dict[str, Any], bit: int) -> list[str]:
     """The lines that read an option with words between its values."""
     arg = field.arg
+    read = _reader(field, space)
     refuse = f"raise CommandError({arg.misuse!r})"
     words = [word.encode() for word in arg.words]
     needed = len(arg.required)
     lines = [f"        {branch} word == {arg.keyword!r}:", *_refuse_twice(field, bit), "            j = i"]
+    reads = [read] * len(words)
+    for place, kind in enumerate(arg.kinds):
+        space[f"r_{field.name}_{place}"] = kind.read
+        reads[place] = f"r_{field.name}_{place}({{0}})"
     values: list[str] = []
     for word in words[:needed]:
         if word:
@@ -610,13 +622,13 @@ def _worded(field: Field, branch: str, read: str, bit: int) -> list[str]:
             lines.append("            j += 1")
         lines.append(f"            if j >= n: {refuse}")
         values.append(f"v{len(values)}")
-        lines.append(f"            {values[-1]} = {read.format('args[j]')}")
+        lines.append(f"            {values[-1]} = {reads[len(values) - 1].format('args[j]')}")
         lines.append("            j += 1")
     lines.append(f"            v_{field.name} = ({''.join(f'{value}, ' for value in values)})")
     if arg.spare:
         lines.append(f"            if j < n and args[j].upper() == {words[-1]!r}:")
         lines.append(f"                if j + 1 >= n: {refuse}")
-        lines.append(f"                v_{field.name} += ({read.format('args[j + 1]')},)")
+        lines.append(f"                v_{field.name} += ({reads[-1].format('args[j + 1]')},)")
         lines.append("                j += 2")
     lines.append("            i = j")
     return lines
@@ -629,9 +641,9 @@ def _option(field: Field, branch: str, space: dict[str, Any], bit: int, *, is_wo
     if arg.style == "flag":
         ends = [f"            if i < n: raise CommandError({arg.last!r})"] if arg.last else []
         return [f"{head}:", *_refuse_twice(field, bit), f"            v_{field.name} = True", *ends]
-    read = _reader(field, space)
     if arg.words:
-        return _worded(field, branch, read, bit)
+        return _worded(field, branch, space, bit)
+    read = _reader(field, space)
     width = arg.width - arg.spare
     last = "i" if width == 1 else f"i + {width - 1}"
     if is_word:

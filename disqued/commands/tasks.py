@@ -17,7 +17,7 @@ from disqued.commands.permission import Sees, seen_by
 from disqued.commands.shapes import PROCESSES, array, bulk, either, integer, null_or, status, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, optional, positional, rest
 from disqued.commands.taking import note_taken, wait_for_jobs, with_new, work_queue
-from disqued.commands.values import BYTES, INT64_MAX, QUEUE, TIMEOUT, Kind, bounded
+from disqued.commands.values import BYTES, INT64_MAX, MILLISECOND, QUEUE, TIMEOUT, Kind, bounded, span
 from disqued.commands.values import integer as integer_kind
 from disqued.commands.workers import WORKER_ID
 from disqued.core.model.ids import is_job_id
@@ -49,7 +49,7 @@ from disqued.errors import (
 )
 from disqued.wire.replies import EncodedList, Status
 
-DEFAULT_TTL_S = 86_400
+DEFAULT_TTL_MS = 86_400_000
 ADDED_TIMEOUT_MS = 5_000  #: how long WQ.ENQUEUE waits for copies on other nodes
 LISTED_PER_PART = 1_000  #: queues or processes looked at in one step, some milliseconds' work
 PROCESSES_MAX = 10_000  #: in one reply
@@ -80,7 +80,7 @@ PROCESS = Kind(
     "<job id>:<attempt> as WQ.DEQUEUE answered it, or a job id, which means the current attempt",
     errors=(f"{BadJobId.code} {BadJobId.__doc__}", f"ERR {_BAD_ATTEMPT}"), names="job",
 )  # fmt: skip
-_BLOCK = integer_kind(0, INT64_MAX, "BLOCK must be a whole number of milliseconds, 0 or more", TIMEOUT.allowed)
+_BLOCK = span(MILLISECOND, 0, INT64_MAX, "BLOCK must be a number of milliseconds, 0 or more", TIMEOUT.allowed)
 _START = integer_kind(0, INT64_MAX, "start must be a whole number, 0 or more", "0 or more")
 _COUNT = Kind(
     "integer", bounded(0, INT64_MAX, "count must be a whole number, 0 or more"),
@@ -110,7 +110,7 @@ class WqEnqueue:
         "REPLICATE", "Nodes that shall hold the tasks; as many as reachable, up to 3.", REPLICATE
     )
     retry: int | None = option("RETRY", "Seconds until a task comes again whose node is gone; wq-retry.", RETRY)
-    ttl: int = option("TTL", "Seconds until a task is dropped, whether it was done or not.", TTL, DEFAULT_TTL_S)
+    ttl: int = option("TTL", "Seconds until a task is dropped, whether it was done or not.", TTL, DEFAULT_TTL_MS)
     delay: int = option("DELAY", "Seconds before the tasks are queued.", DELAY, 0)
     asynchronous: bool = flag("ASYNC", "Reply at once and copy in the background.")
     tasks: list[bytes] = rest("Tasks: any bytes, kept as they are.", BYTES, word="TASKS")
@@ -154,12 +154,12 @@ class WqEnqueue:
         if replicate is None:
             replicate = node.placement.default_copies
         if retry is None:
-            retry = node.tasks.retry_s
+            retry = node.tasks.retry_ms
         if not retry and replicate > 1:
             raise CommandError(_ONCE)
         if self.delay >= self.ttl:
             raise CommandError(_DELAY)
-        return node.state.shared.options(self.ttl * 1_000, retry * 1_000, self.delay * 1_000, replicate)
+        return node.state.shared.options(self.ttl, retry, self.delay, replicate)
 
     def _aliases(self, node: Node, client: Client) -> list[bytes]:
         """What makes the tasks unique, in their order.  Raises DuplicateTask (DUPLICATE), CommandError."""
@@ -357,7 +357,7 @@ class WqReturn:
 
     def run(self, node: Node, client: Client) -> int:
         processes = [self.process, *self.processes]
-        return node.tasks.return_some(processes, back=self.back, delay_ms=self.delay * 1_000)
+        return node.tasks.return_some(processes, back=self.back, delay_ms=self.delay)
 
 
 @command(

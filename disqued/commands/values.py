@@ -1,10 +1,18 @@
 """Readers of arguments: bytes of a client in, a value out, or the error that the command documents.
 
 Integers are signed 64-bit decimals with an optional sign, as Disque reads them; an empty string counts as 0.
+
+Spans are integer milliseconds here, whichever unit a client writes them in:
+
+    2    0.25    .5    1e-3    4.998765432101234        what Python, JSON and C print, rounded to the millisecond
+
+A span above 0 is never rounded to 0, which means something else to most commands.
 """
 
+import re
 from collections.abc import Callable
-from typing import Any
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any, Final
 
 import attrs
 
@@ -16,9 +24,17 @@ from disqued.errors import BadJobId, CommandError, NotAnInteger
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
 _DIGITS_MAX = 20
+_SHORT: Final = 16  #: digits of a number of seconds whose milliseconds have 64 bits at most
 
 #: Spans in seconds are kept below this, so that every deadline fits the records of Disque.
 SECONDS_MAX = 2**31
+
+# Units of spans, in milliseconds.
+MILLISECOND: Final = 1
+SECOND: Final = 1_000
+
+_SPAN = re.compile(rb"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:[eE]([+-]?\d{1,6}))?")
+_SHIFTS: Final = {MILLISECOND: 0, SECOND: 3}  #: how far the decimal point moves
 
 
 @attrs.frozen
@@ -51,6 +67,35 @@ def read_integer(text: bytes) -> int:
     return value
 
 
+def read_span(text: bytes, unit: int) -> int:
+    """Read a span in this unit; returns milliseconds, rounded to the nearest, and never 0 for a value that is not 0.
+
+    An empty string is 0.  Raises ValueError: the text is no decimal number, or its milliseconds have more than 64 bits.
+    """
+    if text.isdigit() and len(text) < _SHORT:
+        return int(text) * unit
+    if not text:
+        return 0
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise ValueError(text[:40])
+    # Exact, whatever the digits are: a context would round to 28 of them first.
+    value = Decimal(f"{found[1].decode()}e{int(found[2] or 0) + _SHIFTS[unit]}")
+    if not value:
+        return 0
+    if value.adjusted() >= _DIGITS_MAX:
+        raise ValueError(text[:40])
+    ms = int(value.to_integral_value(ROUND_HALF_UP)) or (-1 if value < 0 else 1)
+    if not INT64_MIN <= ms <= INT64_MAX:
+        raise ValueError(text[:40])
+    return ms
+
+
+def in_seconds(ms: int) -> int | float:
+    """Return a span as replies tell it: whole seconds as an integer, as Disque does, another one with a fraction."""
+    return ms / SECOND if ms % SECOND else ms // SECOND
+
+
 def bounded(minimum: int, maximum: int, error: str) -> Callable[[bytes], int]:
     """Make a reader of integers from `minimum` to `maximum`; everything else is `error`."""
 
@@ -71,7 +116,7 @@ def readable(word: bytes) -> str:
     return word[:128].decode("utf-8", "surrogateescape")
 
 
-TIMEOUT_MISFIT = "timeout is not an integer or out of range - allowed are whole milliseconds, 0 or more"
+TIMEOUT_MISFIT = "timeout is not an integer or out of range - allowed are milliseconds, 0 or more"
 COUNT_MISFIT = "COUNT must be a number greater than zero - allowed are whole numbers"
 
 
@@ -80,8 +125,8 @@ def read_timeout(text: bytes) -> int:
     if text == b"0":
         return 0
     try:
-        value = read_integer(text)
-    except NotAnInteger:
+        value = read_span(text, MILLISECOND)
+    except ValueError:
         raise CommandError(TIMEOUT_MISFIT) from None
     if value < 0:
         raise CommandError("timeout is negative")
@@ -126,7 +171,7 @@ QUEUE = Kind("string", None, f"any bytes, or none; {NAME_MAX} at most of a new q
 #: What something is called, which is no body.
 NAME = Kind("string", None, "any bytes, or none")
 TIMEOUT = Kind(
-    "integer", read_timeout, "milliseconds; 0 = wait for ever", {"type": "integer", "minimum": 0, "maximum": INT64_MAX},
+    "double", read_timeout, "milliseconds; 0 = wait for ever", {"type": "number", "minimum": 0, "maximum": INT64_MAX},
     (f"ERR {TIMEOUT_MISFIT}", "ERR timeout is negative"),
 )  # fmt: skip
 JOB_ID = Kind(
@@ -172,20 +217,42 @@ def count(minimum: int, most: int, error: str) -> Kind:
     return attrs.evolve(kind, read=lambda text: min(read(text), most))
 
 
-def seconds(name: str, minimum: int, error: str) -> Kind:
-    """A kind of span in seconds, from `minimum`; one that no record could hold is refused with the limit."""
+def seconds(name: str, error: str, *, zero: bool = False) -> Kind:
+    """A kind of span in seconds, read as milliseconds; `zero` says whether 0 is allowed, too.
+
+    One that no record could hold is refused with the limit.
+    """
     too_long = f"{name} must be below {SECONDS_MAX} seconds"
-    in_range = bounded(minimum, INT64_MAX, error)
+    least, end = (0 if zero else 1), SECONDS_MAX * SECOND
 
     def read(text: bytes) -> int:
-        value = in_range(text)
-        if value >= SECONDS_MAX:
-            raise CommandError(too_long)
-        return value
+        try:
+            ms = read_span(text, SECOND)
+        except ValueError:
+            raise CommandError(error) from None
+        if least <= ms < end:
+            return ms
+        raise CommandError(error if ms < least else too_long)
 
-    schema = {"type": "integer", "minimum": minimum, "maximum": SECONDS_MAX - 1}
-    allowed = f"{minimum} to {SECONDS_MAX - 1} seconds"
-    return Kind("integer", read, allowed, schema, (f"ERR {error}", f"ERR {too_long}"))
+    schema = {"type": "number", "minimum": least / SECOND, "maximum": SECONDS_MAX - 1}
+    allowed = f"{'' if zero else 'above '}0 to {SECONDS_MAX - 1} seconds, with fractions"
+    return Kind("double", read, allowed, schema, (f"ERR {error}", f"ERR {too_long}"))
+
+
+def span(unit: int, least: int, most: int, error: str, allowed: str) -> Kind:
+    """A kind of span in a unit, from `least` to `most` milliseconds, with an error text of its own."""
+
+    def read(text: bytes) -> int:
+        try:
+            ms = read_span(text, unit)
+        except ValueError:
+            raise CommandError(error) from None
+        if not least <= ms <= most:
+            raise CommandError(error)
+        return ms
+
+    schema = {"type": "number", "minimum": least / unit, "maximum": most // unit}
+    return Kind("double", read, allowed, schema, (f"ERR {error}",))
 
 
 def one_of(words: dict[bytes, Any], error: str) -> Kind:

@@ -14,8 +14,16 @@ from disqued.commands.parts import in_parts, picked, spelt
 from disqued.commands.permission import Sees, queues_of_worker, seen_by
 from disqued.commands.shapes import array, bulk, either, integer, pairs, tuple_of
 from disqued.commands.table import BLOCKED, Flag, command, container, flag, option, optional, positional
-from disqued.commands.values import COUNT_MISFIT, PATTERN, QUEUE, Kind, bounded, count
-from disqued.commands.values import integer as integer_kind
+from disqued.commands.values import (
+    COUNT_MISFIT,
+    MILLISECOND,
+    PATTERN,
+    QUEUE,
+    Kind,
+    bounded,
+    count,
+    span,
+)
 from disqued.core.model.glob import matches
 from disqued.core.model.memory import WORKER_COST
 from disqued.core.model.messages import WORKER_NAME_MAX
@@ -34,7 +42,7 @@ DESCRIBED_MAX = 2_000  #: workers that one reply describes
 _COUNT = count(1, DESCRIBED_MAX, COUNT_MISFIT)
 _ID_BITS = 128
 _BAD_NAME = f"the id of a worker has 1 to {WORKER_NAME_MAX} bytes, its name no more than {WORKER_NAME_MAX}"
-_BAD_TTL = f"TTL must be a whole number of milliseconds, from 0 (for ever) to {TTL_MAX_MS} (a year)"
+_BAD_TTL = f"TTL must be a number of milliseconds, from 0 (for ever) to {TTL_MAX_MS} (a year)"
 _BAD_EPOCH = "the epoch is a whole number from 1, as WORKER START answered it"
 _HERE_ALONE = "FULL, MATCH and COUNT are about the workers of this node, and go without CLUSTER"
 _UNHEARD_EPOCH = "no epoch as high was given to this worker, as far as this node has heard; WORKER START takes it over"
@@ -56,7 +64,7 @@ WORKER_ID = Kind("string", _read_id, f"1 to {WORKER_NAME_MAX} bytes", errors=(f"
 #: The worker that a command acts on.
 _WORKER = attrs.evolve(WORKER_ID, names="worker")
 _NAME = Kind("string", _read_name, f"at most {WORKER_NAME_MAX} bytes", errors=(f"ERR {_BAD_NAME}",))
-_TTL = integer_kind(0, TTL_MAX_MS, _BAD_TTL, f"milliseconds, 0 to {TTL_MAX_MS}; 0 = until it is stopped")
+_TTL = span(MILLISECOND, 0, TTL_MAX_MS, _BAD_TTL, f"milliseconds, 0 to {TTL_MAX_MS}; 0 = until it is stopped")
 _EPOCH = Kind(
     "integer", bounded(1, EPOCH_MAX, _BAD_EPOCH), "1 or more", {"type": "integer", "minimum": 1}, (f"ERR {_BAD_EPOCH}",)
 )

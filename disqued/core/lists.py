@@ -53,7 +53,7 @@ from disqued.errors import NoWorker, SlotsElsewhere
 CLAIM_MS = 500  #: how long one node is given to answer
 CLAIMS_MS = 2_000  #: how long all of them are
 RECOVERED_IN_VAIN = b"taken from its consumer after its last try"
-DAY_S = 86_400
+DAY_MS = 86_400_000
 
 
 class RecoveredJob(NamedTuple):
@@ -113,7 +113,7 @@ class Lists(Machine):
         "background",
         "pool_size",
         "replicate",
-        "ttl_s",
+        "ttl_ms",
     )  # fmt: skip
 
     def __init__(self, state: State, queueing: Queueing, workers: Workers, homes: Homes, letters: DeadLetters) -> None:
@@ -123,7 +123,7 @@ class Lists(Machine):
         self._homes = homes
         self._letters = letters
         self._claims: dict[int, PendingRecovery] = {}
-        self.ttl_s: int = 30 * DAY_S  #: life of an element (`rq-ttl`)
+        self.ttl_ms: int = 30 * DAY_MS  #: life of an element (`rq-ttl`)
         self.replicate: int = 0  #: copies of an element (`rq-replicate`); 0 = as ADDJOB decides
         self.background: int = 0  #: pushes that go on though their clients were answered
         self.pool_size: int = 128  #: of these, at most (`bg-push-pool-size`)

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from disqued.core.model.fate import accepted, has_died
 from disqued.core.model.job import RETRY_NEVER_MS, Job, JobOptions
+from disqued.core.model.spans import seconds_text
 from disqued.core.model.terms import schedule_of, trace_id_of
 from disqued.core.model.trace import ACK, ADD, DELIVER, NAMES, REPLICATE, RESET, STOP, EventTrace
 from disqued.wire.texts import text
@@ -76,19 +77,15 @@ def _marks(options: JobOptions) -> bytes:
 
 def _wishes(options: JobOptions) -> bytes:
     """What a producer says of its job, as members: its group, schedule and trace, and how it is to be treated."""
-    wishes = _marks(options) + b',"ttl_s":' + _seconds(options.ttl_ms)
+    wishes = _marks(options) + b',"ttl_s":' + seconds_text(options.ttl_ms)
     if options.retry_ms != RETRY_NEVER_MS:
-        wishes += b',"retry_s":' + _seconds(options.retry_ms)
+        wishes += b',"retry_s":' + seconds_text(options.retry_ms)
     if options.delay_ms:
-        wishes += b',"delay_s":' + _seconds(options.delay_ms)
+        wishes += b',"delay_s":' + seconds_text(options.delay_ms)
     wishes += b',"repl":%d' % options.replicate
     if options.terms.keep_dead_ms:
-        wishes += b',"keep_dead_s":' + _seconds(options.terms.keep_dead_ms)
+        wishes += b',"keep_dead_s":' + seconds_text(options.terms.keep_dead_ms)
     return wishes + _count(b"max_tries", options.terms.max_tries)
-
-
-def _seconds(ms: int) -> bytes:
-    return b"%d" % (ms // 1_000) if ms % 1_000 == 0 else b"%d.%03d" % divmod(ms, 1_000)
 
 
 class LinesPart:

@@ -132,6 +132,7 @@ _STAMP = Struct("<8sQ")
 _POLICY = Struct("<BQ20sQIH")
 _PAUSE_VALUE = Struct("<BH")
 _NUMBER = Struct("<q")  #: of a policy
+_NO_NUMBERS: Final = b"\0"
 _HEAD_OF_RECORD: Final = 2  #: format and kind
 _HEAD = Struct("<BBBBBHHII")  # of a job: what is before its times, and then what is between them and the order key
 _WISHES = Struct("<QQQII")
@@ -704,11 +705,11 @@ def _decode_pause(data: bytes) -> Record:
 def encode_policy(policy: Policy) -> bytes:
     """Write down a register and its place; the same bytes in the journal and on the bus."""
     queue, field, (counter, node_id, set_at, value) = policy
-    data = _encode_value(value)
+    data = _encode_value(field, value)
     return _POLICY.pack(field, counter, unhexlify(node_id), set_at, len(queue), len(data)) + queue + data
 
 
-def _encode_value(value: Value) -> bytes:
+def _encode_value(field: int, value: Value) -> bytes:
     if isinstance(value, ScheduleSetting):
         return encode_schedule(value)
     if isinstance(value, LastFiring):
@@ -717,7 +718,20 @@ def _encode_value(value: Value) -> bytes:
         return encode_refusal(value)
     if isinstance(value, PauseSetting):
         return _PAUSE_VALUE.pack(value.bits, len(value.reason)) + value.reason + value.owner
-    return bytes((len(value),)) + b"".join(map(_NUMBER.pack, value))
+    if not value:
+        return _NO_NUMBERS
+    spans = NUMBER_FIELDS[field].spans
+    return bytes((len(value),)) + b"".join(
+        _NUMBER.pack(_span_out(number) if place in spans else number) for place, number in enumerate(value)
+    )
+
+
+def _span_out(ms: int) -> int:
+    return -ms if ms % 1_000 else ms // 1_000
+
+
+def _span_in(number: int) -> int:
+    return -number if number < 0 else number * 1_000
 
 
 def decode_policy(data: bytes, at: int) -> tuple[Policy, int]:
@@ -755,8 +769,11 @@ def _decode_numbers(field: int, data: bytes) -> Numbers:
     allowed = NUMBER_FIELDS[field]
     if not data or len(data) != 1 + _NUMBER.size * data[0] or data[0] > allowed.most:
         raise BadRecord(f"{data[:1]!r} begins {len(data)} bytes of numbers; allowed are 0 to {allowed.most} numbers")
-    numbers = tuple(number for (number,) in _NUMBER.iter_unpack(data[1:]))
-    if not all(allowed.lowest <= number <= allowed.highest for number in numbers):
+    numbers = tuple(
+        _span_in(number) if place in allowed.spans else number
+        for place, (number,) in enumerate(_NUMBER.iter_unpack(data[1:]))
+    )
+    if not all(allowed.allows(place, number) for place, number in enumerate(numbers)):
         name = FIELD_NAMES[field].decode()
         raise BadRecord(f"{name} {numbers}; allowed are {allowed.lowest} to {allowed.highest}")
     return numbers

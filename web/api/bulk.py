@@ -33,6 +33,7 @@ import attrs
 from twisted.internet.defer import ensureDeferred, gatherResults
 
 from disqued import moves
+from disqued.commands.values import in_seconds
 from disqued.core.model.ids import is_job_id
 from disqued.core.model.job import (
     ACTIVE,
@@ -284,19 +285,19 @@ def _described(job: Job, now: int) -> moves.Job:
     """Describe a job to the machine; `now` is the clock of deadlines, in milliseconds."""
     options = job.options
     is_delayed = job.state == ACTIVE and not job.flags & FLAG_QUEUED_BEFORE and options.delay_ms
-    return moves.Job(job.id, job.body, ttl_s=-(-(job.expires_at - now) // 1_000), retry_s=options.retry_ms // 1_000,
+    return moves.Job(job.id, job.body, ttl_s=in_seconds(job.expires_at - now), retry_s=in_seconds(options.retry_ms),
                      replicate=options.replicate,
                      key=job.alias[1:] if isinstance(job, NamedJob) else moves.key_of(job.id),
-                     delay_s=max(0, -(-(job.requeue_at - now) // 1_000)) if is_delayed else 0,
+                     delay_s=in_seconds(max(0, job.requeue_at - now)) if is_delayed else 0,
                      has=Has.QUEUE if job.state == QUEUED else Has.OTHERS, terms=_words_of(options.terms))  # fmt: skip
 
 
 def _words_of(terms: JobTerms) -> moves.Words:
     """Return the options of ADDJOB for the terms of a job."""
-    backoff = (terms.backoff_ms // 1_000, terms.backoff_most_ms // 1_000)
+    backoff = (in_seconds(terms.backoff_ms), in_seconds(terms.backoff_most_ms))
     headers = [word for header in terms.headers for word in header]
-    return moves.words_of(terms.max_tries, backoff, terms.keep_dead_ms // 1_000, terms.keep_result_ms // 1_000, headers,
-                          group=terms.group)  # fmt: skip
+    return moves.words_of(terms.max_tries, backoff, in_seconds(terms.keep_dead_ms), in_seconds(terms.keep_result_ms),
+                          headers, group=terms.group)  # fmt: skip
 
 
 async def _perform(run: BulkRun, machine: moves.Machine[moves.Tally]) -> moves.Tally:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from disqued.commands import catalogue
 from disqued.commands.scans import CURSOR
 from disqued.commands.table import Arg, Command, Field, Flag, manual
-from disqued.commands.values import JOB_ID
+from disqued.commands.values import JOB_ID, Kind
 from disqued.web.http.exchange import Schema
 from disqued.web.http.problems import Problem
 from disqued.web.http.values import BYTES, Large, as_bytes
@@ -102,18 +102,17 @@ def _field_schema(field: Field) -> dict[str, Any]:
     arg = field.arg
     if arg.style == "flag":
         return {"type": "boolean", "default": False}
-    one = value_schema(arg)
+    one = value_schema(arg.kind)
     if arg.parts:
-        values = dict.fromkeys(arg.parts, one)
+        values = {part: value_schema(arg.kind_of(part)) for part in arg.parts}
         one = {"type": "object", "properties": values, "required": list(arg.required), "additionalProperties": False}
     if arg.style == "rest":
         return {"type": "array", "items": one, "minItems": arg.minimum}
     return {"type": "array", "items": one} if arg.repeats else one
 
 
-def value_schema(arg: Arg) -> dict[str, Any]:
+def value_schema(kind: Kind) -> dict[str, Any]:
     """Schema of one value."""
-    kind = arg.kind
     if kind is JOB_ID:
         return JOB_IDS
     if kind.schema == {"type": "string"}:
@@ -138,8 +137,10 @@ def error_words(entry: Command, only: Iterable[str] | None = None) -> tuple[str,
 
 def reply_schema(entry: Command) -> Schema:
     """Schema of what a command answers, as far as its shape says."""
-    kinds = {"integer": {"type": "integer"}, "map": {"type": "object"}, "status": BYTES, "bulk string": BYTES,
-             "null": {"type": "null"}, "no reply": {"type": "null"}}  # fmt: skip
+    kinds = {
+        "integer": {"type": "integer"}, "integer or double": {"type": "number"}, "map": {"type": "object"},
+        "status": BYTES, "bulk string": BYTES, "null": {"type": "null"}, "no reply": {"type": "null"},
+    }  # fmt: skip
     text = entry.reply.text
     found: list[dict[str, Any]] = []
     for part in text.split("; or "):
@@ -199,7 +200,7 @@ def _words_of(field: Field, value: Any) -> Iterator[bytes]:
     elif arg.style == "rest":
         if arg.keyword is not None:
             yield arg.keyword
-        yield from (_word(f"{field.name}[{at}]", arg, each) for at, each in enumerate(_list(field, value)))
+        yield from (_word(f"{field.name}[{at}]", arg.kind, each) for at, each in enumerate(_list(field, value)))
     elif arg.repeats:
         for place, element in enumerate(_list(field, value)):
             yield arg.keyword or b""
@@ -219,7 +220,7 @@ def _list(field: Field, value: Any) -> list[Any]:
 def _value(name: str, arg: Arg, value: Any) -> list[bytes]:
     """Return one value of a field as words: an object where it is made of parts."""
     if not arg.parts:
-        return [_word(name, arg, value)]
+        return [_word(name, arg.kind, value)]
     if not isinstance(value, Mapping) or not set(arg.required) <= set(value) <= set(arg.parts):
         spare = "".join(f", and {part} if wanted" for part in arg.parts if part not in arg.required)
         raise _wrong(name, value, f"objects with {' and '.join(arg.required or arg.parts)}{spare}")
@@ -227,15 +228,17 @@ def _value(name: str, arg: Arg, value: Any) -> list[bytes]:
     for part, before in zip(arg.parts, arg.words or ("",) * len(arg.parts), strict=True):
         if part in value:
             found += [before.encode()] if before else []
-            found.append(_word(f"{name}.{part}", arg, value[part]))
+            found.append(_word(f"{name}.{part}", arg.kind_of(part), value[part]))
     return found
 
 
-def _word(name: str, arg: Arg, value: Any) -> bytes:
+def _word(name: str, wanted: Kind, value: Any) -> bytes:
     """One value as a word of the command.  Raises Problem 400 for a type that JSON has and the field has not."""
-    kind = arg.kind.schema.get("type")
+    kind = wanted.schema.get("type")
     if kind == "integer":
         return b"%d" % whole(name, value)
+    if kind == ["number", "string"] and isinstance(value, float):
+        return repr(value).encode()
     if kind == "number":
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise _wrong(name, value, "numbers")
@@ -244,8 +247,8 @@ def _word(name: str, arg: Arg, value: Any) -> bytes:
         if not isinstance(value, bool):
             raise _wrong(name, value, "true and false")
         return b"yes" if value else b"no"
-    if arg.kind.words and not isinstance(value, str):
-        raise _wrong(name, value, arg.kind.allowed)
+    if wanted.words and not isinstance(value, str):
+        raise _wrong(name, value, wanted.allowed)
     return read_bytes(name, value)
 
 

@@ -15,6 +15,7 @@ from disqued.web.http.values import BYTES
 from disqued.web.masking import MASK, SECRET_SETTINGS
 
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+_SPAN: Final[Schema] = {"type": "number", "minimum": 0}
 _MAYBE: Final[Schema] = {"type": ["integer", "null"], "minimum": 0}
 _ID: Final[Schema] = {"type": "string"}
 _IDS: Final[Schema] = {"type": "array", "items": _ID}
@@ -27,8 +28,8 @@ _JOB: Final[dict[str, Schema]] = {
     "repl": _COUNT,
     "ttl": {**_COUNT, "description": "Seconds that are left."},
     "ctime": {**_COUNT, "description": "Unix milliseconds times 1000000, plus a counter."},
-    "delay": {**_COUNT, "description": "Seconds."},
-    "retry": {**_COUNT, "description": "Seconds; 0 = delivered at most once."},
+    "delay": {**_SPAN, "description": "Seconds."},
+    "retry": {**_SPAN, "description": "Seconds; 0 = delivered at most once."},
     "nacks": _COUNT,
     "additional-deliveries": _COUNT,
     "nodes-delivered": _IDS,

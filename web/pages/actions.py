@@ -36,16 +36,16 @@ _POLICY: Final = (
 _PARTITION: Final = ("strict", "available")
 #: Options of ADDJOB, and of SCHEDULE SET for each job.
 JOB_OPTIONS: Final = (
-    Input("delay", "Delay (s)", "number", hint="none", word="DELAY"),
-    Input("retry", "Retry (s)", "number", hint=_DEFAULT, word="RETRY"),
-    Input("ttl", "Time to live (s)", "number", hint="1 day", word="TTL"),
+    Input("delay", "Delay (s)", "seconds", hint="none", word="DELAY"),
+    Input("retry", "Retry (s)", "seconds", hint=_DEFAULT, word="RETRY"),
+    Input("ttl", "Time to live (s)", "seconds", hint="1 day", word="TTL"),
     Input("replicate", "Replicas", "number", hint=_DEFAULT, word="REPLICATE"),
     Input("maxlen", "Max queue length", "number", hint="no limit", word="MAXLEN"),
     Input("max_tries", "Max tries", "number", hint="no limit", word="MAXTRIES"),
-    Input("backoff.first", "Backoff (s)", "number", hint="none", word="BACKOFF"),
-    Input("backoff.most", "Max backoff (s)", "number", hint="1 hour"),
-    Input("keep_dead", "Dead-letter retention (s)", "number", hint=_DEFAULT, word="KEEPDEAD"),
-    Input("result", "Result retention (s)", "number", hint="not kept", word="RESULT"),
+    Input("backoff.first", "Backoff (s)", "seconds", hint="none", word="BACKOFF"),
+    Input("backoff.most", "Max backoff (s)", "seconds", hint="1 hour"),
+    Input("keep_dead", "Dead-letter retention (s)", "seconds", hint=_DEFAULT, word="KEEPDEAD"),
+    Input("result", "Result retention (s)", "seconds", hint="not kept", word="RESULT"),
     Input("headers", "Headers", "pairs", hint="tenant=7 source=web", word="HEADER"),
     Input("group", "Group", hint="none", word="GROUP"),
     Input("asynchronous", "Replicate asynchronously", "flag", word="ASYNC"),
@@ -98,7 +98,10 @@ def pause(queue: bytes, now: str, reason: str = "") -> list[Action]:
 
 def policy(queue: bytes, *, is_set: bool = True) -> list[Action]:
     """Set defaults of ADDJOB, limits and FAIR for a queue on all nodes, and unset them where some are set."""
-    inputs = [Input(name, label, "number", hint="unchanged", word=word) for name, label, word in _POLICY]
+    inputs = [
+        Input(name, label, "seconds" if label.endswith("(s)") else "number", hint="unchanged", word=word)
+        for name, label, word in _POLICY
+    ]
     fair = Input("fair", "Fair delivery across groups", "flag", word="FAIR")
     sides = Input("partition", "During a partition", "choice", hint="unchanged", word="PARTITION", choices=_PARTITION)
     unset = Input("unset", "Fields", "list", hint="maxtries fair", needed=True)
@@ -117,7 +120,7 @@ def policy(queue: bytes, *, is_set: bool = True) -> list[Action]:
 
 def throttle(queue: bytes) -> list[Action]:
     """Let a queue, or a group of it, hand nothing out for a while in the whole cluster."""
-    seconds = Input("seconds", "Duration (s)", "number", "30", needed=True)
+    seconds = Input("seconds", "Duration (s)", "seconds", "30", needed=True)
     group = Input("group", "Group", hint="whole queue", word="GROUP")
     return [
         Action(

@@ -30,8 +30,8 @@ class Input:
 
     name: str  #: of the JSON body; `backoff.first` is a part of a field
     label: str
-    #: text, area or number; choice: one of `choices`; flag: a box, which stands for true; list: words with
-    #: spaces between; pairs: the same, such as name=value; picked: the jobs selected in a table
+    #: text, area, number; seconds: a number with a fraction; choice: one of `choices`; flag: a box, which stands for
+    #: true; list: words with spaces between; pairs: the same, such as name=value; picked: the jobs selected in a table
     kind: str = "text"
     value: str = ""  #: what stands in it first
     hint: str = ""  #: what stands in it while it is empty
@@ -44,7 +44,7 @@ class Input:
     @property
     def is_optional(self) -> bool:
         """True if the request has no such field while it is empty."""
-        return self.spare or bool(self.word) or self.kind in ("number", "pairs")
+        return self.spare or bool(self.word) or self.kind in ("number", "seconds", "pairs")
 
     @property
     def is_left_out(self) -> bool:
@@ -61,6 +61,8 @@ class Input:
             return [{"name": name, "value": value} for name, value in _pairs(text)]
         if self.kind == "flag":
             return bool(text)
+        if self.kind == "seconds":
+            return float(text) if "." in text else int(text)
         return int(text) if self.kind == "number" else text
 
     @property

@@ -15,6 +15,7 @@ from disqued.core.model.gates import NO_LIMITS, Gate
 from disqued.core.model.job import KIND_LOG, KIND_NAMES, KIND_WORK, STATE_NAMES, Job
 from disqued.core.model.phases import PHASE_NAMES
 from disqued.core.model.queues import PAUSE_NAMES, Queue
+from disqued.core.model.spans import seconds_text
 from disqued.core.view import NodeView
 from disqued.web.http.exchange import QueryParameter, Request, Visitor
 from disqued.web.http.problems import Problem
@@ -194,7 +195,7 @@ def limits_of(node: NodeView, name: bytes, lost: int = 0) -> list[tuple[str, str
         found.append(("In flight per group", f"max {limits.group_in_flight}"))
     for label, rate in (("Rate limit", limits.rate), ("Rate limit per group", limits.group_rate)):
         if rate is not None:
-            found.append((label, f"{rate.tokens} jobs per {rate.per_ms // 1_000} s, burst {rate.burst}"))
+            found.append((label, f"{rate.tokens} jobs per {_text(seconds_text(rate.per_ms))} s, burst {rate.burst}"))
     found.append(("During a partition", partition_text(limits).decode()))
     found.append(("Steward", f"node {_text(node.limits.steward_of(name))[:8]}"))
     standstill = node.limits.standstill(name)

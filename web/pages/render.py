@@ -28,11 +28,11 @@ def environment() -> Environment:
     made = Environment(loader=ChoiceLoader([PackageLoader("disqued.web.pages"), PackageLoader("disqued.reports")]),
                        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
                        auto_reload=False)  # fmt: skip
-    made.filters.update(name=rendering.name, segment=rendering.segment, span=rendering.span, size=rendering.size,
-                        number=count, rate=rendering.rate, moment=rendering.moment, sentence=rendering.sentence,
-                        queue_path=rendering.queue_path, worker_path=rendering.worker_path,
-                        schedule_path=rendering.schedule_path, history_path=rendering.history_path, **FILTERS,
-                        raw=raw)  # fmt: skip
+    made.filters.update(name=rendering.name, segment=rendering.segment, span=rendering.span,
+                        set_span=rendering.set_span, size=rendering.size, number=count, rate=rendering.rate,
+                        moment=rendering.moment, sentence=rendering.sentence, queue_path=rendering.queue_path,
+                        worker_path=rendering.worker_path, schedule_path=rendering.schedule_path,
+                        history_path=rendering.history_path, **FILTERS, raw=raw)  # fmt: skip
     made.globals.update(asset=assets.url, version=disqued.__version__, Role=Role, NAME_MAX=NAME_MAX)
     return made
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import attrs
 
 from disqued.core.model.calendar import AT, CATCH_UP, CRON, EVERY, JobTemplate, ScheduleSetting
+from disqued.core.model.spans import seconds_text
 from disqued.web.pages.actions import JOB_OPTIONS
 from disqued.web.pages.lines import Action, Input
 
@@ -17,14 +18,14 @@ Kept = dict[str, tuple[list[bytes], Any]]
 
 _FIELDS: Final[tuple[bytes | Input, ...]] = (
     Input("line", "Cron expression", hint="0 2 * * mon-fri", spare=True),
-    Input("every", "or interval (s)", "number", word="EVERY"),
+    Input("every", "or interval (s)", "seconds", word="EVERY"),
     Input("at", "or once at (Unix time, s)", "number", word="AT"),
     b"QUEUE", Input("queue", "Queue", needed=True),
     b"BODY", Input("body", "Body", "area"),
     Input("zone", "Time zone", hint="UTC", word="TZ"),
     Input("overlap", "While the previous job is unfinished", "choice", hint="allow", word="OVERLAP", choices=("skip",)),
     Input("catch_up", "Max missed runs to catch up", "number", hint=str(CATCH_UP), word="CATCHUP"),
-    Input("jitter", "Jitter (s)", "number", hint="none", word="JITTER"),
+    Input("jitter", "Jitter (s)", "seconds", hint="none", word="JITTER"),
     *JOB_OPTIONS,
 )  # fmt: skip
 
@@ -60,24 +61,30 @@ def _values(setting: ScheduleSetting) -> dict[str, str]:
     """What a schedule says, as it stands in the fields; what it does not say is empty."""
     job, terms = setting.job, setting.job.terms
     numbers = {
-        "every": setting.number // 1_000 if setting.kind == EVERY else 0,
-        "at": setting.number // 1_000 if setting.kind == AT else 0,
-        "jitter": setting.jitter_ms // 1_000, "delay": job.delay_ms // 1_000, "replicate": job.replicate,
-        "maxlen": job.maxlen, "max_tries": terms.max_tries, "backoff.first": terms.backoff_ms // 1_000,
-        "backoff.most": terms.backoff_most_ms // 1_000, "keep_dead": terms.keep_dead_ms // 1_000,
-        "result": terms.keep_result_ms // 1_000,
+        "at": setting.number // 1_000 if setting.kind == AT else 0, "replicate": job.replicate, "maxlen": job.maxlen,
+        "max_tries": terms.max_tries,
+    }  # fmt: skip
+    spans_ms = {
+        "every": setting.number if setting.kind == EVERY else 0, "jitter": setting.jitter_ms, "delay": job.delay_ms,
+        "backoff.first": terms.backoff_ms, "backoff.most": terms.backoff_most_ms, "keep_dead": terms.keep_dead_ms,
+        "result": terms.keep_result_ms,
     }  # fmt: skip
     found = {name: str(number) if number else "" for name, number in numbers.items()}
+    found |= {name: _seconds(ms) if ms else "" for name, ms in spans_ms.items()}
     if terms.max_tries:
-        found["keep_dead"] = str(terms.keep_dead_ms // 1_000)
+        found["keep_dead"] = _seconds(terms.keep_dead_ms)
     is_cron = setting.kind == CRON
     return found | {
         "line": _text(setting.line) if is_cron else "", "zone": _text(setting.zone) if is_cron else "",
         "queue": _text(job.queue), "body": _text(job.body), "overlap": "skip" if setting.skips else "",
-        "catch_up": str(setting.catch_up), "retry": str(job.retry_ms // 1_000), "ttl": str(job.ttl_ms // 1_000),
+        "catch_up": str(setting.catch_up), "retry": _seconds(job.retry_ms), "ttl": _seconds(job.ttl_ms),
         "asynchronous": "1" if job.asynchronous else "", "group": _text(terms.group),
         "headers": " ".join(f"{_text(name)}={_text(value)}" for name, value in terms.headers),
     }  # fmt: skip
+
+
+def _seconds(ms: int) -> str:
+    return seconds_text(ms).decode()
 
 
 def _text(data: bytes) -> str:

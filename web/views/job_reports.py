@@ -65,10 +65,12 @@ class JobReport:
     def queued_in_ms(self) -> int | None:
         """In how many milliseconds this node queues it by itself; None where its time is over before, or no timer runs.
 
-        A node answers the rest of its time in whole seconds.
+        A node answers the rest of its time in seconds, rounded up.
         """
         within, ttl_s = self.requeue_ms, self.fields.get("ttl")
-        return None if within is None or (ttl_s is not None and -(-within // 1_000) >= ttl_s) else within
+        if within is None or within > self.fields.get("next-awake-within", within):
+            return None
+        return None if ttl_s is not None and within >= ttl_s * 1_000 else within
 
     @property
     def is_once(self) -> bool:
@@ -248,7 +250,7 @@ def timeline_of(known: ClusterJob, attempts: Attempts, now: int) -> list[Timelin
     fields = best.fields
     created = fields["ctime"] // 1_000_000
     entries = [TimelineEntry(f"Added to node {fields['id'][2:10].decode('ascii', 'replace')}", created or None)]
-    entries += _end_of_delay(known, attempts, created + fields["delay"] * 1_000, now) if fields["delay"] else []
+    entries += _end_of_delay(known, attempts, created + round(fields["delay"] * 1_000), now) if fields["delay"] else []
     if attempts.only_counted:
         entries.append(TimelineEntry(f"{_counted(attempts.only_counted, 'earlier attempt')}, only counted"))
     entries += [TimelineEntry(_told(one), one.at) for one in reversed(attempts.rows) if one.outcome not in _IN_PLACE]

@@ -10,6 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote_from_bytes
 
 from disqued.core.model.glob import matches
+from disqued.core.model.spans import seconds_text
 from disqued.reports.value_formats import NONE, count, escaped, moment_us, visible
 
 #: Names that cannot be a segment of a path: browsers take dots for something else, quoted or not.
@@ -121,6 +122,12 @@ def span(ms: int | None) -> str:
                 return f"{ms // size} {unit} {smaller} {_UNITS[at + 1][1]}"
             return f"{ms // size} {unit}"
     raise AssertionError("a span of a second has a unit")
+
+
+def set_span(ms: float) -> str:
+    """A span that somebody has set, with its fraction: ``500 ms``, ``1.5 s``, ``3 min 20 s``."""
+    whole = round(ms)
+    return span(whole) if whole < 1_000 or not whole % 1_000 else f"{seconds_text(whole).decode()} s"
 
 
 def sentence(text: str) -> str:

@@ -67,10 +67,10 @@ class Gates(Machine):
 
     # Throttles.
 
-    def throttle(self, queue: bytes, group: bytes, seconds: int) -> None:
+    def throttle(self, queue: bytes, group: bytes, span_ms: int) -> None:
         """Let a queue, or a group of it, hand nothing out for so long, in the whole cluster; the latest end counts."""
         name, field = place_of_throttle(queue, group)
-        self._policies.reach(name, field, self._state.wall + seconds * 1_000, (seconds,))
+        self._policies.reach(name, field, self._state.wall + span_ms, (span_ms,))
 
     def throttled_ms(self, queue: bytes, group: bytes = b"") -> int:
         """Return how long a queue, or a group of it, hands nothing out from now on."""

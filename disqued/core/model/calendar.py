@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from disqued.core.model.clock import Calendar
 from disqued.core.model.job import JobOptions
+from disqued.core.model.spans import seconds_text
 from disqued.core.model.terms import NO_TERMS, SCHEDULE_NAME, Headers, Terms, cost_of_terms
 
 # Kinds of schedules.
@@ -110,7 +111,7 @@ def words_of(setting: ScheduleSetting) -> bytes:
     """Return when a schedule comes, as SCHEDULE SET takes it: spans and instants in seconds."""
     if setting.kind == CRON:
         return setting.line
-    return b"%b %d" % (KIND_NAMES[setting.kind].upper(), setting.number // 1_000)
+    return b"%b %b" % (KIND_NAMES[setting.kind].upper(), seconds_text(setting.number))
 
 
 def is_of_schedule(job_id: bytes) -> bool:

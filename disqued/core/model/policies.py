@@ -23,7 +23,7 @@ end wins, and the register is forgotten when it is over.
 
 Registers outlive their queue, and a flush.  Wall clocks are compared for the forgetting alone.
 
-Times are unix milliseconds.
+Times are unix milliseconds, spans milliseconds.
 """
 
 from typing import Final, NamedTuple
@@ -36,21 +36,21 @@ from disqued.core.model.terms import TRIES_MAX
 
 # Numbers of the fields, in the journal and on the bus.
 PAUSE_FIELD: Final = 0
-TTL_FIELD: Final = 1  #: seconds
-RETRY_FIELD: Final = 2  #: seconds
-REPLICATE_FIELD: Final = 3
-MAXLEN_FIELD: Final = 4
-MAXTRIES_FIELD: Final = 5
-BACKOFF_FIELD: Final = 6  #: seconds: the first delay, and perhaps the longest
-KEEPDEAD_FIELD: Final = 7  #: seconds
-RESULT_FIELD: Final = 8  #: seconds
+TTL_FIELD: Final = 1  #: a span, as those that follow where nothing else is said
+RETRY_FIELD: Final = 2
+REPLICATE_FIELD: Final = 3  #: nodes
+MAXLEN_FIELD: Final = 4  #: jobs
+MAXTRIES_FIELD: Final = 5  #: deliveries
+BACKOFF_FIELD: Final = 6  #: the first delay, and perhaps the longest
+KEEPDEAD_FIELD: Final = 7
+RESULT_FIELD: Final = 8
 FAIR_FIELD: Final = 9  #: 1 = fair to the groups of the queue
 INFLIGHT_FIELD: Final = 10  #: jobs with consumers at the same time
 GROUPINFLIGHT_FIELD: Final = 11  #: the same of each group
-RATE_FIELD: Final = 12  #: jobs, seconds, jobs at once
-GROUPRATE_FIELD: Final = 13  #: jobs of each group, seconds, jobs at once
+RATE_FIELD: Final = 12  #: jobs, a span, jobs at once
+GROUPRATE_FIELD: Final = 13  #: jobs of each group, a span, jobs at once
 PARTITION_FIELD: Final = 14  #: STRICT or AVAILABLE
-THROTTLE_FIELD: Final = 16  #: its end, which is the counter of the register, and how many seconds were asked for
+THROTTLE_FIELD: Final = 16  #: its end, which is the counter of the register, and the span that was asked for
 GROUP_THROTTLE_FIELD: Final = 17  #: the same of a group, whose place has a `throttle_name`
 THROTTLE_FIELDS: Final = (THROTTLE_FIELD, GROUP_THROTTLE_FIELD)
 LIMIT_FIELDS: Final = (INFLIGHT_FIELD, GROUPINFLIGHT_FIELD, RATE_FIELD, GROUPRATE_FIELD, PARTITION_FIELD)
@@ -139,37 +139,44 @@ class NumberField(NamedTuple):
     """What a field of numbers may hold."""
 
     lowest: int
-    highest: int
+    highest: int  #: of a span: whole seconds, to which a fraction may be added
     most: int = 1  #: numbers
+    spans: tuple[int, ...] = ()  #: places of the numbers that are spans
+
+    def allows(self, place: int, number: int) -> bool:
+        """Return whether a number may stand there; a span is milliseconds."""
+        highest = self.highest * 1_000 + 999 if place in self.spans else self.highest
+        return self.lowest <= number <= highest
 
 
 SPAN_MAX_S: Final = 2**31 - 1  #: seconds
 IN_FLIGHT_MAX: Final = 10_000  #: jobs that a limit lets be with consumers; the steward of a queue knows each of them
 RATE_MAX: Final = 1_000_000  #: jobs, and seconds
+_FIRST: Final = (0,)
 #: The bounds are those of the options of ADDJOB that have the same names.
 NUMBER_FIELDS: Final = {
-    TTL_FIELD: NumberField(1, SPAN_MAX_S),
-    RETRY_FIELD: NumberField(0, SPAN_MAX_S),
+    TTL_FIELD: NumberField(1, SPAN_MAX_S, spans=_FIRST),
+    RETRY_FIELD: NumberField(0, SPAN_MAX_S, spans=_FIRST),
     REPLICATE_FIELD: NumberField(1, 65_535),
     MAXLEN_FIELD: NumberField(1, 2**63 - 1),
     MAXTRIES_FIELD: NumberField(1, TRIES_MAX),
-    BACKOFF_FIELD: NumberField(1, SPAN_MAX_S, most=2),
-    KEEPDEAD_FIELD: NumberField(0, SPAN_MAX_S),
-    RESULT_FIELD: NumberField(1, SPAN_MAX_S),
+    BACKOFF_FIELD: NumberField(1, SPAN_MAX_S, most=2, spans=(0, 1)),
+    KEEPDEAD_FIELD: NumberField(0, SPAN_MAX_S, spans=_FIRST),
+    RESULT_FIELD: NumberField(1, SPAN_MAX_S, spans=_FIRST),
     FAIR_FIELD: NumberField(1, 1),
     INFLIGHT_FIELD: NumberField(1, IN_FLIGHT_MAX),
     GROUPINFLIGHT_FIELD: NumberField(1, IN_FLIGHT_MAX),
-    RATE_FIELD: NumberField(1, RATE_MAX, most=3),
-    GROUPRATE_FIELD: NumberField(1, RATE_MAX, most=3),
+    RATE_FIELD: NumberField(1, RATE_MAX, most=3, spans=(1,)),
+    GROUPRATE_FIELD: NumberField(1, RATE_MAX, most=3, spans=(1,)),
     PARTITION_FIELD: NumberField(STRICT, AVAILABLE),
-    THROTTLE_FIELD: NumberField(1, THROTTLE_MAX_S),
-    GROUP_THROTTLE_FIELD: NumberField(1, THROTTLE_MAX_S),
+    THROTTLE_FIELD: NumberField(1, THROTTLE_MAX_S, spans=_FIRST),
+    GROUP_THROTTLE_FIELD: NumberField(1, THROTTLE_MAX_S, spans=_FIRST),
     SCHEDULE_PAUSE_FIELD: NumberField(1, 1),
 }
 
 
 class Defaults(NamedTuple):
-    """What ADDJOB takes for options of a queue that it does not say; None = the queue says nothing."""
+    """What ADDJOB takes for options of a queue that it does not say; None = the queue says nothing.  Spans are ms."""
 
     ttl: int | None
     retry: int | None
@@ -362,8 +369,8 @@ class PolicyTable:
         numbers = self._numbers_of(queue, field)
         if not numbers:
             return None
-        seconds = numbers[1] if len(numbers) > 1 else 1
-        return Rate(numbers[0], seconds * 1_000, numbers[2] if len(numbers) > 2 else numbers[0])
+        per_ms = numbers[1] if len(numbers) > 1 else 1_000
+        return Rate(numbers[0], per_ms, numbers[2] if len(numbers) > 2 else numbers[0])
 
     def limits_of(self, queue: bytes) -> Limits:
         """Return what the steward of a queue holds it to."""

@@ -44,6 +44,7 @@ from disqued.core.model.job import (
 from disqued.core.model.machine import Machine
 from disqued.core.model.messages import AFTER_NACK, AGAIN, AS_BEFORE, ASKED, RETURNED
 from disqued.core.model.outbox import GONE_EXPIRED, JOB_ADDED, WATERMARK
+from disqued.core.model.spans import seconds_text
 from disqued.core.model.state import State
 from disqued.core.model.terms import backoff_of
 from disqued.core.model.trace import ASKED as ASKED_FOR
@@ -185,7 +186,7 @@ class Requeueing(Machine):
         reason = NO_TRY_LEFT if asked else why
         if why == LATE:
             span_ms = self._state.custody.spans.get(job, job.options.retry_ms)
-            reason = b"neither acknowledged nor heard of within %d s" % (span_ms // 1_000)
+            reason = b"neither acknowledged nor heard of within %b s" % seconds_text(span_ms)
         if self._letters.ends_last_try(job, reason):
             return False
         self._count_enqueued(job, nack=False, again=True, asked=asked)
@@ -439,7 +440,7 @@ class Requeueing(Machine):
         return is_manual and bool(job.flags & FLAG_QUEUED_BEFORE) and job not in self._state.custody.spans
 
     def working(self, job_id: bytes) -> int:
-        """Put off the next delivery of a job that is still worked on; return its retry period in seconds.
+        """Put off the next delivery of a job that is still worked on; return its retry period in milliseconds.
 
         Of one that is put off already, or delayed, the next delivery does not come nearer.  One of a limited queue has
         lost its slot when its consumer has it no more, and would exceed the limit.
@@ -467,7 +468,7 @@ class Requeueing(Machine):
             if gate is not None and gate.is_limited and not self._has_slot(job):
                 raise SlotIsOver
             self._work_on(job)
-        return options.retry_ms // 1_000
+        return options.retry_ms
 
     def _has_slot(self, job: Job) -> bool:
         """Return whether a consumer of this node has a job of a limited queue, and its time is not over."""

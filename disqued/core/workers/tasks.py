@@ -50,7 +50,7 @@ from disqued.core.work.requeueing import GIVEN_BACK, Requeueing
 from disqued.core.workers.workers import Workers, readable
 from disqued.errors import WrongType
 
-RETRY_S = 300  #: when a task comes again whose node is gone, by default
+RETRY_MS = 300_000  #: when a task comes again whose node is gone, by default
 
 NOTHING_DONE = 0
 WAS_CURRENT = 1
@@ -76,7 +76,7 @@ def unique_alias(body: bytes) -> bytes:
 class Tasks:
     """The machine behind WQ.FINISH, WQ.RETURN, WQ.CANCEL and WQ.DELETE."""
 
-    __slots__ = ("_acks", "_events", "_queueing", "_requeueing", "_state", "_workers", "retry_s", "unique_anywhere")
+    __slots__ = ("_acks", "_events", "_queueing", "_requeueing", "_state", "_workers", "retry_ms", "unique_anywhere")
 
     def __init__(
         self, state: State, requeueing: Requeueing, acks: Acks, workers: Workers, events: Notifications
@@ -87,7 +87,7 @@ class Tasks:
         self._acks = acks
         self._workers = workers
         self._events = events
-        self.retry_s: int = RETRY_S  #: wq-retry
+        self.retry_ms: int = RETRY_MS  #: wq-retry
         self.unique_anywhere: bool = False  #: wq-unique-scope is global
 
     # Processes.

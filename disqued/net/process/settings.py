@@ -40,7 +40,7 @@ def follow_node(config: Config, node: Node) -> None:
         node.state.peers.timeout_ms = timeout_ms
 
     def set_task_retry(seconds: int) -> None:
-        node.tasks.retry_s = seconds
+        node.tasks.retry_ms = seconds * 1_000
 
     def set_result_max(size: int) -> None:
         node.acks.result_max = size
@@ -54,7 +54,8 @@ def follow_node(config: Config, node: Node) -> None:
 
     def set_lists(_: object) -> None:
         lists = node.lists
-        lists.ttl_s, lists.replicate, lists.pool_size = config.rq_ttl, config.rq_replicate, config.bg_push_pool_size
+        lists.ttl_ms = config.rq_ttl * 1_000
+        lists.replicate, lists.pool_size = config.rq_replicate, config.bg_push_pool_size
         node.queueing.leases.keeps_orphans = config.rq_orphans == "pending"
 
     follows: dict[str, Callable[[Any], None]] = {

@@ -102,7 +102,8 @@ function valueOf(input) {
   }
   if (kind === "list") return listed(input);
   if (input.value === "") return "optional" in input.dataset ? undefined : "";
-  return kind === "number" && /^[0-9]+$/.test(input.value) ? Number(input.value) : input.value;
+  const form = { number: /^[0-9]+$/, seconds: /^([0-9]+\.?[0-9]*|\.[0-9]+)$/ }[kind];
+  return form?.test(input.value) ? Number(input.value) : input.value;
 }
 
 /** What a field stands for in the command. */
