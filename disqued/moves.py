@@ -129,16 +129,17 @@ def words_of(
 ) -> Words:  # fmt: skip
     """Return the options of ADDJOB for terms as SHOW tells them, in seconds; headers are names and values in turn."""
     words: list[Any] = [b"MAXTRIES", max_tries] if max_tries else []
-    words += [b"BACKOFF", *map(_word, backoff)] if backoff[0] else []
-    words += [b"KEEPDEAD", _word(keep_dead)] if keep_dead or max_tries else []
-    words += [b"RESULT", _word(keep_result)] if keep_result else []
+    words += [b"BACKOFF", *map(span_word, backoff)] if backoff[0] else []
+    words += [b"KEEPDEAD", span_word(keep_dead)] if keep_dead or max_tries else []
+    words += [b"RESULT", span_word(keep_result)] if keep_result else []
     for name, value in zip(headers[::2], headers[1::2], strict=True):
         words += [b"HEADER", name, value]
     words += [b"GROUP", group] if group else []
     return tuple(words)
 
 
-def _word(span: Seconds) -> Word:
+def span_word(span: Seconds) -> Word:
+    """Return a span as a word of a command."""
     return span if isinstance(span, int) else f"{span:.3f}"
 
 
@@ -181,10 +182,10 @@ class Terms:
         return self._adding(self.queue, attrs.evolve(job, ttl_s=max(SHORTEST, min(job.ttl_s, ALLOWED)), delay_s=0))
 
     def _adding(self, queue: bytes, job: Job) -> Words:
-        delay: Words = (b"DELAY", _word(job.delay_s)) if job.delay_s else ()
+        delay: Words = (b"DELAY", span_word(job.delay_s)) if job.delay_s else ()
         return (
-            b"ADDJOB", queue, job.body, int(self.add_s * 1_000), b"REPLICATE", job.replicate, b"TTL", _word(job.ttl_s),
-            b"RETRY", _word(job.retry_s), *delay, *job.terms, b"KEY", job.key,
+            b"ADDJOB", queue, job.body, int(self.add_s * 1_000), b"REPLICATE", job.replicate,
+            b"TTL", span_word(job.ttl_s), b"RETRY", span_word(job.retry_s), *delay, *job.terms, b"KEY", job.key,
         )  # fmt: skip
 
 

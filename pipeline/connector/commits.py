@@ -24,6 +24,7 @@ from uuid import uuid4
 import attrs
 
 from disqued.client.errors import BadReply, Unreachable
+from disqued.moves import span_word
 from disqued.pipeline.connector.nodes import NodeAt, NodeLink, Word, ask_each, find_nodes, pieces, scan
 from disqued.pipeline.connector.options import DAY_S
 from disqued.pipeline.connector.rows import told
@@ -108,9 +109,10 @@ class WriteCommits:
 
     def _mark_words(self, write: str, body: bytes) -> list[Word]:
         life_s = self._options["ttl"] or DAY_S
-        words: list[Word] = ["ADDJOB", COMMITS, body, self._options["replicationTimeout"] * MS_IN_S]
+        words: list[Word] = ["ADDJOB", COMMITS, body, round(self._options["replicationTimeout"] * MS_IN_S)]
         # Without REPLICATE as many nodes have it as can, up to three.
-        return [*words, "TTL", life_s, "DELAY", life_s - 1, "KEY", write]
+        delay_s = life_s - 1 if life_s > 1 else life_s / 2
+        return [*words, "TTL", span_word(life_s), "DELAY", span_word(delay_s), "KEY", write]
 
     def _has_begun(self, write: str) -> bool:
         """Tell whether there is a mark; it is on several nodes, and two of them may be away."""
@@ -262,7 +264,7 @@ def _is_delayed(reply: Any) -> bool:
         return False
     job = told(reply)
     left_ms = job[b"next-requeue-within"] or 0
-    return bool(job[b"state"] == b"active" and left_ms > job[b"retry"] * MS_IN_S + SPREAD_MS)
+    return bool(job[b"state"] == b"active" and left_ms > float(job[b"retry"]) * MS_IN_S + SPREAD_MS)
 
 
 def _with_key(link: NodeLink, queue: str | None, is_wanted: Callable[[bytes], bool], pipeline: int) -> list[bytes]:

@@ -26,6 +26,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from disqued.client.errors import DisquedError, ServerError, Unreachable
 from disqued.core.model.fate import NO_FATE
 from disqued.core.model.terms import NO_TERMS
+from disqued.moves import span_word
 from disqued.pipeline.connector.nodes import NodeAt, NodeLink, Word, ask_each, find_nodes, pieces, uncollected
 from disqued.pipeline.connector.rows import (
     ACKED,
@@ -197,7 +198,14 @@ class GroupStreamReader(QueuesStreamReader):
         """Ask for events, at most so many, and for what QGET does not say of them."""
         if count <= 0 or size <= 0:
             return NOTHING
-        words: list[Word] = ["QGET", queue, self._options["group"], "EX", self._options["leaseTime"], "COUNT"]
+        words: list[Word] = [
+            "QGET",
+            queue,
+            self._options["group"],
+            "EX",
+            span_word(self._options["leaseTime"]),
+            "COUNT",
+        ]
         while given := link.ask([*words, min(GET_COUNT, count)]):
             now_us = int(time.time() * US_IN_S)
             late = {each: None for each, _ in given if each in self._overdue}

@@ -23,6 +23,7 @@ from typing import Any, Final
 import attrs
 
 from disqued.client.addresses import read_nodes
+from disqued.commands.values import SECOND, in_seconds, read_span
 from disqued.core.model.ids import is_job_id
 from disqued.suggestions import near
 
@@ -175,8 +176,6 @@ def _between(least: int, most: int) -> Callable[[str], int]:
     return read
 
 
-_SECONDS: Final = _between(0, MOST_SECONDS)
-_SPAN: Final = _between(1, MOST_SECONDS)
 _SINK: Final = frozenset({ConnectorUse.WRITE, ConnectorUse.WRITE_STREAM})
 _ADDING: Final = _SINK | {ConnectorUse.MOVE}
 _SOURCE: Final = frozenset({ConnectorUse.READ, ConnectorUse.STORE, ConnectorUse.STREAM, ConnectorUse.GROUP})
@@ -191,12 +190,28 @@ _EVENTS: Final = frozenset({ConnectorUse.EVENTS})
 #: How several names stand in one text.
 _SEVERAL: Final = "with commas between them or as a JSON array"
 
+
+def _span(
+    name: str, default: str | None, uses: frozenset[ConnectorUse] = LIVE, *, most: int = MOST_SECONDS,
+    zero: bool = False,
+) -> Option:  # fmt: skip
+    """Make an option that is a span to the millisecond; its value is an integer where it is whole."""
+
+    def read(text: str) -> float:
+        ms = read_span(_needed(text).encode(), SECOND)
+        if not (0 if zero else 1) <= ms <= most * SECOND:
+            raise ValueError
+        return in_seconds(ms)
+
+    return Option(name, read, default, f"{'' if zero else 'above '}0 to {most} seconds, with fractions", uses)
+
+
 OPTIONS: Final = (
     Option("address", _addresses, None, f"host:port of a node, or several {_SEVERAL}", is_needed=True),
     Option("user", str, None, "a name"),
     Option("password", str, None, "the password of the nodes"),
-    Option("connectTimeout", _between(1, DAY_S), "10", f"1 to {DAY_S} seconds"),
-    Option("replyTimeout", _between(1, DAY_S), "60", f"1 to {DAY_S} seconds"),
+    _span("connectTimeout", "10", most=DAY_S),
+    _span("replyTimeout", "60", most=DAY_S),
     Option("pipeline", _between(1, 100_000), "1000", "1 to 100000 commands"),
     Option("queues", _words, "*", f"names or patterns (* ? [abc]), {_SEVERAL}", _TABLES),
     Option("queues", _names, None, f"names of queues, {_SEVERAL}", _JOBS, True),
@@ -211,8 +226,8 @@ OPTIONS: Final = (
     Option("group", _group, None, f"the name of a group: 1 to {GROUP_MAX} bytes", _GROUP, True),
     Option("maxJobsPerTrigger", _between(1, 1_000_000), "10000", "1 to 1000000 jobs", _JOBS),
     Option("maxBytesPerTrigger", _between(1, 2**40), "67108864", "1 to 1099511627776 bytes", _JOBS | _EVENTS),
-    Option("leaseRenewInterval", _between(1, DAY_S), "10", f"1 to {DAY_S} seconds", _STREAM),
-    Option("leaseTime", _SPAN, "600", f"1 to {MOST_SECONDS} seconds", _GROUP),
+    _span("leaseRenewInterval", "10", _STREAM, most=DAY_S),
+    _span("leaseTime", "600", _GROUP),
     Option("startingPosition", _start, "earliest", "earliest, latest or the id of an event", _GROUP),
     Option("failOnDataLoss", _flag, "true", "true or false", _JOBS | _EVENTS),
     # The event log.
@@ -220,13 +235,13 @@ OPTIONS: Final = (
     Option("startingPosition", _one_of("earliest", "latest"), "earliest", "earliest or latest", _EVENTS),
     # Writing.
     Option("queue", str, None, "the name of a queue", _SINK),
-    Option("retry", _SECONDS, None, f"0 to {MOST_SECONDS} seconds", _ADDING),
-    Option("ttl", _SPAN, None, f"1 to {MOST_SECONDS} seconds", _ADDING),
-    Option("delay", _SECONDS, "0", f"0 to {MOST_SECONDS} seconds", _ADDING),
+    _span("retry", None, _ADDING, zero=True),
+    _span("ttl", None, _ADDING),
+    _span("delay", "0", _ADDING, zero=True),
     Option("replicate", _between(1, 65_535), None, "1 to 65535 nodes", _ADDING),
-    Option("replicationTimeout", _between(1, DAY_S), "10", f"1 to {DAY_S} seconds", _ADDING),
+    _span("replicationTimeout", "10", _ADDING, most=DAY_S),
     Option("twoPhase", _flag, "true", "true or false", _SINK),
-    Option("prepareTimeout", _SPAN, "3600", f"1 to {MOST_SECONDS} seconds", _SINK),
+    _span("prepareTimeout", "3600", _SINK),
 )
 
 

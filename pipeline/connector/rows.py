@@ -97,7 +97,7 @@ _STATES: Final = {b"queued": "queued", b"active": "active", b"dead": "dead"}
 
 #: That, then the number of the delivery, the terms and the fate: `ctime` is nanoseconds since 1970 (None = not known),
 #: `retry` is seconds.  A node has no body of what is done.
-Told: TypeAlias = tuple[bytes, bytes, bytes, int | None, int, int, bytes, int, int, Terms, Fate]
+Told: TypeAlias = tuple[bytes, bytes, bytes, int | None, int, int, bytes, float, int, Terms, Fate]
 
 
 def told(reply: Sequence[Any]) -> dict[bytes, Any]:
@@ -118,6 +118,8 @@ class _Places:
         if known is None or reply[: known[1] : 2] != known[0]:
             known = self._known = self._find(list(reply[::2]))
         job = known[2](reply)
+        if isinstance(job[RETRY], bytes):  # not whole seconds
+            job = (*job[:RETRY], float(job[RETRY]))
         if len(reply) <= known[1]:
             return (*job, 1 + job[NACKS] + job[DELIVERIES], NO_TERMS, NO_FATE)
         # What nearly no job has comes behind that.
@@ -147,7 +149,7 @@ def _terms_of(more: Mapping[bytes, Any]) -> Terms:
     if b"max-tries" not in more:
         return NO_TERMS
     spans = (*more[b"backoff"], more[b"keep-dead"], more[b"keep-result"])
-    first, most, dead, result = (MS_IN_S * seconds for seconds in spans)
+    first, most, dead, result = (round(MS_IN_S * float(seconds)) for seconds in spans)
     headers, group = headers_of(more[b"headers"]), more.get(b"group", b"")
     return Terms(more[b"max-tries"], first, most, dead, result, headers, group)
 

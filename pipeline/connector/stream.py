@@ -90,12 +90,12 @@ class BatchLease:
     doubtful: list[bytes] = attrs.field(factory=list)
     ids: dict[NodeAt, list[bytes]] = attrs.field(factory=dict)
     #: The shortest retry period among them, in seconds; 0 = none has one.
-    retry: int = 0
+    retry: float = 0
     size: int = 0  #: bytes of the bodies
     #: Spark has it in its log, so that it will be run until it is done.
     is_written: bool = False
 
-    def add(self, node: NodeAt, ids: Sequence[bytes], retries: AbstractSet[int]) -> None:
+    def add(self, node: NodeAt, ids: Sequence[bytes], retries: AbstractSet[float]) -> None:
         """Note jobs; several nodes may have one with us, and each is to be told of it."""
         if ids:
             self.named.update(ids)
@@ -301,7 +301,7 @@ class QueuesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _take(self, node: NodeAt, handed: HandedOut, lease: BatchLease) -> None:
         ids: list[bytes] = []
         fresh: list[Told] = []
-        retries: set[int] = set()
+        retries: set[float] = set()
         for row, reply in zip(handed.given, handed.shown, strict=True):
             queue, id_, body, _, nacks, _, deliveries, _, headers, _, attempt = row
             if isinstance(reply, list):

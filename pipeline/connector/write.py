@@ -26,6 +26,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from disqued.client.errors import ServerError, Unreachable
+from disqued.moves import span_word
 from disqued.pipeline.connector.commits import MS_IN_S, WriteCommits
 from disqued.pipeline.connector.nodes import NodeAt, NodeLink, Word, find_nodes
 from disqued.wire.texts import raw
@@ -108,7 +109,7 @@ class Sink:
         headers = columns[HEADERS].to_pylist() if HEADERS in columns else [None] * len(bodies)
         groups = columns[GROUP].to_pylist() if GROUP in columns else [None] * len(bodies)
         made, words = f"{self._name()}/{part}".encode(), self._words()
-        timeout_ms = self._options["replicationTimeout"] * MS_IN_S
+        timeout_ms = round(self._options["replicationTimeout"] * MS_IN_S)
         commands: list[list[Word]] = []
         for body, queue, key, given, group in zip(bodies, queues, keys, headers, groups, strict=True):
             if body is None or queue is None:
@@ -135,7 +136,7 @@ class Sink:
         options = self._options
         delay = options["prepareTimeout"] if options["twoPhase"] else options["delay"]
         given = {"REPLICATE": options["replicate"], "RETRY": options["retry"], "TTL": options["ttl"], "DELAY": delay}
-        return [word for name, value in given.items() if value is not None for word in (name, value)]
+        return [word for name, value in given.items() if value is not None for word in (name, span_word(value))]
 
     # The driver.
 

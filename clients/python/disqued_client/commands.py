@@ -20,6 +20,7 @@ from .policies import Setting, Slot, encode_field, read_policy, read_slots
 from .replies import Facts, Reader
 from .schedules import Schedule, read_instants, read_schedules
 from .values import (
+    ABOVE_0,
     Headers,
     Span,
     Word,
@@ -27,12 +28,12 @@ from .values import (
     encode_data,
     encode_headers,
     encode_queues,
+    encode_span,
     milliseconds,
     short_text,
     to_seconds,
     waiting_seconds,
     whole_number,
-    whole_seconds,
 )
 
 T = TypeVar("T")
@@ -157,7 +158,7 @@ def add(
 
     `timeout` is how long to wait for the copies; `replicate` is how many nodes hold the job.  `delay` is the time
     before it is queued, `retry` the time after which a delivery without acknowledgement counts as failed (0 = deliver
-    at most once), `ttl` its time to live, all in whole seconds.  `maxlen` refuses the job when the queue holds that
+    at most once), `ttl` its time to live, all to the millisecond.  `maxlen` refuses the job when the queue holds that
     many.  `asynchronous` replies at once and replicates in the background.
 
     `key` is an idempotency key of 1 to 1024 bytes, free again when its job is done; a dead job keeps its key as long as
@@ -210,13 +211,13 @@ def _terms_in(facts: Facts) -> dict[str, Any]:
         case int() as tries if tries > 0:
             found["max_tries"] = tries
     match facts.get("backoff"):
-        case [int() as first, int() as most] if first > 0:
+        case [int() | float() as first, int() | float() as most] if first > 0:
             found["backoff"] = (first, most)
     match facts.get("keep-dead"):
-        case int() as seconds if seconds > 0 or "max_tries" in found:
+        case int() | float() as seconds if seconds > 0 or "max_tries" in found:
             found["keep_dead"] = seconds
     match facts.get("keep-result"):
-        case int() as seconds if seconds > 0:
+        case int() | float() as seconds if seconds > 0:
             found["result_ttl"] = seconds
     match facts.get("group"):
         case bytes() as group if group:
@@ -231,9 +232,9 @@ def _settings(
     words: list[bytes] = []
     if replicate is not None:
         words += b"REPLICATE", whole_number(replicate, "replicate", most=65_535)
-    for name, span, least in (("delay", delay, 0), ("retry", retry, 0), ("ttl", ttl, 1)):
+    for name, span, least in (("delay", delay, 0), ("retry", retry, 0), ("ttl", ttl, ABOVE_0)):
         if span is not None:
-            words += name.upper().encode(), whole_seconds(span, name, least)
+            words += name.upper().encode(), encode_span(span, name, least)
     if maxlen is not None:
         words += b"MAXLEN", whole_number(maxlen, "maxlen")
     return words
@@ -263,13 +264,13 @@ def _terms(
         delays = backoff if isinstance(backoff, tuple) else (backoff,)
         if len(delays) not in (1, 2):
             raise ValueError(f"backoff is {backoff!r}; a delay, or a first and a longest one, are allowed")
-        words += b"BACKOFF", *(whole_seconds(delay, "backoff", 1) for delay in delays)
-        if len(delays) > 1 and int(words[-1]) < int(words[-2]):
+        words += b"BACKOFF", *(encode_span(delay, "backoff", ABOVE_0) for delay in delays)
+        if len(delays) > 1 and float(words[-1]) < float(words[-2]):
             raise ValueError(f"backoff is {backoff!r}; the longest delay is at least the first one")
     if keep_dead is not None:
-        words += b"KEEPDEAD", whole_seconds(keep_dead, "keep_dead")
+        words += b"KEEPDEAD", encode_span(keep_dead, "keep_dead")
     if result_ttl is not None:
-        words += b"RESULT", whole_seconds(result_ttl, "result_ttl", 1)
+        words += b"RESULT", encode_span(result_ttl, "result_ttl", ABOVE_0)
     return words
 
 
@@ -371,7 +372,7 @@ def nack(
 ) -> Command[int]:
     """Return jobs to their queue because their try failed; returns how many were given back.
 
-    They are delivered again after the backoff that they were added with, or after `delay`, in whole seconds; without
+    They are delivered again after the backoff that they were added with, or after `delay`; without
     either at once.  `reason` is kept with the job, in at most 1 KiB.  With `dead` the jobs are dead: nobody receives
     them before `redrive`.
 
@@ -382,7 +383,7 @@ def nack(
         raise ValueError("untried goes alone, without delay, reason and dead")
     options: list[bytes] = [b"UNTRIED"] if untried else []
     if delay is not None:
-        options += b"DELAY", whole_seconds(delay, "delay")
+        options += b"DELAY", encode_span(delay, "delay")
     if reason:
         options += b"REASON", short_text(reason, "reason", REASON_MAX)
     if dead:
@@ -390,7 +391,7 @@ def nack(
     return _on_jobs(b"NACK", jobs, replies.read_number, *options)
 
 
-def working(job: AnyJob, progress: bytes | str | None = None) -> Command[int]:
+def working(job: AnyJob, progress: bytes | str | None = None) -> Command[int | float]:
     """Postpone the next delivery of a job; returns its retry time in seconds, which starts again (0 = at most once).
 
     `progress` tells how far it is, in at most 1 KiB.
@@ -398,7 +399,7 @@ def working(job: AnyJob, progress: bytes | str | None = None) -> Command[int]:
     Raises UnknownJob, TooLate, JobCancelled.
     """
     options = () if progress is None else (b"PROGRESS", short_text(progress, "progress", PROGRESS_MAX))
-    return _on_jobs(b"WORKING", (job,), replies.read_number, *options)
+    return _on_jobs(b"WORKING", (job,), replies.read_seconds, *options)
 
 
 def _check_words(count: int) -> None:
@@ -491,7 +492,7 @@ def delete(*jobs: AnyJob) -> Command[int]:
 
 def show(job: AnyJob) -> Command[Facts | None]:
     """Return the facts that a node has about a job, by name; None when it does not know the job."""
-    return _on_jobs(b"SHOW", (job,), replies.read_facts)
+    return _on_jobs(b"SHOW", (job,), replies.read_shown)
 
 
 # Queues.
@@ -626,7 +627,7 @@ def _limits(
         if not isinstance(parts, tuple | list) or len(parts) not in (2, 3):
             raise ValueError(f"{name} is {given!r:.100}; jobs, seconds and perhaps the burst are allowed")
         count, span, *burst = parts
-        words += word, whole_number(count, name, most=RATE_MAX), b"PER", whole_seconds(span, name, 1, RATE_MAX)
+        words += word, whole_number(count, name, most=RATE_MAX), b"PER", encode_span(span, name, ABOVE_0, RATE_MAX)
         for most in burst:
             words += b"BURST", whole_number(most, f"the burst of {name}", most=RATE_MAX)
     if partition is not None:
@@ -686,11 +687,11 @@ def pause(
 
 
 def throttle(queue: bytes | str, seconds: Span, *, group: bytes | str | None = None) -> Command[int]:
-    """Let a queue, or one group of it, hand out nothing for so many whole seconds in the whole cluster.
+    """Let a queue, or one group of it, hand out nothing for so many seconds in the whole cluster.
 
-    The latest end counts; 0 changes nothing.  Returns the seconds that are left.
+    The latest end counts; 0 changes nothing.  Returns the seconds that are left, rounded up.
     """
-    span = whole_seconds(seconds, "seconds", most=THROTTLE_MAX)
+    span = encode_span(seconds, "seconds", most=THROTTLE_MAX)
     words = (b"THROTTLE", encode_data(queue, "queue"), span, *(() if group is None else (b"GROUP", _group(group))))
     # The same end comes of it again, or a later one: to say it once more does no harm.
     return Command(words, replies.read_number, repeatable=True)
@@ -714,7 +715,7 @@ def _instants(line: str | None, every: Span | None, at: int | None, zone: str | 
     if line is None and zone is not None:
         raise ValueError("zone goes with line")
     if every is not None:
-        return [b"EVERY", whole_seconds(every, "every", 1)]
+        return [b"EVERY", encode_span(every, "every", 1)]
     if at is not None:
         return [b"AT", whole_number(at, "at", most=2**33)]
     text = encode_data(cast("str", line), "line")
@@ -751,9 +752,9 @@ def set_schedule(
     """Let the cluster add a job at each instant of a schedule, or change the schedule.  Returns OK.
 
     One of `line`, `every` and `at` says when: a cron line such as "0 2 * * mon-fri" in the time zone `zone` (UTC unless
-    given), a span in whole seconds, or one instant in unix seconds.  `skip_overlap` adds no job while the last one is
-    not over.  `catch_up` is how many missed instants are fired later at most, `jitter` delays each job by up to so many
-    seconds.  The other options are those of `add`, for each job.
+    given), a span of a second or more, or one instant in unix seconds.  `skip_overlap` adds no job while the last one
+    is not over.  `catch_up` is how many missed instants are fired later at most, `jitter` delays each job by up to so
+    many seconds.  The other options are those of `add`, for each job.
     """
     words = [*_schedule(b"SET", name), *_instants(line, every, at, zone)]
     words += b"QUEUE", encode_data(queue, "queue"), b"BODY", encode_data(body, "body")
@@ -762,7 +763,7 @@ def set_schedule(
     if catch_up is not None:
         words += b"CATCHUP", whole_number(catch_up, "catch_up", least=0, most=CATCH_UP_MAX)
     if jitter is not None:
-        words += b"JITTER", whole_seconds(jitter, "jitter")
+        words += b"JITTER", encode_span(jitter, "jitter")
     words += _settings(delay, retry, ttl, replicate, maxlen)
     _check_terms(retry, replicate, delay, ttl, is_tried_again=max_tries is not None or backoff is not None)
     late = to_seconds(delay or 0, "delay") + to_seconds(jitter or 0, "jitter")
@@ -780,7 +781,7 @@ def set_schedule(
 
 def schedule(name: bytes | str) -> Command[Facts | None]:
     """Return what a schedule says and how it stands, by name; None when there is none."""
-    return Command(_schedule(b"GET", name), replies.read_facts)
+    return Command(_schedule(b"GET", name), replies.read_schedule)
 
 
 def schedules(pattern: bytes | str = "*") -> Command[list[Schedule]]:

@@ -1,5 +1,6 @@
 """The policy of a queue: its fields, as `set_policy` takes them and as `policy` returns them."""
 
+import re
 from typing import Final
 
 import attrs
@@ -14,6 +15,7 @@ _FIELDS: Final = {
     "in_flight": "inflight", "group_in_flight": "groupinflight", "rate": "rate", "group_rate": "grouprate",
     "partition": "partition",
 }  # fmt: skip
+_NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 _RATES: Final = ("rate", "group_rate")
 _NAMES: Final = {field: name for name, field in _FIELDS.items()}
 
@@ -24,7 +26,7 @@ class Setting:
 
     #: A number; of `backoff` the first delay and perhaps the longest; of rates jobs, seconds and perhaps the burst; of
     #: `pause` in, out or all; of `partition` strict or available.
-    value: int | tuple[int, ...] | str
+    value: float | tuple[float, ...] | str
     #: Id of the node on which it was set.
     node: bytes
     #: When it was set, in unix seconds.
@@ -85,11 +87,16 @@ def read_slots(reply: object, node: bytes) -> list[Slot]:
     return found
 
 
-def _value_of(name: str, text: str) -> int | tuple[int, ...] | str:
-    """Read a value; what is no number is text."""
+def _value_of(name: str, text: str) -> float | tuple[float, ...] | str:
+    """Read a value; what is no number is text, and a whole number is an int."""
+    words = text.split()
+    numbers = tuple(_number(word) for word in words if _NUMBER.fullmatch(word))
     if name in _RATES:
-        return tuple(int(word) for word in text.split() if word.isdecimal())
-    numbers = text.split()
-    if not numbers or not all(number.isdecimal() for number in numbers):
+        return numbers
+    if not numbers or len(numbers) < len(words):
         return text
-    return tuple(map(int, numbers)) if name == "backoff" else int(text)
+    return numbers if name == "backoff" else numbers[0]
+
+
+def _number(word: str) -> float:
+    return float(word) if "." in word else int(word)

@@ -4,7 +4,8 @@ Each reader takes the reply and the id of the node that sent it, and raises BadR
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, TypeVar
+from contextlib import suppress
+from typing import Final, TypeAlias, TypeVar
 
 from .errors import BadReply
 from .job import NO_HEADERS, Job, Topology
@@ -39,6 +40,16 @@ def read_number(reply: object, node: bytes) -> int:
     """Read a number."""
     if not isinstance(reply, int):
         raise BadReply(f"{reply!r} is no number")
+    return reply
+
+
+def read_seconds(reply: object, node: bytes) -> int | float:
+    """Read a span, which RESP2 has as text where it is not whole."""
+    if isinstance(reply, bytes):
+        with suppress(ValueError):
+            return float(reply)
+    if not isinstance(reply, int | float):
+        raise BadReply(f"{reply!r} is no number of seconds")
     return reply
 
 
@@ -105,6 +116,31 @@ def read_facts(reply: object, node: bytes) -> Facts | None:
     if isinstance(reply, dict):
         return {read_word(name, node): value for name, value in reply.items()}
     return _pairs(read_list(reply))
+
+
+#: Spans among the facts of a job, and among those of a schedule.
+_OF_JOBS: Final = ("delay", "retry", "backoff", "keep-dead", "keep-result")
+_OF_SCHEDULES: Final = ("jitter", "ttl", "retry", "delay", "keepdead", "result")
+
+
+def read_shown(reply: object, node: bytes) -> Facts | None:
+    """Read SHOW: facts, with numbers for spans."""
+    return _with_spans(read_facts(reply, node), _OF_JOBS)
+
+
+def read_schedule(reply: object, node: bytes) -> Facts | None:
+    """Read SCHEDULE GET: facts, with numbers for spans."""
+    return _with_spans(read_facts(reply, node), _OF_SCHEDULES)
+
+
+def _with_spans(facts: Facts | None, names: tuple[str, ...]) -> Facts | None:
+    if facts is None:
+        return None
+    spans = {name: facts[name] for name in names if name in facts}
+    return {**facts, **{
+        name: [read_seconds(part, b"") for part in told] if isinstance(told, list) else read_seconds(told, b"")
+        for name, told in spans.items()
+    }}  # fmt: skip
 
 
 def _pairs(row: list[object]) -> dict[str, object]:

@@ -88,7 +88,7 @@ class JobReporter:
             self._warn(f"the progress of job {task.job.id.decode()} reached no node: {error}")
         self._on_change()
 
-    async def _work_on(self, task: Task, working: Command[int]) -> None:
+    async def _work_on(self, task: Task, working: Command[int | float]) -> None:
         """Send WORKING.  Raises JobCancelled, and DisquedError when no node took it."""
         try:
             retry = await self._say(working)
@@ -120,10 +120,10 @@ class JobReporter:
         if facts is None or facts.get("queue") is None:
             return
         task.facts = facts
-        if isinstance(retry := facts.get("retry"), int):
+        if isinstance(retry := facts.get("retry"), int | float):
             task.retry = float(retry)
         match facts.get("backoff"):
-            case [int() as first, *_]:
+            case [int() | float() as first, *_]:
                 task.has_backoff = first > 0
         task.keeps_result = bool(facts.get("keep-result"))
 

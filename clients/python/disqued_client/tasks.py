@@ -18,7 +18,6 @@ Nothing here waits or sends: a worker does what `due` says and reports the outco
 import inspect
 from collections.abc import Callable, Mapping
 from enum import Enum
-from math import ceil
 from random import Random
 from typing import Final, TypeAlias
 
@@ -27,13 +26,14 @@ import attrs
 from .job import Job, Signal
 from .naming import PACKAGE
 from .values import (
+    ABOVE_0,
     MOST_SECONDS,
     Span,
     encode_data,
+    encode_span,
     to_seconds,
     waiting_seconds,
     whole_number,
-    whole_seconds,
 )
 
 FIRST_WORKING_S: Final = 0.5  #: half of the shortest retry time; a job that ends sooner costs no message
@@ -70,7 +70,7 @@ class GiveBack:
     """How a job is given back."""
 
     #: Seconds until its next delivery; None = as its terms say.
-    delay: int | None = None
+    delay: float | None = None
     reason: str = ""
     is_dead: bool = False
     #: Its handler has not begun: no try is counted.
@@ -78,7 +78,7 @@ class GiveBack:
 
 
 class RetryLater(Exception):
-    """Raised by a handler: try the job again after so many seconds, rounded up to whole ones."""
+    """Raised by a handler: try the job again after so many seconds."""
 
     def __init__(self, seconds: Span, reason: str = "") -> None:
         """Raises ValueError."""
@@ -86,7 +86,7 @@ class RetryLater(Exception):
         delay = to_seconds(seconds, "seconds")
         if not 0 <= delay <= MOST_SECONDS:
             raise ValueError(f"a retry after {delay:g} seconds; 0 to {MOST_SECONDS} are allowed")
-        self.delay = ceil(delay)
+        self.delay = delay
         self.reason = reason
 
 
@@ -126,7 +126,7 @@ class MoveTo:
     @ttl.validator
     def _is_allowed(self, attribute: object, value: Span | None) -> None:
         if value is not None:
-            whole_seconds(value, "ttl", 1)
+            encode_span(value, "ttl", ABOVE_0)
 
 
 Verdict: TypeAlias = Drop | GoOn | MoveTo | Bury
@@ -329,7 +329,7 @@ class Tasks:
             return GiveBack(reason=reason_of(error), is_dead=True)
         if isinstance(error, RetryLater):
             return GiveBack(error.delay, reason_of(error))
-        own = None if task.has_backoff else ceil(self._backoff.pause(task.job.tries, self._rng))
+        own = None if task.has_backoff else self._backoff.pause(task.job.tries, self._rng)
         return GiveBack(own, reason_of(error))
 
     def forget(self, task: Task) -> None:

@@ -118,7 +118,7 @@ def _describe(span: "Span", task: Task) -> None:
     if back.is_dead:
         reason = f"buried: {reason}"
     elif isinstance(error, RetryLater):
-        reason = f"to be tried again in {error.delay} s: {reason}"
+        reason = f"to be tried again in {error.delay:g} s: {reason}"
     span.set_status(trace.StatusCode.ERROR, reason)
 
 

@@ -15,6 +15,7 @@ Span: TypeAlias = int | float | timedelta
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 MOST_SECONDS: Final = 2**31 - 1
+ABOVE_0: Final = 0.001  #: the shortest span that is not 0, in seconds
 HEADERS_MAX: Final = 16
 HEADER_NAME_MAX: Final = 255  #: bytes
 HEADERS_BYTES_MAX: Final = 8_192  #: of all names and values together
@@ -61,12 +62,14 @@ def to_seconds(span: Span, name: str) -> float:
     return float(span)
 
 
-def whole_seconds(span: Span, name: str, least: int = 0, most: int = MOST_SECONDS) -> bytes:
-    """Encode a duration for an option in whole seconds.  Raises ValueError."""
+def encode_span(span: Span, name: str, least: float = 0, most: int = MOST_SECONDS) -> bytes:
+    """Encode a duration for an option in seconds, to the millisecond; one above 0 is never 0.  Raises ValueError."""
     seconds = to_seconds(span, name)
-    if seconds != int(seconds) or not least <= seconds <= most:
-        raise ValueError(f"{name} is {seconds:.15g} seconds; whole ones from {least} to {most} are allowed")
-    return b"%d" % seconds
+    ms = round(seconds * 1_000) or seconds > 0
+    if not least * 1_000 <= ms <= most * 1_000:
+        raise ValueError(f"{name} is {seconds:.15g} seconds; {least} to {most} are allowed")
+    whole, rest = divmod(ms, 1_000)
+    return b"%d.%03d" % (whole, rest) if rest else b"%d" % whole
 
 
 def waiting_seconds(span: Span, name: str, most: int = MOST_SECONDS) -> float:

@@ -67,7 +67,7 @@ def _check(field: str) -> None:
 
 
 #: JOBS/SECONDS or JOBS/SECONDS:BURST.
-_RATE: Final = re.compile(r"(\d+)/(\d+)s?(?::(\d+))?")
+_RATE: Final = re.compile(r"(\d+)/(\d+\.?\d*|\.\d+)s?(?::(\d+))?")
 
 
 def _values(key: str, value: str) -> list[str]:

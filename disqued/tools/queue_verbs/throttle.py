@@ -7,14 +7,15 @@ import click
 from disqued.core.model.gates import THROTTLE_MAX_S
 from disqued.tools.connecting import Target, node_options
 from disqued.tools.console_text import short
+from disqued.tools.values import Seconds
 
 
 @click.command()
 @click.argument("queue", metavar="QUEUE")
-@click.argument("seconds", metavar="[SECONDS]", type=click.IntRange(0, THROTTLE_MAX_S), default=0)
+@click.argument("seconds", metavar="[SECONDS]", type=Seconds(THROTTLE_MAX_S, zero=True), default=0.0)
 @click.option("--group", metavar="NAME", help="Only jobs of this group.")
 @node_options
-def command(target: Target, queue: str, seconds: int, group: str | None) -> None:
+def command(target: Target, queue: str, seconds: float, group: str | None) -> None:
     """Let QUEUE hand nothing out for so many SECONDS in the whole cluster, or show how long that lasts.
 
     The latest end counts: a shorter time changes nothing.
@@ -22,11 +23,11 @@ def command(target: Target, queue: str, seconds: int, group: str | None) -> None
     \b
     Examples:
       disqued throttle mail 30
-      disqued throttle mail 30 --group acme
+      disqued throttle mail 0.5 --group acme
       disqued throttle mail
     """
     words: list[bytes | str] = [] if group is None else ["GROUP", os.fsencode(group)]
     with target.node() as node:
-        left = node.call("THROTTLE", os.fsencode(queue), str(seconds), *words)
+        left = node.call("THROTTLE", os.fsencode(queue), f"{seconds:.15g}", *words)
     what = short(queue) if group is None else f"group {short(group)} of {short(queue)}"
     click.echo(f"{what} hands nothing out for {left} seconds" if left else f"{what} is not throttled")
