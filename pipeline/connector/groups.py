@@ -198,14 +198,8 @@ class GroupStreamReader(QueuesStreamReader):
         """Ask for events, at most so many, and for what QGET does not say of them."""
         if count <= 0 or size <= 0:
             return NOTHING
-        words: list[Word] = [
-            "QGET",
-            queue,
-            self._options["group"],
-            "EX",
-            span_word(self._options["leaseTime"]),
-            "COUNT",
-        ]
+        lease = span_word(self._options["leaseTime"])
+        words: list[Word] = ["QGET", queue, self._options["group"], "EX", lease, "COUNT"]
         while given := link.ask([*words, min(GET_COUNT, count)]):
             now_us = int(time.time() * US_IN_S)
             late = {each: None for each, _ in given if each in self._overdue}

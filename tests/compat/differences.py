@@ -633,7 +633,7 @@ DIFFERENCES = (
         "addjob-value-allowed",
         _WITH_WHAT_IS_ALLOWED,
         (("ADDJOB", "q", "b", "0", "TTL"),),
-        _with_end(b"ERR syntax error", b" - TTL without its value: allowed are 1 to 2147483647 seconds"),
+        _with_end(b"ERR syntax error", b" - TTL without its value: allowed are above 0 to 2147483647 seconds, with fractions"),
     ),
     Difference(
         "getjob-option-allowed",
@@ -679,13 +679,13 @@ DIFFERENCES = (
         (("ADDJOB",), ("GETJOB",), ("QPEEK",)),
         _with_ends(
             {
-                b"ERR TTL must": b" - allowed are whole seconds from 1",
-                b"ERR RETRY time must": b" - allowed are whole seconds from 0",
-                b"ERR DELAY time must": b" - allowed are whole seconds from 0",
+                b"ERR TTL must": b" - allowed are seconds, with fractions",
+                b"ERR RETRY time must": b" - allowed are seconds, with fractions",
+                b"ERR DELAY time must": b" - allowed are seconds, with fractions",
                 b"ERR REPLICATE must": b" - allowed are whole numbers",
                 b"ERR MAXLEN must": b" - allowed are whole numbers",
                 b"ERR COUNT must": b" - allowed are whole numbers",
-                b"ERR timeout is not": b" - allowed are whole milliseconds, 0 or more",
+                b"ERR timeout is not": b" - allowed are milliseconds, 0 or more",
                 b"ERR value is not": b" - count takes whole numbers of 64 bits",
             }
         ),

@@ -109,6 +109,13 @@ STATEMENTS: dict[str, list[tuple[str, str]]] = {
         ("ADDJOB q b 0 DELAY 2147483648", r"-ERR DELAY must be below 2147483648 seconds\r\n"),
         ("ADDJOB q b 0 TTL 2147483647", ADDED),
     ],
+    "spans are decimals, and whole ones are told as integers": [
+        ("ADDJOB q b 1e3 DELAY 0.5 RETRY .25 TTL 6e1", ADDED),
+        ("SHOW $ID", r"(?s).*ttl\r\n:60\r\n.*delay\r\n\$3\r\n0\.5\r\n\$5\r\nretry\r\n\$4\r\n0\.25\r\n.*"),
+        ("ADDJOB q b 0 DELAY 5.0 RETRY 1e-9 TTL 10", ADDED),
+        ("SHOW $ID", r"(?s).*delay\r\n:5\r\n\$5\r\nretry\r\n\$5\r\n0\.001\r\n.*"),
+        ("ADDJOB q b 0 DELAY nan", r"-ERR DELAY time must be a non negative number - allowed are seconds, .*\r\n"),
+    ],
     "REPLICATE is 1 by default, and refused beyond": [
         *[("ADDJOB q b 0", ADDED), ("SHOW $ID", r"(?s).*\$4\r\nrepl\r\n:1\r\n.*")],
         ("ADDJOB q b 0 REPLICATE 2", NO_COPY + r"\r\n"),
