@@ -140,7 +140,7 @@ def words_of(
 
 def span_word(span: Seconds) -> Word:
     """Return a span as a word of a command."""
-    return span if isinstance(span, int) else f"{span:.3f}"
+    return span if isinstance(span, int) else f"{span:.15g}"
 
 
 def _seconds(told: Any) -> Seconds:

@@ -92,7 +92,7 @@ def _placeholder(field: Field) -> str:
     if arg.kind.words:
         return "|".join(arg.kind.words)
     same = arg.keyword is not None and arg.keyword.decode().lower() == field.label.replace("-", "")
-    return "n" if same and arg.kind.name == "integer" else field.label
+    return "n" if same and arg.kind.name in {"integer", "double"} else field.label
 
 
 def _argument_name(field: Field) -> str:

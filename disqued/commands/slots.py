@@ -8,7 +8,18 @@ import attrs
 from disqued.commands.jobs import JOBS_AT_ONCE
 from disqued.commands.shapes import array, bulk, integer, null_or, tuple_of
 from disqued.commands.table import Flag, command, option, positional
-from disqued.commands.values import COUNT_MISFIT, QUEUE, SECOND, SECONDS_MAX, Kind, bounded, one_of, readable, span
+from disqued.commands.values import (
+    COUNT_MISFIT,
+    QUEUE,
+    SECOND,
+    SECONDS_MAX,
+    Kind,
+    bounded,
+    one_of,
+    read_span,
+    readable,
+    span,
+)
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model.gates import Limits
@@ -29,7 +40,7 @@ from disqued.core.model.queues import Queue
 from disqued.core.model.slots import Rate, Slot
 from disqued.core.model.spans import seconds_text
 from disqued.core.node import Node
-from disqued.errors import WrongType
+from disqued.errors import CommandError, WrongType
 
 SLOTS_COUNT = count_kind(1, JOBS_AT_ONCE, COUNT_MISFIT)
 SHOWN_BY_DEFAULT = 100
@@ -60,7 +71,22 @@ def _bounded(word: str, most: int) -> Kind:
 
 IN_FLIGHT = _bounded("INFLIGHT", IN_FLIGHT_MAX)
 GROUP_IN_FLIGHT = _bounded("GROUPINFLIGHT", IN_FLIGHT_MAX)
-PER = span(SECOND, 1, RATE_MAX * SECOND, f"PER takes seconds above 0 to {RATE_MAX}", f"above 0 to {RATE_MAX} seconds")
+_BAD_PER = f"PER takes seconds above 0 to {RATE_MAX}, not <word>"
+
+
+def _read_per(text: bytes) -> int:
+    try:
+        ms = read_span(text, SECOND)
+    except ValueError:
+        ms = 0
+    if not 0 < ms <= RATE_MAX * SECOND:
+        raise CommandError(_BAD_PER.replace("<word>", repr(readable(text))))
+    return ms
+
+
+PER = attrs.evolve(
+    span(SECOND, 1, RATE_MAX * SECOND, _BAD_PER, f"above 0 to {RATE_MAX} seconds, with fractions"), read=_read_per
+)
 
 
 def _rate(word: str) -> tuple[Kind, ...]:

@@ -70,7 +70,9 @@ def read_integer(text: bytes) -> int:
 def read_span(text: bytes, unit: int) -> int:
     """Read a span in this unit; returns milliseconds, rounded to the nearest, and never 0 for a value that is not 0.
 
-    An empty string is 0.  Raises ValueError: the text is no decimal number, or its milliseconds have more than 64 bits.
+    An empty string is 0.  What has more than 64 bits is one more than 64 bits hold, and so beyond every range.
+
+    Raises ValueError for a text that is no decimal number.
     """
     if text.isdigit() and len(text) < _SHORT:
         return int(text) * unit
@@ -84,11 +86,9 @@ def read_span(text: bytes, unit: int) -> int:
     if not value:
         return 0
     if value.adjusted() >= _DIGITS_MAX:
-        raise ValueError(text[:40])
+        return INT64_MIN - 1 if value < 0 else INT64_MAX + 1
     ms = int(value.to_integral_value(ROUND_HALF_UP)) or (-1 if value < 0 else 1)
-    if not INT64_MIN <= ms <= INT64_MAX:
-        raise ValueError(text[:40])
-    return ms
+    return max(INT64_MIN - 1, min(ms, INT64_MAX + 1))
 
 
 def in_seconds(ms: int) -> int | float:
@@ -130,6 +130,8 @@ def read_timeout(text: bytes) -> int:
         raise CommandError(TIMEOUT_MISFIT) from None
     if value < 0:
         raise CommandError("timeout is negative")
+    if value > INT64_MAX:
+        raise CommandError(TIMEOUT_MISFIT)
     return value
 
 

@@ -48,7 +48,7 @@ Known = dict[bytes, tuple[int, int]]
 SETTINGS: Final[dict[bytes, dict[int, Value]]] = {
     b"a": {INFLIGHT_FIELD: (3,)},
     b"b": {GROUPINFLIGHT_FIELD: (1,), INFLIGHT_FIELD: (6,)},
-    b"c": {RATE_FIELD: (1, 1, 2), GROUPINFLIGHT_FIELD: (2,)},
+    b"c": {RATE_FIELD: (1, 1_000, 2), GROUPINFLIGHT_FIELD: (2,)},
     b"d": {INFLIGHT_FIELD: (2,), PARTITION_FIELD: (AVAILABLE,)},
 }
 CALM_MS: Final = 500  #: how late what was given is handed out where nothing fails

@@ -29,7 +29,8 @@ A record begins with the same two bytes, so that a reader knows what it has befo
         queue, scope; for each node, in order, the 8 first hex digits of its id, stamp 8
     POLICY, 45 bytes and then the strings:
         field 1, counter 8, node id 20, when it was set 8, length of queue 4, of value 2
-        queue, value; that of a pause: PAUSE_... bits 1, length of reason 2, reason, owner
+        queue, value; that of a pause: PAUSE_... bits 1, length of reason 2, reason, owner; of most other fields: how
+        many numbers 1, and each of them 8; a span is seconds, or below 0 milliseconds where it is not whole seconds
 
 Deadlines are those of the job plus an offset that the writer chooses: wall clock minus monotonic clock for what is
 stored, so that they are wall-clock times.
@@ -731,7 +732,7 @@ def _span_out(ms: int) -> int:
 
 
 def _span_in(number: int) -> int:
-    return -number if number < 0 else number * 1_000
+    return -number if number < 0 and number % 1_000 else number * 1_000
 
 
 def decode_policy(data: bytes, at: int) -> tuple[Policy, int]:

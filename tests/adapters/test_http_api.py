@@ -172,6 +172,54 @@ async def test_a_job_is_added_once_with_a_key_and_shown_with_it(admin: Admin) ->
 
 
 @ensureDeferred
+async def test_spans_have_fractions_in_bodies_and_answers(admin: Admin) -> None:
+    client = admin()
+    terms = {"max_tries": 3, "backoff": {"first": 0.5, "most": 60}, "keep_dead": 1.5, "result": 2.0}
+    job_id = await add(client, delay=0.5, retry=0.25, ttl=90.0, **terms)
+    _, _, job = await client.get(f"/api/show/{job_id}")
+    assert (job["delay"], job["retry"], job["ttl"]) == (0.5, 0.25, 90)
+    assert (job["backoff"], job["keep-dead"], job["keep-result"]) == ([0.5, 60], 1.5, 2)
+    assert [type(job[name]) for name in ("delay", "retry", "ttl", "keep-result")] == [float, float, int, int]
+    limits = {"queue": "q", "sets": True, "ttl": 90.5, "rate": {"count": 3, "per": 0.5}}
+    assert (await client.post("/api/commands/QPOLICY", limits)).body == {"reply": "OK"}
+    told = (await client.post("/api/commands/QPOLICY", {"queue": "q"})).body["reply"]
+    assert [row[:2] for row in told] == [["ttl", "90.5"], ["rate", "3 PER 0.5"]]
+    event = {"queue": "log", "expire_seconds": 60.5, "contents": "x", "delay": "0.5"}
+    added = await client.post("/api/commands/QADD", event)
+    _, _, shown = await client.get(f"/api/show/{added.body['reply']}")
+    assert (shown["delay"], shown["ttl"]) == (0.5, 61)
+
+
+@ensureDeferred
+async def test_a_span_is_a_number_of_json_that_a_command_takes(admin: Admin) -> None:
+    client = admin()
+    for given, told in (
+        ("0.5", "delay is a string; allowed are numbers"),
+        (True, "delay is true; allowed are numbers"),
+        (-0.5, "DELAY time must be a non negative number"),
+        (1e30, "DELAY time must be a non negative number"),
+        (1e10, "DELAY must be below 2147483648 seconds"),
+    ):
+        status, _, problem = await client.post("/api/add", {"queue": "q", "body": "x", "delay": given})
+        assert status == 400
+        assert told in problem["detail"]
+    status, _, problem = await client.post(
+        "/api/commands/QPOLICY", {"queue": "q", "sets": True, "rate": {"count": 1.5, "per": 0.5}}
+    )
+    assert (status, problem["detail"]) == (400, "rate.count is a number; allowed are whole numbers")
+
+
+def test_the_schema_of_a_span_is_a_number_with_its_least() -> None:
+    found = schema(COMMANDS["ADDJOB"])["properties"]
+    assert {name: (found[name]["type"], found[name]["minimum"]) for name in ("delay", "retry", "ttl", "timeout")} == {
+        "delay": ("number", 0), "retry": ("number", 0), "ttl": ("number", 0.001), "timeout": ("number", 0),
+    }  # fmt: skip
+    rate = schema(COMMANDS["QPOLICY"])["properties"]["rate"]["properties"]
+    assert [rate[part]["type"] for part in ("count", "per", "burst")] == ["integer", "number", "integer"]
+    assert schema(COMMANDS["SCHEDULE SET"])["properties"]["every"]["minimum"] == 1
+
+
+@ensureDeferred
 async def test_an_event_is_shown_with_its_groups(admin: Admin) -> None:
     client = admin()
     added = {"queue": "news", "expire_seconds": 60, "contents": "x", "replicate": 1}

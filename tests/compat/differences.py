@@ -633,7 +633,10 @@ DIFFERENCES = (
         "addjob-value-allowed",
         _WITH_WHAT_IS_ALLOWED,
         (("ADDJOB", "q", "b", "0", "TTL"),),
-        _with_end(b"ERR syntax error", b" - TTL without its value: allowed are above 0 to 2147483647 seconds, with fractions"),
+        _with_end(
+            b"ERR syntax error",
+            b" - TTL without its value: allowed are above 0 to 2147483647 seconds, with fractions",
+        ),
     ),
     Difference(
         "getjob-option-allowed",

@@ -426,10 +426,10 @@ async def test_the_last_word_of_each_policy_is_kept_also_over_a_flush(bench: Ben
 
 @async_test
 async def test_the_fields_of_a_policy_are_kept_each_for_itself(bench: Bench) -> None:
-    ttl: Record = (POLICY, b"queue \xff", TTL_FIELD, Register(1, b"b" * 40, 1_700_000_000_007, (60,)))
+    ttl: Record = (POLICY, b"queue \xff", TTL_FIELD, Register(1, b"b" * 40, 1_700_000_000_007, (60_500,)))
     maxlen: Record = (POLICY, b"queue \xff", MAXLEN_FIELD, Register(2, b"b" * 40, 1_700_000_000_007, (2**63 - 1,)))
     unset: Record = (POLICY, b"queue \xff", TTL_FIELD, Register(2, b"a" * 40, 1_700_000_000_008, ()))
-    backoff: Record = (POLICY, b"queue \xff", BACKOFF_FIELD, Register(1, b"b" * 40, 1_700_000_000_007, (2, 60)))
+    backoff: Record = (POLICY, b"queue \xff", BACKOFF_FIELD, Register(1, b"b" * 40, 1_700_000_000_007, (250, 60_000)))
     await bench.start()
     await bench.put(policy(1, 3), ttl, maxlen, backoff)
     await bench.put(unset)
@@ -463,8 +463,8 @@ async def test_throttles_come_back_as_they_were_and_not_when_they_are_over(bench
     at = 1_700_000_000_007
     name = throttle_name(b"queue \xff", b"acme \xff")
     fair: Record = (POLICY, b"queue \xff", FAIR_FIELD, Register(1, b"b" * 40, at, (1,)))
-    whole: Record = (POLICY, b"queue \xff", THROTTLE_FIELD, Register(at + 30_000, b"b" * 40, at, (30,)))
-    group: Record = (POLICY, name, GROUP_THROTTLE_FIELD, Register(at + 60_000, b"a" * 40, at, (60,)))
+    whole: Record = (POLICY, b"queue \xff", THROTTLE_FIELD, Register(at + 30_000, b"b" * 40, at, (30_000,)))
+    group: Record = (POLICY, name, GROUP_THROTTLE_FIELD, Register(at + 60_000, b"a" * 40, at, (60_250,)))
     over: Record = (POLICY, b"queue \xff", THROTTLE_FIELD, Register(0, b"b" * 40, at, ()))
     await bench.start()
     wanted = bench.running.records

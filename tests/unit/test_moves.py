@@ -13,6 +13,7 @@ import attrs
 import pytest
 
 from disqued import moves
+from disqued.commands.values import in_seconds
 from disqued.core.model.job import QUEUED, NamedJob
 from disqued.core.model.terms import Terms as JobTerms
 from disqued.errors import CommandError, WrongType
@@ -85,11 +86,11 @@ class World:
         found = [job for job in self.here.state.jobs if job.queue == b"mail" and not job.options.kind]
         return [
             Job(
-                job.id, job.body, 100, job.options.retry_ms // 1_000, job.options.replicate,
+                job.id, job.body, 100, in_seconds(job.options.retry_ms), job.options.replicate,
                 job.alias[1:] if isinstance(job, NamedJob) else key_of(job.id),
                 has=Has.QUEUE if job.state == QUEUED else Has.OTHERS,
                 terms=words_of(
-                    job.options.terms.max_tries, (0, 0), 0, job.options.terms.keep_result_ms // 1_000, ()
+                    job.options.terms.max_tries, (0, 0), 0, in_seconds(job.options.terms.keep_result_ms), ()
                 ),
             )
             for job in sorted(found, key=lambda job: job.body)
@@ -685,13 +686,33 @@ def test_a_job_that_is_given_once_has_one_copy(job: Job, terms: Terms) -> None:
 
 @pytest.mark.parametrize(
     ("job", "ttl", "retry"),
-    [(attrs.evolve(JOB, ttl_s=0), 1, 5), (attrs.evolve(JOB, ttl_s=2**40, retry_s=2**40), 2**31 - 1, 2**31 - 1)],
+    [(attrs.evolve(JOB, ttl_s=0), "0.001", 5), (attrs.evolve(JOB, ttl_s=2**40, retry_s=2**40), 2**31 - 1, 2**31 - 1)],
 )
 def test_spans_are_such_that_a_node_takes_them(job: Job, ttl: int, retry: int) -> None:
     options = options_of(TERMS.addition(job))
     assert (options[b"TTL"], options[b"RETRY"]) == (ttl, retry)
     assert b"DELAY" not in options_of(TERMS.addition(attrs.evolve(job, ttl_s=1, delay_s=9)))
     assert options_of(TERMS.restoration(attrs.evolve(job, delay_s=9)))[b"TTL"] == ttl
+
+
+@pytest.mark.parametrize("told", [0.25, b"0.25"], ids=["RESP3", "RESP2"])
+def test_fractions_of_seconds_go_with_a_job(told: float | bytes) -> None:
+    spans = {"max-tries": 2, "backoff": [told, 60], "keep-dead": told, "keep-result": 7, "headers": []}
+    job = read_shown(ID, b"body", shown(retry=told, **spans))
+    assert job is not None
+    assert TERMS.addition(attrs.evolve(job, ttl_s=0.5, delay_s=0.125)) == (
+        b"ADDJOB", b"letters", b"body", 5000, b"REPLICATE", 2, b"TTL", "0.5", b"RETRY", "0.25", b"DELAY", "0.125",
+        b"MAXTRIES", 2, b"BACKOFF", "0.25", 60, b"KEEPDEAD", "0.25", b"RESULT", 7, b"KEY", b"move/" + ID,
+    )  # fmt: skip
+
+
+@both
+def test_a_job_keeps_its_fractions_however_it_is_moved(begin: Begin) -> None:
+    world = World()
+    fill(world.here, 1, "RETRY", "0.25", "RESULT", "1.5")
+    run(begin(world), world.perform)
+    (job,) = world.there.state.jobs
+    assert (job.options.retry_ms, job.options.terms.keep_result_ms) == (250, 1_500)
 
 
 def test_a_job_that_was_delivered_keeps_its_terms() -> None:

@@ -1,5 +1,8 @@
 """Readers of arguments: what they accept, and the error for everything else."""
 
+import json
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +10,10 @@ from hypothesis import strategies as st
 from disqued.commands import values
 from disqued.commands.table import MANUAL
 from disqued.commands.values import JOB_ID
+from disqued.core.model.spans import seconds_text
 from disqued.errors import BadJobId, CommandError, NotAnInteger
+from disqued.wire.pieces import whole
+from disqued.wire.replies import encode
 from tests.core_fixtures import UNKNOWN_ID, Server
 
 SEED_ID = b"DI0f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
@@ -70,15 +76,117 @@ def test_a_bounded_integer_has_one_error_for_all_that_is_not_allowed():
 def test_a_time_out_is_not_negative_and_0_is_for_ever():
     assert [values.read_timeout(text) for text in (b"0", b"00", b"250")] == [0, 0, 250]
     assert line_of(values.read_timeout, b"-1") == b"ERR timeout is negative"
-    assert line_of(values.read_timeout, b"soon") == b"ERR " + values.TIMEOUT_MISFIT.encode()
+    assert [values.read_timeout(text) for text in (b"0.0", b"0.2", b"2.5e2", b"9223372036854775807")] == [
+        0, 1, 250, 2**63 - 1,
+    ]  # fmt: skip
+    for text in (b"soon", b"9223372036854775808", b"1e400"):
+        assert line_of(values.read_timeout, text) == b"ERR " + values.TIMEOUT_MISFIT.encode()
 
 
 def test_a_span_in_seconds_that_no_record_could_hold_is_refused_with_the_limit():
-    read = values.seconds("TTL", 1, "TTL must be a number > 0").read
+    read = values.seconds("TTL", "TTL must be a number > 0").read
     assert read is not None
-    assert read(b"2147483647") == 2**31 - 1
-    assert line_of(read, b"2147483648") == b"ERR TTL must be below 2147483648 seconds"
-    assert line_of(read, b"0") == b"ERR TTL must be a number > 0"
+    assert [read(b"2147483647"), read(b"2147483647.999")] == [2_147_483_647_000, 2_147_483_647_999]
+    for text in (b"2147483648", b"2147483647.9995", b"3e9", b"1e400", b"9" * 5_000):
+        assert line_of(read, text) == b"ERR TTL must be below 2147483648 seconds"
+    for text in (b"0", b"", b"-0.001", b"-1e400", b"nan"):
+        assert line_of(read, text) == b"ERR TTL must be a number > 0"
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        (b"", 0),
+        (b"0", 0),
+        (b"-0.0", 0),
+        (b"0e999999", 0),
+        (b"2", 2_000),
+        (b"+0.5", 500),
+        (b".5", 500),
+        (b"5.", 5_000),
+        (b"1e-3", 1),
+        (b"1E+3", 1_000_000),
+        (b"1e0003", 1_000_000),
+        (b"4.998765432101234", 4_999),
+        (b"0.0004999", 1),
+        (b"1e-999999", 1),
+        (b"-0.0001", -1),
+        (b"0.0014", 1),
+        (b"0.0015", 2),
+        (b"0.0025", 3),
+        (b"0.0014" + b"9" * 60, 1),
+        (b"0" * 5_000 + b"7." + b"0" * 5_000, 7_000),
+        (b"1234567890123456", 1_234_567_890_123_456_000),
+        (b"9223372036854775.807", 2**63 - 1),
+        (b"9223372036854775.808", 2**63),
+        (b"9" * 5_000, 2**63),
+        (b"1e400", 2**63),
+        (b"-1e400", -(2**63) - 1),
+        (b"-9223372036854775809", -(2**63) - 1),
+    ],
+)
+def test_a_span_is_rounded_to_the_nearest_millisecond_and_never_to_0(text, ms):
+    assert values.read_span(text, values.SECOND) == ms
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"nan", b"inf", b"-Infinity", b"0x1p3", b"1_0", b" 1", b"1 ", b"1\n", b".", b"e3", b"1e", b"1e+", b"1.2.3", b"--1",
+     b"1e1000000", b"1,5", b"soon", b"1\x00",
+     "\N{ARABIC-INDIC DIGIT ONE}".encode()],
+)  # fmt: skip
+def test_what_is_no_decimal_is_no_span(text):
+    with pytest.raises(ValueError):  # noqa: PT011 - the reader has no text of its own
+        values.read_span(text, values.SECOND)
+
+
+def exactly(text: str, unit: int) -> int:
+    """Milliseconds of a decimal, by arithmetic without bounds."""
+    with localcontext() as context:
+        context.prec = 2_000
+        ms = (Decimal(text) * unit).quantize(Decimal(1), ROUND_HALF_UP)
+    return int(ms) or (Decimal(text) > 0) - (Decimal(text) < 0)
+
+
+@given(st.floats(-9e14, 9e14), st.sampled_from([values.MILLISECOND, values.SECOND]))
+def test_a_span_is_what_python_json_and_c_print(number, unit):
+    for text in (repr(number), json.dumps(number), f"{number:g}", f"{number:e}", f"{number:f}", f"{number:.20G}"):
+        check_span(text, unit)
+
+
+def check_span(text: str, unit: int) -> None:
+    assert values.read_span(text.encode(), unit) == exactly(text, unit)
+
+
+@given(st.from_regex(rb"[+-]?([0-9]{1,14}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,2})?", fullmatch=True))
+def test_a_span_has_as_many_digits_as_it_has(text):
+    wanted = exactly(text.decode(), values.SECOND)
+    assert values.read_span(text, values.SECOND) == max(-(2**63) - 1, min(wanted, 2**63))
+
+
+def test_a_command_with_plain_digits_is_read_without_decimals(monkeypatch):
+    server = Server()
+
+    def fail(_):
+        raise AssertionError("a plain number took the long way")
+
+    monkeypatch.setattr(values, "Decimal", fail)
+    assert server("ADDJOB", "q", "x", 1_500, "TTL", 2**31 - 1, "RETRY", 300, "DELAY", 0, "KEEPDEAD", 60)
+    assert server("GETJOB", "TIMEOUT", 2**40, "FROM", "q")
+    with pytest.raises(AssertionError):
+        server("ADDJOB", "q", "x", 0, "TTL", "1e3")
+
+
+@pytest.mark.parametrize(
+    ("ms", "told", "text"),
+    [(0, 0, b"0"), (2_000, 2, b"2"), (500, 0.5, b"0.5"), (1, 0.001, b"0.001"), (1_250, 1.25, b"1.25"),
+     (2_147_483_647_999, 2_147_483_647.999, b"2147483647.999")],
+)  # fmt: skip
+def test_a_span_is_told_as_an_integer_where_it_is_whole(ms, told, text):
+    shown = values.in_seconds(ms)
+    assert (shown, type(shown)) == (told, type(told))
+    assert seconds_text(ms) == text
+    assert whole(encode(shown, 3)) == (b":%b\r\n" if isinstance(told, int) else b",%b\r\n") % text
 
 
 @pytest.mark.parametrize("text", [SEED_ID, OLD_ID])
@@ -108,8 +216,9 @@ def test_a_kind_names_the_errors_that_its_reader_raises():
         (values.TIMEOUT, b"-1"),
         (values.JOB_ID, b"x"),
         (values.integer(1, 2, "one or two", "1 or 2"), b"3"),
-        (values.seconds("TTL", 1, "bad"), b"0"),
-        (values.seconds("TTL", 1, "bad"), b"%d" % 2**40),
+        (values.seconds("TTL", "bad"), b"0"),
+        (values.seconds("TTL", "bad"), b"%d" % 2**40),
+        (values.span(values.SECOND, 1, 5_000, "bad", "above 0 to 5"), b"5.001"),
         (values.one_of({b"A": 1}, "only a"), b"x"),
     ]:
         assert kind.read is not None

@@ -73,7 +73,7 @@ def test_docs_of_a_command_name_its_arguments(client):
         {b"name": b"nohang", b"type": b"pure-token", b"token": b"NOHANG", b"flags": [b"optional"]},
         {b"name": b"with-counters", b"type": b"pure-token", b"token": b"WITHCOUNTERS", b"flags": [b"optional"]},
         {b"name": b"with-headers", b"type": b"pure-token", b"token": b"WITHHEADERS", b"flags": [b"optional"]},
-        {b"name": b"timeout", b"type": b"integer", b"display_text": b"timeout", b"token": b"TIMEOUT",
+        {b"name": b"timeout", b"type": b"double", b"display_text": b"timeout", b"token": b"TIMEOUT",
          b"flags": [b"optional"]},
         {b"name": b"count", b"type": b"integer", b"display_text": b"count", b"token": b"COUNT",
          b"flags": [b"optional"]},

@@ -18,6 +18,7 @@ from tests.core_fixtures import NODE_ID, UNKNOWN_ID, Server, Word
 
 SYNTAX = "ERR syntax error"
 NOT_AN_INTEGER = "ERR value is not an integer or out of range"
+NO_IDLE_TIME = "ERR MAXIDLE must be a number of seconds, whose milliseconds have 64 bits at most"
 BAD_CURSOR = "ERR invalid cursor or option name"
 BAD_STATE = (
     "ERR Invalid job state name - allowed are wait-repl, active, queued, acked, dead, ready, in-flight, delayed,"
@@ -64,8 +65,8 @@ def server() -> Server:
         *(((scan, 0, "COUNT"), BAD_CURSOR) for scan in ("QSCAN", "JSCAN")),
         *(((scan, "COUNT", "x"), NOT_AN_INTEGER) for scan in ("QSCAN", "JSCAN")),
         *(((scan, 2**64), BAD_CURSOR) for scan in ("QSCAN", "JSCAN")),
-        *((("QSCAN", word, "x"), NOT_AN_INTEGER) for word in ("MINLEN", "MAXLEN", "IMPORTRATE", "MAXIDLE")),
-        (("JSCAN", "MAXIDLE", "x"), NOT_AN_INTEGER),
+        *((("QSCAN", word, "x"), NOT_AN_INTEGER) for word in ("MINLEN", "MAXLEN", "IMPORTRATE")),
+        *(((name, "MAXIDLE", word), NO_IDLE_TIME) for name in ("QSCAN", "JSCAN") for word in ("x", "nan", "1e400")),
         (("JSCAN", "STATE", "over"), BAD_STATE),
         (("JSCAN", "STATE", "wait_repl"), BAD_STATE),
         (("JSCAN", "REPLY", "some"), BAD_REPLY),
@@ -530,6 +531,7 @@ def test_qscan_filters_by_length_use_and_import_rate(server: Server) -> None:
     server.advance(10_000)
     server.get("len 2")
     assert server("QSCAN", "MAXIDLE", 9)[1] == [b"len 2"]
+    assert len(server("QSCAN", "MAXIDLE", "9.999")[1]) == 1
     assert len(server("QSCAN", "MAXIDLE", 10)[1]) == 4
     server.state.queues.by_name[b"len 3"].import_rate.note(server.clock.now())
     assert server("QSCAN", "IMPORTRATE", 1)[1] == [b"len 3"]

@@ -119,9 +119,10 @@ def test_errors_say_what_is_allowed(server: Server, words: tuple[str | int, ...]
         (("INFLIGHT", 10_001), "INFLIGHT takes whole numbers from 1 to 10000, not <word>", "10001"),
         (("GROUPINFLIGHT", "x"), "GROUPINFLIGHT takes whole numbers from 1 to 10000, not <word>", "x"),
         (("RATE", 0, "PER", 1), "RATE takes whole numbers from 1 to 1000000, not <word>", "0"),
-        (("RATE", 1, "PER", "0.5"), "RATE takes whole numbers from 1 to 1000000, not <word>", "0.5"),
+        (("RATE", "0.5", "PER", 1), "RATE takes whole numbers from 1 to 1000000, not <word>", "0.5"),
+        (("RATE", 1, "PER", "1000000.001"), "PER takes seconds above 0 to 1000000, not <word>", "1000000.001"),
         (("RATE", 1, "PER", 1, "BURST", 10**7), "RATE takes whole numbers from 1 to 1000000, not <word>", "10000000"),
-        (("GROUPRATE", 1, "PER", ""), "GROUPRATE takes whole numbers from 1 to 1000000, not <word>", ""),
+        (("GROUPRATE", 1, "PER", ""), "PER takes seconds above 0 to 1000000, not <word>", ""),
         (("PARTITION", "maybe"), "unknown PARTITION <word>; expected strict or available", "maybe"),
     ],
 )

@@ -139,8 +139,8 @@ def test_ex_0_is_done_before_the_reply(server: Server) -> None:
     ("ex", "error"),
     [
         ("-1", "ERR bad expires value: -1 < 0"),
-        ("x", "ERR bad expires value: 'x' is not a whole number of seconds"),
-        ("1.5", "ERR bad expires value: '1.5' is not a whole number of seconds"),
+        ("x", "ERR bad expires value: 'x' is not a number of seconds"),
+        ("1.5.", "ERR bad expires value: '1.5.' is not a number of seconds"),
         ("9999999999", "ERR bad expires value: 9999999999 is not below 2147483648"),
     ],
 )
@@ -295,9 +295,9 @@ def test_without_word_there_is_null_after_the_time_out(server: Server) -> None:
     assert server.answers["anna"] == [None]
 
 
-@pytest.mark.parametrize("timeout", ["-1", "x", "1.5", "99999999999"])
+@pytest.mark.parametrize("timeout", ["-1", "x", "-0.5", "99999999999"])
 def test_a_bad_time_out_is_refused_with_what_is_allowed(server: Server, timeout: str) -> None:
-    assert server.refusal("QNOTIFY", timeout) == "ERR timeout must be a whole number of seconds, 0 to 2147483647"
+    assert server.refusal("QNOTIFY", timeout) == "ERR timeout must be a number of seconds, 0 to 2147483647"
 
 
 def test_an_event_that_comes_back_wakes_who_waits(server: Server) -> None:
@@ -346,7 +346,7 @@ def test_who_is_gone_is_not_told_and_keeps_no_queue(server: Server) -> None:
 
 
 def test_an_event_whose_life_is_over_wakes_nobody(server: Server) -> None:
-    server.node.lists.ttl_s = 5
+    server.node.lists.ttl_ms = 5_000
     server("QLPUSH", "q", "1", "x")
     server("QREGISTER", "q", client="anna")
     server.clock.advance(5_001)

@@ -93,7 +93,7 @@ def test_a_push_that_needs_more_nodes_than_there_are_adds_nothing(server: Server
 
 
 def test_elements_live_as_long_as_the_setting_says(server: Server) -> None:
-    server.node.lists.ttl_s = 60
+    server.node.lists.ttl_ms = 60_000
     push(server, "a", "b")
     popped(server, "q")
     server.advance(60_001)
@@ -201,7 +201,7 @@ def test_count_0_takes_nothing(server: Server) -> None:
     [
         (("COUNT", "-1", "q"), "ERR COUNT must be a whole number, 0 or more"),
         (("COUNT", "x", "q"), "ERR COUNT must be a whole number, 0 or more"),
-        (("BLOCK", "soon", "q"), "ERR value is not an integer or out of range - BLOCK takes whole numbers of 64 bits"),
+        (("BLOCK", "soon", "q"), "ERR BLOCK must be a number of milliseconds, of 64 bits at most"),
         (("COUNT", "2"), "ERR syntax error - needed as well: [KEYS] key ..."),
         (("COUNT",), "ERR syntax error - COUNT without its value: allowed are 0 or more; more than 2000 is 2000"),
         (("BLOCK", "100", "COUNT", "2"), "ERR syntax error - needed as well: [KEYS] key ..."),

@@ -85,7 +85,7 @@ def test_an_event_can_be_given_the_moment_of_its_end(bench: Bench) -> None:
     assert bench.figures()["total"] == 0
 
 
-@pytest.mark.parametrize("seconds", ["", "x", "nan", "inf", "1e3", "1_0", " 1", "0x1", "--1", "@", "@x"])
+@pytest.mark.parametrize("seconds", ["", "x", "nan", "inf", "1e3e", "1_0", " 1", "0x1", "--1", "@", "@x"])
 def test_a_life_that_is_no_number_is_refused(bench: Bench, seconds: str) -> None:
     assert "expireSeconds must be a number of seconds" in bench.refusal("QADD", "q", seconds, "x")
 

@@ -683,7 +683,7 @@ def test_what_the_cluster_says_of_a_queue_outlives_the_node_and_a_flush(machine:
 
 @pytest.mark.parametrize("end", ["crash", "restart"])
 def test_defaults_of_a_queue_outlive_the_node_and_a_flush(machine: Machine, end: str) -> None:
-    machine.node.policies.set(QUEUE, {TTL_FIELD: (60,), MAXLEN_FIELD: (7,)})
+    machine.node.policies.set(QUEUE, {TTL_FIELD: (60_000,), MAXLEN_FIELD: (7,)})
     machine.node.policies.set(QUEUE, {TTL_FIELD: ()})
     machine.commit()
     before = dict(machine.node.state.queues.policies.registers)

@@ -37,6 +37,7 @@ from disqued.core.model.outbox import (
     Record,
 )
 from disqued.core.model.policies import (
+    BACKOFF_FIELD,
     COUNTER_MAX,
     FIELD_NAMES,
     GROUP_THROTTLE_FIELD,
@@ -272,7 +273,7 @@ def _schedule(value: bytes, field: int = SCHEDULE_FIELD) -> bytes:
 
 def _throttle(name: bytes, seconds: int = 5) -> bytes:
     """A record of the throttle of a group at this place."""
-    return encode_event((POLICY, name, GROUP_THROTTLE_FIELD, Register(9, NODE_A, 23, (seconds,))), 7)
+    return encode_event((POLICY, name, GROUP_THROTTLE_FIELD, Register(9, NODE_A, 23, (seconds * 1_000,))), 7)
 
 
 GROUP_RECORD = encode_event((GROUP, b"queue", b"0:g", ((b"01234567", 5),)), 7)
@@ -557,6 +558,7 @@ WRITTEN: dict[str, bytes] = {
             ("policy-schedule-pause", SCHEDULE_PAUSE_FIELD, Register(1, NODE_B, 25, (1,))),
             ("policy-schedule-fired", SCHEDULE_FIRED_FIELD, Register(26, NODE_B, 27, LAST)),
             ("policy-schedule-refused", SCHEDULE_REFUSED_FIELD, Register(28, NODE_B, 29, REFUSED)),
+            ("policy-backoff", BACKOFF_FIELD, Register(1, NODE_B, 30, (500, 60_000))),
         )
     },
 }

@@ -1,6 +1,7 @@
 """Messages at the limits of their fields, and the bytes of version 1 of the bus."""
 
 from pathlib import Path
+from struct import pack
 
 import pytest
 
@@ -18,6 +19,7 @@ from disqued.core.model.policies import (
     NUMBER_FIELDS,
     OWNER_MAX,
     PAUSE_FIELD,
+    RATE_FIELD,
     REASON_MAX,
     SCHEDULE_FIELD,
     SCHEDULE_FIRED_FIELD,
@@ -68,8 +70,13 @@ def policy(value: PauseSetting, *, counter: int = COUNTER_MAX, set_at: int = STA
 
 #: Numbers that are outside of the bounds of a field.
 OUTSIDE = [
-    *((field, allowed.lowest - 1) for field, allowed in NUMBER_FIELDS.items()),
-    *((field, allowed.highest + 1) for field, allowed in NUMBER_FIELDS.items() if allowed.highest < 2**63 - 1),
+    # A span below 0 is not written: of those that are not 0 the shortest is 1 ms, which nothing else means.
+    *((field, allowed.lowest - 1) for field, allowed in NUMBER_FIELDS.items() if allowed.lowest or not allowed.spans),
+    *(
+        (field, (allowed.highest + 1) * (1_000 if 0 in allowed.spans else 1))
+        for field, allowed in NUMBER_FIELDS.items()
+        if allowed.highest < 2**63 - 1
+    ),
 ]
 POLICIES = (policy(PauseSetting(1, b"", b"")),) * m.POLICIES_PER_MESSAGE
 U64 = (1 << 64) - 1
@@ -324,6 +331,15 @@ def test_a_number_that_no_version_1_writes_is_refused(message: Message) -> None:
         decode(encode(message, NOW))
 
 
+@pytest.mark.parametrize("number", [-2_000, -(2**63), -(2**31) * 1_000 - 1])
+def test_a_span_that_no_node_writes_is_refused(number: int) -> None:
+    """Whole seconds are no milliseconds, so that each span has one form."""
+    data = encode((m.POLICY, 7, ((b"q", TTL_FIELD, Register(1, NODE_A, 0, (60_000,))),)), NOW)
+    assert data.endswith(pack("<q", 60))
+    with pytest.raises(BadMessage, match=r"^POLICY: ttl"):
+        decode(data[:-8] + pack("<q", number))
+
+
 def test_a_standing_that_found_does_not_have_is_refused() -> None:
     data = encode((m.FOUND, 7, ((m.ENDED, b""),)), NOW)
     with pytest.raises(BadMessage, match=r"^FOUND: 5 and an id of 0 bytes; "):
@@ -420,8 +436,8 @@ SMALL: list[Message] = [
 ]
 
 
-#: What one kind of message says of schedules, by further names.
-OF_SCHEDULES: dict[str, Message] = {
+#: What one kind of message says of schedules, and of spans that are not whole seconds, by further names.
+MORE_POLICIES: dict[str, Message] = {
     name: (m.POLICY, 7, ((b"nightly", field, register),))
     for name, field, register in (
         ("POLICY-schedule", SCHEDULE_FIELD, Register(3, NODE_A, WALL_MS, NIGHTLY)),
@@ -429,16 +445,18 @@ OF_SCHEDULES: dict[str, Message] = {
         ("POLICY-schedule-pause", SCHEDULE_PAUSE_FIELD, Register(1, NODE_B, WALL_MS, (1,))),
         ("POLICY-schedule-fired", SCHEDULE_FIRED_FIELD, Register(WALL_MS, NODE_B, WALL_MS, LAST)),
         ("POLICY-schedule-refused", SCHEDULE_REFUSED_FIELD, Register(WALL_MS, NODE_B, WALL_MS, REFUSED)),
+        ("POLICY-ttl", TTL_FIELD, Register(1, NODE_B, WALL_MS, (60_000,))),
+        ("POLICY-rate", RATE_FIELD, Register(1, NODE_B, WALL_MS, (3, 1_500, 1))),
     )
 }
 
 
 def test_each_kind_of_message_is_that_of_version_1_byte_for_byte() -> None:
     expected = dict(line.split() for line in BYTES.read_text().splitlines())
-    messages = {named(message): message for message in SMALL} | OF_SCHEDULES
+    messages = {named(message): message for message in SMALL} | MORE_POLICIES
     assert {name: encode(message, NOW).hex() for name, message in messages.items()} == expected
-    assert [name for name in expected if name not in OF_SCHEDULES] == list(m.NAMES.values())
-    for name, message in OF_SCHEDULES.items():
+    assert [name for name in expected if name not in MORE_POLICIES] == list(m.NAMES.values())
+    for name, message in MORE_POLICIES.items():
         assert decode(bytes.fromhex(expected[name])) == message
 
 

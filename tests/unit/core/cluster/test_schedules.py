@@ -312,7 +312,7 @@ def test_a_node_without_schedules_has_no_deadline_for_them(server: Server) -> No
         (["EVERY", 5, "TZ", "UTC", "QUEUE", "q", "BODY", "b"], "TZ goes with a cron line"),
         (["EVERY", 5, "QUEUE", "q"], "SCHEDULE SET needs QUEUE and BODY"),
         (["EVERY", 5, "BODY", "b"], "SCHEDULE SET needs QUEUE and BODY"),
-        (["EVERY", 0, "QUEUE", "q", "BODY", "b"], "EVERY must be a whole number > 0"),
+        (["EVERY", 0, "QUEUE", "q", "BODY", "b"], "EVERY must be a number of seconds from 1 to 2147483647"),
         (["AT", 5, "QUEUE", "q", "BODY", "b"], "AT is over; allowed are unix times to come"),
         (
             ["* * * *", "QUEUE", "q", "BODY", "b"],
@@ -327,7 +327,7 @@ def test_a_node_without_schedules_has_no_deadline_for_them(server: Server) -> No
         (["EVERY", 5, "QUEUE", "q", "BODY", "b", "KEY", "k"], "unknown option 'KEY'; expected line, EVERY, AT, QUEUE"),
         (["0", "2", "*", "*", "*", "QUEUE", "q", "BODY", "b"], "a cron line is one word, in quotes"),
         (["EVERY", 5, "QUEUE", "q", "BODY", "b", "FOO"], "unknown option 'FOO'; expected line, EVERY, AT, QUEUE"),
-        (["EVERY", 5, "QUEUE", "q", "BODY", "b", "TTL"], "TTL without its value: allowed are 1 to 2147483647 seconds"),
+        (["EVERY", 5, "QUEUE", "q", "BODY", "b", "TTL"], "TTL without its value: allowed are above 0 to 2147483647"),
         (["EVERY", 5, "QUEUE", "q", "BODY", "b", "QUEUE", "c"], "QUEUE is given twice; allowed is once"),
         (["QUEUE", "q", "BODY", "b", "0 2 * * *"], "unknown option '0 2 * * *'; expected line, EVERY, AT, QUEUE"),
         (["EVERY", 5, "0 2 * * *", "QUEUE", "q", "BODY", "b"], "unknown option '0 2 * * *'; expected line, EVERY"),

@@ -78,7 +78,7 @@ def test_a_group_has_so_many_jobs_with_consumers_and_others_go_on(server: Server
 
 
 def test_a_rate_gives_what_the_bucket_has(server: Server) -> None:
-    limit(server, RATE_FIELD, 10, 1, 2)
+    limit(server, RATE_FIELD, 10, 1_000, 2)
     for number in range(50):
         server("ADDJOB", "q", f"{number}", 0)
     for name in range(50):
@@ -90,7 +90,7 @@ def test_a_rate_gives_what_the_bucket_has(server: Server) -> None:
 
 
 def test_a_rate_may_be_slow(server: Server) -> None:
-    limit(server, RATE_FIELD, 1, 10, 1)
+    limit(server, RATE_FIELD, 1, 10_000, 1)
     for number in range(9):
         server("ADDJOB", "q", f"{number}", 0)
         server("GETJOB", "FROM", "q", client=number)
@@ -99,7 +99,7 @@ def test_a_rate_may_be_slow(server: Server) -> None:
 
 
 def test_a_rate_of_groups(server: Server) -> None:
-    limit(server, GROUPRATE_FIELD, 1, 1, 1)
+    limit(server, GROUPRATE_FIELD, 1, 1_000, 1)
     for number in range(10):
         for group in "xyz":
             server("ADDJOB", "q", f"{group}{number}", 0, "GROUP", group)
@@ -111,7 +111,7 @@ def test_a_rate_of_groups(server: Server) -> None:
 
 
 def test_a_rate_of_groups_leaves_jobs_without_a_group_alone(server: Server) -> None:
-    limit(server, GROUPRATE_FIELD, 1, 60, 1)
+    limit(server, GROUPRATE_FIELD, 1, 60_000, 1)
     server("ADDJOB", "q", "x", 0, "GROUP", "x")
     for number in range(5):
         server("ADDJOB", "q", f"{number}", 0)
@@ -128,7 +128,7 @@ def test_the_bucket_of_a_rate_that_was_just_set_is_empty(server: Server, field: 
         server("ADDJOB", "q", f"{number}", 0, "GROUP", "x")
     server("GETJOB", "FROM", "q", client=0)
     server.advance(60_000)
-    limit(server, field, 3, 10, 3)
+    limit(server, field, 3, 10_000, 3)
     for name in range(1, 5):
         server("GETJOB", "FROM", "q", client=name)
     server.advance(3_000)
@@ -498,7 +498,7 @@ def test_a_fast_consumer_does_not_wait_for_each_slot(server: Server) -> None:
 
 @pytest.mark.parametrize(
     ("field", "numbers", "pause_ms"),
-    [(INFLIGHT_FIELD, (500,), AHEAD_MS + 10), (INFLIGHT_FIELD, (1,), 1), (RATE_FIELD, (1_000, 1, 200), 1)],
+    [(INFLIGHT_FIELD, (500,), AHEAD_MS + 10), (INFLIGHT_FIELD, (1,), 1), (RATE_FIELD, (1_000, 1_000, 200), 1)],
     ids=["a slow consumer", "a small limit", "a rate"],
 )
 def test_nothing_is_asked_for_ahead_of(field: int, numbers: tuple[int, ...], pause_ms: int) -> None:
@@ -610,7 +610,7 @@ def add_grouped(member: Member, *bodies: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "numbers"), [(GROUPINFLIGHT_FIELD, (1,)), (GROUPRATE_FIELD, (1, 60, 1))], ids=["slots", "tokens"]
+    ("field", "numbers"), [(GROUPINFLIGHT_FIELD, (1,)), (GROUPRATE_FIELD, (1, 60_000, 1))], ids=["slots", "tokens"]
 )
 @pytest.mark.parametrize("first", [0, 1, 2])
 def test_a_group_that_has_to_wait_holds_up_no_job_of_another_node(
@@ -754,7 +754,7 @@ def bodies_for(member: Member | Server, name: str, *words: object, within_ms: in
 
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize(
-    ("field", "numbers"), [(INFLIGHT_FIELD, (5,)), (GROUPINFLIGHT_FIELD, (1,)), (RATE_FIELD, (1_000, 1, 50))]
+    ("field", "numbers"), [(INFLIGHT_FIELD, (5,)), (GROUPINFLIGHT_FIELD, (1,)), (RATE_FIELD, (1_000, 1_000, 50))]
 )
 @pytest.mark.parametrize("how", [("TIMEOUT", 5_000), ("NOHANG",)])
 def test_a_limited_queue_that_is_named_first_comes_first(
@@ -802,7 +802,7 @@ def test_a_steward_that_does_not_answer_is_waited_for_once() -> None:
 @pytest.mark.parametrize("size", [1, 3])
 def test_who_would_not_wait_uses_up_no_token_for_nothing(size: int) -> None:
     """A poll each 37 ms takes what ten tokens a second let through."""
-    cluster = cluster_with({RATE_FIELD: (10, 1, 1)}, size)
+    cluster = cluster_with({RATE_FIELD: (10, 1_000, 1)}, size)
     asking = cluster.members[0]
     for number in range(100):
         asking("ADDJOB", "q", f"{number}", 0, "REPLICATE", 1)
@@ -833,7 +833,7 @@ def test_a_poll_leaves_nothing_behind_with_the_steward(server: Server) -> None:
 
 
 def test_the_token_of_a_job_that_was_not_handed_out_is_there_again() -> None:
-    cluster = cluster_with({RATE_FIELD: (1, 60, 2)})
+    cluster = cluster_with({RATE_FIELD: (1, 60_000, 2)})
     first = steward(cluster)
     other = next(member for member in cluster if member is not first)
     for number in range(3):
@@ -864,7 +864,7 @@ def test_many_jobs_of_a_group_that_has_to_wait_are_not_asked_for(server: Server)
 
 
 def test_a_group_that_waits_no_more_is_asked_for_again() -> None:
-    cluster = cluster_with({GROUPRATE_FIELD: (1, 60, 1)})
+    cluster = cluster_with({GROUPRATE_FIELD: (1, 60_000, 1)})
     crowd = Crowd(cluster)
     there, here, _ = cluster
     add_grouped(there, "a0")

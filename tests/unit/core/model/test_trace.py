@@ -532,8 +532,8 @@ def test_every_line_is_an_object_of_the_columns_and_the_numbers_have_no_gap(
 QUEUES = (b"mail", bytes(bytearray(b"mail")), b"news")  # the second is equal to the first, and another object
 CLIENTS = ("anna", "bert", "", None, b"f" * 40)
 WISHES = (
-    (JobOptions(ttl_ms=60_000, retry_ms=1_500, delay_ms=0, replicate=1), '"ttl_s":60,"retry_s":1.500,"repl":1'),
-    (JobOptions(ttl_ms=7_000, retry_ms=0, delay_ms=250, replicate=3), '"ttl_s":7,"retry_s":0,"delay_s":0.250,"repl":3'),
+    (JobOptions(ttl_ms=60_000, retry_ms=1_500, delay_ms=0, replicate=1), '"ttl_s":60,"retry_s":1.5,"repl":1'),
+    (JobOptions(ttl_ms=7_000, retry_ms=0, delay_ms=250, replicate=3), '"ttl_s":7,"retry_s":0,"delay_s":0.25,"repl":3'),
 )
 OFFSET = 5_000  #: what the wall clock is ahead
 

@@ -101,7 +101,7 @@ def test_a_result_goes_with_one_job_and_has_a_limit(server: Server) -> None:
     one, other = server.add("q", "1", "RESULT", 10), server.add("q", "2", "RESULT", 10)
     assert server.refusal("ACKJOB", one, other, "RESULT", "x") == "ERR RESULT goes with one job id"
     assert server.refusal("ACKJOB", "RESULT", "x") == "ERR RESULT goes with one job id"
-    assert server.refusal("NACK", one, "DELAY", "1.5") == "ERR DELAY time must be a whole number, 0 or more"
+    assert server.refusal("NACK", one, "DELAY", "-1.5") == "ERR DELAY time must be a number of seconds, 0 or more"
     too_long = "x" * (RESULT_BYTES + 1)
     assert server.refusal("ACKJOB", one, "RESULT", too_long) == (
         f"ERR the result is too long; allowed are {RESULT_BYTES} bytes (result-max)"
