@@ -65,11 +65,11 @@ def to_seconds(span: Span, name: str) -> float:
 def encode_span(span: Span, name: str, least: float = 0, most: int = MOST_SECONDS) -> bytes:
     """Encode a duration for an option in seconds, to the millisecond; one above 0 is never 0.  Raises ValueError."""
     seconds = to_seconds(span, name)
-    ms = round(seconds * 1_000) or seconds > 0
-    if not least * 1_000 <= ms <= most * 1_000:
+    ms = max(round(seconds * 1_000), 1 if seconds > 0 else 0)
+    if seconds < 0 or not least * 1_000 <= ms <= most * 1_000:
         raise ValueError(f"{name} is {seconds:.15g} seconds; {least} to {most} are allowed")
     whole, rest = divmod(ms, 1_000)
-    return b"%d.%03d" % (whole, rest) if rest else b"%d" % whole
+    return (b"%d.%03d" % (whole, rest)).rstrip(b"0") if rest else b"%d" % whole
 
 
 def waiting_seconds(span: Span, name: str, most: int = MOST_SECONDS) -> float:

@@ -97,6 +97,20 @@ OTHER = b"DI1f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
         (commands.unset_policy("q", "fair"), b"QPOLICY q UNSET fair"),
         (commands.add("q", "b", group="acme"), b"ADDJOB q b 5000 GROUP acme"),
         (commands.throttle("q", 30), b"THROTTLE q 30"),
+        (commands.throttle("q", 0.5), b"THROTTLE q 0.5"),
+        (
+            commands.add(
+                "q", "b", delay=0.5, retry=timedelta(milliseconds=250), ttl=4.998765432101234, backoff=(0.1, 2.0)
+            ),
+            b"ADDJOB q b 5000 DELAY 0.5 RETRY 0.25 TTL 4.999 BACKOFF 0.1 2",
+        ),
+        (commands.add("q", "b", retry=1e-9, keep_dead=1.5), b"ADDJOB q b 5000 RETRY 0.001 KEEPDEAD 1.5"),
+        (commands.nack(ID, delay=0.75), b"NACK " + ID + b" DELAY 0.75"),
+        (commands.set_policy("q", ttl=0.5, rate=(3, 0.5)), b"QPOLICY q SET TTL 0.5 RATE 3 PER 0.5"),
+        (
+            commands.set_schedule("s", "q", "b", every=1.5, jitter=0.5),
+            b"SCHEDULE SET s EVERY 1.5 QUEUE q BODY b JITTER 0.5",
+        ),
         (commands.throttle("q", timedelta(minutes=1), group="acme"), b"THROTTLE q 60 GROUP acme"),
         (
             commands.set_policy("q", in_flight=5, group_in_flight=1, rate=(10, 1), partition="available"),
@@ -182,9 +196,9 @@ def test_a_body_of_any_bytes_is_sent_as_it_is() -> None:
     [
         (lambda: commands.add("q", 3), "body is 3, and has to be bytes or text"),
         (lambda: commands.add(None, "x"), "queue is None"),
-        (lambda: commands.add("q", "x", retry=0.5), r"retry is 0.5 seconds; whole ones from 0"),
+        (lambda: commands.add("q", "x", retry=-0.0001), "retry is -0.0001 seconds; 0 to 2147483647 are allowed"),
         (lambda: commands.add("q", "x", retry=-1), "retry is -1 seconds"),
-        (lambda: commands.add("q", "x", ttl=0), "ttl is 0 seconds; whole ones from 1"),
+        (lambda: commands.add("q", "x", ttl=0), "ttl is 0 seconds; 0.001 to 2147483647 are allowed"),
         (lambda: commands.add("q", "x", delay=2**31), "delay is 214748364"),
         (lambda: commands.add("q", "x", delay="5"), "delay is '5', and has to be a number of seconds or a timedelta"),
         (lambda: commands.add("q", "x", delay=True), "delay is True"),
@@ -196,8 +210,8 @@ def test_a_body_of_any_bytes_is_sent_as_it_is() -> None:
         (lambda: commands.add("q", "x", key="k" * 1_025), "a key of 1025 bytes"),
         (lambda: commands.add("q", "x", key=17), "key is 17, and has to be bytes or text"),
         (lambda: commands.add("q", "x", max_tries=0), "max_tries is 0; a whole number from 1 to 65535"),
-        (lambda: commands.add("q", "x", backoff=0), "backoff is 0 seconds; whole ones from 1"),
-        (lambda: commands.add("q", "x", backoff=0.5), "backoff is 0.5 seconds"),
+        (lambda: commands.add("q", "x", backoff=0), "backoff is 0 seconds; 0.001 to 2147483647 are allowed"),
+        (lambda: commands.add("q", "x", backoff=(1, 0.5)), r"backoff is \(1, 0.5\); the longest delay is at least"),
         (
             lambda: commands.add("q", "x", backoff=(60, 1)),
             r"backoff is \(60, 1\); the longest delay is at least the first",
@@ -207,7 +221,7 @@ def test_a_body_of_any_bytes_is_sent_as_it_is() -> None:
             r"backoff is \(1, 2, 3\); a delay, or a first and a longest",
         ),
         (lambda: commands.add("q", "x", keep_dead=-1), "keep_dead is -1 seconds"),
-        (lambda: commands.add("q", "x", result_ttl=0), "result_ttl is 0 seconds; whole ones from 1"),
+        (lambda: commands.add("q", "x", result_ttl=0), "result_ttl is 0 seconds; 0.001 to 2147483647 are allowed"),
         (lambda: commands.add("q", "x", headers={str(n): "" for n in range(17)}), "17 headers; at most 16"),
         (lambda: commands.add("q", "x", headers={"a": "x" * 8_192}), "headers of 8193 bytes; at most 8192"),
         (lambda: commands.add("q", "x", headers=[("a", "b")]), "headers are .*; a mapping of names"),  # type: ignore[arg-type]
@@ -221,7 +235,7 @@ def test_a_body_of_any_bytes_is_sent_as_it_is() -> None:
         (lambda: commands.add("q", "x", headers={"a": 1}), "a header is 1, and has to be bytes or text"),
         (lambda: commands.add("q", "x", headers={"a": "", b"a": ""}), "a header is named as bytes and as text"),
         (lambda: commands.nack(ID, dead=True, untried=True), "untried goes alone, without delay, reason and dead"),
-        (lambda: commands.nack(ID, delay=0.5), "delay is 0.5 seconds; whole ones from 0"),
+        (lambda: commands.nack(ID, delay=-0.5), "delay is -0.5 seconds; 0 to 2147483647 are allowed"),
         (lambda: commands.nack(ID, reason="x" * 1_025), "reason has 1025 bytes; at most 1024 are allowed"),
         (lambda: commands.working(ID, "x" * 1_025), "progress has 1025 bytes; at most 1024 are allowed"),
         (lambda: commands.ack(ID, OTHER, result="x"), "a result of 2 jobs; a result of one is allowed"),
@@ -236,23 +250,23 @@ def test_a_body_of_any_bytes_is_sent_as_it_is() -> None:
         (lambda: commands.set_policy("q"), "set_policy without a field"),
         (lambda: commands.set_policy("q", in_flight=0), "in_flight is 0; a whole number from 1 to 10000"),
         (lambda: commands.set_policy("q", rate=(1,)), r"rate is \(1,\); jobs, seconds and perhaps the burst"),  # type: ignore[arg-type]
-        (lambda: commands.set_policy("q", group_rate=(1, 0.5)), "group_rate is 0.5 seconds; whole ones from 1"),
+        (lambda: commands.set_policy("q", group_rate=(1, 0)), "group_rate is 0 seconds; 0.001 to 1000000 are"),
         (lambda: commands.set_policy("q", rate=(1, 1, 0)), "the burst of rate is 0; a whole number from 1"),
         (lambda: commands.set_policy("q", partition="no"), "a partition of 'no'; strict and available"),  # type: ignore[arg-type]
         (lambda: commands.slots("q", 0), "count is 0; a whole number from 1"),
         (lambda: commands.set_schedule("s", "q", "b"), "one of line, every and at is allowed"),
         (lambda: commands.set_schedule("s", "q", "b", every=5, at=5), "one of line, every and at is allowed"),
         (lambda: commands.set_schedule("s", "q", "b", line="* *"), "a line of .* five or six fields of cron"),
-        (lambda: commands.set_schedule("s", "q", "b", every=0.5), "every is 0.5 seconds; whole ones from 1"),
+        (lambda: commands.set_schedule("s", "q", "b", every=0.5), "every is 0.5 seconds; 1 to 2147483647 are allowed"),
         (lambda: commands.set_schedule("s", "q", "b", every=5, zone="UTC"), "zone goes with line"),
         (lambda: commands.set_schedule("s", "q", "b", every=5, catch_up=1_001), "catch_up is 1001; a whole number"),
         (lambda: commands.set_schedule("", "q", "b", every=5), "a name of 0 bytes; 1 to 255 are allowed"),
         (lambda: commands.next_of_schedule("s", 0), "count is 0; a whole number from 1"),
         (lambda: commands.fire_schedule("n" * 256), "a name of 256 bytes; 1 to 255 are allowed"),
         (lambda: commands.set_policy("q", max_tries=0), "max_tries is 0; a whole number from 1 to 65535"),
-        (lambda: commands.set_policy("q", ttl=0), "ttl is 0 seconds; whole ones from 1"),
+        (lambda: commands.set_policy("q", ttl=0), "ttl is 0 seconds; 0.001 to 2147483647 are allowed"),
         (lambda: commands.add("q", "b", group=""), "a group of 0 bytes; 1 to 255 are allowed"),
-        (lambda: commands.throttle("q", 86_401), "seconds is 86401 seconds; whole ones from 0 to 86400 are allowed"),
+        (lambda: commands.throttle("q", 86_401), "seconds is 86401 seconds; 0 to 86400 are allowed"),
         (lambda: commands.throttle("q", 1, group="g" * 256), "a group of 256 bytes; 1 to 255 are allowed"),
         (lambda: commands.unset_policy("q"), "unset_policy without a field"),
         (
@@ -270,7 +284,7 @@ def test_a_body_of_any_bytes_is_sent_as_it_is() -> None:
         (lambda: commands.pause("q", "in", reason="here", node=True), "reason goes with in, out and all"),
         (
             lambda: commands.set_policy("q", rate=(1, 1_000_001)),
-            "rate is 1000001 seconds; whole ones from 1 to 1000000",
+            "rate is 1000001 seconds; 0.001 to 1000000 are allowed",
         ),
         (lambda: commands.set_policy("q", rate=5), "rate is 5; jobs, seconds and perhaps the burst"),  # type: ignore[arg-type]
         (lambda: commands.set_policy("q", retry=0, backoff=1), "max_tries or backoff with retry 0"),
@@ -405,6 +419,25 @@ def test_descriptions_read_as_mappings() -> None:
     assert replies.read_facts(None, b"") is None
 
 
+def test_spans_read_as_numbers_in_both_protocols() -> None:
+    assert [replies.read_seconds(reply, b"") for reply in (60, 0.25, b"0.25")] == [60, 0.25, 0.25]
+    shown = [b"retry", b"0.25", b"delay", 5, b"backoff", [b"0.5", 60], b"result", b"0.5", b"ttl", 9]
+    assert replies.read_shown(shown, b"") == {
+        "retry": 0.25, "delay": 5, "backoff": [0.5, 60], "result": b"0.5", "ttl": 9,
+    }  # fmt: skip
+    told = replies.read_schedule([b"ttl", b"9.5", b"result", 0, b"body", b"0.5"], b"")
+    assert told == {"ttl": 9.5, "result": 0, "body": b"0.5"}
+    assert replies.read_shown(None, b"") is None
+
+
+def test_a_job_is_copied_with_fractions() -> None:
+    terms = [b"max-tries", 2, b"backoff", [b"0.5", 60], b"keep-dead", b"1.5", b"keep-result", b"0.25"]
+    facts = replies.read_shown(terms, b"")
+    assert facts is not None
+    words = commands.copy(Job(b"q", ID, b"x"), "dead", 0.5, facts).words
+    assert b" ".join(words[3:]) == b"5000 TTL 0.5 MAXTRIES 2 BACKOFF 0.5 60 KEEPDEAD 1.5 RESULT 0.25"
+
+
 def test_other_replies_read_as_what_they_are() -> None:
     assert replies.read_page([b"7", [b"a", b"b"]], b"") == (b"7", [b"a", b"b"])
     assert replies.read_word(b"none", b"") == "none"
@@ -430,6 +463,8 @@ def test_other_replies_read_as_what_they_are() -> None:
         (replies.read_outcome, []),
         (replies.read_words, [3]),
         (replies.read_number, b"3"),
+        (replies.read_seconds, b"soon"),
+        (replies.read_seconds, None),
         (replies.read_bytes, 3),
         (replies.read_facts, [b"len"]),
         (replies.read_page, [b"0"]),
