@@ -11,7 +11,7 @@ Several names stand in one text, with commas between them, or as a JSON array wh
 
     mail, orders-*          ["mail", "orders-*", "to: a, b"]
 
-Spans are seconds.
+Spans are seconds, and may have fractions: `0.5`.
 """
 
 import json
