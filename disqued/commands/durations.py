@@ -3,11 +3,13 @@
 2    0.25    @1795305600.5        two seconds, a quarter of one; a moment, in unix seconds
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from disqued.commands.values import SECOND, SECONDS_MAX, Kind, read_span
 from disqued.errors import CommandError
 
+#: The schema of what may be a number in JSON.
+NUMBER: Final = {"type": "number"}
 _MOMENT_MAX = 2 * SECONDS_MAX  #: unix seconds; in the year 2106
 
 
@@ -55,4 +57,4 @@ def duration(name: str, *, zero: bool) -> Kind:
         f"ERR {name} must be a unix time in seconds below {_MOMENT_MAX}",
     )
     allowed = f"{least} to {SECONDS_MAX - 1} seconds, with fractions; or @ and a unix time in seconds"
-    return Kind("double", read, allowed, {"type": ["number", "string"]}, errors)
+    return Kind("double", read, allowed, {"oneOf": [NUMBER, {"type": "string"}]}, errors)

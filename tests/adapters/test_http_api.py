@@ -197,7 +197,7 @@ async def test_a_span_is_a_number_of_json_that_a_command_takes(admin: Admin) -> 
         ("0.5", "delay is a string; allowed are numbers"),
         (True, "delay is true; allowed are numbers"),
         (-0.5, "DELAY time must be a non negative number"),
-        (1e30, "DELAY time must be a non negative number"),
+        (1e300, "DELAY must be below 2147483648 seconds"),
         (1e10, "DELAY must be below 2147483648 seconds"),
     ):
         status, _, problem = await client.post("/api/add", {"queue": "q", "body": "x", "delay": given})
@@ -432,7 +432,7 @@ async def test_pause_drain_config_and_meet_do_what_their_commands_do(admin: Admi
         ("/api/add", [], "a list"), ("/api/add", {"queue": "q"}, "needs the field body"),
         ("/api/add", {"queue": "q", "body": "b", "timeout": 0, "dealy": 1}, "'dealy'"),
         ("/api/add", {"queue": "q", "body": "b", "timeout": "0"}, "timeout is a string"),
-        ("/api/add", {"queue": "q", "body": "b", "timeout": 0.5}, "timeout is a number"),
+        ("/api/add", {"queue": "q", "body": "b", "timeout": "0.5"}, "timeout is a string"),
         ("/api/add", {"queue": "q", "body": None, "timeout": 0}, "body"),
         ("/api/add", {"queue": "q", "body": {"base64": "?"}, "timeout": 0}, "base64 is not valid"),
         ("/api/add", {"queue": "q", "body": "b", "timeout": 0, "asynchronous": "yes"}, "true and false"),

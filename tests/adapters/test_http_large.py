@@ -222,7 +222,7 @@ def test_a_long_string_is_bytes_wherever_a_command_wants_them_and_refused_elsewh
     long = Large(b"x" * STRING_MAX)
     entry = COMMANDS["ADDJOB"]
     assert words(entry, {"queue": "q", "body": long, "timeout": 0})[2] == long.data
-    for field, says in (("timeout", "timeout is a long string; allowed are whole numbers"), ("asynchronous", "long")):
+    for field, says in (("timeout", "timeout is a long string; allowed are numbers"), ("asynchronous", "long")):
         with pytest.raises(Problem, match=says):
             words(entry, {"queue": "q", "body": "x", "timeout": 0, field: long})
     with pytest.raises(ValueError, match="base64 is not valid"):
@@ -298,7 +298,7 @@ async def test_a_large_body_that_is_wrong_is_refused_as_a_small_one_is(admin: Ad
     client = admin()
     for text, says in (
         (job()[:-1], "the body is no JSON text in UTF-8"), (job().replace(b"AAEC", b"A=EC", 1), "base64 is not valid"),
-        (b"[" * (AT_ONCE_MAX + 1), "no JSON"), (job().replace(b'"timeout": 0', b'"timeout": "0"'), "whole numbers"),
+        (b"[" * (AT_ONCE_MAX + 1), "no JSON"), (job().replace(b'"timeout": 0', b'"timeout": "0"'), "are numbers"),
         (b'["' + b"x" * AT_ONCE_MAX + b'"]', "the body is a list"),
         (b'"' + b"x" * AT_ONCE_MAX + b'"', "the body is a long string"),
     ):  # fmt: skip

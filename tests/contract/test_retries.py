@@ -28,12 +28,12 @@ def restarted(bench: Bench, records: list, *, controlled: bool) -> Node:  # type
 async def test_put_off_and_dead_jobs_come_back_as_they_were(bench: Bench, controlled: bool) -> None:
     await bench.start()
     server = Server(clock=bench.clock)
-    put_off = server.add("q", "put off", "RETRY", 10, "MAXTRIES", 3)
-    dead = server.add("q", "dead", "RETRY", 10, "MAXTRIES", 1, "TTL", 100, "KEEPDEAD", 1_000)
+    put_off = server.add("q", "put off", "RETRY", "10.25", "MAXTRIES", 3, "BACKOFF", "0.5", "RESULT", "1.125")
+    dead = server.add("q", "dead", "RETRY", "0.25", "MAXTRIES", 1, "TTL", "100.5", "KEEPDEAD", "1000.75")
     bench.running.append(server.journal)
     server.journal = []
     server.get(count=2)
-    server("NACK", put_off, "DELAY", 100, "REASON", b"later \xff")
+    server("NACK", put_off, "DELAY", "100.125", "REASON", b"later \xff")
     server("NACK", dead, "REASON", "why")
     await bench.put(*server.journal)
     if controlled:
@@ -51,6 +51,8 @@ async def test_put_off_and_dead_jobs_come_back_as_they_were(bench: Bench, contro
             before.state, before.nacks, before.options.terms, before.options.fate,
         )  # fmt: skip
         assert (job.expires_at, job.requeue_at) == (before.expires_at, before.requeue_at)
+        assert (job.options.ttl_ms, job.options.retry_ms) == (before.options.ttl_ms, before.options.retry_ms)
         assert job.flags & FLAG_PUT_OFF == before.flags & FLAG_PUT_OFF
+    assert [server.job(job_id).options.retry_ms for job_id in (put_off, dead)] == [10_250, 250]
     assert server.job(dead).state == DEAD
     assert server.job(put_off).flags & FLAG_PUT_OFF

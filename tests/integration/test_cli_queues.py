@@ -96,6 +96,7 @@ def test_a_queue_and_a_group_are_throttled_and_it_is_shown_for_how_long(node: Da
     )
     assert node.call("GETJOB", "NOHANG", "FROM", "mail") is None
     assert done("throttle", "mail", *at(node)) == "mail is not throttled\n"
+    assert done("throttle", "other", 0.5, *at(node)) == "other hands nothing out for 1 seconds\n", "rounded up"
     assert done("throttle", "mail", 60, *at(node)).startswith("mail hands nothing out for ")
     assert "86400" in refused("throttle", "mail", 86_401, *at(node), status=2)
     assert "fair" in done("policy", "mail", "fair", *at(node))
@@ -269,7 +270,9 @@ def test_limits_are_set_and_who_has_slots_is_shown(node: Daemon) -> None:
         ["rate", "10", "PER", "1", "BURST"], ["grouprate", "5", "PER", "60", told.splitlines()[3].split()[4]],
     ]  # fmt: skip
     assert "available" in told
-    done("policy", "calls", "--unset", "rate", "--unset", "grouprate", *at(node))
+    assert "3 PER 0.5 BURST 1" in done("policy", "calls", "rate=3/0.5s:1", "ttl=90.5", *at(node))
+    assert ["ttl", "90.5"] in [line.split()[:2] for line in done("policy", "calls", *at(node)).splitlines()]
+    done("policy", "calls", "--unset", "rate", "--unset", "grouprate", "--unset", "ttl", *at(node))
     steward = str(node.call("CLUSTER", "MYID"))[:8]
     assert done("slots", "calls", *at(node)).splitlines() == [
         "limits:  inflight 1, partition available", "in use:  0 of 1", "waiting: 0 for a slot",

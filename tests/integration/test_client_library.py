@@ -1,6 +1,7 @@
 """Both clients of the library on one daemon: commands, refusals, and workers from their first job to their end."""
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,22 @@ async def test_a_job_is_added_taken_looked_at_and_acknowledged(client: Any, queu
     assert await client.show(job) is None
     assert (await client.qstat(queue))["jobs-in"] == 2
     assert await client.qstat("nobody-knows-it") is None
+
+
+@pytest_twisted.ensureDeferred
+async def test_spans_go_to_the_node_and_back_to_the_millisecond(client: Any, queue: str) -> None:
+    terms = {"max_tries": 3, "backoff": (0.5, timedelta(seconds=2)), "keep_dead": 1.5, "result_ttl": 0.125}
+    job_id = await client.add(queue, "x", delay=0.0004, retry=60.25, ttl=600.0, **terms)
+    [job] = await client.get(queue, timeout=60)
+    shown = await client.show(job)
+    assert (job.id, shown["delay"], shown["retry"], shown["ttl"]) == (job_id, 0.001, 60.25, 600)
+    assert (shown["backoff"], shown["keep-dead"], shown["keep-result"]) == ([0.5, 2], 1.5, 0.125)
+    assert await client.working(job) == 60.25
+    assert await client.nack(job, delay=100.5) == 1
+    assert 60_000 < (await client.show(job))["next-requeue-within"] <= 100_500
+    await client.set_policy(queue, ttl=90.5, rate=(3, 0.5))
+    policy = await client.policy(queue)
+    assert (policy["ttl"].value, policy["rate"].value) == (90.5, (3, 0.5))
 
 
 @pytest_twisted.ensureDeferred

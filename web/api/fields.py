@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from disqued.commands import catalogue
+from disqued.commands.durations import NUMBER
 from disqued.commands.scans import CURSOR
 from disqued.commands.table import Arg, Command, Field, Flag, manual
 from disqued.commands.values import JOB_ID, Kind
@@ -237,7 +238,7 @@ def _word(name: str, wanted: Kind, value: Any) -> bytes:
     kind = wanted.schema.get("type")
     if kind == "integer":
         return b"%d" % whole(name, value)
-    if kind == ["number", "string"] and isinstance(value, float):
+    if isinstance(value, float) and NUMBER in wanted.schema.get("oneOf", ()):
         return repr(value).encode()
     if kind == "number":
         if isinstance(value, bool) or not isinstance(value, int | float):
