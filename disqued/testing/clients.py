@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
+from disqued.core.model.spans import seconds_text
 from disqued.errors import CommandError
 from disqued.testing.checker import Checker, Ledger, Request, body_of
 
@@ -52,8 +53,8 @@ class Load:
     queues: tuple[bytes, ...] = (b"a", b"b", b"c")
     #: Copies wanted; those that are more than there are nodes are as many as there are.
     replicate: tuple[int, ...] = (1, 1, 2, 2, 3)
-    retries_s: tuple[int, ...] = (0, 2, 5, 10, 30)
-    delays_s: tuple[int, ...] = (0, 0, 0, 0, 3, 20)
+    retries_s: tuple[float, ...] = (0, 2, 5, 10, 30)
+    delays_s: tuple[float, ...] = (0, 0, 0, 0, 3, 20)
     ttls_s: tuple[int, ...] = (LONG_TTL_S,)
     once_ttl_s: int = 240  #: TTL of jobs with retry 0: what is left of them after a crash ends by itself
     asynchronous: float = 0.15
@@ -220,18 +221,18 @@ class Producer(Adder):
         ttl_s = rng.choice(load.ttls_s) if retry_s else load.once_ttl_s
         delay_s = rng.choice(load.delays_s)
         return Request(
-            number, rng.choice(load.queues), body_of(number, rng.choice(load.sizes)), replicate, retry_s * 1_000,
-            ttl_s * 1_000, min(delay_s, ttl_s - 1) * 1_000, server.number, self.name, self.events.now,
+            number, rng.choice(load.queues), body_of(number, rng.choice(load.sizes)), replicate, round(retry_s * 1_000),
+            ttl_s * 1_000, round(min(delay_s, ttl_s - 1) * 1_000), server.number, self.name, self.events.now,
             waits_for_copies=rng.random() >= load.asynchronous,
         )  # fmt: skip
 
     def _words(self, request: Request) -> list[bytes]:
         words = [b"ADDJOB", request.queue, request.body, b"%d" % self.rng.choice(self.load.timeouts_ms)]
-        words += [b"RETRY", b"%d" % (request.retry_ms // 1_000), b"TTL", b"%d" % (request.ttl_ms // 1_000)]
+        words += [b"RETRY", seconds_text(request.retry_ms), b"TTL", seconds_text(request.ttl_ms)]
         if request.replicate != BY_DEFAULT:
             words += [b"REPLICATE", b"%d" % request.replicate]
         if request.delay_ms:
-            words += [b"DELAY", b"%d" % (request.delay_ms // 1_000)]
+            words += [b"DELAY", seconds_text(request.delay_ms)]
         if not request.waits_for_copies:
             words.append(b"ASYNC")
         if self.load.tries and request.retry_ms:

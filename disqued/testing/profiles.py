@@ -92,6 +92,8 @@ HURRIED: Final = attrs.evolve(
     DILIGENT, replicate=(1, 2, 3, 3, 3), retries_s=(1, 1, 2, 3), think_ms=150, work_ms=2_500, dies=0.05,
     asynchronous=0.05,
 )  # fmt: skip
+#: The same, and spans with fractions of a second among theirs.
+FRACTIONS: Final = attrs.evolve(HURRIED, retries_s=(0.25, 1, 2, 3), delays_s=(0, 0, 0.5))
 #: Tasks that take longer than their retry period.
 WORKED: Final = Load(retries_s=(3, 10, 30), works_on=0.0, nacks=0.0, fast_acks=0.0, cancels=0.0, dies=0.0, work_ms=400)
 #: Delayed jobs, of which half are delivered at most once.
@@ -172,7 +174,7 @@ _LOGS: Final = Profile(
 ALL: Final = (
     Profile("calm", load=DILIGENT, consumers=8, rules=Rules(exactly_once=True, soon_ms=2_000, once_arrives=True)),
     Profile(
-        "busy", kinds=("busy",), every_ms=300, jitter_ms=20, load=HURRIED, consumers=14, bursts=8, pause_ms=15_000,
+        "busy", kinds=("busy",), every_ms=300, jitter_ms=20, load=FRACTIONS, consumers=14, bursts=8, pause_ms=15_000,
         rules=Rules(all_acks_last=True, crossing_ms=BUSY_MS + 100), quiet_ms=0,
     ),
     Profile(

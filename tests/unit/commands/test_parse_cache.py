@@ -41,7 +41,7 @@ def empty_caches(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- The same as the parser.
 
 QUEUES = st.sampled_from(["a", "b", ""])
-NUMBERS = st.sampled_from([0, 1, 2, 5, 100_000, -1, "x", "", 2**31])
+NUMBERS = st.sampled_from([0, 1, 2, 5, 100_000, -1, "x", "", 2**31, "0.5", "1e3", "1e400"])
 OPTIONS = st.one_of(
     st.tuples(st.sampled_from(["TTL", "RETRY", "DELAY", "REPLICATE", "MAXLEN", "ttl"]), NUMBERS),
     st.sampled_from([("ASYNC",), ("KEY", "k"), ("KEY", ""), ("WHAT",), ("TTL",)]),
