@@ -23,7 +23,7 @@ from disqued.commands.table import TABLE
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "SECURITY.md", "clients/python/README.md")),
+    *(ROOT / name for name in ("README.md", "SECURITY.md", "clients/python/README.md", "examples/django/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 #: The grammar of commands is a reference: its examples are those of the HTTP API, and those of the other pages.
@@ -51,6 +51,7 @@ FIRST = f"{INTEGRATION}/test_first_blocks.py::test_the"
 SMALLER = f"{INTEGRATION}/test_smaller_blocks.py::test"
 OPERATORS = f"{INTEGRATION}/test_operators_pages.py::test"
 DOCS = f"{INTEGRATION}/test_docs.py::test"
+DJANGO = f"{INTEGRATION}/test_django_tasks.py::test"
 ALONE = "tests/packaging/test_client_distribution.py::test"
 CLIENTS = f"{INTEGRATION}/test_client_howto.py::test"
 SYSTEMD = f"{INTEGRATION}/test_systemd_howto.py::test"
@@ -63,6 +64,7 @@ FORMS = f"{SMALLER}_a_line_of_disqued_is_one_that_it_takes"
 #: page -> tests, each with how its lines begin.  A line is that of the first test whose pattern it fits.
 RUN_BY: dict[str, dict[str, str]] = {
     "clients/python/README.md": {f"{ALONE}_the_program_of_its_readme_runs": ""},
+    "examples/django/README.md": {f"{DJANGO}_the_example_runs_as_its_page_says": "python"},
     "README.md": {
         SESSION: r"(ADDJOB|GETJOB|ACKJOB) ",
         f"{DOCS}_the_python_session_of_the_readme_runs": r"import |r\b",
@@ -126,6 +128,7 @@ RUN_BY: dict[str, dict[str, str]] = {
         f"{CLIENTS}_a_queue_is_throttled_as_the_page_says": "from disqued.client",
         SESSION: "",
     },
+    "docs/how-to/django-tasks.md": {f"{DJANGO}_what_the_page_shows_is_run": ""},
     "docs/how-to/python-clients.md": {
         f"{CLIENTS}_a_client_is_made_with_what_the_page_says_of_tls": "from disqued.client import Tls",
         f"{CLIENTS}_a_worker_works_until_it_is_told_to_stop": r"(?s).*\bWorker\(",
@@ -186,6 +189,7 @@ NOT_RUN = {
     ("README.md", "make "): "runs the tests",
     ("README.md", "pip install"): INSTALLS,
     ("docs/how-to/install.md", ""): INSTALLS,
+    ("examples/django/README.md", "pip install"): INSTALLS,
     ("README.md", "disqued install-units$"): "as on the page about systemd, where it is run",
     ("README.md", "redis-cli -p 7711$"): "opens the session below it, which is run",
     ("docs/explanation/mutation.md", "make mutants"): HOURS,

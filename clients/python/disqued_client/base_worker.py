@@ -80,6 +80,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         handler: Handler,
         *,
         concurrency: int = 1,
+        ordered: bool = False,
         backoff: Backoff | None = None,
         max_tries: int | None = None,
         on_exhausted: OnExhausted = go_on,
@@ -90,6 +91,9 @@ class BaseWorker(ABC, Generic[AnyClientT]):
         name: bytes | str = b"",
     ) -> None:
         """Take a client, which may also be used elsewhere.  Raises ValueError and TypeError.
+
+        With `ordered` the jobs of a queue come before those of the queues that are named behind it; else a fetch takes
+        one of each in turn.
 
         `backoff` is for jobs that were added without one.  After `max_tries` tries of a job `on_exhausted` decides:
         `Drop`, `MoveTo`, `Bury` or `GoOn`.  When the worker stops, handlers may go on for `grace`.  `poll` is the
@@ -108,6 +112,7 @@ class BaseWorker(ABC, Generic[AnyClientT]):
             raise TypeError(f"backoff is {backoff!r}; a Backoff is allowed")
         self._client = client
         self._queues = encode_queues(queues)
+        self._ordered = ordered
         self._handler = handler
         self._on_exhausted = on_exhausted
         self._grace = check_grace(grace)
@@ -238,7 +243,9 @@ class BaseWorker(ABC, Generic[AnyClientT]):
 
     async def _fetch(self, room: int) -> list[Job]:
         """Fetch jobs; the only place where a worker does."""
-        fetch = commands.get(*self._queues, timeout=self._poll, count=room, counters=True, headers=True)
+        fetch = commands.get(
+            *self._queues, timeout=self._poll, count=room, ordered=self._ordered, counters=True, headers=True
+        )
         if self._heartbeat is not None:
             fetch = self._heartbeat.fetch(fetch, self._client.now())
         return await self._send(fetch, wanted=lambda: not self._stop_asked)
