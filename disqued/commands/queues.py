@@ -39,7 +39,7 @@ from disqued.commands.slots import (
     limit_value,
 )
 from disqued.commands.table import BLOCKED, Flag, command, flag, option, positional, repeated, rest
-from disqued.commands.values import COUNT_MISFIT, JOB_ID, QUEUE, Kind, one_of, whole
+from disqued.commands.values import COUNT_MISFIT, JOB_ID, QUEUE, SECOND, Kind, one_of, span, whole
 from disqued.commands.values import count as count_kind
 from disqued.commands.values import integer as integer_kind
 from disqued.core.model.calendar import LastFiring, Refusal, ScheduleSetting
@@ -54,6 +54,8 @@ from disqued.core.model.policies import (
     GATE_FIELDS,
     GROUPINFLIGHT_FIELD,
     GROUPRATE_FIELD,
+    IDLE_FIELD,
+    IDLE_MIN_MS,
     INFLIGHT_FIELD,
     KEEPDEAD_FIELD,
     MAXLEN_FIELD,
@@ -67,6 +69,7 @@ from disqued.core.model.policies import (
     REPLICATE_FIELD,
     RESULT_FIELD,
     RETRY_FIELD,
+    SPAN_MAX_S,
     TTL_FIELD,
     PauseSetting,
     PolicyTable,
@@ -538,6 +541,11 @@ _NUMBER_NAME = one_of(
     {name.upper(): field for name, field in _NUMBERS.items()},
     f"unknown field {{word}}; expected one of {', '.join(name.decode() for name in _NUMBERS)}",
 )
+_IDLE = span(
+    SECOND, IDLE_MIN_MS, SPAN_MAX_S * SECOND,
+    f"IDLE must be a number of seconds - allowed are {IDLE_MIN_MS // SECOND} to {SPAN_MAX_S}, with fractions",
+    f"{IDLE_MIN_MS // SECOND} to {SPAN_MAX_S} seconds, with fractions",
+)  # fmt: skip
 _ONE_VERB = "QPOLICY takes SET and options, UNSET and fields, or GET"
 _GET_ALONE = "QPOLICY GET takes no field: it shows all fields that are set"
 _ONE_TRY = "RETRY 0 goes without MAXTRIES and BACKOFF, in one queue: UNSET what is not meant, or take a RETRY above 0"
@@ -585,6 +593,13 @@ class QPolicy:
     of a queue goes with REPLICATE 1, without which ADDJOB refuses such jobs.  REPLICATE above the number of nodes
     makes every ADDJOB that names no number NOREPL.
 
+    With IDLE the queue expires once nobody has used it for so long, or for up to half as long again: all its fields are
+    unset on every node, and its figures are forgotten.  In use is a queue with jobs, delayed and dead ones included, or
+    with events; with consumers that wait; with a pause; and one to which a job came, from which one was taken, or of
+    which a field was set within that time.  A GETJOB that gets nothing and does not wait is no use, and a throttle is
+    none.  An expiry ends no job: there is none.  Nothing expires while a node of the cluster is away; a node that was
+    forgotten (CLUSTER FORGET) does not bring the policy back, unless it has jobs of the queue.
+
     Each field is set, and wins, for itself: of two values that two nodes were given the later one counts on every node.
     A node that cannot be reached learns it when it is back, and a node with a store keeps it over a restart.  The
     policy of a queue outlives the queue.
@@ -622,6 +637,9 @@ class QPolicy:
     partition: int | None = option(
         "PARTITION", "Whether the limits hold, or jobs are handed out, while nodes cannot reach each other.", PARTITION
     )
+    idle: int | None = option(
+        "IDLE", "Seconds without jobs, consumers and use after which the queue forgets its policy.", _IDLE
+    )
     unset: list[int] = rest("Fields that shall have no value any more.", _NUMBER_NAME, word="UNSET", minimum=0)
 
     def run(self, node: Node, client: Client) -> Any:
@@ -630,6 +648,7 @@ class QPolicy:
             TTL_FIELD: self.ttl, RETRY_FIELD: self.retry, REPLICATE_FIELD: self.replicate, MAXLEN_FIELD: self.maxlen,
             MAXTRIES_FIELD: self.max_tries, KEEPDEAD_FIELD: self.keep_dead, RESULT_FIELD: self.result,
             INFLIGHT_FIELD: self.in_flight, GROUPINFLIGHT_FIELD: self.group_in_flight, PARTITION_FIELD: self.partition,
+            IDLE_FIELD: self.idle,
         }  # fmt: skip
         values: dict[int, Value] = {field: (number,) for field, number in given.items() if number is not None}
         check_backoff(self.backoff)

@@ -9,6 +9,7 @@
     gone    --+    time, on one State   |    outcomes      WAITJOB; cancels: CANCEL; progress: WORKING PROGRESS
     tick    --+           |             +--> federation    jobs to where consumers wait; policies: pauses of queues
                           |             +--> gates         FAIR and THROTTLE; stewards, admission: limits
+                          |             +--> idleness      queues that expire
                           |             +--> membership    who is there; its detector: who answers
                           |             +--> workers       who is alive and has what; homes: on which node
                           |             +--> notifications what listeners receive
@@ -33,6 +34,7 @@ from disqued.core.cluster.admission import Admission
 from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.gates import Gates
 from disqued.core.cluster.hindrances import Hindrances
+from disqued.core.cluster.idleness import Idleness
 from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.membership import Membership
 from disqued.core.cluster.notifications import Notifications
@@ -170,6 +172,7 @@ class Node:
         self.witnesses = Witnesses(self.state)
         self.federation = Federation(self.state, self.delivery, self.fates, self.purges, self.witnesses)
         self.policies = Policies(self.state, self.queueing, self.federation, self.machines)
+        self.idleness = Idleness(self.state, self.policies)
         self.gates = Gates(self.state, self.policies, self.federation, self.delivery)
         self.admission = Admission(self.state, self.witnesses, self.delivery, self.gates)
         self.stewards = Stewards(self.state, self.witnesses, self.admission)
@@ -204,7 +207,7 @@ class Node:
             self.membership, self.membership.detector, self.blocking, self.queueing, self.requeueing, self.keys,
             self.placement, self.replication, self.replicas, self.sharing, self.acks, self.acks.rounds, self.fates,
             self.letters, self.cancels, self.progress, self.outcomes, self.lists, self.consumers,
-            self.federation, self.federation.local_demand, self.policies, self.gates,
+            self.federation, self.federation.local_demand, self.policies, self.idleness, self.gates,
             self.witnesses, self.admission, self.stewards,
             self.schedules,
             self.leaving, self.workers,

@@ -17,9 +17,9 @@
     delays-clock the same with clocks that jump
     leaving      nodes leave, are stopped when they say that it is safe, and come back empty
     memory       nodes that are full nearly always: copies elsewhere, eviction, refusals
-    policies     queues are paused on one node or everywhere, and their defaults set, while processes, power and links
-                 fail and messages are lost; all nodes agree on the last word, and none hands out what it knows to be
-                 paused out
+    policies     queues are paused on one node or everywhere, expire, and have defaults set, while processes, power and
+                 links fail and messages are lost; all nodes agree on the last word, none hands out what it knows to be
+                 paused out, and no queue expires that has jobs
     fair         queues whose groups take turns, and that are throttled as a whole or by group, while processes, power
                  and links fail and messages are lost; no node hands out what it knows to be throttled, and no group
                  waits for more than a turn of each other one
@@ -148,7 +148,7 @@ _CRASHES: Final = ("crash", "power", "pause", "restart", "clock", "cut", "slow",
 _CARELESS: Final = ("crash", "power", "cut", "partition")
 _LEAVING: Final = ("leaving", "crash", "cut", "slow", "partition")
 _MEMORY: Final = ("crash", "partition", "cut", "queue")
-_POLICIES: Final = ("queue", "policy", *_NETWORK, "crash", "power", "restart", "compact")
+_POLICIES: Final = ("queue", "policy", "idle", *_NETWORK, "crash", "power", "restart", "compact")
 _FAIR: Final = ("throttle", "fair", *_NETWORK, "crash", "power", "restart", "compact")
 _RETRIES: Final = ("partition", "one_way", "cut", "mess", "crash", "power", "restart", "compact", "pause")
 _RESULTS: Final = (*_NETWORK, "crash", "power", "restart", "compact")

@@ -162,6 +162,7 @@ class SimServer:
         node.membership.detector.plan()
         node.leaving.wake()
         node.policies.resume()
+        node.idleness.resume()
         node.admission.start()
         node.schedules.start()
         node.tick()

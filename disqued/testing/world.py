@@ -55,6 +55,7 @@ from disqued.testing.workers import LiveWorker
 
 JOIN_MS = 60_000  #: in which the mesh must be complete
 HEAL_MS = 300_000  #: in which all links must be there again after the faults
+EXPIRED_MS = 300_000  #: in which a queue must expire whose jobs have ended
 AGREE_MS = 130_000  #: in which all nodes know the same of policies: twice as long as they wait for an answer
 IDLE_MS = 330_000  #: after which idle queues are gone, too
 LOOK_MS = 1_000
@@ -362,12 +363,15 @@ class World:
         """See that all nodes agree on the last word, and follow it; then let all queues go on."""
         policies = self.faults.policies
         self._wait_until(policies.agree, AGREE_MS, "nodes do not agree on the policies of queues")
-        wrong = [*policies.unfollowed(), *(policies.lost() if self.profile.rules.acks_last else ())]
+        kept = (*policies.lost(), *policies.unkept()) if self.profile.rules.acks_last else ()
+        wrong = [*policies.unfollowed(), *kept]
         if wrong:
             raise Broken(self._report(wrong))
         for queue in self.load.queues:
             policies.say(self.servers[0], b"PAUSE", queue, b"none")
         self._wait_until(policies.agree, AGREE_MS, "nodes do not agree on the end of the pauses of queues")
+        policies.release()
+        self._wait_until(policies.have_expired, EXPIRED_MS, "a queue that nobody uses does not expire")
 
     def _be_alive(self) -> None:
         """Take and acknowledge what is left; then let everybody go home."""

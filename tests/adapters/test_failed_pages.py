@@ -259,6 +259,7 @@ TYPED: dict[str, dict[str, Any]] = {
     "result": {"result": 60}, "fair": {"fair": True}, "inflight": {"in_flight": 5},
     "groupinflight": {"group_in_flight": 2}, "rate": {"rate": {"count": 10, "per": 1}},
     "grouprate": {"group_rate": {"count": 5, "per": 1}}, "partition": {"partition": "available"},
+    "idle": {"idle": 600},
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from disqued.core.cluster.admission import Admission
 from disqued.core.cluster.failure_detector import FailureDetector
 from disqued.core.cluster.federation import Federation
 from disqued.core.cluster.gates import Gates
+from disqued.core.cluster.idleness import Idleness
 from disqued.core.cluster.instants import Instants
 from disqued.core.cluster.leaving import Leaving
 from disqued.core.cluster.local_demand import LocalDemand
@@ -142,7 +143,14 @@ RETRIES = attrs.evolve(
 #: Nothing fails, and consumers give back most jobs untried.
 UNTRIED = attrs.evolve(BY_NAME["untried"], name="mutant-untried", bursts=3, **_SHORT)
 #: Queues are paused, here and everywhere, while nodes come and go.
-POLICIES = attrs.evolve(BY_NAME["policies"], name="mutant-policies", every_ms=1_000, bursts=3, **_SHORT)
+POLICIES = attrs.evolve(
+    BY_NAME["policies"], name="mutant-policies", every_ms=1_000, bursts=3,
+    kinds=tuple(kind for kind in BY_NAME["policies"].kinds if kind != "idle"), **_SHORT,
+)  # fmt: skip
+#: Queues expire, and are used again, and words of that take their time.
+IDLE = attrs.evolve(
+    POLICIES, name="mutant-idle", nodes=2, kinds=("idle", "slow"), every_ms=3_000,
+)  # fmt: skip
 #: Queues are fair and throttled, while nodes come and go.
 FAIR = attrs.evolve(
     BY_NAME["fair"], name="mutant-fair", kinds=("throttle", "fair", "cut", "crash", "restart"), every_ms=1_000,
@@ -676,7 +684,19 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a new word does not count on from the known one", POLICIES,
-        PolicyTable, "succeed", "1 if known is None else min(known.counter + 1, COUNTER_MAX)", "1",
+        PolicyTable, "succeed", "last = 0 if known is None else known.counter", "last = 0",
+    ),
+    _mutant(
+        "who uses a queue that has expired says nothing", IDLE,
+        Idleness, "idle_changed", "self._is_in_use(name)", "False",
+    ),
+    _mutant(
+        "a queue that has been used is in use for ever", IDLE,
+        Idleness, "idle_changed", "this.heard_at = state.now", "this.heard_at = 0",
+    ),
+    _mutant(
+        "an expiry is told without its floor", IDLE,
+        Idleness, "_expire", "(floor,)", "(0,)",
     ),
     _mutant(
         "a node that was away is not told of pauses", POLICIES,
@@ -777,7 +797,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "a node learns of a throttle and does not follow", FAIR,
-        Policies, "_learn", "elif field in GATE_FIELDS:", "elif False:",
+        Policies, "_announce", "elif field in GATE_FIELDS:", "elif False:",
     ),
     _mutant(
         "a throttle does not end", FAIR,

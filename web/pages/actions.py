@@ -31,7 +31,7 @@ _POLICY: Final = (
     ("rate.count", "Rate limit: jobs", "RATE"), ("rate.per", "Rate limit: per (s)", "PER"),
     ("rate.burst", "Rate limit: burst", "BURST"),
     ("group_rate.count", "Group rate limit: jobs", "GROUPRATE"), ("group_rate.per", "Group rate limit: per (s)", "PER"),
-    ("group_rate.burst", "Group rate limit: burst", "BURST"),
+    ("group_rate.burst", "Group rate limit: burst", "BURST"), ("idle", "Expires when idle for (s)", "IDLE"),
 )  # fmt: skip
 _PARTITION: Final = ("strict", "available")
 #: Options of ADDJOB, and of SCHEDULE SET for each job.

@@ -62,6 +62,7 @@ GROUP_MAX: Final = 255  #: bytes
 THROTTLE_MAX: Final = 86_400  #: seconds
 IN_FLIGHT_MAX: Final = 10_000
 RATE_MAX: Final = 1_000_000  #: jobs, seconds and burst of a rate
+IDLE_MIN_S: Final = 10  #: seconds of a queue's idleness
 NAME_MAX: Final = 255  #: bytes of the name of a schedule
 CATCH_UP_MAX: Final = 1_000
 WAITED_MAX: Final = 1_000  #: jobs that one command waits for
@@ -588,6 +589,7 @@ def set_policy(
     rate: Rate | None = None,
     group_rate: Rate | None = None,
     partition: PartitionName | None = None,
+    idle: Span | None = None,
 ) -> Command[str]:
     """Set defaults of `add` for a queue in the whole cluster; None leaves a field as it is.  Returns OK.
 
@@ -598,12 +600,16 @@ def set_policy(
     many are handed out: `(10, 1)` are 10 a second, `(10, 1, 50)` the same with 50 at once after a pause.
     `group_in_flight` and `group_rate` limit each group.  With `partition="available"` each side of a partition has the
     limits for itself; `strict` hands nothing out without a majority of the nodes.
+
+    With `idle` the queue forgets its policy once it has had neither jobs nor consumers, and no use, for so long.
     """
     words = [*_settings(None, retry, ttl, replicate, maxlen), *_terms(max_tries, backoff, keep_dead, result_ttl)]
     _check_terms(retry, replicate, None, ttl, is_tried_again=max_tries is not None or backoff is not None)
     words += _limits(in_flight, group_in_flight, rate, group_rate, partition)
     if fair:
         words.append(b"FAIR")
+    if idle is not None:
+        words += b"IDLE", encode_span(idle, "idle", IDLE_MIN_S)
     if not words:
         raise ValueError("set_policy without a field; at least one is needed")
     return Command((b"QPOLICY", encode_data(queue, "queue"), b"SET", *words), replies.read_word)

@@ -13,7 +13,7 @@ _FIELDS: Final = {
     "replicate": "replicate", "retry": "retry", "ttl": "ttl", "maxlen": "maxlen", "max_tries": "maxtries",
     "backoff": "backoff", "keep_dead": "keepdead", "result_ttl": "result", "fair": "fair",
     "in_flight": "inflight", "group_in_flight": "groupinflight", "rate": "rate", "group_rate": "grouprate",
-    "partition": "partition",
+    "partition": "partition", "idle": "idle",
 }  # fmt: skip
 _NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 _RATES: Final = ("rate", "group_rate")

@@ -4,6 +4,9 @@
     a link opens         --POLICY(number, the first 100)---> that node, then the next ones until it has all
     the other node       <--POLICY(number)------------------ I have these; more, please
 
+What is told of a queue that may expire (`idleness`) begins with the account of its use, without which a node could take
+fields for expired ones.  Who tells of an expiry that is not the last word is told everything of the queue.
+
 A node hands on only what was new to it, so the telling ends.  What is not answered is said again.  A node that was
 away learns everything when a link opens.
 
@@ -23,7 +26,9 @@ from disqued.core.model.messages import PAUSE, POLICIES_PER_MESSAGE, POLICY
 from disqued.core.model.outbox import POLICY as POLICY_RECORD
 from disqued.core.model.policies import (
     AHEAD_MS,
+    EXPIRING_FIELDS,
     GATE_FIELDS,
+    IDLE_FIELDS,
     PAUSE_FIELD,
     SCHEDULE_FIELDS,
     SCHEDULE_FIRED_FIELD,
@@ -31,6 +36,7 @@ from disqued.core.model.policies import (
     SCHEDULE_RUN_FIELDS,
     THROTTLE_FIELDS,
     THROTTLE_MAX_MS,
+    USE_FIELD,
     PauseSetting,
     Place,
     Policy,
@@ -99,7 +105,16 @@ class Policies(Timed, Machine):
             register = state.queues.policies.succeed(name, field, state.node_id, state.wall, value)
             if self._learn(name, field, register):
                 new.append((name, field))
+        if name in state.queues.policies.idle and not EXPIRING_FIELDS.isdisjoint(values):
+            self.note_use(name)
         self._tell(new, b"")
+
+    def note_use(self, name: bytes) -> None:
+        """Let the whole cluster know that a queue is in use, which expires when nobody says so for its span."""
+        policies = self._state.queues.policies
+        known = policies.registers.get((name, USE_FIELD))
+        last = 0 if known is None else known.counter
+        self.reach(name, USE_FIELD, (last | 1) + 1, (policies.floor_of(name),))
 
     def settle(self, name: bytes, instant: int, firing: LastFiring) -> None:
         """Note in the whole cluster that an instant of a schedule is over, and what became of it."""
@@ -114,6 +129,11 @@ class Policies(Timed, Machine):
         state = self._state
         if self._learn(name, field, Register(counter, state.node_id, state.wall, value)):
             self._tell([(name, field)], b"")
+
+    def tell_all_of(self, name: bytes) -> None:
+        """Let all nodes with a link learn again what expires with a queue."""
+        registers = self._state.queues.policies.registers
+        self._tell([(name, field) for field in sorted(EXPIRING_FIELDS) if (name, field) in registers], b"")
 
     def pause_here(self, name: bytes, pause: int) -> None:
         """Set the PAUSE_... bits of a queue on this node alone."""
@@ -153,6 +173,11 @@ class Policies(Timed, Machine):
         for name, field, register in policies:
             if (name, field) not in table.registers and table.is_outdated(name, field, register, wall):
                 continue
+            if table.has_expired(name, field, register):
+                continue
+            known = table.registers.get((name, field))
+            if field == USE_FIELD and known is not None and register < known and register.counter & 1:
+                self.tell_all_of(name)
             if field in SCHEDULE_RUN_FIELDS and register.counter > wall + AHEAD_MS:
                 continue
             if field in THROTTLE_FIELDS and register.counter > wall + THROTTLE_MAX_MS + AHEAD_MS:
@@ -173,21 +198,19 @@ class Policies(Timed, Machine):
         self.plan()
         if field == PAUSE_FIELD:
             self._follow_pause(name)
-        elif field in SCHEDULE_FIELDS:
-            self._follow_schedule(name)
-        elif field in GATE_FIELDS:
-            self._follow_gate(name, field)
+        else:
+            self._announce(name, field)
         return True
 
-    def _follow_gate(self, name: bytes, field: int) -> None:
-        """Let the machines know that something else may limit a queue."""
+    def _announce(self, name: bytes, field: int) -> None:
+        """Let the machines know that a register is another one than before, or is gone."""
         for machine in self._machines:
-            machine.gate_changed(name, field)
-
-    def _follow_schedule(self, name: bytes) -> None:
-        """Let the machines know that another thing may be known of a schedule."""
-        for machine in self._machines:
-            machine.schedule_changed(name)
+            if field in SCHEDULE_FIELDS:
+                machine.schedule_changed(name)
+            elif field in GATE_FIELDS:
+                machine.gate_changed(name, field)
+            elif field in IDLE_FIELDS:
+                machine.idle_changed(name)
 
     def _follow_pause(self, name: bytes) -> None:
         """Let a queue be paused as the cluster says now; what was said of it on this node alone is over."""
@@ -260,6 +283,9 @@ class Policies(Timed, Machine):
             register = registers.get(place)
             if register is not None:
                 name, field = place
+                use = registers.get((name, USE_FIELD)) if field in EXPIRING_FIELDS else None
+                if use is not None:
+                    policies.append((name, USE_FIELD, use))
                 policies.append((name, field, register))
                 this.told.append(place)
                 size += len(name) + size_of(register.value)
@@ -327,10 +353,7 @@ class Policies(Timed, Machine):
         if state.journaling:
             gone = Register(0, state.node_id, state.wall, empty_value(field))
             state.outbox.journal.append((POLICY_RECORD, name, field, gone))
-        if field in SCHEDULE_FIELDS:
-            self._follow_schedule(name)
-        elif field in GATE_FIELDS:
-            self._follow_gate(name, field)
+        self._announce(name, field)
 
     # The whole node.
 

@@ -90,6 +90,9 @@ class Machine:
     def gate_changed(self, name: bytes, field: int) -> None:
         """A register that limits what a queue hands out is new here, or is forgotten; `name` is that of its place."""
 
+    def idle_changed(self, name: bytes) -> None:
+        """The span of idleness of a queue, or the account of its use, is new here, or is forgotten."""
+
     def schedule_changed(self, name: bytes) -> None:
         """What the cluster says of a schedule, or that it says nothing any more, is new here."""
 

@@ -18,6 +18,12 @@ another one, in which the instant is the counter: so the latest instant wins, wh
 instants is its value; values of two such registers are joined (`calendar.joined`), so that an instant that one side of
 a partition fired is not told as missed by the other.  Its last refusal is a third one, whose counter is when it was.
 
+A queue with a span of idleness (``QPOLICY queue SET IDLE``) has one more register, `USE_FIELD`: the account of its use.
+Its counter is even while the queue is in use, and odd once it has expired; each word of use, and each expiry, is the
+next such number, so that the latest counts.  Its value is the floor: the highest counter of the fields that expired
+with the queue.  Fields up to the floor are forgotten, and those that come from a node that was away are not learnt.
+Who takes which word is in `cluster.idleness`.
+
 The throttle of a queue, or of one of its groups, is a register whose counter is the end of the throttle: so the latest
 end wins, and the register is forgotten when it is over.
 
@@ -50,9 +56,12 @@ GROUPINFLIGHT_FIELD: Final = 11  #: the same of each group
 RATE_FIELD: Final = 12  #: jobs, a span, jobs at once
 GROUPRATE_FIELD: Final = 13  #: jobs of each group, a span, jobs at once
 PARTITION_FIELD: Final = 14  #: STRICT or AVAILABLE
+IDLE_FIELD: Final = 15  #: the span without jobs, consumers and use after which the queue forgets its policy
 THROTTLE_FIELD: Final = 16  #: its end, which is the counter of the register, and the span that was asked for
 GROUP_THROTTLE_FIELD: Final = 17  #: the same of a group, whose place has a `throttle_name`
+USE_FIELD: Final = 18  #: whether a queue with IDLE is in use: even, or odd, is its counter; the floor of its fields
 THROTTLE_FIELDS: Final = (THROTTLE_FIELD, GROUP_THROTTLE_FIELD)
+IDLE_FIELDS: Final = (IDLE_FIELD, USE_FIELD)
 LIMIT_FIELDS: Final = (INFLIGHT_FIELD, GROUPINFLIGHT_FIELD, RATE_FIELD, GROUPRATE_FIELD, PARTITION_FIELD)
 STRICT: Final = 1  #: nothing is given without a majority of the nodes
 AVAILABLE: Final = 2  #: each side of a partition gives
@@ -82,11 +91,15 @@ QUEUE_FIELD_NAMES: Final = {
     RATE_FIELD: b"rate",
     GROUPRATE_FIELD: b"grouprate",
     PARTITION_FIELD: b"partition",
+    IDLE_FIELD: b"idle",
 }
+#: Fields that a queue forgets when it expires: a queue that is paused is in use.
+EXPIRING_FIELDS: Final = frozenset(QUEUE_FIELD_NAMES) - {PAUSE_FIELD}
 FIELD_NAMES: Final = {
     **QUEUE_FIELD_NAMES,
     THROTTLE_FIELD: b"throttle",
     GROUP_THROTTLE_FIELD: b"group-throttle",
+    USE_FIELD: b"use",
     SCHEDULE_FIELD: b"schedule",
     SCHEDULE_PAUSE_FIELD: b"schedule-pause",
     SCHEDULE_FIRED_FIELD: b"schedule-fired",
@@ -152,6 +165,7 @@ class NumberField(NamedTuple):
 SPAN_MAX_S: Final = 2**31 - 1  #: seconds
 IN_FLIGHT_MAX: Final = 10_000  #: jobs that a limit lets be with consumers; the steward of a queue knows each of them
 RATE_MAX: Final = 1_000_000  #: jobs, and seconds
+IDLE_MIN_MS: Final = 10_000  #: nodes tell each other of the use of a queue twice in its span
 _FIRST: Final = (0,)
 #: The bounds are those of the options of ADDJOB that have the same names.
 NUMBER_FIELDS: Final = {
@@ -169,6 +183,8 @@ NUMBER_FIELDS: Final = {
     RATE_FIELD: NumberField(1, RATE_MAX, most=3, spans=(1,)),
     GROUPRATE_FIELD: NumberField(1, RATE_MAX, most=3, spans=(1,)),
     PARTITION_FIELD: NumberField(STRICT, AVAILABLE),
+    IDLE_FIELD: NumberField(IDLE_MIN_MS, SPAN_MAX_S, spans=_FIRST),
+    USE_FIELD: NumberField(0, COUNTER_MAX),
     THROTTLE_FIELD: NumberField(1, THROTTLE_MAX_S, spans=_FIRST),
     GROUP_THROTTLE_FIELD: NumberField(1, THROTTLE_MAX_S, spans=_FIRST),
     SCHEDULE_PAUSE_FIELD: NumberField(1, 1),
@@ -239,7 +255,7 @@ def queue_of_gate(name: bytes, field: int) -> tuple[bytes, bytes]:
 class PolicyTable:
     """The registers that a node knows."""
 
-    __slots__ = ("_memory", "defaults", "gates", "limited", "registers", "schedules")
+    __slots__ = ("_memory", "defaults", "gates", "idle", "limited", "registers", "schedules", "used")
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -248,6 +264,9 @@ class PolicyTable:
         self.gates: dict[bytes, Gate] = {}  #: by queue, of those that are limited; likewise
         self.limited: dict[bytes, None] = {}  #: queues with limits; likewise
         self.schedules: dict[bytes, ScheduleSetting] = {}  #: by name; likewise
+        self.idle: dict[bytes, int] = {}  #: span after which a queue expires, by queue; likewise
+        #: When such a queue was used last before it was forgotten, as idle queues are: monotonic milliseconds.
+        self.used: dict[bytes, int] = {}
 
     def __len__(self) -> int:
         return len(self.registers)
@@ -299,6 +318,8 @@ class PolicyTable:
         """
         if field in THROTTLE_FIELDS:
             return wall >= register.counter
+        if field == USE_FIELD:
+            return name not in self.idle and wall - register.set_at > FORGOTTEN_MS
         over_at = register.set_at
         value = register.value
         if field in SCHEDULE_RUN_FIELDS:
@@ -322,6 +343,14 @@ class PolicyTable:
                 self.schedules.pop(queue, None)
         if field in GATE_FIELDS:
             self._follow_gate(queue, field)
+            return
+        if field in IDLE_FIELDS:
+            idle_ms = self._number_of(queue, IDLE_FIELD)
+            if idle_ms is None:
+                self.idle.pop(queue, None)
+                self.used.pop(queue, None)
+            else:
+                self.idle[queue] = idle_ms
             return
         if field == PAUSE_FIELD or field in SCHEDULE_FIELDS:
             return
@@ -377,11 +406,21 @@ class PolicyTable:
         gate = self.gates.get(queue)
         return NO_LIMITS if gate is None else gate.limits
 
+    def floor_of(self, queue: bytes) -> int:
+        """Return the highest counter of the fields of a queue that have expired; 0 = none has."""
+        return self._number_of(queue, USE_FIELD) or 0
+
+    def has_expired(self, queue: bytes, field: int, register: Register) -> bool:
+        """Return whether a register is one of those that a queue forgot when it expired."""
+        return field in EXPIRING_FIELDS and register.counter <= self.floor_of(queue)
+
     def succeed(self, queue: bytes, field: int, node_id: bytes, wall: int, value: Value) -> Register:
-        """Make the register that comes after the one that is known; it is not entered yet."""
+        """Make the register that comes after those that are known, and that have expired; it is not entered yet."""
         known = self.registers.get((queue, field))
-        counter = 1 if known is None else min(known.counter + 1, COUNTER_MAX)
-        return Register(counter, node_id, wall, value)
+        last = 0 if known is None else known.counter
+        if field in EXPIRING_FIELDS:
+            last = max(last, self.floor_of(queue))
+        return Register(min(last + 1, COUNTER_MAX), node_id, wall, value)
 
     def merge(self, queue: bytes, field: int, register: Register) -> bool:
         """Keep a register if it says more than the known one; return whether it does."""

@@ -473,6 +473,8 @@ class State:
         """Forget a queue that has been idle for long enough; say whether it was."""
         if not queue.is_idle or self.now - queue.accessed_at < QUEUE_IDLE_MS[self.memory.level]:
             return False
+        if queue.name in self.queues.policies.idle:
+            self.queues.policies.used[queue.name] = queue.accessed_at
         self.schedule.cancel(queue)
         self.queues.remove(queue)
         self.memory.used -= QUEUE_COST + len(queue.name)

@@ -245,6 +245,7 @@ class Daemon:
         self.node.membership.detector.plan()
         self.node.leaving.wake()
         self.node.policies.resume()
+        self.node.idleness.resume()
         self.node.gates.resume()
         self.node.admission.start()
         self.node.schedules.start()

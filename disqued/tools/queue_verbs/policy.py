@@ -36,6 +36,8 @@ def command(target: Target, queue: str, fields: tuple[str, ...], unset: tuple[st
 
     Limits: inflight and groupinflight, rate and grouprate (JOBS/SECONDS or JOBS/SECONDS:BURST, such as 10/1s:50),
     partition (strict or available).
+
+    idle: seconds without jobs, consumers and use after which the queue forgets its policy.
     """
     name = os.fsencode(queue)
     words: list[str] = []

@@ -94,6 +94,7 @@ OTHER = b"DI1f0c644fd3ccb51c2cedbd47fcb6f312646c993c05a0SQ"
             b"QPOLICY q SET REPLICATE 2 RETRY 60 TTL 3600 MAXLEN 9 MAXTRIES 5 BACKOFF 10 600 KEEPDEAD 0 RESULT 30",
         ),
         (commands.set_policy("q", fair=True), b"QPOLICY q SET FAIR"),
+        (commands.set_policy("q", idle=timedelta(minutes=10)), b"QPOLICY q SET IDLE 600"),
         (commands.unset_policy("q", "fair"), b"QPOLICY q UNSET fair"),
         (commands.add("q", "b", group="acme"), b"ADDJOB q b 5000 GROUP acme"),
         (commands.throttle("q", 30), b"THROTTLE q 30"),
@@ -248,6 +249,7 @@ def test_a_body_of_any_bytes_is_sent_as_it_is() -> None:
         (lambda: commands.redrive("q", timeout=0), "timeout is 0 seconds; more than 0"),
         (lambda: commands.purge("q", states=["acked"]), "a state of 'acked'; wait-repl, active, queued and dead are"),
         (lambda: commands.set_policy("q"), "set_policy without a field"),
+        (lambda: commands.set_policy("q", idle=9), "idle is 9 seconds; whole ones from 10"),
         (lambda: commands.set_policy("q", in_flight=0), "in_flight is 0; a whole number from 1 to 10000"),
         (lambda: commands.set_policy("q", rate=(1,)), r"rate is \(1,\); jobs, seconds and perhaps the burst"),  # type: ignore[arg-type]
         (lambda: commands.set_policy("q", group_rate=(1, 0)), "group_rate is 0 seconds; 0.001 to 1000000 are"),
