@@ -288,7 +288,9 @@ class GroupWaiter(Waiter):
     @property
     def nothing(self) -> object:
         """What it is answered when there is nothing for it."""
-        return super().nothing if self.error is None else self.error
+        if self.error is not None:
+            return self.error
+        return self.form.nothing if self.nohang else None
 
     @property
     def is_owed(self) -> bool:
