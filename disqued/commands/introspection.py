@@ -40,11 +40,11 @@ from disqued.wire.replies import Status
 # COMMAND.
 
 _COMMAND = Flag.READ | Flag.LOADING
-_MISUSE = "Unknown subcommand or wrong number of arguments."
+_MISUSE = "Unknown subcommand or wrong number of arguments"
 
 
 def _command_misuse(word: str, known: bool) -> str:
-    return _MISUSE if known else f"{_MISUSE} - allowed are {subcommands('COMMAND')}"
+    return f"{_MISUSE}." if known else f"{_MISUSE} - allowed are {subcommands('COMMAND')}"
 
 
 # Arity 0 stands for any number, as in Disque.

@@ -56,7 +56,7 @@ def test_errors_of_command(client, words):
 @pytest.mark.parametrize(
     ("name", "misuse"),
     [
-        ("COMMAND", b"ERR Unknown subcommand or wrong number of arguments."),
+        ("COMMAND", b"ERR Unknown subcommand or wrong number of arguments"),
         ("QGROUP", b"ERR QGROUP takes a subcommand and a queue"),
     ],
 )
