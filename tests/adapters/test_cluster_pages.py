@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from disqued.web.pages import actions
 from disqued.web.pages.find_pages import JOBS_SHOWN
 from tests.adapters.inprocess import wait_until
 from tests.adapters.test_pages import (
@@ -35,13 +36,18 @@ async def test_connections_are_in_a_table_that_is_filtered_and_sorted(admin: Adm
     assert "Connections 2" in text
     assert f"{client.site.gateway.view.id[:8].decode()} this node" in text
     assert "CLIENT SETNAME" in text
-    assert ways(html) == {"kill"}
+    assert ways(html) == {"kill", "unblock"}
     found = words(await page(client, "/connections?q=PRESS"))
     assert ("press-1" in found, "mailer" in found) == (True, False)
     html = await page(client, "/connections?sort=name")
     assert html.index("mailer") < html.index("press-1")
     assert "No connections match" in await page(client, "/connections?q=nobody")
     number = await connection.call("CLIENT", "ID")
+    connection.send("GETJOB", "FROM", "q")
+    await wait_until(lambda: any(each.is_blocked for each in client.running.daemon.clients.sessions()))
+    _, unblocking = actions.on_connections()
+    assert (await client.post(unblocking.path, {"id": number})).body == {"reply": 1}
+    assert await connection.replies(1) == [None]
     assert (await client.post("/api/commands/CLIENT/KILL", {"id": number})).body == {"reply": 1}
     await connection.closed()
     assert "mailer" not in await page(client, "/connections")

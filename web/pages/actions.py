@@ -265,15 +265,23 @@ def on_node(node_id: bytes, *, is_leaving: bool) -> list[Action]:
     ]  # fmt: skip
 
 
-def kill_connection() -> Action:
-    """End a connection of this node."""
-    number = Input("id", "Number", "number", word="ID", needed=True)
-    return Action(
-        "kill", "Close connection", "/api/commands/CLIENT/KILL", (b"CLIENT", b"KILL", number), {},
-        "Connections closed: {result}.",
-        "The client loses its connection. Jobs in flight stay with it until their retry time is over.",
-        danger=True, role=Role.ADMIN,
-    )  # fmt: skip
+def on_connections() -> list[Action]:
+    """What can be done with a connection of this node: end it, or the wait of its client."""
+    number, numbered = (Input("id", "Number", "number", word=word, needed=True) for word in ("", "ID"))
+    return [
+        Action(
+            "kill", "Close connection", "/api/commands/CLIENT/KILL",
+            (b"CLIENT", b"KILL", numbered), {}, "Connections closed: {result}.",
+            "The client loses its connection. Jobs in flight stay with it until their retry time is over.",
+            danger=True, role=Role.ADMIN,
+        ),
+        Action(
+            "unblock", "Unblock client", "/api/commands/CLIENT/UNBLOCK", (b"CLIENT", b"UNBLOCK", number), {},
+            "Clients unblocked: {result}.",
+            "The client is answered as after a time-out. A job that still waits for its copies is not added.",
+            danger=True, role=Role.ADMIN,
+        ),
+    ]  # fmt: skip
 
 
 def on_groups(queue: bytes) -> list[Action]:

@@ -35,7 +35,7 @@ async def connections(site: Site, asked: Request) -> tuple[str, Values]:
         return "/connections?" + urlencode({"q": chosen.text, "sort": chosen.sort, "page": chosen.page})
 
     return "connections.html", {"view": view, "cut": cut, "link": link, "largest_first": LARGEST_FIRST,
-                                "missing": cut.missing, "kill": actions.kill_connection()}  # fmt: skip
+                                "missing": cut.missing, "acts": actions.on_connections()}  # fmt: skip
 
 
 _NODE: Final = QueryParameter("node", "Id of the node that it is connected to", {"type": "string", "format": "bytes"})
