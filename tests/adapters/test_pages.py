@@ -580,7 +580,7 @@ async def test_every_option_of_a_policy_is_set_and_taken_back_with_the_words_of_
     numbers: dict[str, Any] = {}
     for one in sets.inputs:
         name, _, part = one.name.partition(".")
-        value = one.of("available" if one.kind == "choice" else "7")
+        value = one.of("available" if one.kind == "choice" else "70")
         numbers[name] = {**numbers.get(name, {}), part: value} if part else value
     numbers["fair"] = True
     numbers["replicate"] = 1
