@@ -356,7 +356,7 @@ def test_what_has_expired_is_not_learnt_from_words_that_were_under_way(cluster: 
     assert fields(b) == {}
     a.say(b, (POLICY, 1, ((b"q", TTL_FIELD, old),)))
     assert fields(b) == {}
-    a.say(b, (POLICY, 2, ((b"q", TTL_FIELD, Register(2, a.id, a.state.wall, (60,))),)))
+    a.say(b, (POLICY, 2, ((b"q", TTL_FIELD, Register(2, a.id, a.state.wall, (60_000,))),)))
     assert fields(b) == {b"ttl": b"60"}
 
 
