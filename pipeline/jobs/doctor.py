@@ -90,7 +90,7 @@ def diagnosed(lifecycle: "DataFrame", until_us: int, limits: DoctorThresholds | 
     rows = rows.unionAll(_by_queue(open_.where(is_stuck), STUCK, since, "delivered {} s ago"))
     rows = rows.unionAll(_unserved(jobs, until_us, limits))
     is_unseen = (f.col("end") == "expire") & (f.col("deliveries") == 0)
-    ttl = f.round(f.coalesce(f.col("ttl_s"), f.col("age_us") / SECOND_US)).cast("bigint")
+    ttl = f.greatest(f.lit(1), f.round(f.coalesce(f.col("ttl_s"), f.col("age_us") / SECOND_US)).cast("bigint"))
     return rows.unionAll(_by_queue(jobs.where(is_unseen), UNSEEN, ttl, "expired after {} s"))
 
 

@@ -1094,13 +1094,34 @@ def test_a_field_of_several_parts_or_words_is_one_of_the_body_and_several_words_
     inputs = (
         lines.Input("backoff.first", "First", "number", "10", word="BACKOFF"),
         lines.Input("backoff.most", "Most", "number", "600"),
-        lines.Input("ttl", "TTL", "number", word="TTL"), lines.Input("unset", "Fields", "list", " maxtries  ttl "),
+        lines.Input("ttl", "TTL", "seconds", word="TTL"), lines.Input("unset", "Fields", "list", " maxtries  ttl "),
     )  # fmt: skip
     action = lines.Action("key", "Label", "/api/x", (b"X", *inputs), {"queue": b"q"}, "Done.")
     assert action.body == {"queue": "q", "backoff": {"first": 10, "most": 600}, "unset": ["maxtries", "ttl"]}
     assert action.command == [b"X", b"BACKOFF", b"10", b"600", b"maxtries", b"ttl"]
     empty = lines.Action("key", "Label", "/api/x", (b"X", lines.Input("most", "Most", "number")), {}, "Done.")
     assert (empty.body, empty.command) == ({}, [b"X"])
+
+
+@pytest.mark.parametrize(("text", "value"), [("5", 5), ("0.5", 0.5), (".5", 0.5), ("5.", 5.0)])
+def test_a_field_of_seconds_is_a_number_with_a_fraction(text: str, value: float) -> None:
+    action = lines.Action("key", "Label", "/api/x", (lines.Input("delay", "Delay", "seconds", text),), {}, "Done.")
+    assert action.body == {"delay": value}
+    assert lines.Input("delay", "Delay", "seconds").is_left_out
+
+
+@async_test
+async def test_the_spans_of_a_job_are_shown_with_their_fractions(admin: Admin) -> None:
+    client = admin()
+    options = ("DELAY", "0.25", "RETRY", "61.5", "TTL", 3_600, "MAXTRIES", 2, "BACKOFF", "0.5", "90", "KEEPDEAD", "1.5")
+    job_id = (await run(client.running, "ADDJOB", "mail", "x", 0, *options)).decode()
+    said = words(await page(client, f"/jobs/{job_id}"))
+    assert "Delay 250 ms Retry 61.5 s Time to live " in said
+    assert "Backoff 500 ms, doubling each time up to 1 min 30 s Dead-letter retention 1.5 s" in said
+    await run(client.running, "QPOLICY", "mail", "SET", "TTL", "90.5", "RATE", 3, "PER", "0.5")
+    said = words(await page(client, "/queues/mail"))
+    assert "3 jobs per 0.5 s, burst 3" in said
+    assert "3 PER 0.5" in said
 
 
 def test_a_line_of_curl_is_quoted() -> None:

@@ -80,6 +80,19 @@ async def test_a_schedule_has_its_page(admin: Admin) -> None:
 
 
 @async_test
+async def test_the_spans_of_a_schedule_are_shown_with_their_fractions(admin: Admin) -> None:
+    client = admin()
+    await scheduled(client, "beat", "EVERY", "1.5", "JITTER", "0.25", "DELAY", "0.5", "RETRY", 0, "TTL", "90.5")
+    html = await page(client, "/schedules/beat")
+    assert "EVERY 1.5" in html
+    assert "Jitter 250 ms Delay 500 ms" in words(html)
+    assert "Time to live 90.5 s" in words(html)
+    every = form_of(html, "schedule-change").partition('name="every"')[2].partition(">")[0]
+    assert 'value="1.5"' in every
+    assert 'inputmode="decimal" pattern="[0-9]*[.]?[0-9]*"' in every
+
+
+@async_test
 async def test_a_schedule_whose_jobs_are_refused_says_why(admin: Admin) -> None:
     client = admin()
     await run(client.running, "PAUSE", "reports", "in")
@@ -248,6 +261,8 @@ SAID = [
     ("@hourly", "DELAY", 5, "RETRY", 0, "REPLICATE", 1, "TTL", 900, "MAXLEN", 10, "ASYNC"),
     ("EVERY", 90, "MAXTRIES", 3, "BACKOFF", 2, 60, "KEEPDEAD", 0, "RESULT", 70, "GROUP", "acme", "HEADER", "a", "b=c"),
     ("AT", 2**33, "KEEPDEAD", 90, "HEADER", "empty", ""), ("EVERY", 60, "MAXTRIES", 9, "BACKOFF", 30),
+    ("EVERY", "1.5", "JITTER", "0.25", "DELAY", "0.5", "RETRY", "0.125", "TTL", "90.5", "MAXTRIES", 3, "BACKOFF", "0.5",
+     "60.75", "KEEPDEAD", "1.001", "RESULT", "2.5"),
     ("EVERY", 60, "GROUP", b"\xff", "HEADER", "two words", "x y", "HEADER", "raw", b"\xfe\x00"),
 ]  # fmt: skip
 BODIES = ["", "the sales", '\n <b>"line"</b>\n\nline\n', b"\xff\x00", "one\r\ntwo"]
