@@ -1,6 +1,8 @@
 """Durations, and the moments at which they end: seconds in, milliseconds out.
 
-2    0.25    @1795305600.5        two seconds, a quarter of one; a moment, in unix seconds
+    2    0.25    @1795305600.5        two seconds, a quarter of one; a moment, in unix seconds
+
+The numbers are those of other spans (`values.read_span`).
 """
 
 from typing import Final, NamedTuple

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote_from_bytes
 
 import attrs
+import jsonschema_rs
 import pytest
 from pytest_twisted import ensureDeferred
 from twisted.internet import reactor
@@ -19,6 +20,7 @@ from disqued.net.loop.turns import BusyClients
 from disqued.web.api import reads as api
 from disqued.web.api.commands_api import CHANGING, EXAMPLES, LOOKING, role_of
 from disqued.web.api.fields import COMMANDS, schema, words
+from disqued.web.api.objects import JOB
 from disqued.web.http import bodies
 from disqued.web.http.bodies import SLICE_BYTES, Body, JSONWriter, LongValues
 from disqued.web.http.exchange import Role, Visitor
@@ -180,6 +182,7 @@ async def test_spans_have_fractions_in_bodies_and_answers(admin: Admin) -> None:
     assert (job["delay"], job["retry"], job["ttl"]) == (0.5, 0.25, 90)
     assert (job["backoff"], job["keep-dead"], job["keep-result"]) == ([0.5, 60], 1.5, 2)
     assert [type(job[name]) for name in ("delay", "retry", "ttl", "keep-result")] == [float, float, int, int]
+    jsonschema_rs.validator_for(JOB).validate(job)
     limits = {"queue": "q", "sets": True, "ttl": 90.5, "rate": {"count": 3, "per": 0.5}}
     assert (await client.post("/api/commands/QPOLICY", limits)).body == {"reply": "OK"}
     told = (await client.post("/api/commands/QPOLICY", {"queue": "q"})).body["reply"]

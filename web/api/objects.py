@@ -46,11 +46,11 @@ _GROUPS: Final[Schema] = {
 _FATED: Final[dict[str, Schema]] = {
     "max-tries": {**_COUNT, "description": "Deliveries before the job is dead; 0 = no limit."},
     "backoff": {
-        "type": "array", "items": _COUNT, "minItems": 2, "maxItems": 2,
+        "type": "array", "items": _SPAN, "minItems": 2, "maxItems": 2,
         "description": "Seconds after the first NACK, and at most.",
     },
-    "keep-dead": {**_COUNT, "description": "Seconds that a dead job stays beyond its TTL."},
-    "keep-result": {**_COUNT, "description": "Seconds that its result is kept."},
+    "keep-dead": {**_SPAN, "description": "Seconds that a dead job stays beyond its TTL."},
+    "keep-result": {**_SPAN, "description": "Seconds that its result is kept."},
     "headers": {"type": "array", "items": object_of(name=BYTES, value=BYTES)},
     "group": {**BYTES, "description": "Its group within the queue."},
     "generation": {**_COUNT, "description": "Times that it was redriven."},
