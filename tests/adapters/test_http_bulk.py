@@ -22,7 +22,7 @@ Admin = Callable[..., AdminClient]
 
 async def add(client: AdminClient, queue: str, body: str = "hi", **options: Any) -> str:
     """Add a job; returns its id."""
-    words = [word for name, value in options.items() for word in (name.encode(), b"%d" % value)]
+    words = [word for name, value in options.items() for word in (name.encode(), str(value).encode())]
     given = [b"ADDJOB", queue.encode(), body.encode(), b"0", *words]
     added: bytes = await client.running.daemon.clients.call(given, address="test")
     return added.decode()
@@ -260,14 +260,20 @@ async def test_a_turn_ends_when_enough_bodies_were_searched(admin: Admin, monkey
 @ensureDeferred
 async def test_a_move_keeps_what_a_job_was_given(admin: Admin) -> None:
     client = admin()
-    await add(client, "mail", "now", RETRY=77, TTL=1_000)
+    await add(client, "mail", "now", RETRY="77.25", TTL=1_000, BACKOFF="0.5", KEEPDEAD="1.5")
     await add(client, "mail", "later", RETRY=78, TTL=2_000, DELAY=500)
+    before = {job.body: (job.expires_at, job.requeue_at) for job in jobs_of(client, b"mail")}
     answer = await run(client, "move", {"queue": "mail"}, to="post", dry_run=False)
     assert answer == {"dry_run": False, "matched": 2, "done": 2, "failed": []}
     assert not jobs_of(client, b"mail")
     moved = {job.body: job for job in jobs_of(client, b"post")}
     now = client.running.daemon.node.clock.now()
-    assert {body: job.options.retry_ms for body, job in moved.items()} == {b"now": 77_000, b"later": 78_000}
+    assert {body: job.options.retry_ms for body, job in moved.items()} == {b"now": 77_250, b"later": 78_000}
+    terms = moved[b"now"].options.terms
+    assert (terms.backoff_ms, terms.keep_dead_ms) == (500, 1_500)
+    # What was left when the copy was described goes with it, to the millisecond.
+    late_ms = moved[b"later"].expires_at - before[b"later"][0]
+    assert moved[b"later"].requeue_at - before[b"later"][1] == late_ms >= 0
     assert 990_000 < moved[b"now"].expires_at - now <= 1_001_000
     assert 1_990_000 < moved[b"later"].expires_at - now <= 2_001_000
     assert 490_000 < moved[b"later"].requeue_at - now <= 501_000
