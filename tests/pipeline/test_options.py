@@ -222,6 +222,17 @@ def test_what_is_no_list_of_names_is_refused(text: str, why: str) -> None:
     assert f": {why}; allowed: names or patterns" in str(refused.value)
 
 
+def test_spans_have_fractions_to_the_millisecond() -> None:
+    given = {"retry": "0.25", "ttl": "4.998765432101234", "delay": ".5", "prepareTimeout": "1e1", "queue": "q"}
+    options = read_options(NODE | given | {"twoPhase": "false", "replicationTimeout": "2.0"}, ConnectorUse.WRITE)
+    names = ("retry", "ttl", "delay", "prepareTimeout", "replicationTimeout")
+    assert [options[name] for name in names] == [0.25, 4.999, 0.5, 10, 2]
+    assert [type(options[name]) for name in names] == [float, float, float, int, int]
+    for name, text in (("retry", "-0.5"), ("ttl", "0"), ("delay", "nan"), ("ttl", ""), ("retry", "2147483647.5")):
+        with pytest.raises(ValueError, match=f"the option {name} cannot be"):
+            read_options(NODE | {"queue": "q", name: text}, ConnectorUse.WRITE)
+
+
 def test_a_password_is_in_no_error() -> None:
     with pytest.raises(ValueError, match="option address") as refused:
         read_options({"address": "disqued://:hush@here:http"}, ConnectorUse.READ)

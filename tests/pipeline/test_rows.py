@@ -58,6 +58,24 @@ def test_terms_and_what_became_of_a_job_are_found_behind_that() -> None:
     assert failed == {"node": "aaaaaaaa", "who": "worker-1", "reason": "no \\xff"}
 
 
+def test_spans_that_are_not_whole_seconds_are_texts_in_resp2() -> None:
+    values = {**dict(zip(NEEDED, TOLD, strict=True)), b"retry": b"0.25"}
+    terms = (
+        b"max-tries",
+        3,
+        b"backoff",
+        [b"0.5", 60],
+        b"keep-dead",
+        b"4.999",
+        b"keep-result",
+        b"0.001",
+        b"headers",
+        [],
+    )
+    job = needed([*(word for pair in values.items() for word in pair), *terms])
+    assert job == (*TOLD[:-1], 0.25, 4, Terms(3, 500, 60_000, 4_999, 1), NO_FATE)
+
+
 def test_places_of_what_is_needed_are_those_of_its_names() -> None:
     named = [NEEDED[place] for place in (rows.QUEUE, rows.BODY, rows.NACKS, rows.DELIVERIES, rows.STATE, rows.RETRY)]
     assert named == [b"queue", b"body", b"nacks", b"additional-deliveries", b"state", b"retry"]

@@ -95,6 +95,27 @@ def test_time_outs_in_milliseconds_are_read_alike(server: Server) -> None:
         assert server.answers[text] == [None]
 
 
+def test_other_waits_end_after_a_fraction(server: Server) -> None:
+    server("QREGISTER", "q", client="okq")
+    server("QNOTIFY", "0.5", client="okq")
+    server("RQ.POP", "BLOCK", "500.4", "KEYS", "list", client="list")
+    server.advance(499)
+    assert not server.answers
+    server.advance(1)
+    assert dict(server.answers) == {"okq": [None], "list": [None]}
+    assert server("WORKER", "START", "ID", "w", "TTL", "1500.4", client="worker")[2] == 1_500
+
+
+def test_a_failure_tells_the_fraction_that_was_over(server: Server) -> None:
+    job = server.add("q", "body", "RETRY", "0.25", "MAXTRIES", 1)
+    server.get("q")
+    server.advance(250)
+    shown = server.show(job)
+    assert shown is not None
+    assert shown["state"] == b"dead"
+    assert shown["failures"][-1][-1] == b"neither acknowledged nor heard of within 0.25 s"
+
+
 def test_lists_and_tasks_and_streams_keep_fractions(server: Server) -> None:
     server("RQ.PUSHX", "list", "RETRY", "250.4", "TTL", "1.5", "DELAY", "0.5", "ELEMS", "x")
     server("WQ.ENQUEUE", "tasks", "RETRY", "0.25", "TTL", "1.5", "DELAY", "0.5", "TASKS", "x")
