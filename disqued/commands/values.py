@@ -24,6 +24,7 @@ from disqued.errors import BadJobId, CommandError, NotAnInteger
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
 _DIGITS_MAX = 20
+_LONGEST: Final = 4_096  #: bytes of a span; no double has more, all its digits written out
 _SHORT: Final = 16  #: digits of a number of seconds whose milliseconds have 64 bits at most
 
 #: Spans in seconds are kept below this, so that every deadline fits the records of Disque.
@@ -78,7 +79,7 @@ def read_span(text: bytes, unit: int) -> int:
         return int(text) * unit
     if not text:
         return 0
-    found = _SPAN.fullmatch(text)
+    found = _SPAN.fullmatch(text) if len(text) <= _LONGEST else None
     if found is None:
         raise ValueError(text[:40])
     # Exact, whatever the digits are: a context would round to 28 of them first.
@@ -124,6 +125,8 @@ def read_timeout(text: bytes) -> int:
     """Read a time-out in milliseconds; 0 = for ever."""
     if text == b"0":
         return 0
+    if text.isdigit() and len(text) < _SHORT:
+        return int(text)
     try:
         value = read_span(text, MILLISECOND)
     except ValueError:
