@@ -15,7 +15,7 @@ PARTS = "without its parts: expected"
 MISPLACED = "at the wrong place: expected RATE or GROUPRATE count PER per [BURST burst]"
 OPTIONS = (
     "GET, SET, TTL, RETRY, REPLICATE, MAXLEN, MAXTRIES, BACKOFF, KEEPDEAD, RESULT, FAIR, INFLIGHT, GROUPINFLIGHT, RATE,"
-    " GROUPRATE, PARTITION or UNSET"
+    " GROUPRATE, PARTITION, IDLE or UNSET"
 )
 
 

@@ -10,11 +10,11 @@ from tests.core_fixtures import Server, check
 
 NAMES = (
     "ttl, retry, replicate, maxlen, maxtries, backoff, keepdead, result, fair, inflight, groupinflight, rate,"
-    " grouprate, partition"
+    " grouprate, partition, idle"
 )
 OPTIONS = (
     "GET, SET, TTL, RETRY, REPLICATE, MAXLEN, MAXTRIES, BACKOFF, KEEPDEAD, RESULT, FAIR, INFLIGHT, GROUPINFLIGHT, RATE,"
-    " GROUPRATE, PARTITION or UNSET"
+    " GROUPRATE, PARTITION, IDLE or UNSET"
 )
 UNKNOWN = "ERR syntax error - unknown option"
 MISUSE = "ERR QPOLICY takes SET and options, UNSET and fields, or GET"
