@@ -249,7 +249,7 @@ def test_a_body_of_any_bytes_is_sent_as_it_is() -> None:
         (lambda: commands.redrive("q", timeout=0), "timeout is 0 seconds; more than 0"),
         (lambda: commands.purge("q", states=["acked"]), "a state of 'acked'; wait-repl, active, queued and dead are"),
         (lambda: commands.set_policy("q"), "set_policy without a field"),
-        (lambda: commands.set_policy("q", idle=9), "idle is 9 seconds; whole ones from 10"),
+        (lambda: commands.set_policy("q", idle=9), "idle is 9 seconds; 10 to 2147483647 are allowed"),
         (lambda: commands.set_policy("q", in_flight=0), "in_flight is 0; a whole number from 1 to 10000"),
         (lambda: commands.set_policy("q", rate=(1,)), r"rate is \(1,\); jobs, seconds and perhaps the burst"),  # type: ignore[arg-type]
         (lambda: commands.set_policy("q", group_rate=(1, 0)), "group_rate is 0 seconds; 0.001 to 1000000 are"),
