@@ -277,8 +277,8 @@ class Policies(Timed, Machine):
         this.told = []
         size = 0
         for place in list(islice(this.left, POLICIES_PER_MESSAGE)):
-            if size >= MESSAGE_BYTES:
-                break
+            if size >= MESSAGE_BYTES or len(policies) > POLICIES_PER_MESSAGE - 2:
+                break  # a field that expires comes with the account of use
             del this.left[place]
             register = registers.get(place)
             if register is not None:

@@ -6,7 +6,7 @@ import pytest
 
 from disqued.commands.table import BLOCKED
 from disqued.core.cluster.idleness import GRACE_MS
-from disqued.core.model.messages import POLICY
+from disqued.core.model.messages import POLICIES_PER_MESSAGE, POLICY
 from disqued.core.model.policies import (
     EXPIRING_FIELDS,
     FORGOTTEN_MS,
@@ -392,3 +392,18 @@ def test_idle_has_a_least_span(server: Server) -> None:
     assert fields(server) == {b"idle": b"10"}
     assert (b"q", IDLE_FIELD) in server.state.queues.policies.registers
     assert server("GETJOB", "FROM", "q", client="waits") is BLOCKED
+
+
+def test_a_message_with_the_accounts_of_use_has_no_more_policies_than_the_bus_takes(cluster: Cluster) -> None:
+    a, b, _ = cluster
+    cluster.isolate(b)
+    names = [f"q{number}" for number in range(POLICIES_PER_MESSAGE)]
+    for name in names:
+        set_idle(a, name)
+        a("ADDJOB", name, "body", 0, "REPLICATE", 1)  # in use: its account has a word of it
+    cluster.advance(SPAN_MS)
+    cluster.heal(a, b)
+    cluster.advance(SPAN_MS // 10)
+    sizes = [len(flight.data[2]) for flight in cluster.sent(POLICY)]
+    assert POLICIES_PER_MESSAGE - 2 < max(sizes) <= POLICIES_PER_MESSAGE
+    assert all(fields(b, name) == ALL for name in names)
