@@ -429,6 +429,9 @@ class ClientReceipts:
     it begins to work on them.  If the connection breaks before, the jobs are queued again, untried, also those that are
     delivered at most once.  With OFF, as at first, they are queued again after their retry time, and those delivered
     at most once are lost.  A job that is with another consumer by then stays there.
+
+    The command has to be sent after the reply was read, as the node cannot see what was read.  Events that were taken
+    with EX 0, and what RQ.RECOVER hands out, do not go back; nor does anything when the node stops.
     """
 
     receipts: bool = positional(

@@ -299,6 +299,7 @@ class GetJob:
     the queues, and those of a queue that is named later have to wait.  A client that had to wait gets up to COUNT jobs,
     all of the queue that has one first.  A queue that gives no job now (PAUSE, THROTTLE, the limits of QPOLICY) counts
     as empty; of one with limits, a job that the steward has not given yet is not waited for once there are others.
+    The order is that of the jobs that this node has: jobs of other nodes come to it when it has none.
 
     With WORKER the jobs belong to a worker (WORKER START), which keeps them as long as it lives, whatever their retry
     period is.  Those with RETRY 0 are delivered once, and belong to nobody.

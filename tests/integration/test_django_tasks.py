@@ -208,6 +208,36 @@ def test_tasks_run_by_their_priority(backend: DisquedBackend, work: Callable[...
     assert [steps.get(given[n], given[n]) for n in tasks.seen] == sorted((steps.get(p, p) for p in given), reverse=True)
 
 
+def test_a_receiver_that_fails_changes_nothing(backend: DisquedBackend, work: Callable[..., None]) -> None:
+    heard: list[str] = []
+
+    def fail(sender: type, task_result: TaskResult, **_: Any) -> None:
+        heard.append(task_result.status)
+        raise ValueError("planted")
+
+    for signal in (task_started, task_finished):
+        signal.connect(fail)
+    tasks.seen.clear()
+    work()
+    result = ended(tasks.double.enqueue(1))
+    for signal in (task_started, task_finished):
+        signal.disconnect(fail)
+    assert (result.return_value, result.attempts, tasks.seen) == (2, 1, [1])
+    assert heard == ["RUNNING", "SUCCESSFUL"]
+
+
+def test_an_error_that_has_no_room_is_cut(backend: DisquedBackend, work: Callable[..., None]) -> None:
+    work()
+    [error] = ended(tasks.fail.enqueue("x" * 70_000)).errors
+    assert error.exception_class_path == "builtins.ValueError"
+    assert error.traceback.endswith("xxx\n")
+
+
+def test_spans_may_be_a_timedelta() -> None:
+    options = {"TTL": timedelta(days=1), "RETRY": timedelta(minutes=1), "RESULT_TTL": timedelta(hours=1)}
+    DisquedBackend("default", {"OPTIONS": options})
+
+
 def test_signals_are_sent(backend: DisquedBackend, work: Callable[..., None]) -> None:
     heard: list[tuple[str, str, str]] = []
     listeners = []
@@ -253,6 +283,9 @@ def test_a_job_of_another_kind_is_no_result(backend: DisquedBackend, daemon: Dae
         ({"RETRY": -1}, "TASKS['default']: retry is"),
         ({"MAX_TRIES": 0}, "TASKS['default']: max_tries is"),
         ({"TTL": "long"}, "TASKS['default']: ttl is"),
+        ({"PRIORITIES": "high"}, "PRIORITIES are whole numbers from -100 to 100"),
+        ({"RESULT_TTL": None}, "has None as RESULT_TTL; leave it out for its default"),
+        ({"PREFIX": b"x"}, "has the PREFIX b'x'; text is allowed"),
     ],
 )
 def test_options_that_are_wrong_are_told_at_once(options: dict[str, Any], told: str) -> None:

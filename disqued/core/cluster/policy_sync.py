@@ -277,13 +277,13 @@ class Policies(Timed, Machine):
         this.told = []
         size = 0
         for place in list(islice(this.left, POLICIES_PER_MESSAGE)):
-            if size >= MESSAGE_BYTES or len(policies) > POLICIES_PER_MESSAGE - 2:
-                break  # a field that expires comes with the account of use
+            name, field = place
+            use = registers.get((name, USE_FIELD)) if field in EXPIRING_FIELDS else None
+            if size >= MESSAGE_BYTES or len(policies) + (use is not None) >= POLICIES_PER_MESSAGE:
+                break
             del this.left[place]
             register = registers.get(place)
             if register is not None:
-                name, field = place
-                use = registers.get((name, USE_FIELD)) if field in EXPIRING_FIELDS else None
                 if use is not None:
                     policies.append((name, USE_FIELD, use))
                 policies.append((name, field, register))

@@ -22,6 +22,7 @@ from ..commands import add
 from ..errors import AccessDenied, BadJobId, JobFailed
 from ..outcomes import Outcome
 from ..replies import read_facts, read_list
+from ..values import to_seconds
 from . import records
 from .runs import UNKNOWN_WORKER, run
 from .task_interface import BaseTaskBackend, Task, TaskResult, TaskResultDoesNotExist, TaskResultStatus, task_enqueued
@@ -40,9 +41,9 @@ PRIORITY_MAX: Final = 100  #: of Django, above and below 0
 _LOOK_S: Final = 0.001  #: how long `get_result` waits for the end of a task
 
 
-def _read_priorities(alias: str, steps: Iterable[int]) -> list[int]:
+def _read_priorities(alias: str, steps: object) -> list[int]:
     """Read the priorities that have a queue of their own; returns the highest first.  Raises ImproperlyConfigured."""
-    found = list(steps)
+    found: list[Any] = list(steps) if isinstance(steps, Iterable) else [steps]
     if not found:
         raise ImproperlyConfigured(f"TASKS[{alias!r}] has no PRIORITIES; at least one is needed")
     if not all(isinstance(each, int) and -PRIORITY_MAX <= each <= PRIORITY_MAX for each in found):
@@ -66,6 +67,10 @@ class DisquedBackend(BaseTaskBackend):
                 f"TASKS[{alias!r}] has the OPTIONS {', '.join(sorted(unknown))}; allowed are {', '.join(DEFAULTS)}"
             )
         options = DEFAULTS | self.options
+        if none := [name for name, value in options.items() if value is None]:
+            raise ImproperlyConfigured(f"TASKS[{alias!r}] has None as {none[0]}; leave it out for its default")
+        if not isinstance(options["PREFIX"], str):
+            raise ImproperlyConfigured(f"TASKS[{alias!r}] has the PREFIX {options['PREFIX']!r}; text is allowed")
         self._options = options
         self._priorities = _read_priorities(alias, options["PRIORITIES"])
         self._terms = {
@@ -73,7 +78,8 @@ class DisquedBackend(BaseTaskBackend):
         }  # fmt: skip
         try:
             read_nodes(options["NODES"])
-            add("queue", "body", ttl=options["TTL"], **self._terms)  # a command that nobody sends
+            self._ttl = to_seconds(options["TTL"], "ttl")
+            add(f"{options['PREFIX']}queue", "body", ttl=self._ttl, **self._terms)  # a command that nobody sends
         except ValueError as error:
             raise ImproperlyConfigured(f"TASKS[{alias!r}]: {error}") from None
         self._client: Client | None = None
@@ -98,7 +104,7 @@ class DisquedBackend(BaseTaskBackend):
         delay = 0.0 if task.run_after is None else max(0.0, (task.run_after - now).total_seconds())
         job_id = self.client.add(
             self.queue_of(task.queue_name, task.priority), records.encode(records.body_of(result)),
-            delay=delay, ttl=self._options["TTL"] + delay, **self._terms,
+            delay=delay, ttl=self._ttl + delay, **self._terms,
         )  # fmt: skip
         object.__setattr__(result, "id", job_id.decode())
         task_enqueued.send(type(self), task_result=result)
@@ -119,7 +125,7 @@ class DisquedBackend(BaseTaskBackend):
             raise TaskResultDoesNotExist(result_id) from None
         try:
             return self._result_of(result_id, outcome)
-        except (ImportError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, ImportError, KeyError, TypeError, ValueError) as error:
             text = f"{result_id} is no task of this project: {type(error).__name__}: {error}"
             raise TaskResultDoesNotExist(text) from error
 

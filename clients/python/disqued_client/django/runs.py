@@ -5,7 +5,8 @@
     it raises RetryLater or Bury       the job is tried again, or is dead, as with any worker of disqued
     its process ends meanwhile         the job is tried again, up to MAX_TRIES
 
-The connections to databases that have become too old are closed before and after each task, as around requests.
+An error of a receiver of a signal is logged, and changes nothing.  Connections to databases that are too old are closed
+before and after each task, as around requests.
 """
 
 from traceback import format_exception
@@ -28,6 +29,7 @@ from .task_interface import (
 )
 
 RESULT_MAX: Final = 64 << 10  #: bytes that a node keeps of a result, unless it is set otherwise
+TRACEBACK_MAX: Final = 8 << 10  #: characters, the last ones, of an error that has no room whole
 UNKNOWN_WORKER: Final = "unknown"  #: of an earlier try
 
 
@@ -46,7 +48,7 @@ def run(sender: type, alias: str, worker_id: str, job: RunningJob) -> bytes:
     _set(result, started_at=now, last_attempted_at=now)
     result.worker_ids.extend([*[UNKNOWN_WORKER] * (job.tries - 1), worker_id])
     job.progress(records.encode(records.progress_of(result)))
-    task_started.send(sender, task_result=result)
+    task_started.send_robust(sender, task_result=result)
     close_old_connections()
     try:
         _set(result, _return_value=normalize_json(_call(result)), status=TaskResultStatus.SUCCESSFUL)
@@ -60,7 +62,7 @@ def run(sender: type, alias: str, worker_id: str, job: RunningJob) -> bytes:
     ending = records.encode(records.ending_of(result))
     if len(ending) > RESULT_MAX:
         ending = _shortened(result, len(ending))
-    task_finished.send(sender, task_result=result)
+    task_finished.send_robust(sender, task_result=result)
     return ending
 
 
@@ -79,8 +81,11 @@ def _fail(result: TaskResult, error: BaseException) -> None:
 
 def _shortened(result: TaskResult, size: int) -> bytes:
     """Return what is kept of a task whose ending is too large: that it failed, and why."""
-    _fail(result, TooLarge(f"arguments, return value and errors have {size} bytes as JSON; {RESULT_MAX} are allowed"))
-    del result.errors[:-1]
+    if result.errors:
+        path, text = result.errors[-1].exception_class_path, result.errors[-1].traceback
+        result.errors[:] = [TaskError(exception_class_path=path, traceback=text[-TRACEBACK_MAX:])]
+    else:
+        _fail(result, TooLarge(f"arguments and return value have {size} bytes as JSON; {RESULT_MAX} are allowed"))
     record = records.ending_of(result)
     if len(records.encode(record)) > RESULT_MAX:
         record |= {"args": [], "kwargs": {}}

@@ -3,6 +3,7 @@
 import signal
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...backend import DisquedBackend
@@ -22,7 +23,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Raises CommandError for wrong options."""
-        backend = task_backends[options["backend"]]
+        try:
+            backend = task_backends[options["backend"]]
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error)) from None
         if not isinstance(backend, DisquedBackend):
             raise CommandError(f"the backend {options['backend']} is a {type(backend).__name__}, not a DisquedBackend")
         queues = options["queue"] or sorted(backend.queues)
