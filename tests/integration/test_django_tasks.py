@@ -45,8 +45,9 @@ from tests.integration.daemon import LIMIT, Daemon, environment, wait_until
 from tests.pages import following
 
 Start = Callable[..., Daemon]
-PAGE = Path(__file__).parents[2] / "docs/how-to/django-tasks.md"
-EXAMPLE = Path(__file__).parents[2] / "examples" / "django"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/how-to/django-tasks.md"
+EXAMPLE = ROOT / "examples" / "django"
 
 
 @pytest.fixture
@@ -314,7 +315,7 @@ def program(node: Daemon, *words: str) -> subprocess.Popen[str]:
     """Start `manage.py` of the example."""
     known = environment() | {
         "NODES": address(node),
-        "PYTHONPATH": os.pathsep.join([str(EXAMPLE.parents[1] / "clients/python"), str(EXAMPLE.parents[1])]),
+        "PYTHONPATH": os.pathsep.join(map(str, (EXAMPLE, ROOT / "clients/python", ROOT))),
     }
     return subprocess.Popen(
         [sys.executable, "manage.py", *words],
@@ -345,7 +346,7 @@ def test_the_example_runs_as_its_page_says(start: Start) -> None:
         ]), err  # fmt: skip
     finally:
         worker.kill()
-        worker.wait(LIMIT)
+        worker.communicate(timeout=LIMIT)
 
 
 def test_what_the_page_shows_is_run(start: Start) -> None:
@@ -388,7 +389,7 @@ def worker_program(nodes: list[str], prefix: str, **options: Any) -> subprocess.
         f"for backend in this.backend_with({nodes!r}, {prefix!r}, **{options!r}):\n"
         "    backend.worker(['default', 'other']).run()\n"
     )
-    return subprocess.Popen([sys.executable, "-c", text], env=environment(), cwd=EXAMPLE.parents[1])
+    return subprocess.Popen([sys.executable, "-c", text], env=environment(), cwd=ROOT)
 
 
 def test_a_task_that_kills_its_worker_is_tried_so_often_and_no_more(daemon: Daemon, queue: str, tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_a_job_tells_why_it_is_not_running_and_is_requeued_and_deleted(page: Bro
     assert show(job_id, daemon)["state"] == "queued"
     daemon.call("GETJOB", "FROM", "slow")
     page.open(f"/jobs/{job_id}")
-    assert "in flight" in page.text("#why")
+    page.wait_text("#why", "in flight")
     page.click("#do-nack")
     page.wait_text("#why", "at about place 1")
     assert show(job_id, daemon)["nacks"] == 1
