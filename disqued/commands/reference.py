@@ -39,9 +39,9 @@ In a syntax line, capitals are sent as they are, `[...]` may be left out, `a|b` 
 or more.  Whole numbers are decimals of 64 bits with an optional sign; where nothing stands, 0 is read.
 
 A span of time, in seconds or milliseconds, may have a fraction and an exponent, as programs print numbers: `0.5`, `.5`,
-`1e-3`, `4.998765432101234`.  It is rounded to the nearest millisecond, and one above 0 is never 0.  A reply tells whole
-seconds as an integer, and others as a double (`0.5`), which is a string in RESP2.  What is left of a span is told in
-whole seconds, rounded up, unless its name says milliseconds.
+`1e-3`, `4.998765432101234`.  It is rounded to the nearest millisecond, and one above 0 is never 0.  In replies, whole
+seconds are integers and fractions are doubles (`0.5`), which RESP2 has as strings.  The time that is left of a span is
+in whole seconds, rounded up, unless its name says milliseconds.
 
 ## Errors of every command
 

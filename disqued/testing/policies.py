@@ -91,7 +91,7 @@ class PolicyChecker:
         server.command(Operator(), [b"QPURGE", queue])
 
     def _look(self) -> None:
-        """See that no node takes a queue for expired of which it has had a job since it knew the fields."""
+        """Check that no queue expires on a node that had a job of it since it learned the fields."""
         for server in self._servers:
             registers = server.state.queues.policies.registers
             for job_id, fields in self._used.items() if server.is_up else ():

@@ -216,15 +216,15 @@ def test_a_receiver_that_fails_changes_nothing(backend: DisquedBackend, work: Ca
         heard.append(task_result.status)
         raise ValueError("planted")
 
-    for signal in (task_started, task_finished):
+    for signal in (task_enqueued, task_started, task_finished):
         signal.connect(fail)
     tasks.seen.clear()
     work()
     result = ended(tasks.double.enqueue(1))
-    for signal in (task_started, task_finished):
+    for signal in (task_enqueued, task_started, task_finished):
         signal.disconnect(fail)
     assert (result.return_value, result.attempts, tasks.seen) == (2, 1, [1])
-    assert heard == ["RUNNING", "SUCCESSFUL"]
+    assert sorted(heard) == ["READY", "RUNNING", "SUCCESSFUL"]
 
 
 def test_an_error_that_has_no_room_is_cut(backend: DisquedBackend, work: Callable[..., None]) -> None:

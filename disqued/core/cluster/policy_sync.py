@@ -4,8 +4,8 @@
     a link opens         --POLICY(number, the first 100)---> that node, then the next ones until it has all
     the other node       <--POLICY(number)------------------ I have these; more, please
 
-What is told of a queue that may expire (`idleness`) begins with the account of its use, without which a node could take
-fields for expired ones.  Who tells of an expiry that is not the last word is told everything of the queue.
+The fields of a queue that may expire (`idleness`) follow the account of its use, without which a node could drop them
+as expired.  A node that reports an outdated expiry receives all fields of the queue.
 
 A node hands on only what was new to it, so the telling ends.  What is not answered is said again.  A node that was
 away learns everything when a link opens.

@@ -282,7 +282,7 @@ class GroupWaiter(Waiter):
         super().__init__(client, queues, form, nohang=nohang)
         self.groups: list[Group] = groups
         self.asked: int = 0  #: number of the question to another node whose answer it waits for; 0 = none
-        #: Answered in the place of nothing: its time was ended while something was on its way to it; None = nothing is.
+        #: The reply if nothing comes: the wait was ended while an event was on its way; None = null is the reply.
         self.error: CommandError | None = None
 
     @property

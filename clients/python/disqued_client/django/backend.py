@@ -107,7 +107,7 @@ class DisquedBackend(BaseTaskBackend):
             delay=delay, ttl=self._ttl + delay, **self._terms,
         )  # fmt: skip
         object.__setattr__(result, "id", job_id.decode())
-        task_enqueued.send(type(self), task_result=result)
+        task_enqueued.send_robust(type(self), task_result=result)  # whatever a receiver does: it is added
         return result
 
     def queue_of(self, name: str, priority: int) -> str:

@@ -1,4 +1,4 @@
-"""`manage.py disqued_worker`: runs tasks until it is told to stop."""
+"""`manage.py disqued_worker` runs tasks until SIGTERM or SIGINT."""
 
 import signal
 from typing import Any
